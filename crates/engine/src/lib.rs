@@ -1,1 +1,67 @@
-//! placeholder
+//! The rules of durable execution as pure functions over plain values. No I/O, no clock, no randomness: the same run,
+//! command and [`Moment`] give the same [`Decision`] on every machine.
+//!
+//! Every input is a type that implements [`Command`]: its `decide` looks at the run as it is and answers with what must
+//! be written and what the caller is told once all of it is durable. Nothing is changed by deciding; [`RunChange::apply`]
+//! gives the run as it is after the commit.
+//!
+//! What must hold after every decision (engine.md §13, checked by the property tests in `tests/it`):
+//! - history sequences are 1..n without gaps, events never change, recording times never step back;
+//! - exactly one terminal event if the run is closed, none otherwise, and nothing open remains in a closed run;
+//! - at most one open workflow task per run, at most one lease per task;
+//! - no wake is lost: an unhandled wake has an open task, or waits behind the leased one in `next_wake`;
+//! - a rejection without changes leaves everything as it was.
+
+#![warn(clippy::wildcard_enum_match_arm)]
+
+pub mod change;
+pub mod limits;
+pub mod rejection;
+pub mod run;
+
+pub use change::{Changes, RunChange};
+pub use limits::Limits;
+pub use rejection::Rejection;
+
+use longhaul_protocol::Timestamp;
+
+use run::state::Run;
+
+/// What a decision may depend on besides the run and the command.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// Read once per command, by the host.
+    pub now: Timestamp,
+    /// Makes the ids of this decision unique.
+    pub entropy: u128,
+    pub limits: &'a Limits,
+}
+
+/// The outcome of a command: rows to write, and what to tell the caller afterwards. A rejection usually changes nothing; a
+/// report that finds its run past the deadline is refused and closes the run.
+#[derive(Debug)]
+pub struct Decision<R> {
+    pub changes: Changes,
+    pub reply: Result<R, Rejection>,
+}
+
+impl<R> Decision<R> {
+    /// Refused, and nothing changes.
+    pub fn reject(rejection: Rejection) -> Self {
+        Self { changes: Changes::default(), reply: Err(rejection) }
+    }
+
+    /// Answered without a change.
+    pub fn unchanged(reply: R) -> Self {
+        Self { changes: Changes::default(), reply: Ok(reply) }
+    }
+}
+
+/// One input to an existing run.
+pub trait Command {
+    /// What the caller is told.
+    type Reply;
+
+    /// Decides on `run` as it is at `moment`.
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply>;
+}

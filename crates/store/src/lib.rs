@@ -1,1 +1,232 @@
-//! placeholder
+//! Durable state. A store knows where things are and when they are safe; it never decides whether something may happen:
+//! besides version checks and selection, no rule lives here.
+//!
+//! [`Store`] is the narrow interface, [`sqlite`] the embedded default, [`memory`] the model that the others are compared
+//! with, `conformance` (behind the feature of that name) the suite all of them pass. A commit is durable before its
+//! future resolves.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
+use longhaul_engine::run::state::{ClosedReason, Run, Status};
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::{EventId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod group;
+pub mod memory;
+mod shape;
+pub mod sqlite;
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Somebody else committed first: the run has another version, or the workflow id is taken. Load again and decide again.
+    #[error("another commit came first")]
+    Conflict,
+    /// The disk or the connection failed. Nothing of this commit is stored; trying again later may work.
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// A row does not hold what it should. A person must look.
+    #[error("the store holds something unreadable: {0}")]
+    Corrupt(String),
+    /// The data was written by a newer release.
+    #[error("{0}")]
+    NewerSchema(String),
+}
+
+/// Answers of a store.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
+
+/// Where runs, tasks, workers and namespaces live.
+pub trait Store: Send + Sync + 'static {
+    /// Writes all of `changes` or nothing. The commit takes its place in the order **when this is called**, not when the
+    /// future is first polled: two commits of one run, called one after the other, apply in that order.
+    fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()>;
+
+    /// The run and everything open in it.
+    fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>>;
+    /// The workflow's current run.
+    fn instance<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Option<Instance>>;
+    /// All runs of a workflow, oldest first.
+    fn runs_of<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Vec<RunSummary>>;
+    /// One page of runs, newest start first, then run id descending.
+    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>>;
+    /// Events with `after < sequence <= up_to`, ascending, at most `limit`.
+    fn history<'a>(&'a self, run_id: &'a RunId, after: u64, up_to: u64, limit: usize) -> Answer<'a, Vec<StoredEvent>>;
+    /// External commands of a run, oldest first.
+    fn commands<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Vec<CommandRow>>;
+    /// The command that a request id stands for, with the run that took it.
+    fn command_by_request<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_id: &'a WorkflowId,
+        request_id: &'a str,
+    ) -> Answer<'a, Option<(RunId, CommandRow)>>;
+
+    /// One task, open or finished.
+    fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>>;
+    /// Ready tasks of one queue in matching order (priority, available_at, id), at most `limit`.
+    fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>>;
+    /// Every queue that has a ready task now.
+    fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>>;
+    /// Leased tasks, optionally of one owner or one queue, at most `limit`, oldest id first.
+    fn leased_tasks<'a>(&'a self, filter: &'a LeaseFilter, limit: usize) -> Answer<'a, Vec<TaskRow>>;
+    /// Number of ready and leased tasks per queue of a namespace.
+    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>>;
+
+    /// Open runs whose alarm is due, earliest first.
+    fn due_runs(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<RunId>>;
+    /// The earliest alarm of all.
+    fn next_alarm(&self) -> Answer<'_, Option<Timestamp>>;
+
+    /// Creates a namespace; [`Error::Conflict`] when the name is taken.
+    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()>;
+    /// Replaces a namespace's row.
+    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()>;
+    /// All namespaces by name.
+    fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>>;
+
+    /// Creates or replaces a worker registration.
+    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()>;
+    /// Deletes a registration; whether there was one.
+    fn delete_worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, bool>;
+    /// One registration.
+    fn worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, Option<WorkerRow>>;
+    /// Registrations of a namespace by worker id.
+    fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>>;
+}
+
+/// A workflow id and its newest run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    pub current_run_id: RunId,
+    pub run_count: u64,
+}
+
+/// A run as lists show it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSummary {
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    pub run_id: RunId,
+    pub run_number: u64,
+    pub workflow_type: String,
+    pub status: Status,
+    pub closed_reason: Option<ClosedReason>,
+    pub task_queue: TaskQueue,
+    pub business_key: Option<String>,
+    pub compatibility: Option<String>,
+    pub started_at: Timestamp,
+    pub closed_at: Option<Timestamp>,
+    pub search_attributes: Map<String, Value>,
+}
+
+/// Which runs a list shows.
+#[derive(Clone, Debug)]
+pub struct RunFilter {
+    pub namespace: Namespace,
+    pub workflow_type: Option<String>,
+    pub status: Option<StatusFilter>,
+    /// Only runs that come after this one in the list's order.
+    pub after: Option<(Timestamp, RunId)>,
+    pub limit: usize,
+}
+
+/// `running`, `completed` and `failed` are buckets; the other two are statuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusFilter {
+    Running,
+    Completed,
+    /// Failed, timed out, cancelled and terminated.
+    Failed,
+    Cancelled,
+    Terminated,
+}
+
+/// An event as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredEvent {
+    pub id: EventId,
+    pub sequence: u64,
+    pub event_type: String,
+    /// JSON object text, as it is sent to workers.
+    pub payload: String,
+    pub recorded_at: Timestamp,
+    pub workflow_task_id: Option<TaskId>,
+    pub workflow_command_id: Option<String>,
+    pub principal: Option<String>,
+}
+
+/// One queue of one kind of task in one namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueKey {
+    pub namespace: Namespace,
+    pub kind: TaskKind,
+    pub queue: TaskQueue,
+}
+
+/// Which leases to look at; an empty filter means all.
+#[derive(Clone, Debug, Default)]
+pub struct LeaseFilter {
+    pub namespace: Option<Namespace>,
+    pub owner: Option<WorkerId>,
+    pub queue: Option<TaskQueue>,
+    pub kind: Option<TaskKind>,
+}
+
+/// How busy a queue is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueCount {
+    pub queue: TaskQueue,
+    pub kind: TaskKind,
+    pub ready: u64,
+    pub leased: u64,
+    /// When the oldest ready task became ready.
+    pub oldest_ready_at: Option<Timestamp>,
+}
+
+/// A namespace.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamespaceRow {
+    pub name: Namespace,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// None keeps closed runs for ever.
+    pub retention_days: Option<u32>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A worker registration. It outlives restarts and silence: no published worker ever registers twice.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkerRow {
+    pub namespace: Namespace,
+    pub worker_id: WorkerId,
+    pub task_queue: TaskQueue,
+    pub runtime: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sdk_version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build_id: Option<String>,
+    pub supported_workflow_types: Vec<String>,
+    pub supported_activity_types: Vec<String>,
+    pub workflow_definition_fingerprints: Map<String, Value>,
+    pub workflow_command_contracts: Map<String, Value>,
+    pub capabilities: Vec<String>,
+    pub capability_manifest: Map<String, Value>,
+    pub max_concurrent_workflow_tasks: u64,
+    pub max_concurrent_activity_tasks: u64,
+    pub max_concurrent_worker_sessions: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_slots: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_metrics: Option<Value>,
+    pub registered_at: Timestamp,
+    pub last_heartbeat_at: Timestamp,
+    pub updated_at: Timestamp,
+}

@@ -1,0 +1,219 @@
+//! What a decision writes: rows that commit together, all or nothing. Wakes follow from the rows after the commit and are
+//! hints only; losing one costs latency, never correctness.
+//!
+//! Order matters inside one commit only for the version check: it comes first, and a stale version writes nothing.
+
+use std::sync::Arc;
+
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::history::Event;
+use longhaul_protocol::id::{ActivityAttemptId, CommandId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::run::state::{Core, Part, PartKey, Run, Spec};
+
+/// All that one command changes: the run it was decided on, and a run it may have created (continue-as-new).
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    pub run: Option<RunChange>,
+    pub created: Option<RunChange>,
+}
+
+/// New rows of one run.
+#[derive(Clone, Debug)]
+pub struct RunChange {
+    pub spec: Arc<Spec>,
+    /// None when the run is new.
+    pub base_version: Option<u64>,
+    pub core: Core,
+    /// None deletes the part.
+    pub parts: Vec<(PartKey, Option<Part>)>,
+    pub events: Vec<Event>,
+    pub tasks: Vec<TaskRow>,
+    pub commands: Vec<CommandRow>,
+    pub instance: Option<InstanceChange>,
+}
+
+impl RunChange {
+    /// The version the run has after this change.
+    pub fn version(&self) -> u64 {
+        self.base_version.map_or(1, |base| base + 1)
+    }
+
+    /// The run after this change. `before` is the run it was decided on, or None for a new run.
+    pub fn apply(&self, before: Option<Run>) -> Run {
+        let mut run = before.unwrap_or_else(|| Run {
+            version: 0,
+            spec: Arc::clone(&self.spec),
+            core: self.core.clone(),
+            parts: std::collections::BTreeMap::new(),
+        });
+        run.version = self.version();
+        run.core = self.core.clone();
+        for (key, part) in &self.parts {
+            match part {
+                Some(part) => run.parts.insert(*key, part.clone()),
+                None => run.parts.remove(key),
+            };
+        }
+        run
+    }
+}
+
+/// The workflow's row, which names its current run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum InstanceChange {
+    /// The workflow id must be free.
+    Create,
+    /// The run becomes the current one.
+    MoveCurrent { run_number: u64 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskKind {
+    Workflow,
+    Activity,
+}
+
+impl TaskKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Workflow => "workflow",
+            Self::Activity => "activity",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    /// Ready later; its run's alarm will offer it.
+    Scheduled,
+    /// May be leased now.
+    Ready,
+    Leased,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl TaskStatus {
+    /// The word of the wire, which does not tell "later" from "now".
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Scheduled | Self::Ready => "ready",
+            Self::Leased => "leased",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub fn is_open(self) -> bool {
+        match self {
+            Self::Scheduled | Self::Ready | Self::Leased => true,
+            Self::Completed | Self::Failed | Self::Cancelled => false,
+        }
+    }
+}
+
+/// A task as matching, lookups by id and operators see it. The run decides; this row follows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskRow {
+    pub task_id: TaskId,
+    pub run_id: RunId,
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    pub kind: TaskKind,
+    pub queue: TaskQueue,
+    /// Workflow type or activity type.
+    pub type_name: String,
+    pub status: TaskStatus,
+    pub available_at: Timestamp,
+    pub priority: u8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness_key: Option<String>,
+    pub fairness_weight: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compatibility: Option<String>,
+    /// Command sequence of the activity call; 0 for a workflow task.
+    pub sequence: u64,
+    /// Attempt of the newest lease.
+    pub attempt: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_owner: Option<WorkerId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_expires_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll_request_id: Option<String>,
+    /// What a finished task answers to a repeat of the call that finished it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Box<ClosedTask>>,
+}
+
+/// The memory of a finished task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClosedTask {
+    /// The call that finished it; none when the run or a timeout did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Report>,
+    /// Attempts of this task that may come back late.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<ActivityAttemptId>,
+    /// `completed`, `failed` or `cancelled`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity_status: Option<String>,
+}
+
+/// An accepted complete or fail, and its answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    pub verb: Verb,
+    pub owner: WorkerId,
+    /// Of the workflow task; for activities the attempt id stands in `attempt_id`.
+    pub attempt: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt_id: Option<ActivityAttemptId>,
+    /// The answer's body, without envelope.
+    pub answer: Value,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    Complete,
+    Fail,
+}
+
+/// An external command, for audit and for answering a repeat with the same request id.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CommandRow {
+    pub command_id: CommandId,
+    /// Per workflow, increasing.
+    pub sequence: u64,
+    #[serde(rename = "type")]
+    pub command_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_name: Option<String>,
+    /// `instance` or `run`.
+    pub target_scope: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_run_id: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// Digest-free canonical form of the arguments, to tell a repeat from a conflict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<longhaul_protocol::Payload>,
+    /// `accepted` or `rejected`.
+    pub status: String,
+    pub outcome: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejection_reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+    pub at: Timestamp,
+}

@@ -1,0 +1,75 @@
+//! Every number the rules depend on, with its default (engine.md §16). They come in with each command, so that a test or an
+//! operator can choose others without the engine knowing where from.
+
+use longhaul_protocol::history::LimitBreach;
+
+/// Structural limits, budgets and lease times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Base64 text of one payload. 2 MiB keeps one request with several payloads below the body limit.
+    pub payload_bytes: u64,
+    /// Commands in one completion: a group of 1000 members, which both SDKs allow, plus what stands beside it.
+    pub commands_per_completion: u64,
+    /// Events one completion may write.
+    pub events_per_transaction: u64,
+    /// Events of a run: the Rust SDK reads at most 128 pages of 500.
+    pub events_per_run: u64,
+    pub pending_activities: u64,
+    pub pending_timers: u64,
+    pub pending_signals: u64,
+    /// Memo given at the start.
+    pub memo_start_bytes: u64,
+    pub search_attribute_bytes: u64,
+    pub search_attribute_count: u64,
+    pub search_attribute_key_bytes: u64,
+    pub search_attribute_value_bytes: u64,
+    /// Events, bytes and fan-out from which a worker is told that the end approaches; zero turns a dimension off.
+    pub budget_soft: Budget,
+    /// From which it is told to continue as new.
+    pub budget_hard: Budget,
+    /// Long, because a lost lease ends a Rust worker's process.
+    pub workflow_task_lease_seconds: u64,
+    pub activity_lease_seconds: u64,
+    /// Back-off after a failed workflow task: one second, doubled each time up to this.
+    pub workflow_task_backoff_max_seconds: u64,
+    /// At most one heartbeat event per attempt in this time, unless the progress changed.
+    pub heartbeat_event_seconds: u64,
+}
+
+/// One threshold per dimension of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub events: u64,
+    pub bytes: u64,
+    pub fan_out: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            payload_bytes: 2 * 1024 * 1024,
+            commands_per_completion: 5000,
+            events_per_transaction: 5000,
+            events_per_run: 50_000,
+            pending_activities: 2000,
+            pending_timers: 2000,
+            pending_signals: 5000,
+            memo_start_bytes: 256 * 1024,
+            search_attribute_bytes: 40_960,
+            search_attribute_count: 100,
+            search_attribute_key_bytes: 128,
+            search_attribute_value_bytes: 2048,
+            budget_soft: Budget { events: 8000, bytes: 4 * 1024 * 1024, fan_out: 160 },
+            budget_hard: Budget { events: 10_000, bytes: 5 * 1024 * 1024, fan_out: 200 },
+            workflow_task_lease_seconds: 300,
+            activity_lease_seconds: 300,
+            workflow_task_backoff_max_seconds: 60,
+            heartbeat_event_seconds: 10,
+        }
+    }
+}
+
+/// `Err` when `value` is over `configured`.
+pub(crate) fn check(kind: &'static str, value: u64, configured: u64) -> Result<(), LimitBreach> {
+    if value > configured { Err(LimitBreach { kind, value, configured }) } else { Ok(()) }
+}

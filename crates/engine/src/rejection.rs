@@ -1,0 +1,103 @@
+//! Every refusal of the engine. A rejection is part of the protocol and expected; each names one reason, and the fields are
+//! what its answer tells beside it.
+
+use longhaul_protocol::history::LimitBreach;
+use longhaul_protocol::id::{RunId, WorkerId};
+use longhaul_protocol::workflow_command::FieldErrors;
+use longhaul_protocol::{Reason, Timestamp};
+
+use crate::change::TaskStatus;
+use crate::run::state::{Closed, ClosedReason, Status};
+
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Rejection {
+    #[error("there is no such task")]
+    TaskNotFound,
+    #[error("the task cannot be leased now: {}", reason.as_str())]
+    NotClaimable { reason: Reason },
+    #[error("the run is closed")]
+    RunClosed(Box<RunClosed>),
+    #[error("the run timed out")]
+    RunTimedOut { run_id: RunId },
+    #[error("the task is not leased")]
+    TaskNotLeased { task_status: TaskStatus },
+    #[error("the lease has expired")]
+    LeaseExpired { owner: WorkerId, expires_at: Timestamp },
+    #[error("another worker holds the lease")]
+    LeaseOwnerMismatch { owner: WorkerId },
+    #[error("the lease is of another attempt")]
+    AttemptMismatch { current: u64 },
+    #[error("the commands contradict the run's history")]
+    InvalidCommands { errors: FieldErrors },
+    #[error("another version of this change is recorded")]
+    VersionMarkerConflict { errors: FieldErrors },
+    #[error("the activity has no such attempt")]
+    AttemptNotFound,
+    #[error("the attempt belongs to another task")]
+    TaskMismatch,
+    #[error("another attempt is current")]
+    StaleAttempt,
+    #[error("the attempt is finished")]
+    AttemptClosed,
+    #[error("the run is closed and takes no more commands")]
+    RunNotActive { status: Status },
+    #[error("the run is not the workflow's current one")]
+    NotCurrent,
+    #[error("the workflow id is in use")]
+    AlreadyStarted { run_id: RunId },
+    #[error("the workflow id belongs to another workflow type")]
+    OtherWorkflowType { workflow_type: String },
+    #[error("structural limit {} exceeded: {} is over {}", .0.kind, .0.value, .0.configured)]
+    LimitExceeded(LimitBreach),
+    #[error("the request id stands for another command")]
+    RequestIdConflict { command: Box<crate::change::CommandRow>, conflict: Vec<&'static str> },
+    #[error("the workflow declares its signals and this is none of them")]
+    UnknownSignal { declared: Vec<String> },
+}
+
+/// What a worker is told about a run that ended while it worked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunClosed {
+    pub status: Status,
+    pub closed: Closed,
+    pub task_status: TaskStatus,
+    pub lease_owner: Option<WorkerId>,
+    pub lease_expires_at: Option<Timestamp>,
+}
+
+impl Rejection {
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::TaskNotFound => Reason::TaskNotFound,
+            Self::NotClaimable { reason } => *reason,
+            Self::RunClosed(_) => Reason::RunClosed,
+            Self::RunTimedOut { .. } => Reason::RunTimedOut,
+            Self::TaskNotLeased { .. } => Reason::TaskNotLeased,
+            Self::LeaseExpired { .. } => Reason::LeaseExpired,
+            Self::LeaseOwnerMismatch { .. } => Reason::LeaseOwnerMismatch,
+            Self::AttemptMismatch { .. } => Reason::WorkflowTaskAttemptMismatch,
+            Self::InvalidCommands { .. } => Reason::InvalidCommands,
+            Self::VersionMarkerConflict { .. } => Reason::VersionMarkerConflict,
+            Self::AttemptNotFound => Reason::AttemptNotFound,
+            Self::TaskMismatch => Reason::TaskMismatch,
+            Self::StaleAttempt => Reason::StaleAttempt,
+            Self::AttemptClosed => Reason::AttemptClosed,
+            Self::RunNotActive { .. } => Reason::RunNotActive,
+            Self::NotCurrent => Reason::HistoricalRunCommandRejected,
+            Self::AlreadyStarted { .. } => Reason::InstanceAlreadyStarted,
+            Self::OtherWorkflowType { .. } => Reason::ValidationFailed,
+            Self::LimitExceeded(_) => Reason::StructuralLimitExceeded,
+            Self::RequestIdConflict { .. } => Reason::RequestIdConflict,
+            Self::UnknownSignal { .. } => Reason::UnknownSignal,
+        }
+    }
+}
+
+/// The reason an activity report or heartbeat of a closed run is answered with: who stopped it matters to the worker.
+pub fn activity_reason(closed: ClosedReason) -> Reason {
+    match closed {
+        ClosedReason::Cancelled => Reason::RunCancelled,
+        ClosedReason::Terminated => Reason::RunTerminated,
+        ClosedReason::Completed | ClosedReason::Continued | ClosedReason::Failed | ClosedReason::TimedOut => Reason::RunClosed,
+    }
+}

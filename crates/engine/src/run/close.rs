@@ -1,0 +1,133 @@
+//! Closing a run. The first committed close wins; afterwards nothing is open in it (engine.md §2.1, §3.4, §8.1).
+//!
+//! A workflow that ends by itself closes what is left without events, because they would change what a later replay sees.
+//! A run that is stopped from outside says so for every activity and timer.
+
+use longhaul_protocol::history::{ActivityCancelled, EventPayload, LimitBreach, WorkflowFailed, WorkflowTimedOut};
+use longhaul_protocol::id::{CommandId, RunId};
+use longhaul_protocol::workflow_command::FailWorkflow;
+use serde_json::{Map, Value, json};
+
+use super::draft::Draft;
+use super::state::{Closed, ClosedReason, Outcome, Part, PartKey, RunFailure};
+use crate::change::TaskStatus;
+
+impl Draft<'_> {
+    /// Sets the run closed and removes everything open. The terminal event has been written.
+    pub(super) fn close(&mut self, reason: ClosedReason, note: Option<String>, continued_to: Option<RunId>, outcome: Option<Outcome>) {
+        self.core.status = reason.status();
+        self.core.closed = Some(Closed { reason, at: self.now, note, continued_to });
+        self.core.next_wake = None;
+        self.close_workflow_task(TaskStatus::Cancelled, None);
+        for activity in self.activities() {
+            self.close_activity_task(&activity, TaskStatus::Cancelled, "cancelled", None);
+        }
+        let keys: Vec<PartKey> = self.parts().map(|(key, _)| *key).collect();
+        for key in keys {
+            self.remove(key);
+        }
+        self.core.open = super::state::OpenCounts::default();
+        if let Some(outcome) = outcome {
+            self.put(PartKey::Outcome, Part::Outcome(Box::new(outcome)));
+        }
+    }
+
+    /// Says for every open activity and timer that it ends here.
+    pub(super) fn cancel_open_work(&mut self, command_id: Option<&CommandId>) {
+        for activity in self.activities() {
+            self.append(EventPayload::ActivityCancelled(ActivityCancelled {
+                call: activity.call(),
+                workflow_command_id: command_id.cloned(),
+                activity_attempt_id: activity.attempt.as_ref().map(|attempt| attempt.id.clone()),
+                attempt_number: activity.attempt.as_ref().map(|attempt| attempt.number),
+                cancelled_at: self.now,
+            }));
+        }
+        for timer in self.timers() {
+            self.cancel_timer(timer.sequence);
+        }
+    }
+
+    /// Closes the run if one of its deadlines has passed; whether it did. Grace: none.
+    pub(super) fn time_out_if_due(&mut self) -> bool {
+        let passed = |deadline: Option<longhaul_protocol::Timestamp>| deadline.filter(|deadline| *deadline <= self.now);
+        let (kind, word, deadline) = match (passed(self.spec.execution_deadline_at), passed(self.spec.run_deadline_at)) {
+            (Some(deadline), _) => ("execution_timeout", "execution", deadline),
+            (None, Some(deadline)) => ("run_timeout", "run", deadline),
+            (None, None) => return false,
+        };
+        self.flush_buffered();
+        self.cancel_open_work(None);
+        let message = format!("Workflow {word} timed out at {deadline}.");
+        let failure_id = self.ids.mint();
+        let event_sequence = self.append(EventPayload::WorkflowTimedOut(WorkflowTimedOut {
+            failure_id,
+            timeout_kind: kind,
+            failure_category: "timeout",
+            message: message.clone(),
+            execution_deadline_at: self.spec.execution_deadline_at,
+            run_deadline_at: self.spec.run_deadline_at,
+        }));
+        let failure = RunFailure {
+            message,
+            failure_category: "timeout".to_owned(),
+            non_retryable: false,
+            exception_type: None,
+            exception_class: None,
+            exception: Map::new(),
+            event_sequence,
+        };
+        self.close(ClosedReason::TimedOut, Some(kind.to_owned()), None, Some(Outcome::Failure(Box::new(failure))));
+        true
+    }
+
+    /// `fail_workflow`, or a structural limit that a completion broke.
+    pub(super) fn fail_run(&mut self, command: &FailWorkflow, limit: Option<LimitBreach>) {
+        let mut exception = command.exception.clone().unwrap_or_default();
+        let mut complete = |key: &str, value: Option<&String>| {
+            if let (Some(value), false) = (value, exception.contains_key(key)) {
+                exception.insert(key.to_owned(), Value::String(value.clone()));
+            }
+        };
+        complete("type", command.exception_type.as_ref());
+        complete("class", command.exception_class.as_ref());
+        complete("message", Some(&command.message));
+        let failure_category = if limit.is_some() { "structural_limit" } else { "application" };
+        let failure_id = self.ids.mint();
+        let event_sequence = self.append(EventPayload::WorkflowFailed(Box::new(WorkflowFailed {
+            failure_id,
+            source_kind: "workflow_run",
+            source_id: self.run_id().clone(),
+            failure_category,
+            non_retryable: command.non_retryable,
+            exception_type: command.exception_type.clone(),
+            exception_class: command.exception_class.clone(),
+            message: command.message.clone(),
+            exception: exception.clone(),
+            failed_step_sequence: command.failed_step_sequence,
+            failed_activity_execution_id: command.failed_activity_execution_id.clone(),
+            limit,
+        })));
+        let failure = RunFailure {
+            message: command.message.clone(),
+            failure_category: failure_category.to_owned(),
+            non_retryable: command.non_retryable,
+            exception_type: command.exception_type.clone(),
+            exception_class: command.exception_class.clone(),
+            exception,
+            event_sequence,
+        };
+        self.close(ClosedReason::Failed, None, None, Some(Outcome::Failure(Box::new(failure))));
+    }
+}
+
+/// The failure of a run whose completion broke a limit.
+pub(super) fn limit_failure(limit: &LimitBreach) -> FailWorkflow {
+    FailWorkflow {
+        message: format!("Structural limit {} exceeded: {} is over {}.", limit.kind, limit.value, limit.configured),
+        exception_type: Some("StructuralLimitExceeded".to_owned()),
+        exception: Some(Map::from_iter([("limit_kind".to_owned(), json!(limit.kind))])),
+        non_retryable: true,
+        ..FailWorkflow::default()
+    }
+}

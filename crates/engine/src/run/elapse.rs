@@ -1,0 +1,53 @@
+//! Time passes: everything of a run that is due by itself. One command serves timers, deadlines, leases and retries, because
+//! all of them are moments at which the run must be looked at; the store keeps the earliest as the run's alarm.
+//!
+//! Invariant: after this, nothing in the run is due at `now`, so the alarm lies in the future or is none.
+
+use super::draft::Draft;
+use super::state::Run;
+use crate::{Command, Decision, Moment};
+
+/// Does whatever is due at the moment of the decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Elapse;
+
+impl Command for Elapse {
+    type Reply = ();
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
+        if run.core.closed.is_some() || run.core.alarm.is_none_or(|alarm| alarm > moment.now) {
+            return Decision::unchanged(());
+        }
+        let mut draft = Draft::of(run, moment);
+        if draft.time_out_if_due() {
+            return draft.finish(Ok(()));
+        }
+        draft.expire_workflow_lease();
+        draft.offer_workflow_task();
+        draft.fire_due_timers();
+        draft.elapse_activities();
+        draft.finish(Ok(()))
+    }
+}
+
+impl Draft<'_> {
+    /// The worker is taken for lost: the same task goes to the next one, and what arrived meanwhile enters history.
+    pub(super) fn expire_workflow_lease(&mut self) {
+        let expired = self.core.workflow_task.as_ref().and_then(|task| task.lease.as_ref()).is_some_and(|lease| lease.expires_at <= self.now);
+        if expired {
+            self.flush_buffered();
+            let now = self.now;
+            self.return_workflow_task(now);
+        }
+    }
+
+    /// A task that was put off is ready now.
+    fn offer_workflow_task(&mut self) {
+        let now = self.now;
+        let Some(task) = &mut self.core.workflow_task else { return };
+        if task.lease.is_none() && !task.offered && task.available_at <= now {
+            task.offered = true;
+            self.show_workflow_task();
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Commands from outside on a workflow: signal, cancel, terminate (engine.md §7.2, §8). Each is numbered per workflow, kept
+//! for audit, and answered from that record when the same request id comes again.
+
+use longhaul_protocol::Payload;
+use longhaul_protocol::history::{CloseRequested, EventPayload, RunStopped};
+use longhaul_protocol::id::{CommandId, RunId};
+
+use super::draft::{Cause, Draft};
+use super::state::{ClosedReason, Outcome, Run, RunFailure, Signal};
+use crate::change::CommandRow;
+use crate::{Command, Decision, Moment, Rejection, limits};
+
+/// What all external commands carry.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Set when the caller named a run: it must be the current one.
+    pub requested_run_id: Option<RunId>,
+    pub request_id: Option<String>,
+    /// The command this request id stands for already.
+    pub earlier: Option<Box<CommandRow>>,
+    pub principal: Option<String>,
+}
+
+/// Sends a signal.
+#[derive(Clone, Debug)]
+pub struct SignalRun {
+    pub request: Request,
+    pub name: String,
+    pub arguments: Payload,
+    /// Signals the workflow declares; empty when it declares none.
+    pub declared: Vec<String>,
+}
+
+/// Closes the run from outside.
+#[derive(Clone, Debug)]
+pub struct StopRun {
+    pub request: Request,
+    pub how: Stop,
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    Cancel,
+    Terminate,
+}
+
+/// The record of a command, with the run that took it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Receipt {
+    pub run_id: RunId,
+    pub command: CommandRow,
+    /// Whether this is the answer to an earlier request with the same id.
+    pub retained: bool,
+}
+
+impl Request {
+    fn scope(&self) -> &'static str {
+        if self.requested_run_id.is_some() { "run" } else { "instance" }
+    }
+
+    /// The earlier receipt of the same request id, or the refusal when it stands for something else.
+    fn repeat(&self, run: &Run, command_type: &str, name: Option<&str>, arguments: Option<&Payload>) -> Option<Decision<Receipt>> {
+        let earlier = self.earlier.as_deref()?;
+        let mut conflict = Vec::new();
+        if earlier.command_type != command_type || earlier.target_name.as_deref() != name {
+            conflict.push("name");
+        }
+        if !same_value(earlier.arguments.as_ref(), arguments) {
+            conflict.push("arguments");
+        }
+        if earlier.requested_run_id != self.requested_run_id {
+            conflict.push("target");
+        }
+        Some(if !conflict.is_empty() {
+            Decision::reject(Rejection::RequestIdConflict { command: Box::new(earlier.clone()), conflict })
+        } else if earlier.status == "rejected" {
+            Decision::reject(Rejection::RunNotActive { status: run.core.status })
+        } else {
+            Decision::unchanged(Receipt { run_id: run.run_id().clone(), command: earlier.clone(), retained: true })
+        })
+    }
+}
+
+/// Two payloads of one meaning can differ in bytes, so they are compared decoded.
+fn same_value(left: Option<&Payload>, right: Option<&Payload>) -> bool {
+    match (left, right) {
+        (Some(left), Some(right)) => left == right || matches!((left.decode(), right.decode()), (Ok(left), Ok(right)) if left == right),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
+impl Draft<'_> {
+    /// Records the command with everything a repeat is compared with.
+    fn record_request(&mut self, request: &Request, command_type: &str, name: Option<&str>, arguments: Option<&Payload>, outcome: &str, rejection: Option<&str>) -> CommandRow {
+        let command_id: CommandId = self.ids.mint();
+        let row = self.record_command(command_type, command_id, outcome, rejection, request.principal.clone());
+        row.target_name = name.map(str::to_owned);
+        row.target_scope = request.scope().to_owned();
+        row.requested_run_id.clone_from(&request.requested_run_id);
+        row.request_id.clone_from(&request.request_id);
+        row.arguments = arguments.cloned();
+        row.clone()
+    }
+
+    fn receipt(&self, command: CommandRow) -> Receipt {
+        Receipt { run_id: self.run_id().clone(), command, retained: false }
+    }
+}
+
+/// A command on a run that takes no more: refused, and remembered without touching its history.
+fn refuse_closed(mut draft: Draft<'_>, request: &Request, command_type: &str, name: Option<&str>, arguments: Option<&Payload>) -> Decision<Receipt> {
+    draft.record_request(request, command_type, name, arguments, "rejected_not_active", Some("run_not_active"));
+    let status = draft.core.status;
+    draft.finish(Err(Rejection::RunNotActive { status }))
+}
+
+fn is_current(run: &Run, request: &Request) -> bool {
+    request.requested_run_id.as_ref().is_none_or(|requested| requested == run.run_id())
+}
+
+impl Command for SignalRun {
+    type Reply = Receipt;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Receipt> {
+        let name = Some(self.name.as_str());
+        if let Some(repeat) = self.request.repeat(run, "signal", name, Some(&self.arguments)) {
+            return repeat;
+        }
+        if !is_current(run, &self.request) {
+            return Decision::reject(Rejection::NotCurrent);
+        }
+        let mut draft = Draft::of(run, moment);
+        if run.core.closed.is_some() || draft.time_out_if_due() {
+            return refuse_closed(draft, &self.request, "signal", name, Some(&self.arguments));
+        }
+        if !self.declared.is_empty() && !self.declared.contains(&self.name) {
+            return Decision::reject(Rejection::UnknownSignal { declared: self.declared.clone() });
+        }
+        let room = limits::check("payload_size", self.arguments.blob().len() as u64, moment.limits.payload_bytes)
+            .and_then(|()| limits::check("pending_signal_count", run.core.open.unseen_signals + 1, moment.limits.pending_signals))
+            .and_then(|()| limits::check("history_event_count", run.core.last_history_sequence + 1, moment.limits.events_per_run));
+        if let Err(limit) = room {
+            return Decision::reject(Rejection::LimitExceeded(limit));
+        }
+        let command = draft.record_request(&self.request, "signal", name, Some(&self.arguments), "signal_received", None);
+        let signal = Signal {
+            command_sequence: command.sequence,
+            id: draft.ids.mint(),
+            command_id: command.command_id.clone(),
+            name: self.name.clone(),
+            arguments: self.arguments.clone(),
+            wait_id: None,
+            principal: self.request.principal.clone(),
+        };
+        draft.accept_signal(signal);
+        let receipt = draft.receipt(command);
+        draft.finish(Ok(receipt))
+    }
+}
+
+impl Stop {
+    pub fn command_type(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Terminate => "terminate",
+        }
+    }
+
+    fn closed_reason(self) -> ClosedReason {
+        match self {
+            Self::Cancel => ClosedReason::Cancelled,
+            Self::Terminate => ClosedReason::Terminated,
+        }
+    }
+}
+
+impl Command for StopRun {
+    type Reply = Receipt;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Receipt> {
+        let command_type = self.how.command_type();
+        if let Some(repeat) = self.request.repeat(run, command_type, None, None) {
+            return repeat;
+        }
+        if !is_current(run, &self.request) {
+            return Decision::reject(Rejection::NotCurrent);
+        }
+        let mut draft = Draft::of(run, moment);
+        if run.core.closed.is_some() || draft.time_out_if_due() {
+            return refuse_closed(draft, &self.request, command_type, None, None);
+        }
+        draft.flush_buffered();
+        let mut command = draft.record_request(&self.request, command_type, None, None, self.how.closed_reason().as_str(), None);
+        command.reason.clone_from(&self.reason);
+        if let Some(row) = draft.commands.last_mut() {
+            row.reason.clone_from(&self.reason);
+        }
+        self.stop(&mut draft, &command.command_id);
+        let receipt = draft.receipt(command);
+        draft.finish(Ok(receipt))
+    }
+}
+
+impl StopRun {
+    fn stop(&self, draft: &mut Draft<'_>, command_id: &CommandId) {
+        draft.cause = Cause { task_id: None, command_id: Some(command_id.clone()), principal: self.request.principal.clone() };
+        let requested = CloseRequested {
+            workflow_command_id: command_id.clone(),
+            workflow_instance_id: draft.spec.workflow_id.clone(),
+            workflow_run_id: draft.spec.run_id.clone(),
+            command_type: self.how.command_type(),
+            reason: self.reason.clone(),
+        };
+        draft.append(match self.how {
+            Stop::Cancel => EventPayload::CancelRequested(requested),
+            Stop::Terminate => EventPayload::TerminateRequested(requested),
+        });
+        draft.cancel_open_work(Some(command_id));
+        let word = self.how.closed_reason().as_str();
+        let message = match &self.reason {
+            Some(reason) => format!("Workflow {word}: {reason}"),
+            None => format!("Workflow {word}."),
+        };
+        let stopped = RunStopped {
+            workflow_command_id: command_id.clone(),
+            workflow_instance_id: draft.spec.workflow_id.clone(),
+            workflow_run_id: draft.spec.run_id.clone(),
+            failure_id: draft.ids.mint(),
+            failure_category: word,
+            closed_reason: word,
+            message: message.clone(),
+            reason: self.reason.clone(),
+        };
+        let event_sequence = draft.append(match self.how {
+            Stop::Cancel => EventPayload::WorkflowCancelled(stopped),
+            Stop::Terminate => EventPayload::WorkflowTerminated(stopped),
+        });
+        let failure = RunFailure {
+            message,
+            failure_category: word.to_owned(),
+            non_retryable: false,
+            exception_type: None,
+            exception_class: None,
+            exception: serde_json::Map::new(),
+            event_sequence,
+        };
+        draft.close(self.how.closed_reason(), self.reason.clone(), None, Some(Outcome::Failure(Box::new(failure))));
+    }
+}

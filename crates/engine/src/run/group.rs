@@ -1,0 +1,95 @@
+//! Parallel groups. The workflow is woken when every member of the outermost group is resolved, whatever the outcomes
+//! (engine.md §4.2, full barrier): a replay that saw only some of them could choose differently later.
+
+use longhaul_protocol::group::Group;
+
+use super::draft::Draft;
+use super::state::{Member, OpenGroup, Part, PartKey, Resume};
+
+impl Draft<'_> {
+    /// Remembers a new call of a group, so that the same call sent again is recognised.
+    pub(super) fn join_group(&mut self, sequence: u64, kind: &str, name: Option<&str>, group: Option<&Group>) {
+        let Some(group) = group else { return };
+        let outermost = group.outermost();
+        let fan_out = group.levels().iter().map(|level| level.size).max().unwrap_or(0);
+        self.core.history_fan_out = self.core.history_fan_out.max(fan_out);
+        let mut open = self.open_group(outermost.base).cloned().unwrap_or(OpenGroup {
+            size: outermost.size,
+            unresolved: 0,
+            failed: false,
+            resolved_at: None,
+        });
+        open.unresolved += 1;
+        self.put(PartKey::Group(outermost.base), Part::Group(open));
+        let member = Member { kind: kind.to_owned(), name: name.map(str::to_owned), group: group.clone() };
+        self.put(PartKey::Member(sequence), Part::Member(Box::new(member)));
+    }
+
+    /// A call is resolved. Whether the workflow should look now.
+    pub(super) fn resolve_member(&mut self, group: Option<&Group>, failed: bool) -> bool {
+        let Some(group) = group else { return true };
+        let base = group.outermost().base;
+        let Some(mut open) = self.open_group(base).cloned() else { return true };
+        open.unresolved = open.unresolved.saturating_sub(1);
+        open.failed |= failed;
+        let done = open.unresolved == 0;
+        if done {
+            open.resolved_at = Some(self.core.last_history_sequence);
+        }
+        self.put(PartKey::Group(base), Part::Group(open));
+        done
+    }
+
+    /// A call is resolved: wakes the workflow unless its group is still open.
+    pub(super) fn resolve(&mut self, group: Option<&Group>, failed: bool, resume: Resume) {
+        if self.resolve_member(group, failed) {
+            self.wake(resume);
+        }
+    }
+
+    /// Forgets groups that a finished plain task has seen resolved. Until then a worker may send their members again.
+    pub(super) fn forget_handled_groups(&mut self) {
+        let handled = self.core.handled_sequence;
+        let done: Vec<(u64, u64)> = self
+            .parts()
+            .filter_map(|(key, part)| match (key, part) {
+                (PartKey::Group(base), Part::Group(group)) if group.resolved_at.is_some_and(|at| at <= handled) => {
+                    Some((*base, group.size))
+                }
+                _ => None,
+            })
+            .collect();
+        for (base, size) in done {
+            self.remove(PartKey::Group(base));
+            for sequence in base..base + size {
+                self.remove(PartKey::Member(sequence));
+            }
+        }
+    }
+
+    /// A signal is of no use to a run whose every open call belongs to one group that already has a failure, unless one of
+    /// them waits for signals: the worker could only send the group again (engine.md §4.2).
+    pub(super) fn signals_are_of_no_use(&self) -> bool {
+        let mut only = None;
+        for (_, part) in self.parts() {
+            let group = match part {
+                Part::Activity(activity) => activity.group.as_ref(),
+                Part::Timer(timer) => timer.group.as_ref(),
+                Part::Wait(_) => return false,
+                Part::Arguments(_)
+                | Part::Signal(_)
+                | Part::Buffered(_)
+                | Part::Group(_)
+                | Part::Member(_)
+                | Part::Outcome(_) => continue,
+            };
+            let base = group.map(|group| group.outermost().base);
+            match (base, only) {
+                (None, _) => return false,
+                (Some(base), Some(other)) if base != other => return false,
+                (Some(base), _) => only = Some(base),
+            }
+        }
+        only.and_then(|base| self.open_group(base)).is_some_and(|group| group.failed)
+    }
+}

@@ -1,0 +1,23 @@
+//! A run: its state, and a file per family of commands that change it.
+
+pub mod activity;
+pub mod claim;
+pub mod complete;
+pub mod elapse;
+pub mod external;
+pub mod fail;
+pub mod start;
+pub mod state;
+pub mod view;
+
+mod activity_timeout;
+mod batch;
+mod close;
+mod continue_as_new;
+mod draft;
+mod group;
+mod record;
+mod signal;
+mod task;
+mod timer;
+mod wait;

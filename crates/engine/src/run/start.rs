@@ -1,0 +1,258 @@
+//! Starting a workflow, and what a second start of the same id is told (engine.md §2.2, §2.3). A workflow id is started
+//! once: later runs come from continue-as-new only.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longhaul_protocol::history::{EventPayload, StartDecided, WorkflowStarted};
+use longhaul_protocol::id::{CommandId, Namespace, RunId, TaskQueue, WorkflowId};
+use longhaul_protocol::{Ids, Payload, Timestamp};
+use serde_json::{Map, Value};
+
+use super::draft::{Cause, Draft};
+use super::record::check_attributes;
+use super::state::{Core, OpenCounts, Resume, Routing, Run, Spec, Status};
+use crate::change::{CommandRow, InstanceChange};
+use crate::{Changes, Command, Decision, Moment, Rejection, limits};
+
+/// A request to start a workflow.
+#[derive(Clone, Debug)]
+pub struct Start {
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    pub workflow_type: String,
+    pub task_queue: TaskQueue,
+    pub arguments: Payload,
+    pub business_key: Option<String>,
+    /// An Avro map.
+    pub memo: Option<Payload>,
+    pub search_attributes: Map<String, Value>,
+    pub run_timeout_seconds: Option<u64>,
+    pub execution_timeout_seconds: Option<u64>,
+    pub routing: Routing,
+    pub duplicate_policy: DuplicatePolicy,
+    pub declared: Map<String, Value>,
+    pub principal: Option<String>,
+}
+
+/// What to do when the workflow id is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DuplicatePolicy {
+    #[default]
+    Fail,
+    UseExisting,
+}
+
+/// The run that answers a start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Started {
+    pub run_id: RunId,
+    pub workflow_type: String,
+    pub status: Status,
+    pub business_key: Option<String>,
+    pub outcome: StartOutcome,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartOutcome {
+    StartedNew,
+    ReturnedExistingActive,
+}
+
+impl StartOutcome {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::StartedNew => "started_new",
+            Self::ReturnedExistingActive => "returned_existing_active",
+        }
+    }
+}
+
+impl Start {
+    /// The first run of a workflow that does not exist yet.
+    pub fn decide_new(&self, moment: Moment<'_>) -> Decision<Started> {
+        if let Err(limit) = self.check_limits(moment) {
+            return Decision::reject(Rejection::LimitExceeded(limit));
+        }
+        let mut ids = Ids::new(moment.now, moment.entropy);
+        let after = |seconds: Option<u64>| seconds.map(|seconds| moment.now.plus_seconds(seconds));
+        let spec = Spec {
+            namespace: self.namespace.clone(),
+            workflow_id: self.workflow_id.clone(),
+            run_id: ids.mint(),
+            run_number: 1,
+            workflow_type: self.workflow_type.clone(),
+            task_queue: self.task_queue.clone(),
+            arguments: self.arguments.clone(),
+            started_at: moment.now,
+            business_key: self.business_key.clone(),
+            run_timeout_seconds: self.run_timeout_seconds,
+            execution_timeout_seconds: self.execution_timeout_seconds,
+            run_deadline_at: after(self.run_timeout_seconds),
+            execution_deadline_at: after(self.execution_timeout_seconds),
+            continued_from: None,
+            routing: self.routing.clone(),
+            declared: self.declared.clone(),
+        };
+        let mut core = fresh_core(moment.now);
+        core.memo.clone_from(&self.memo);
+        core.search_attributes = Arc::new(self.search_attributes.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect());
+        let mut draft = Draft::new_run(Arc::new(spec), core, ids, moment.now, moment.limits);
+        draft.instance = Some(InstanceChange::Create);
+        let command_id: CommandId = draft.ids.mint();
+        draft.cause = Cause { task_id: None, command_id: Some(command_id.clone()), principal: self.principal.clone() };
+        let decided = draft.start_decided(&command_id, StartOutcome::StartedNew.as_str(), None);
+        draft.append(EventPayload::StartAccepted(decided));
+        draft.append_started(Some(command_id.clone()));
+        draft.record_command("start", command_id, StartOutcome::StartedNew.as_str(), None, self.principal.clone());
+        draft.create_workflow_task(Resume::default());
+        let started = draft.started(StartOutcome::StartedNew);
+        let (run, _) = draft.into_change();
+        Decision { changes: Changes { run: None, created: Some(run) }, reply: Ok(started) }
+    }
+
+    fn check_limits(&self, moment: Moment<'_>) -> Result<(), longhaul_protocol::history::LimitBreach> {
+        limits::check("payload_size", self.arguments.blob().len() as u64, moment.limits.payload_bytes)?;
+        if let Some(memo) = &self.memo {
+            limits::check("memo_size", memo.blob().len() as u64, moment.limits.memo_start_bytes)?;
+        }
+        check_attributes(&self.search_attributes, moment.limits)
+    }
+}
+
+impl Command for Start {
+    type Reply = Started;
+
+    /// A start of an id that has a run. It changes nothing of the run but may leave a trace in its history.
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Started> {
+        if run.spec.workflow_type != self.workflow_type {
+            return Decision::reject(Rejection::OtherWorkflowType { workflow_type: run.spec.workflow_type.clone() });
+        }
+        let taken = Rejection::AlreadyStarted { run_id: run.run_id().clone() };
+        let mut draft = Draft::of(run, moment);
+        if run.core.closed.is_some() {
+            return Decision::reject(taken);
+        }
+        if draft.time_out_if_due() {
+            return draft.finish(Err(taken));
+        }
+        let command_id: CommandId = draft.ids.mint();
+        draft.cause = Cause { task_id: None, command_id: Some(command_id.clone()), principal: self.principal.clone() };
+        let room = draft.core.last_history_sequence < draft.limits.events_per_run;
+        match self.duplicate_policy {
+            DuplicatePolicy::UseExisting => {
+                let outcome = StartOutcome::ReturnedExistingActive;
+                if room {
+                    let decided = draft.start_decided(&command_id, outcome.as_str(), None);
+                    draft.append(EventPayload::StartAccepted(decided));
+                }
+                draft.record_command("start", command_id, outcome.as_str(), None, self.principal.clone());
+                let started = draft.started(outcome);
+                draft.finish(Ok(started))
+            }
+            DuplicatePolicy::Fail => {
+                if room {
+                    let decided = draft.start_decided(&command_id, "rejected_duplicate", Some("instance_already_started"));
+                    draft.append(EventPayload::StartRejected(decided));
+                }
+                draft.record_command("start", command_id, "rejected_duplicate", Some("instance_already_started"), self.principal.clone());
+                draft.finish(Err(taken))
+            }
+        }
+    }
+}
+
+/// The core of a run that has no events yet.
+pub(super) fn fresh_core(now: Timestamp) -> Core {
+    Core {
+        status: Status::Pending,
+        closed: None,
+        last_history_sequence: 0,
+        last_command_sequence: 0,
+        handled_sequence: 0,
+        history_size_bytes: 0,
+        history_fan_out: 0,
+        last_event_at: now,
+        instance_command_sequence: 0,
+        workflow_task: None,
+        next_wake: None,
+        open: OpenCounts::default(),
+        memo: None,
+        search_attributes: Arc::new(Map::new()),
+        search_attribute_types: Arc::new(Map::new()),
+        version_markers: Arc::new(BTreeMap::new()),
+        alarm: None,
+    }
+}
+
+impl Draft<'_> {
+    pub(super) fn append_started(&mut self, command_id: Option<CommandId>) {
+        let spec = Arc::clone(&self.spec);
+        self.append(EventPayload::WorkflowStarted(Box::new(WorkflowStarted {
+            workflow_type: spec.workflow_type.clone(),
+            workflow_instance_id: spec.workflow_id.clone(),
+            workflow_run_id: spec.run_id.clone(),
+            workflow_command_id: command_id,
+            business_key: spec.business_key.clone(),
+            execution_timeout_seconds: spec.execution_timeout_seconds,
+            run_timeout_seconds: spec.run_timeout_seconds,
+            execution_deadline_at: spec.execution_deadline_at,
+            run_deadline_at: spec.run_deadline_at,
+            continued_from_run_id: spec.continued_from.clone(),
+            compatibility: spec.routing.compatibility.clone(),
+            declared: spec.declared.clone(),
+            task_queue: spec.task_queue.to_string(),
+        })));
+    }
+
+    fn start_decided(&self, command_id: &CommandId, outcome: &'static str, rejection_reason: Option<&'static str>) -> StartDecided {
+        StartDecided {
+            workflow_command_id: command_id.clone(),
+            workflow_instance_id: self.spec.workflow_id.clone(),
+            workflow_run_id: self.spec.run_id.clone(),
+            workflow_type: self.spec.workflow_type.clone(),
+            business_key: self.spec.business_key.clone(),
+            outcome,
+            rejection_reason,
+        }
+    }
+
+    fn started(&self, outcome: StartOutcome) -> Started {
+        Started {
+            run_id: self.spec.run_id.clone(),
+            workflow_type: self.spec.workflow_type.clone(),
+            status: self.core.status,
+            business_key: self.spec.business_key.clone(),
+            outcome,
+        }
+    }
+
+    /// An external command for the audit trail, numbered per workflow.
+    pub(super) fn record_command(
+        &mut self,
+        command_type: &str,
+        command_id: CommandId,
+        outcome: &str,
+        rejection: Option<&str>,
+        principal: Option<String>,
+    ) -> &mut CommandRow {
+        self.core.instance_command_sequence += 1;
+        self.commands.push(CommandRow {
+            command_id,
+            sequence: self.core.instance_command_sequence,
+            command_type: command_type.to_owned(),
+            target_name: None,
+            target_scope: "instance".to_owned(),
+            requested_run_id: None,
+            request_id: None,
+            arguments: None,
+            status: if rejection.is_some() { "rejected" } else { "accepted" }.to_owned(),
+            outcome: outcome.to_owned(),
+            reason: None,
+            rejection_reason: rejection.map(str::to_owned),
+            principal,
+            at: self.now,
+        });
+        self.commands.last_mut().expect("just pushed")
+    }
+}

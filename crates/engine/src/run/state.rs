@@ -1,0 +1,606 @@
+//! What a run is between two commands: its fixed specification, its small core, and one part per thing that is open.
+//!
+//! The split follows how often things change. [`Spec`] is written once. [`Core`] is rewritten by every transition, so it
+//! stays small whatever the run does. Everything that can be many (activities, timers, waits, signals) is a [`Part`] of
+//! its own, written when it changes and deleted when it is done: a transition costs what it changes, not what is open.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use longhaul_protocol::group::Group;
+use longhaul_protocol::id::{
+    ActivityAttemptId, ActivityExecutionId, CommandId, Namespace, RunId, SignalId, TaskId, TaskQueue, TimerId, WaitId, WorkerId,
+    WorkflowId,
+};
+use longhaul_protocol::{Payload, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::change::Report;
+
+/// A run and everything open in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Grows by one with every commit; the store refuses a commit based on another version.
+    pub version: u64,
+    pub spec: Arc<Spec>,
+    pub core: Core,
+    pub parts: BTreeMap<PartKey, Part>,
+}
+
+/// What was decided at the start and never changes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    pub run_id: RunId,
+    pub run_number: u64,
+    pub workflow_type: String,
+    pub task_queue: TaskQueue,
+    pub arguments: Payload,
+    pub started_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub business_key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_timeout_seconds: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_timeout_seconds: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continued_from: Option<RunId>,
+    pub routing: Routing,
+    /// Handlers the workflow's workers declared when it started, as the `declared_*` keys of `WorkflowStarted`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub declared: Map<String, Value>,
+}
+
+/// Who may be given the run's tasks, and in what order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Routing {
+    /// 0 is the most urgent, 9 the least.
+    pub priority: u8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness_key: Option<String>,
+    pub fairness_weight: u32,
+    /// The build the run is pinned to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compatibility: Option<String>,
+}
+
+impl Routing {
+    /// The middle of 0 to 9.
+    pub const PRIORITY_DEFAULT: u8 = 5;
+}
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self { priority: Self::PRIORITY_DEFAULT, fairness_key: None, fairness_weight: 1, compatibility: None }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Created; no workflow task claimed yet.
+    Pending,
+    /// A workflow task is leased.
+    Running,
+    /// Open, and no workflow task is leased.
+    Waiting,
+    Completed,
+    Failed,
+    Cancelled,
+    Terminated,
+}
+
+impl Status {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Terminated => "terminated",
+        }
+    }
+
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Pending | Self::Running | Self::Waiting => false,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::Terminated => true,
+        }
+    }
+
+    /// `running`, `completed` or `failed`: the coarse view that lists filter by.
+    pub fn bucket(self) -> &'static str {
+        match self {
+            Self::Pending | Self::Running | Self::Waiting => "running",
+            Self::Completed => "completed",
+            Self::Failed | Self::Cancelled | Self::Terminated => "failed",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClosedReason {
+    Completed,
+    Continued,
+    Failed,
+    TimedOut,
+    Cancelled,
+    Terminated,
+}
+
+impl ClosedReason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Continued => "continued",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::Terminated => "terminated",
+        }
+    }
+
+    pub fn status(self) -> Status {
+        match self {
+            Self::Completed | Self::Continued => Status::Completed,
+            Self::Failed | Self::TimedOut => Status::Failed,
+            Self::Cancelled => Status::Cancelled,
+            Self::Terminated => Status::Terminated,
+        }
+    }
+
+    /// Whether somebody from outside stopped the run.
+    pub fn was_stopped(self) -> bool {
+        match self {
+            Self::Cancelled | Self::Terminated => true,
+            Self::Completed | Self::Continued | Self::Failed | Self::TimedOut => false,
+        }
+    }
+}
+
+/// How and when the run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Closed {
+    pub reason: ClosedReason,
+    pub at: Timestamp,
+    /// Text given to cancel or terminate, or the kind of timeout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continued_to: Option<RunId>,
+}
+
+/// The part of a run that every transition rewrites.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Core {
+    pub status: Status,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Closed>,
+    /// Sequence of the newest event.
+    pub last_history_sequence: u64,
+    /// Highest command sequence given to a durable call.
+    pub last_command_sequence: u64,
+    /// Highest history sequence that a completed plain task had observed.
+    pub handled_sequence: u64,
+    /// Length of every event type and payload so far.
+    pub history_size_bytes: u64,
+    /// Largest parallel group seen.
+    pub history_fan_out: u64,
+    /// Recording time of the newest event: a clock that steps back does not make history step back.
+    pub last_event_at: Timestamp,
+    /// Number of the newest external command of this workflow, over all its runs.
+    pub instance_command_sequence: u64,
+    /// The open workflow task, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_task: Option<WorkflowTask>,
+    /// The oldest wake that no task covers yet: it arrived while a task was leased.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_wake: Option<Resume>,
+    /// Number of parts of each kind that limits count.
+    pub open: OpenCounts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memo: Option<Payload>,
+    #[serde(default, skip_serializing_if = "map_is_empty")]
+    pub search_attributes: Arc<Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "map_is_empty")]
+    pub search_attribute_types: Arc<Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "markers_are_empty")]
+    pub version_markers: Arc<BTreeMap<String, i32>>,
+    /// When the run next needs attention by itself: a timer, a deadline, a lease, a retry. The stored alarm may be earlier
+    /// than needed, never later; an early one costs a look and is set again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<Timestamp>,
+}
+
+fn map_is_empty(map: &Arc<Map<String, Value>>) -> bool {
+    map.is_empty()
+}
+
+fn markers_are_empty(map: &Arc<BTreeMap<String, i32>>) -> bool {
+    map.is_empty()
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenCounts {
+    pub activities: u64,
+    pub timers: u64,
+    /// Signals that no completed plain task has seen yet, and those still buffered.
+    pub unseen_signals: u64,
+}
+
+/// The one open workflow task of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowTask {
+    pub id: TaskId,
+    pub available_at: Timestamp,
+    /// How often it has been leased.
+    pub attempt: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<WorkflowLease>,
+    pub resume: Resume,
+    /// Failures in a row, for the back-off.
+    #[serde(default)]
+    pub failures: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Replay itself failed: an operator should look at the deployed code.
+    #[serde(default)]
+    pub replay_blocked: bool,
+    /// Whether the matching side has been told that the task is ready.
+    pub offered: bool,
+    /// The failure that put it back, to answer a repeat of that call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_report: Option<Box<Report>>,
+}
+
+/// A worker's hold on a workflow task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowLease {
+    pub owner: WorkerId,
+    pub expires_at: Timestamp,
+    /// The end of history when the lease was granted: every page the worker reads is cut there.
+    pub observed_sequence: u64,
+    /// Command sequence of the signal that this lease delivers to a recorded wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_signal: Option<u64>,
+    /// The wait it is delivered to, by command sequence of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_to: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll_request_id: Option<String>,
+}
+
+/// Why a workflow task exists, in the words of the wire. Absent keys are sent as null.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resume {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_wait_kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_wait_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume_source_kind: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume_source_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_signal_id: Option<SignalId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal_wait_id: Option<WaitId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_command_id: Option<CommandId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activity_execution_id: Option<ActivityExecutionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activity_attempt_id: Option<ActivityAttemptId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activity_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_sequence: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_event_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timer_id: Option<TimerId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition_wait_id: Option<WaitId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition_definition_fingerprint: Option<String>,
+}
+
+/// Which part. The number is the command sequence of the call, except for signals and buffered messages, where it is the
+/// sequence of the external command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PartKey {
+    Activity(u64),
+    /// An activity's arguments, apart from the activity because they can be large and never change.
+    Arguments(u64),
+    Timer(u64),
+    Wait(u64),
+    Signal(u64),
+    Buffered(u64),
+    /// By command sequence of the group's first leaf.
+    Group(u64),
+    /// A recorded call inside a group, kept until the group is resolved and seen.
+    Member(u64),
+    /// The result or failure of a closed run.
+    Outcome,
+}
+
+impl fmt::Display for PartKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Activity(n) => write!(f, "activity:{n}"),
+            Self::Arguments(n) => write!(f, "arguments:{n}"),
+            Self::Timer(n) => write!(f, "timer:{n}"),
+            Self::Wait(n) => write!(f, "wait:{n}"),
+            Self::Signal(n) => write!(f, "signal:{n}"),
+            Self::Buffered(n) => write!(f, "buffered:{n}"),
+            Self::Group(n) => write!(f, "group:{n}"),
+            Self::Member(n) => write!(f, "member:{n}"),
+            Self::Outcome => f.write_str("outcome"),
+        }
+    }
+}
+
+/// The text names no part.
+#[derive(Debug, thiserror::Error)]
+#[error("not the key of a run's part: {0}")]
+pub struct PartKeyError(String);
+
+impl FromStr for PartKey {
+    type Err = PartKeyError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || PartKeyError(text.to_owned());
+        if text == "outcome" {
+            return Ok(Self::Outcome);
+        }
+        let (kind, number) = text.split_once(':').ok_or_else(bad)?;
+        let number = number.parse().map_err(|_| bad())?;
+        Ok(match kind {
+            "activity" => Self::Activity(number),
+            "arguments" => Self::Arguments(number),
+            "timer" => Self::Timer(number),
+            "wait" => Self::Wait(number),
+            "signal" => Self::Signal(number),
+            "buffered" => Self::Buffered(number),
+            "group" => Self::Group(number),
+            "member" => Self::Member(number),
+            _ => return Err(bad()),
+        })
+    }
+}
+
+/// One thing that is open in a run, or remembered for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    Activity(Box<Activity>),
+    Arguments(Payload),
+    Timer(Box<Timer>),
+    Wait(Box<Wait>),
+    Signal(Box<Signal>),
+    Buffered(Box<Signal>),
+    Group(OpenGroup),
+    Member(Box<Member>),
+    Outcome(Box<Outcome>),
+}
+
+/// An activity execution that is not finished.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Activity {
+    pub sequence: u64,
+    pub execution_id: ActivityExecutionId,
+    pub activity_type: String,
+    pub queue: TaskQueue,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellation_policy: Option<String>,
+    /// Absent when the command gave neither a policy nor timeouts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPolicy>,
+    pub scheduled_at: Timestamp,
+    /// The current task; a retry makes a new one.
+    pub task_id: TaskId,
+    pub available_at: Timestamp,
+    pub offered: bool,
+    /// Number of attempts so far, counted with every claim.
+    pub attempt_count: u64,
+    /// The newest attempt while it may still report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<Attempt>,
+    /// Attempts that may no longer report, newest last; only the last few are remembered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past_attempts: Vec<PastAttempt>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_to_close_deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
+}
+
+/// The command's retry policy and timeouts, exactly as they are shown in history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryPolicy {
+    pub snapshot_version: u8,
+    /// None means without limit.
+    pub max_attempts: Option<u64>,
+    pub backoff_seconds: Vec<u64>,
+    pub start_to_close_timeout: Option<u64>,
+    pub schedule_to_start_timeout: Option<u64>,
+    pub schedule_to_close_timeout: Option<u64>,
+    pub heartbeat_timeout: Option<u64>,
+    pub non_retryable_error_types: Vec<String>,
+}
+
+/// One try of an activity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub id: ActivityAttemptId,
+    pub number: u64,
+    pub owner: WorkerId,
+    pub started_at: Timestamp,
+    /// None after the lease expired: the task is ready again, and until its next claim this attempt may still report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_expires_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub close_deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_at: Option<Timestamp>,
+    /// When a heartbeat was last written to history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_heartbeat_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll_request_id: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastAttempt {
+    pub id: ActivityAttemptId,
+    pub task_id: TaskId,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timer {
+    pub id: TimerId,
+    pub sequence: u64,
+    pub delay_seconds: u64,
+    pub fire_at: Timestamp,
+    pub kind: TimerKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimerKind {
+    /// A call of the workflow's own.
+    Plain,
+    ConditionTimeout,
+    SignalTimeout,
+}
+
+/// An open wait, by the command sequence of its call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    pub id: WaitId,
+    pub sequence: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<u64>,
+    pub what: WaitFor,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitFor {
+    Condition {
+        occurrence_id: Option<String>,
+        key: Option<String>,
+        fingerprint: Option<String>,
+    },
+    Signal {
+        name: String,
+        /// Command sequence of the signal that will resolve it.
+        bound: Option<u64>,
+    },
+}
+
+/// An accepted signal that no wait has consumed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Signal {
+    pub command_sequence: u64,
+    pub id: SignalId,
+    pub command_id: CommandId,
+    pub name: String,
+    pub arguments: Payload,
+    /// The wait it is meant for; set when the signal enters history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_id: Option<WaitId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
+}
+
+/// Progress of an outermost parallel group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenGroup {
+    pub size: u64,
+    pub unresolved: u64,
+    /// Whether a member failed.
+    pub failed: bool,
+    /// History sequence of the event that resolved the last member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_at: Option<u64>,
+}
+
+/// A recorded call of a group: what a worker may send again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    pub kind: String,
+    /// Activity type, signal name or condition key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub group: Group,
+}
+
+/// What a closed run left behind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    Output(Payload),
+    Failure(Box<RunFailure>),
+}
+
+/// A run's failure, as the control plane shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunFailure {
+    pub message: String,
+    pub failure_category: String,
+    pub non_retryable: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exception_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exception_class: Option<String>,
+    #[serde(default)]
+    pub exception: Map<String, Value>,
+    pub event_sequence: u64,
+}
+
+impl Run {
+    pub fn run_id(&self) -> &RunId {
+        &self.spec.run_id
+    }
+
+    pub fn activity(&self, sequence: u64) -> Option<&Activity> {
+        match self.parts.get(&PartKey::Activity(sequence)) {
+            Some(Part::Activity(activity)) => Some(activity),
+            _ => None,
+        }
+    }
+
+    pub fn outcome(&self) -> Option<&Outcome> {
+        match self.parts.get(&PartKey::Outcome) {
+            Some(Part::Outcome(outcome)) => Some(outcome),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The one open workflow task of a run: when it is created, and the row that shows it to the matching side.
+//!
+//! Invariant: at most one workflow task is open. A wake that arrives while it is ready needs nothing, because the claim will
+//! observe it; one that arrives while it is leased waits in `next_wake` until the lease ends.
+
+use super::draft::Draft;
+use super::state::{Resume, Status, WorkflowTask};
+use crate::change::{ClosedTask, TaskKind, TaskRow, TaskStatus};
+
+impl Draft<'_> {
+    /// Something happened that the workflow should look at (engine.md §4.2, §4.3).
+    pub(super) fn wake(&mut self, resume: Resume) {
+        match &self.core.workflow_task {
+            None => self.create_workflow_task(resume),
+            Some(task) if task.lease.is_some() => {
+                self.core.next_wake.get_or_insert(resume);
+            }
+            Some(_) => {}
+        }
+    }
+
+    pub(super) fn create_workflow_task(&mut self, resume: Resume) {
+        let task = WorkflowTask {
+            id: self.ids.mint(),
+            available_at: self.now,
+            attempt: 0,
+            lease: None,
+            resume,
+            failures: 0,
+            last_error: None,
+            replay_blocked: false,
+            offered: true,
+            last_report: None,
+        };
+        self.core.workflow_task = Some(task);
+        self.show_workflow_task();
+    }
+
+    /// After the leased task is finished: the next one, if anything wants it.
+    pub(super) fn choose_next_task(&mut self, progress_without_block: bool) {
+        if !self.is_open() || self.core.workflow_task.is_some() {
+            return;
+        }
+        self.core.status = Status::Waiting;
+        if let Some(resume) = self.core.next_wake.take() {
+            self.create_workflow_task(resume);
+        } else if let Some((signal, _)) = self.deliverable_signal() {
+            let resume = self.signal(signal).map(super::signal::resume).unwrap_or_default();
+            self.create_workflow_task(resume);
+        } else if progress_without_block {
+            self.create_workflow_task(Resume::default());
+        }
+    }
+
+    /// The lease ended without a decision: the same task is ready again, now or later, and will observe everything.
+    pub(super) fn return_workflow_task(&mut self, available_at: longhaul_protocol::Timestamp) {
+        let now = self.now;
+        if let Some(task) = &mut self.core.workflow_task {
+            task.lease = None;
+            task.available_at = available_at;
+            task.offered = available_at <= now;
+        }
+        self.core.next_wake = None;
+        self.core.status = Status::Waiting;
+        self.show_workflow_task();
+    }
+
+    /// Writes the row of the open workflow task as it is now.
+    pub(super) fn show_workflow_task(&mut self) {
+        let Some(task) = self.core.workflow_task.clone() else { return };
+        let status = match (&task.lease, task.offered) {
+            (Some(_), _) => TaskStatus::Leased,
+            (None, true) => TaskStatus::Ready,
+            (None, false) => TaskStatus::Scheduled,
+        };
+        let row = self.workflow_task_row(&task, status, None);
+        self.tasks.insert(row.task_id.clone(), row);
+    }
+
+    /// Ends the open workflow task. `closed` is what a repeat of the finishing call is answered from.
+    pub(super) fn close_workflow_task(&mut self, status: TaskStatus, closed: Option<ClosedTask>) {
+        let Some(task) = self.core.workflow_task.take() else { return };
+        let row = self.workflow_task_row(&task, status, closed.map(Box::new));
+        self.tasks.insert(row.task_id.clone(), row);
+    }
+
+    fn workflow_task_row(&self, task: &WorkflowTask, status: TaskStatus, closed: Option<Box<ClosedTask>>) -> TaskRow {
+        let routing = &self.spec.routing;
+        let lease = task.lease.as_ref();
+        TaskRow {
+            task_id: task.id.clone(),
+            run_id: self.spec.run_id.clone(),
+            namespace: self.spec.namespace.clone(),
+            workflow_id: self.spec.workflow_id.clone(),
+            kind: TaskKind::Workflow,
+            queue: self.spec.task_queue.clone(),
+            type_name: self.spec.workflow_type.clone(),
+            status,
+            available_at: task.available_at,
+            priority: routing.priority,
+            fairness_key: routing.fairness_key.clone(),
+            fairness_weight: routing.fairness_weight,
+            compatibility: routing.compatibility.clone(),
+            sequence: 0,
+            attempt: task.attempt,
+            lease_owner: lease.map(|lease| lease.owner.clone()),
+            lease_expires_at: lease.map(|lease| lease.expires_at),
+            poll_request_id: lease.and_then(|lease| lease.poll_request_id.clone()),
+            closed,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Runs programs of the Python SDK: scenario programs to their end, workers until told to stop.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::{DEADLINE, Server, lines};
+
+/// A Python interpreter that has `durable-workflow` installed.
+fn python() -> PathBuf {
+    if let Some(chosen) = std::env::var_os("LONGHAUL_TEST_PYTHON") {
+        return chosen.into();
+    }
+    let prepared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.test-env/python/bin/python");
+    assert!(
+        prepared.exists(),
+        "no Python with durable-workflow 2.12.0 at {}: run `cargo xtask test`, or set LONGHAUL_TEST_PYTHON",
+        prepared.display()
+    );
+    prepared
+}
+
+/// A command that runs `tests/clients/python/{program}` against the server.
+fn python_command(program: &str, server: &Server) -> Command {
+    let mut command = Command::new(python());
+    command
+        .arg(
+            Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("tests/clients/python")
+                .join(program),
+        )
+        .env("LONGHAUL_URL", server.url())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYTHONUNBUFFERED", "1")
+        .kill_on_drop(true);
+    command
+}
+
+/// Runs a Python scenario program to its end; panics with its output unless every scenario passed.
+pub(crate) async fn run_python(program: &str, server: &Server) {
+    // The programs bound their own scenarios and report which one hangs; this limit only catches a program that does not.
+    const PROGRAM_DEADLINE: Duration = Duration::from_secs(180);
+    let path = server.directory.path().join(format!("{program}.log"));
+    let log = File::create(&path).expect("a log file");
+    let mut child = python_command(program, server)
+        .stdout(log.try_clone().expect("a second handle"))
+        .stderr(log)
+        .spawn()
+        .expect("Python starts");
+    let ended = timeout(PROGRAM_DEADLINE, child.wait()).await;
+    let output = fs::read_to_string(&path).unwrap_or_default();
+    match ended {
+        Ok(status) if status.as_ref().is_ok_and(std::process::ExitStatus::success) => eprintln!("{output}"),
+        Ok(status) => panic!("{program} failed ({status:?}):\n{output}"),
+        Err(_) => panic!("{program} still runs after {PROGRAM_DEADLINE:?}:\n{output}"),
+    }
+}
+
+/// A Python worker in a process of its own, which prints a line each time it registers.
+pub(crate) struct PythonWorker {
+    child: Child,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl PythonWorker {
+    /// Starts the worker and waits until it is registered.
+    pub(crate) async fn start(server: &Server, queue: &str, worker_id: &str) -> Self {
+        let log = File::create(server.directory.path().join(format!("{worker_id}.log"))).expect("a log file");
+        let mut child = python_command("crash_worker.py", server)
+            .env("LONGHAUL_QUEUE", queue)
+            .env("LONGHAUL_WORKER_ID", worker_id)
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("Python starts");
+        let output = lines(&mut child);
+        let mut worker = Self { child, output };
+        assert_eq!(
+            worker.next_line().await.as_deref(),
+            Some("registered"),
+            "{worker_id} does not register"
+        );
+        worker
+    }
+
+    async fn next_line(&mut self) -> Option<String> {
+        let line = timeout(DEADLINE, self.output.next_line()).await;
+        line.expect("the Python worker prints or ends")
+            .expect("readable output")
+    }
+
+    /// Asks the worker to end; it must still be there, deregister cleanly, and never have registered again.
+    pub(crate) async fn stop(mut self) {
+        let id = self
+            .child
+            .id()
+            .expect("the Python worker ended by itself")
+            .to_string();
+        let asked = std::process::Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .expect("kill runs");
+        assert!(asked.success());
+        let mut later_lines = Vec::new();
+        while let Some(line) = self.next_line().await {
+            later_lines.push(line);
+        }
+        assert_eq!(
+            later_lines,
+            ["stopped"],
+            "a worker must register once and stop cleanly"
+        );
+        assert!(self.child.wait().await.expect("an exit status").success());
+    }
+}

@@ -1,0 +1,12 @@
+//! The published client libraries, unmodified, against the built `longhaul` binary.
+//!
+//! `harness` runs the server, `rust_sdk` and `python_sdk` run one story per test, `crash` kills the server under load.
+//! Every test has a server, a port and a database of its own. The Python suites need an interpreter with
+//! `durable-workflow` 2.12.0: `cargo xtask test` prepares one.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a failed test, in helpers as well")]
+
+mod crash;
+mod harness;
+mod python_sdk;
+mod rust_sdk;

@@ -1,0 +1,21 @@
+//! Workers and clients of the Rust SDK `durable-workflow` 4.10.2, running in the test process.
+//!
+//! A file per subject, a test per story. The Rust worker ends at the first answer it does not expect, so a worker that is
+//! still running when its test ends is part of every assertion ([`fixture::RunningWorker`]).
+
+#![allow(
+    clippy::result_large_err,
+    reason = "the SDK's error type, handed through as workflow code does"
+)]
+
+mod access;
+mod activities;
+mod activity_timeouts;
+mod conditions;
+pub(crate) mod fixture;
+mod lifecycle;
+mod payloads;
+mod recorded_values;
+mod signals;
+mod timers;
+mod worker_restarts;

@@ -1,0 +1,193 @@
+//! Parallel-group metadata: which group a call belongs to and where it stands in it (worker-protocol §7.18).
+//!
+//! A worker sends these keys with each member of a fan-out; every event of that call must carry them back verbatim, so
+//! the keys are kept as they came and only the numbers that rules need are read out.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Keys of the metadata block besides `parallel_group_path`.
+pub const GROUP_KEYS: [&str; 11] = [
+    "parallel_group_id",
+    "parallel_group_kind",
+    "parallel_group_base_sequence",
+    "parallel_group_size",
+    "parallel_group_index",
+    "parallel_group_mode",
+    "selection_member_key",
+    "selection_member_index",
+    "selection_member_base_sequence",
+    "selection_member_size",
+    "selection_member_kind",
+];
+
+/// Both SDKs refuse larger groups themselves.
+pub const GROUP_SIZE_MAX: u64 = 1000;
+
+/// One level of nesting, read out of the metadata.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// `{prefix}:{base}:{size}`; the prefix is the SDK's.
+    pub id: String,
+    /// `activity`, `timer`, `child`, `signal`, `condition` or `mixed`.
+    pub kind: String,
+    /// Command sequence of the first leaf.
+    pub base: u64,
+    /// Leaves in the group.
+    pub size: u64,
+    /// `base + index` is the command sequence of this call.
+    pub index: u64,
+}
+
+impl Level {
+    /// The command sequence this level gives the call.
+    pub fn sequence(&self) -> u64 {
+        self.base.saturating_add(self.index)
+    }
+}
+
+/// The whole block of one call: the keys verbatim, and the levels from outermost to innermost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Group {
+    keys: Arc<Map<String, Value>>,
+    levels: Vec<Level>,
+}
+
+impl Group {
+    /// Reads the block out of a command. `Ok(None)` when the command has none; the error names the offending key.
+    pub fn read(command: &Map<String, Value>) -> Result<Option<Self>, (String, String)> {
+        let path = match command.get("parallel_group_path") {
+            None | Some(Value::Null) => {
+                return match command.get("parallel_group_id") {
+                    None | Some(Value::Null) => Ok(None),
+                    Some(_) => Err(missing("parallel_group_path", "is required beside parallel_group_id")),
+                };
+            }
+            Some(Value::Array(path)) if !path.is_empty() => path,
+            Some(_) => return Err(missing("parallel_group_path", "must be a non-empty list")),
+        };
+        let mut keys = Map::new();
+        for key in GROUP_KEYS {
+            if let Some(value) = command.get(key).filter(|value| !value.is_null()) {
+                keys.insert(key.to_owned(), value.clone());
+            }
+        }
+        keys.insert("parallel_group_path".to_owned(), Value::Array(path.clone()));
+        let mut levels = Vec::with_capacity(path.len());
+        for (place, entry) in path.iter().enumerate() {
+            levels.push(read_level(entry, place)?);
+        }
+        Self::check_top_level(&keys, path.last().expect("the path is not empty"))?;
+        Ok(Some(Self { keys: Arc::new(keys), levels }))
+    }
+
+    /// The top-level keys repeat the innermost entry of the path.
+    fn check_top_level(keys: &Map<String, Value>, innermost: &Value) -> Result<(), (String, String)> {
+        for key in GROUP_KEYS {
+            let inner = innermost.get(key).filter(|value| !value.is_null());
+            if keys.get(key) != inner {
+                return Err(missing(key, "must equal the last entry of parallel_group_path"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys as the worker sent them.
+    pub fn keys(&self) -> &Map<String, Value> {
+        &self.keys
+    }
+
+    /// Levels from outermost to innermost; never empty.
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// The level whose members the workflow waits for together.
+    pub fn outermost(&self) -> &Level {
+        &self.levels[0]
+    }
+
+    /// Whether any level picks the first member instead of waiting for all.
+    pub fn is_selection(&self) -> bool {
+        let selects = |map: &Map<String, Value>| map.get("parallel_group_mode").is_some_and(|mode| mode == "select");
+        selects(&self.keys)
+            || matches!(self.keys.get("parallel_group_path"), Some(Value::Array(path))
+                if path.iter().filter_map(Value::as_object).any(selects))
+    }
+}
+
+fn missing(key: &str, message: &str) -> (String, String) {
+    (key.to_owned(), message.to_owned())
+}
+
+fn read_level(entry: &Value, place: usize) -> Result<Level, (String, String)> {
+    let at = |key: &str| format!("parallel_group_path.{place}.{key}");
+    let text = |key: &str| match entry.get(key) {
+        Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
+        _ => Err((at(key), "must be a non-empty string".to_owned())),
+    };
+    let number = |key: &str| entry.get(key).and_then(Value::as_u64).ok_or_else(|| (at(key), "must be an integer".to_owned()));
+    let level = Level {
+        id: text("parallel_group_id")?,
+        kind: text("parallel_group_kind")?,
+        base: number("parallel_group_base_sequence")?,
+        size: number("parallel_group_size")?,
+        index: number("parallel_group_index")?,
+    };
+    if level.base < 1 {
+        return Err((at("parallel_group_base_sequence"), "must be at least 1".to_owned()));
+    }
+    if level.size < 1 || level.size > GROUP_SIZE_MAX {
+        return Err((at("parallel_group_size"), format!("must be from 1 to {GROUP_SIZE_MAX}")));
+    }
+    if level.index >= level.size {
+        return Err((at("parallel_group_index"), "must be smaller than the group's size".to_owned()));
+    }
+    if !level.id.ends_with(&format!(":{}:{}", level.base, level.size)) {
+        return Err((at("parallel_group_id"), "must end in the group's base and size".to_owned()));
+    }
+    Ok(level)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn member(base: u64, size: u64, index: u64) -> Value {
+        json!({"parallel_group_id": format!("parallel-activities:{base}:{size}"), "parallel_group_kind": "activity",
+            "parallel_group_base_sequence": base, "parallel_group_size": size, "parallel_group_index": index})
+    }
+
+    fn command(path: &[Value]) -> Map<String, Value> {
+        let mut command = path.last().unwrap().as_object().unwrap().clone();
+        command.insert("parallel_group_path".into(), json!(path));
+        command
+    }
+
+    #[test]
+    fn reads_levels_and_keeps_the_keys() {
+        let group = Group::read(&command(&[member(1, 4, 2), member(3, 2, 0)])).unwrap().unwrap();
+        assert_eq!(group.outermost().sequence(), 3);
+        assert_eq!(group.levels().len(), 2);
+        assert_eq!(group.keys()["parallel_group_id"], "parallel-activities:3:2");
+        assert!(!group.is_selection());
+    }
+
+    #[test]
+    fn refuses_what_does_not_fit_together() {
+        for (path, key) in [
+            (vec![member(0, 2, 0)], "parallel_group_path.0.parallel_group_base_sequence"),
+            (vec![member(1, 1001, 0)], "parallel_group_path.0.parallel_group_size"),
+            (vec![member(1, 2, 2)], "parallel_group_path.0.parallel_group_index"),
+        ] {
+            assert_eq!(Group::read(&command(&path)).unwrap_err().0, key);
+        }
+        let mut other = command(&[member(1, 2, 0)]);
+        other.insert("parallel_group_index".into(), json!(1));
+        assert_eq!(Group::read(&other).unwrap_err().0, "parallel_group_index");
+        assert!(Group::read(&Map::new()).unwrap().is_none());
+    }
+}

@@ -1,0 +1,129 @@
+//! Points in time as they cross the wire and rest in history: RFC 3339, UTC, exactly six fractional digits, `Z`.
+//! Some client receipts compare timestamps as text, so there is one form and this module is the only one to write it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Microseconds since the Unix epoch, UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The largest time that can be written with four year digits; arithmetic stops there instead of overflowing.
+    pub const MAX: Self = Self(253_402_207_200_000_000);
+
+    /// A time from microseconds since the epoch.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// Milliseconds since the epoch, never negative: the time part of an id.
+    pub const fn as_millis(self) -> u64 {
+        if self.0 < 0 { 0 } else { (self.0 / 1000) as u64 }
+    }
+
+    /// This time plus whole seconds, stopping at [`Self::MAX`].
+    pub fn plus_seconds(self, seconds: u64) -> Self {
+        let micros = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        Self(self.0.saturating_add(micros)).min(Self::MAX)
+    }
+
+    /// Whole microseconds from `self` until `later`; zero when that is in the past.
+    pub fn micros_until(self, later: Self) -> u64 {
+        later.0.saturating_sub(self.0).max(0) as u64
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Days-to-civil arithmetic on the proleptic Gregorian calendar, with the year starting in March so that the
+        // leap day is the last day of it.
+        let seconds = self.0.div_euclid(1_000_000);
+        let micros = self.0.rem_euclid(1_000_000);
+        let days = seconds.div_euclid(86_400) + 719_468;
+        let second_of_day = seconds.rem_euclid(86_400);
+        let era = days.div_euclid(146_097);
+        let day_of_era = days.rem_euclid(146_097);
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{micros:06}Z",
+            second_of_day / 3600,
+            second_of_day / 60 % 60,
+            second_of_day % 60
+        )
+    }
+}
+
+/// The text is not an RFC 3339 time.
+#[derive(Debug, thiserror::Error)]
+#[error("not an RFC 3339 time: {0}")]
+pub struct TimestampError(String);
+
+impl FromStr for Timestamp {
+    type Err = TimestampError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parsed: jiff::Timestamp = text.parse().map_err(|_| TimestampError(text.to_owned()))?;
+        Ok(Self(parsed.as_microsecond()))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_six_digits_and_reads_them_back() {
+        for (micros, text) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (1_791_860_655_865_222, "2026-10-13T03:04:15.865222Z"),
+            (951_782_400_000_001, "2000-02-29T00:00:00.000001Z"),
+            (-1, "1969-12-31T23:59:59.999999Z"),
+        ] {
+            let time = Timestamp::from_micros(micros);
+            assert_eq!(time.to_string(), text);
+            assert_eq!(text.parse::<Timestamp>().unwrap(), time);
+        }
+    }
+
+    #[test]
+    fn agrees_with_an_independent_calendar_over_four_centuries() {
+        for day in 0..146_097_i64 {
+            let micros = (day - 20_000) * 86_400_000_000 + 123_456;
+            let expected: jiff::Timestamp = Timestamp::from_micros(micros).to_string().parse().unwrap();
+            assert_eq!(expected.as_microsecond(), micros);
+        }
+    }
+
+    #[test]
+    fn adding_never_overflows() {
+        assert_eq!(Timestamp::from_micros(5).plus_seconds(u64::MAX), Timestamp::MAX);
+        assert_eq!(Timestamp::MAX.to_string().len(), 27);
+    }
+}

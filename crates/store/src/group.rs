@@ -1,0 +1,341 @@
+//! Group commit: one writer thread, many waiting writes, one transaction and one sync for all that wait.
+//!
+//! There is no timer. A batch is whatever waits when the previous one is durable, so an idle store adds no latency and a
+//! busy one shares each sync among many. Writes are applied in the order of the calls to [`Group::enqueue`]. What a batch
+//! means is the [`Sink`]'s affair; this module owns the order, the answers, and what happens when a batch fails.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crate::Error;
+
+/// Writes in one transaction. A sync costs as much as some dozens of writes, so a larger batch gains almost nothing more
+/// and makes the first of its writes wait for the last.
+const BATCH_WRITES_MAX: usize = 1024;
+
+/// A batch is closed once it holds this much: a few writes with payloads of megabytes must not make one transaction that
+/// keeps everybody else waiting.
+const BATCH_BYTES_MAX: usize = 16 << 20;
+
+/// Writes that may wait. Far above what request limits let through; beyond it the disk has stopped, and memory would be
+/// the next thing to go.
+const WAITING_MAX: u64 = 100_000;
+
+/// Where batches go.
+pub(crate) trait Sink: Send + 'static {
+    /// One all-or-nothing write.
+    type Write: Send + 'static;
+
+    /// Writes a batch in one durable transaction. The inner results are each write's own: whether it changed something,
+    /// or why it alone was refused. The outer error means that nothing at all was written; the writes are then offered
+    /// again one by one.
+    fn write(&mut self, batch: &[Self::Write]) -> Result<Vec<Result<bool, Error>>, Error>;
+
+    /// About how many bytes the write holds.
+    fn size(write: &Self::Write) -> usize;
+}
+
+/// The front of the writer thread. Dropping it writes what still waits, then ends the thread.
+pub(crate) struct Group<S: Sink> {
+    /// None only while being dropped.
+    sender: Option<mpsc::Sender<Waiting<S::Write>>>,
+    writer: Option<JoinHandle<()>>,
+    counters: Arc<Counters>,
+}
+
+struct Waiting<W> {
+    write: W,
+    answer: oneshot::Sender<Result<bool, Error>>,
+}
+
+impl<S: Sink> Group<S> {
+    pub(crate) fn start(sink: S, counters: Arc<Counters>) -> Result<Self, Error> {
+        let (sender, receiver) = mpsc::channel();
+        let shared = Arc::clone(&counters);
+        let writer = thread::Builder::new()
+            .name("store-writer".to_owned())
+            .spawn(move || run(sink, &receiver, &shared))
+            .map_err(|error| Error::Unavailable(format!("cannot start the writer thread: {error}")))?;
+        Ok(Self { sender: Some(sender), writer: Some(writer), counters })
+    }
+
+    /// Takes its place in the order now; the future only waits for the answer, and dropping it takes nothing back.
+    pub(crate) fn enqueue(&self, write: S::Write) -> impl Future<Output = Result<bool, Error>> + Send + use<S> {
+        let answered = self.send(write);
+        async move {
+            answered?.await.unwrap_or_else(|_| Err(Error::Unavailable("the writer has stopped".to_owned())))
+        }
+    }
+
+    fn send(&self, write: S::Write) -> Result<oneshot::Receiver<Result<bool, Error>>, Error> {
+        if self.counters.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+            return Err(Error::Unavailable(format!("{WAITING_MAX} writes are waiting for the disk")));
+        }
+        let (answer, answered) = oneshot::channel();
+        self.counters.waiting.fetch_add(1, Ordering::Relaxed);
+        // A writer that is gone fails the send, which drops `answer`, which the receiver reports.
+        if let Some(sender) = &self.sender
+            && sender.send(Waiting { write, answer }).is_err()
+        {
+            self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(answered)
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.counters.snapshot()
+    }
+}
+
+impl<S: Sink> Drop for Group<S> {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the writer thread panicked");
+        }
+    }
+}
+
+fn run<S: Sink>(mut sink: S, receiver: &mpsc::Receiver<Waiting<S::Write>>, counters: &Counters) {
+    let mut writes = Vec::new();
+    let mut answers = Vec::new();
+    while let Ok(first) = receiver.recv() {
+        let mut bytes = 0;
+        let mut next = Some(first);
+        while let Some(waiting) = next {
+            bytes += S::size(&waiting.write);
+            writes.push(waiting.write);
+            answers.push(waiting.answer);
+            let full = writes.len() >= BATCH_WRITES_MAX || bytes >= BATCH_BYTES_MAX;
+            next = if full { None } else { receiver.try_recv().ok() };
+        }
+        counters.waiting.fetch_sub(writes.len() as u64, Ordering::Relaxed);
+
+        let started = Instant::now();
+        let results = write_batch(&mut sink, &writes);
+        counters.record(&results, started.elapsed());
+        writes.clear();
+        for (answer, result) in answers.drain(..).zip(results) {
+            // Nobody listens when the caller gave up; the write stands all the same.
+            let _ = answer.send(result);
+        }
+    }
+}
+
+/// Invariant: one result per write, whatever happens in the sink.
+fn write_batch<S: Sink>(sink: &mut S, writes: &[S::Write]) -> Vec<Result<bool, Error>> {
+    match attempt(sink, writes) {
+        Ok(results) => results,
+        Err(error) if writes.len() <= 1 => vec![Err(error)],
+        Err(error) => {
+            tracing::warn!(%error, writes = writes.len(), "a batch failed; trying its writes one by one");
+            writes
+                .iter()
+                .map(|write| attempt(sink, std::slice::from_ref(write)).and_then(|mut results| results.remove(0)))
+                .collect()
+        }
+    }
+}
+
+/// A panic is a failed batch: the sink's transaction was rolled back while unwinding, so the writer can go on, and only
+/// the write that panics again when alone stays unanswered for.
+fn attempt<S: Sink>(sink: &mut S, writes: &[S::Write]) -> Result<Vec<Result<bool, Error>>, Error> {
+    let results = match catch_unwind(AssertUnwindSafe(|| sink.write(writes))) {
+        Ok(results) => results?,
+        Err(_) => return Err(Error::Unavailable("the writer panicked; its log says why".to_owned())),
+    };
+    if results.len() != writes.len() {
+        return Err(Error::Unavailable("the writer lost count of its batch".to_owned()));
+    }
+    Ok(results)
+}
+
+/// What the writer counts. Plain atomics: read by metrics, never by decisions.
+#[derive(Default)]
+pub(crate) struct Counters {
+    waiting: AtomicU64,
+    writes: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+    batches: AtomicU64,
+    batch_last: AtomicU64,
+    batch_nanos: AtomicU64,
+    sync_nanos: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl Counters {
+    /// One transaction was made durable, and its COMMIT took this long.
+    pub(crate) fn record_sync(&self, took: Duration) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.sync_nanos.fetch_add(nanos(took), Ordering::Relaxed);
+    }
+
+    fn record(&self, results: &[Result<bool, Error>], took: Duration) {
+        let refused = results.iter().filter(|result| matches!(result, Err(Error::Conflict))).count();
+        let written = results.iter().filter(|result| result.is_ok()).count();
+        let failed = results.len() - refused - written;
+        self.writes.fetch_add(written as u64, Ordering::Relaxed);
+        self.refused.fetch_add(refused as u64, Ordering::Relaxed);
+        self.failed.fetch_add(failed as u64, Ordering::Relaxed);
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.batch_last.store(results.len() as u64, Ordering::Relaxed);
+        self.batch_nanos.fetch_add(nanos(took), Ordering::Relaxed);
+    }
+
+    fn snapshot(&self) -> Stats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            waiting: read(&self.waiting),
+            writes: read(&self.writes),
+            refused: read(&self.refused),
+            failed: read(&self.failed),
+            batches: read(&self.batches),
+            batch_last: read(&self.batch_last),
+            batch_nanos: read(&self.batch_nanos),
+            syncs: read(&self.syncs),
+            sync_nanos: read(&self.sync_nanos),
+        }
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The writer's counters at one moment, all but `waiting` and `batch_last` since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Writes that wait for the writer now.
+    pub waiting: u64,
+    /// Commits and other writes that are durable.
+    pub writes: u64,
+    /// Writes refused because another came first.
+    pub refused: u64,
+    /// Writes that failed for any other reason.
+    pub failed: u64,
+    /// Batches taken; their mean size is the sum of the three above divided by this.
+    pub batches: u64,
+    /// Size of the newest batch.
+    pub batch_last: u64,
+    /// Time from taking a batch until all of it was durable.
+    pub batch_nanos: u64,
+    /// Transactions made durable; more than `batches` only when one had to be split, fewer when all of one was refused.
+    pub syncs: u64,
+    /// The part of `batch_nanos` spent in COMMIT, which is where the disk syncs.
+    pub sync_nanos: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Keeps what it is given; `sick` fails every batch it is in, `panics` panics, `refused` is refused alone.
+    struct Pages {
+        written: Arc<Mutex<Vec<Vec<&'static str>>>>,
+        /// Held by the test while it lets writes pile up.
+        gate: Arc<Mutex<()>>,
+    }
+
+    impl Sink for Pages {
+        type Write = &'static str;
+
+        fn write(&mut self, batch: &[&'static str]) -> Result<Vec<Result<bool, Error>>, Error> {
+            drop(self.gate.lock());
+            assert!(!batch.contains(&"panics"), "told to panic");
+            if batch.contains(&"sick") {
+                return Err(Error::Unavailable("sick".to_owned()));
+            }
+            let (refused, written): (Vec<_>, Vec<_>) = batch.iter().partition(|write| **write == "refused");
+            assert!(refused.len() + written.len() == batch.len());
+            self.written.lock().unwrap().push(written);
+            Ok(batch.iter().map(|write| if *write == "refused" { Err(Error::Conflict) } else { Ok(true) }).collect())
+        }
+
+        fn size(write: &&'static str) -> usize {
+            write.len()
+        }
+    }
+
+    /// Writes that pile up behind the first one, and what became of them: the batches, the words of the answers.
+    fn check(piled: &[&'static str], batches: &[&[&str]], answers: &[&str]) {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let gate = Arc::new(Mutex::new(()));
+        let sink = Pages { written: Arc::clone(&written), gate: Arc::clone(&gate) };
+        let group = Group::start(sink, Arc::default()).unwrap();
+        let closed = gate.lock().unwrap();
+        let first = group.enqueue("first");
+        while group.stats().waiting > 0 {
+            thread::yield_now();
+        }
+        let waiting: Vec<_> = piled.iter().map(|write| group.enqueue(write)).collect();
+        drop(closed);
+        assert!(futures::executor::block_on(first).unwrap());
+        let words: Vec<_> = waiting
+            .into_iter()
+            .map(|answer| match futures::executor::block_on(answer) {
+                Ok(_) => "done",
+                Err(Error::Conflict) => "conflict",
+                Err(Error::Unavailable(_)) => "unavailable",
+                Err(_) => "other",
+            })
+            .collect();
+        assert_eq!(words, answers);
+        assert_eq!(written.lock().unwrap()[1..], *batches);
+    }
+
+    #[test]
+    fn what_waits_is_one_batch_in_order_of_the_calls() {
+        check(&["a", "b", "c"], &[&["a", "b", "c"]], &["done", "done", "done"]);
+    }
+
+    #[test]
+    fn a_refused_write_fails_alone() {
+        check(&["a", "refused", "c"], &[&["a", "c"]], &["done", "conflict", "done"]);
+    }
+
+    #[test]
+    fn a_poisoned_write_does_not_fail_the_others() {
+        check(&["a", "sick", "c"], &[&["a"], &["c"]], &["done", "unavailable", "done"]);
+    }
+
+    #[test]
+    fn a_panic_is_answered_and_the_writer_goes_on() {
+        check(&["a", "panics", "c"], &[&["a"], &["c"]], &["done", "unavailable", "done"]);
+    }
+
+    #[test]
+    fn dropping_the_group_writes_what_waits() {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let sink = Pages { written: Arc::clone(&written), gate: Arc::default() };
+        let group = Group::start(sink, Arc::default()).unwrap();
+        let answers: Vec<_> = ["a", "b"].map(|write| group.enqueue(write)).into();
+        drop(group);
+        assert_eq!(written.lock().unwrap().concat(), ["a", "b"]);
+        for answer in answers {
+            assert!(futures::executor::block_on(answer).unwrap());
+        }
+    }
+
+    #[test]
+    fn counters_tell_writes_from_refusals_and_failures() {
+        let sink = Pages { written: Arc::default(), gate: Arc::default() };
+        let group = Group::start(sink, Arc::default()).unwrap();
+        for write in ["a", "refused", "sick"] {
+            let _ = futures::executor::block_on(group.enqueue(write));
+        }
+        let stats = group.stats();
+        assert_eq!((stats.writes, stats.refused, stats.failed, stats.batches), (1, 1, 1, 3));
+        assert_eq!((stats.waiting, stats.batch_last), (0, 1));
+    }
+}

@@ -1,0 +1,349 @@
+//! The model: everything in sorted maps under one lock, each method the plainest way to say what it means. Other stores are
+//! compared with it, and the simulator uses it as its disk. A commit applies when it is called.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::{self, FutureExt as _};
+use longhaul_engine::change::{Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus};
+use longhaul_engine::run::state::{Run, Status};
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::history::Event;
+use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
+use parking_lot::Mutex;
+
+use crate::{
+    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter, RunSummary, StatusFilter, Store,
+    StoredEvent, WorkerRow, shape,
+};
+
+/// A store that forgets everything when it is dropped.
+#[derive(Default)]
+pub struct Memory {
+    tables: Mutex<Tables>,
+}
+
+#[derive(Default)]
+struct Tables {
+    runs: BTreeMap<RunId, Run>,
+    /// Alarms of open runs.
+    alarms: BTreeMap<RunId, Timestamp>,
+    /// Runs of each workflow by number; the last is current.
+    workflows: BTreeMap<(Namespace, WorkflowId), BTreeMap<u64, RunId>>,
+    events: BTreeMap<RunId, BTreeMap<u64, StoredEvent>>,
+    commands: BTreeMap<RunId, BTreeMap<u64, CommandRow>>,
+    requests: BTreeMap<(Namespace, WorkflowId, String), (RunId, u64)>,
+    tasks: BTreeMap<TaskId, TaskRow>,
+    namespaces: BTreeMap<Namespace, NamespaceRow>,
+    workers: BTreeMap<(Namespace, WorkerId), WorkerRow>,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Nothing here waits, so every answer is ready at once.
+    fn read<'a, T: Send + 'a>(&self, read: impl FnOnce(&Tables) -> T) -> Answer<'a, T> {
+        future::ready(Ok(read(&self.tables.lock()))).boxed()
+    }
+
+    fn write<'a, T: Send + 'a>(&self, write: impl FnOnce(&mut Tables) -> Result<T, Error>) -> Answer<'a, T> {
+        future::ready(write(&mut self.tables.lock())).boxed()
+    }
+}
+
+impl Tables {
+    fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
+        shape::check(changes)?;
+        let runs = || [&changes.run, &changes.created].into_iter().flatten();
+        runs().try_for_each(|change| self.check(change))?;
+        runs().for_each(|change| self.apply(change));
+        Ok(())
+    }
+
+    fn check(&self, change: &RunChange) -> Result<(), Error> {
+        let spec = &change.spec;
+        if self.runs.get(&spec.run_id).map(|run| run.version) != change.base_version {
+            return Err(Error::Conflict);
+        }
+        let workflow = (spec.namespace.clone(), spec.workflow_id.clone());
+        let newest = self.workflows.get(&workflow).and_then(|runs| runs.keys().last().copied());
+        match change.instance {
+            Some(InstanceChange::Create) if newest.is_some() => return Err(Error::Conflict),
+            Some(InstanceChange::MoveCurrent { run_number }) if newest.map(|newest| newest + 1) != Some(run_number) => {
+                return Err(Error::Conflict);
+            }
+            Some(_) | None => {}
+        }
+        let mut requests = self.requests.clone();
+        for command in &change.commands {
+            let Some(request_id) = &command.request_id else { continue };
+            let key = (spec.namespace.clone(), spec.workflow_id.clone(), request_id.clone());
+            let own = (spec.run_id.clone(), command.sequence);
+            if *requests.entry(key).or_insert_with(|| own.clone()) != own {
+                return Err(Error::Conflict);
+            }
+        }
+        let events = self.events.get(&spec.run_id);
+        match change.events.iter().find(|event| events.is_some_and(|events| events.contains_key(&event.sequence))) {
+            Some(event) => Err(Error::Corrupt(format!("event {} of run {} is there", event.sequence, spec.run_id))),
+            None => Ok(()),
+        }
+    }
+
+    fn apply(&mut self, change: &RunChange) {
+        let spec = &change.spec;
+        let run_id = spec.run_id.clone();
+        let run = change.apply(self.runs.remove(&run_id));
+        self.runs.insert(run_id.clone(), run);
+        match shape::alarm(change) {
+            Some(alarm) => self.alarms.insert(run_id.clone(), alarm),
+            None => self.alarms.remove(&run_id),
+        };
+        if change.instance.is_some() {
+            let workflow = (spec.namespace.clone(), spec.workflow_id.clone());
+            self.workflows.entry(workflow).or_default().insert(spec.run_number, run_id.clone());
+        }
+        let events = change.events.iter().map(|event| (event.sequence, stored(event)));
+        self.events.entry(run_id.clone()).or_default().extend(events);
+        let tasks = change.tasks.iter().map(|task| (task.task_id.clone(), task.clone()));
+        self.tasks.extend(tasks);
+        for command in &change.commands {
+            if let Some(request_id) = &command.request_id {
+                let key = (spec.namespace.clone(), spec.workflow_id.clone(), request_id.clone());
+                self.requests.entry(key).or_insert_with(|| (run_id.clone(), command.sequence));
+            }
+            self.commands.entry(run_id.clone()).or_default().insert(command.sequence, command.clone());
+        }
+    }
+
+    fn tasks(&self, status: TaskStatus) -> impl Iterator<Item = &TaskRow> {
+        self.tasks.values().filter(move |task| task.status == status)
+    }
+}
+
+impl Store for Memory {
+    fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()> {
+        self.write(|tables| tables.commit(&changes))
+    }
+
+    fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>> {
+        self.read(|tables| tables.runs.get(run_id).cloned())
+    }
+
+    fn instance<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Option<Instance>> {
+        self.read(|tables| {
+            let runs = tables.workflows.get(&(namespace.clone(), workflow_id.clone()))?;
+            let (run_number, run_id) = runs.last_key_value()?;
+            Some(Instance { current_run_id: run_id.clone(), run_count: *run_number })
+        })
+    }
+
+    fn runs_of<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Vec<RunSummary>> {
+        self.read(|tables| {
+            let runs = tables.workflows.get(&(namespace.clone(), workflow_id.clone()));
+            let runs = runs.into_iter().flat_map(BTreeMap::values);
+            runs.filter_map(|run_id| tables.runs.get(run_id)).map(summary).collect()
+        })
+    }
+
+    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>> {
+        self.read(|tables| {
+            let mut runs: Vec<_> = tables.runs.values().map(summary).filter(|run| is_listed(run, filter)).collect();
+            runs.sort_by(|a, b| (b.started_at, &b.run_id).cmp(&(a.started_at, &a.run_id)));
+            runs.truncate(filter.limit);
+            runs
+        })
+    }
+
+    fn history<'a>(&'a self, run_id: &'a RunId, after: u64, up_to: u64, limit: usize) -> Answer<'a, Vec<StoredEvent>> {
+        self.read(|tables| {
+            let events = tables.events.get(run_id).into_iter().flat_map(BTreeMap::values);
+            events.filter(|event| after < event.sequence && event.sequence <= up_to).take(limit).cloned().collect()
+        })
+    }
+
+    fn commands<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Vec<CommandRow>> {
+        self.read(|tables| tables.commands.get(run_id).into_iter().flat_map(BTreeMap::values).cloned().collect())
+    }
+
+    fn command_by_request<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_id: &'a WorkflowId,
+        request_id: &'a str,
+    ) -> Answer<'a, Option<(RunId, CommandRow)>> {
+        self.read(|tables| {
+            let key = (namespace.clone(), workflow_id.clone(), request_id.to_owned());
+            let (run_id, sequence) = tables.requests.get(&key)?;
+            let command = tables.commands.get(run_id)?.get(sequence)?;
+            Some((run_id.clone(), command.clone()))
+        })
+    }
+
+    fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>> {
+        self.read(|tables| tables.tasks.get(task_id).cloned())
+    }
+
+    fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>> {
+        self.read(|tables| {
+            let mut ready: Vec<_> = tables.tasks(TaskStatus::Ready).filter(|task| queue_of(task) == *queue).collect();
+            ready.sort_by_key(|task| (task.priority, task.available_at, task.task_id.clone()));
+            ready.into_iter().take(limit).cloned().collect()
+        })
+    }
+
+    fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>> {
+        self.read(|tables| {
+            let mut queues: Vec<_> = tables.tasks(TaskStatus::Ready).map(queue_of).collect();
+            queues.sort();
+            queues.dedup();
+            queues
+        })
+    }
+
+    fn leased_tasks<'a>(&'a self, filter: &'a LeaseFilter, limit: usize) -> Answer<'a, Vec<TaskRow>> {
+        self.read(|tables| {
+            let leased = tables.tasks(TaskStatus::Leased).filter(|task| {
+                filter.namespace.as_ref().is_none_or(|namespace| *namespace == task.namespace)
+                    && filter.owner.as_ref().is_none_or(|owner| Some(owner) == task.lease_owner.as_ref())
+                    && filter.queue.as_ref().is_none_or(|queue| *queue == task.queue)
+                    && filter.kind.is_none_or(|kind| kind == task.kind)
+            });
+            leased.take(limit).cloned().collect()
+        })
+    }
+
+    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>> {
+        self.read(|tables| {
+            let mut counts = BTreeMap::new();
+            for task in tables.tasks.values().filter(|task| task.namespace == *namespace) {
+                let (ready, leased) = (task.status == TaskStatus::Ready, task.status == TaskStatus::Leased);
+                if !ready && !leased {
+                    continue;
+                }
+                let count = counts.entry((task.queue.clone(), task.kind)).or_insert_with(|| QueueCount {
+                    queue: task.queue.clone(),
+                    kind: task.kind,
+                    ready: 0,
+                    leased: 0,
+                    oldest_ready_at: None,
+                });
+                count.ready += u64::from(ready);
+                count.leased += u64::from(leased);
+                if ready {
+                    let oldest = count.oldest_ready_at.map_or(task.available_at, |at| at.min(task.available_at));
+                    count.oldest_ready_at = Some(oldest);
+                }
+            }
+            counts.into_values().collect()
+        })
+    }
+
+    fn due_runs(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<RunId>> {
+        self.read(|tables| {
+            let mut due: Vec<_> = tables.alarms.iter().filter(|(_, alarm)| **alarm <= now).collect();
+            due.sort_by_key(|(run_id, alarm)| (**alarm, (*run_id).clone()));
+            due.into_iter().take(limit).map(|(run_id, _)| run_id.clone()).collect()
+        })
+    }
+
+    fn next_alarm(&self) -> Answer<'_, Option<Timestamp>> {
+        self.read(|tables| tables.alarms.values().min().copied())
+    }
+
+    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
+        self.write(|tables| {
+            if tables.namespaces.contains_key(&namespace.name) {
+                return Err(Error::Conflict);
+            }
+            tables.namespaces.insert(namespace.name.clone(), namespace.clone());
+            Ok(())
+        })
+    }
+
+    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
+        self.write(|tables| {
+            let row = tables.namespaces.get_mut(&namespace.name).ok_or(Error::Conflict)?;
+            *row = namespace.clone();
+            Ok(())
+        })
+    }
+
+    fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>> {
+        self.read(|tables| tables.namespaces.values().cloned().collect())
+    }
+
+    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()> {
+        self.write(|tables| {
+            tables.workers.insert((worker.namespace.clone(), worker.worker_id.clone()), worker.clone());
+            Ok(())
+        })
+    }
+
+    fn delete_worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, bool> {
+        self.write(|tables| Ok(tables.workers.remove(&(namespace.clone(), worker_id.clone())).is_some()))
+    }
+
+    fn worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, Option<WorkerRow>> {
+        self.read(|tables| tables.workers.get(&(namespace.clone(), worker_id.clone())).cloned())
+    }
+
+    fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>> {
+        self.read(|tables| tables.workers.values().filter(|worker| worker.namespace == *namespace).cloned().collect())
+    }
+}
+
+fn stored(event: &Event) -> StoredEvent {
+    StoredEvent {
+        id: event.id.clone(),
+        sequence: event.sequence,
+        event_type: event.event_type.to_owned(),
+        payload: event.payload.clone(),
+        recorded_at: event.recorded_at,
+        workflow_task_id: event.workflow_task_id.clone(),
+        workflow_command_id: event.workflow_command_id.as_ref().map(|id| id.as_str().to_owned()),
+        principal: event.principal.clone(),
+    }
+}
+
+fn queue_of(task: &TaskRow) -> QueueKey {
+    QueueKey { namespace: task.namespace.clone(), kind: task.kind, queue: task.queue.clone() }
+}
+
+fn summary(run: &Run) -> RunSummary {
+    let Run { spec, core, .. } = run;
+    RunSummary {
+        namespace: spec.namespace.clone(),
+        workflow_id: spec.workflow_id.clone(),
+        run_id: spec.run_id.clone(),
+        run_number: spec.run_number,
+        workflow_type: spec.workflow_type.clone(),
+        status: core.status,
+        closed_reason: core.closed.as_ref().map(|closed| closed.reason),
+        task_queue: spec.task_queue.clone(),
+        business_key: spec.business_key.clone(),
+        compatibility: spec.routing.compatibility.clone(),
+        started_at: spec.started_at,
+        closed_at: core.closed.as_ref().map(|closed| closed.at),
+        search_attributes: (*core.search_attributes).clone(),
+    }
+}
+
+fn is_listed(run: &RunSummary, filter: &RunFilter) -> bool {
+    let status = match filter.status {
+        None => true,
+        Some(StatusFilter::Running) => run.status.bucket() == "running",
+        Some(StatusFilter::Completed) => run.status.bucket() == "completed",
+        Some(StatusFilter::Failed) => run.status.bucket() == "failed",
+        Some(StatusFilter::Cancelled) => run.status == Status::Cancelled,
+        Some(StatusFilter::Terminated) => run.status == Status::Terminated,
+    };
+    let after = filter.after.as_ref().is_none_or(|(at, run_id)| (run.started_at, &run.run_id) < (*at, run_id));
+    run.namespace == filter.namespace
+        && filter.workflow_type.as_ref().is_none_or(|workflow_type| *workflow_type == run.workflow_type)
+        && status
+        && after
+}

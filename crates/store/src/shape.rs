@@ -1,0 +1,57 @@
+//! What every commit must look like before a store takes it, whatever the store. These are not rules of workflows: they
+//! are what the tables rely on, so that a bug above them is refused here instead of being written down for ever.
+
+use longhaul_engine::change::{Changes, InstanceChange, RunChange};
+use longhaul_protocol::Timestamp;
+
+use crate::Error;
+
+/// Refuses changes that would break a table.
+pub(crate) fn check(changes: &Changes) -> Result<(), Error> {
+    let Changes { run, created } = changes;
+    for change in [run, created].into_iter().flatten() {
+        check_run(change).map_err(|what| {
+            Error::Corrupt(format!("refused a malformed commit of run {}: {what}", change.spec.run_id))
+        })?;
+    }
+    if let (Some(run), Some(created)) = (run, created) {
+        let same_workflow = (&run.spec.namespace, &run.spec.workflow_id)
+            == (&created.spec.namespace, &created.spec.workflow_id);
+        // Checks come before writes, so the second of two new runs of one workflow could not see the first.
+        if run.base_version.is_none() && created.base_version.is_none() && same_workflow {
+            return Err(Error::Corrupt(format!(
+                "refused a malformed commit: both {} and {} are new",
+                run.spec.run_id, created.spec.run_id
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_run(change: &RunChange) -> Result<(), String> {
+    // Invariant: history is numbered without gaps and the run's row names its end.
+    for pair in change.events.windows(2) {
+        if pair[1].sequence != pair[0].sequence + 1 {
+            return Err(format!("event {} follows event {}", pair[1].sequence, pair[0].sequence));
+        }
+    }
+    if let Some(last) = change.events.last()
+        && last.sequence != change.core.last_history_sequence
+    {
+        return Err(format!("history ends at {}, not {}", last.sequence, change.core.last_history_sequence));
+    }
+    // Invariant: a workflow's runs are numbered, and its newest run is its current one.
+    match (&change.instance, change.base_version) {
+        (Some(InstanceChange::MoveCurrent { run_number }), None) if *run_number != change.spec.run_number => {
+            Err(format!("run number {} becomes current as {run_number}", change.spec.run_number))
+        }
+        (Some(_), None) | (None, Some(_)) => Ok(()),
+        (Some(_), Some(_)) => Err("only a new run becomes the current one".to_owned()),
+        (None, None) => Err("a new run must become the current one".to_owned()),
+    }
+}
+
+/// The alarm that counts: a closed run is never due, whatever its core says.
+pub(crate) fn alarm(change: &RunChange) -> Option<Timestamp> {
+    change.core.alarm.filter(|_| !change.core.status.is_terminal())
+}

@@ -1,0 +1,119 @@
+//! Writes as the writer thread wants them: every JSON body already text. Encoding happens on the caller's thread, because
+//! there are many callers and one writer.
+
+use std::sync::Arc;
+
+use longhaul_engine::change::{Changes, RunChange, TaskStatus};
+use longhaul_engine::run::state::Status;
+use longhaul_protocol::id::{Namespace, WorkerId};
+use serde::Serialize;
+
+use crate::{Error, shape};
+
+/// What the writer is asked to do.
+pub(super) enum Write {
+    Commit(Commit),
+    CreateNamespace { name: Namespace, body: String },
+    UpdateNamespace { name: Namespace, body: String },
+    PutWorker { namespace: Namespace, worker_id: WorkerId, body: String },
+    DeleteWorker { namespace: Namespace, worker_id: WorkerId },
+}
+
+impl Write {
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Commit(commit) => commit.size,
+            Self::CreateNamespace { body, .. } | Self::UpdateNamespace { body, .. } | Self::PutWorker { body, .. } => body.len(),
+            Self::DeleteWorker { .. } => 0,
+        }
+    }
+}
+
+/// The changes and their bodies, side by side.
+pub(super) struct Commit {
+    changes: Arc<Changes>,
+    run: Option<Bodies>,
+    created: Option<Bodies>,
+    size: usize,
+}
+
+/// Bodies of one run's rows, in the order of the rows.
+pub(super) struct Bodies {
+    /// Only a new run writes its specification.
+    pub(super) spec: Option<String>,
+    pub(super) state: String,
+    pub(super) parts: Vec<Part>,
+    pub(super) tasks: Vec<String>,
+    pub(super) commands: Vec<String>,
+}
+
+pub(super) struct Part {
+    pub(super) key: String,
+    /// None deletes the part.
+    pub(super) body: Option<String>,
+}
+
+impl Commit {
+    pub(super) fn encode(changes: Arc<Changes>) -> Result<Self, Error> {
+        shape::check(&changes)?;
+        let mut size = 0;
+        let run = changes.run.as_ref().map(|change| Bodies::encode(change, &mut size)).transpose()?;
+        let created = changes.created.as_ref().map(|change| Bodies::encode(change, &mut size)).transpose()?;
+        Ok(Self { changes, run, created, size })
+    }
+
+    /// The runs it writes, each with its bodies.
+    pub(super) fn runs(&self) -> impl Iterator<Item = (&RunChange, &Bodies)> {
+        let run = self.changes.run.as_ref().zip(self.run.as_ref());
+        let created = self.changes.created.as_ref().zip(self.created.as_ref());
+        run.into_iter().chain(created)
+    }
+}
+
+impl Bodies {
+    fn encode(change: &RunChange, size: &mut usize) -> Result<Self, Error> {
+        let bodies = Self {
+            spec: change.base_version.is_none().then(|| json(&*change.spec)).transpose()?,
+            state: json(&change.core)?,
+            parts: change
+                .parts
+                .iter()
+                .map(|(key, part)| Ok(Part { key: key.to_string(), body: part.as_ref().map(json).transpose()? }))
+                .collect::<Result<_, Error>>()?,
+            tasks: change.tasks.iter().map(json).collect::<Result<_, _>>()?,
+            commands: change.commands.iter().map(json).collect::<Result<_, _>>()?,
+        };
+        let parts = bodies.parts.iter().filter_map(|part| part.body.as_ref());
+        let texts = bodies.spec.iter().chain([&bodies.state]).chain(parts).chain(&bodies.tasks).chain(&bodies.commands);
+        *size += texts.map(String::len).sum::<usize>();
+        *size += change.events.iter().map(|event| event.payload.len()).sum::<usize>();
+        Ok(bodies)
+    }
+}
+
+pub(super) fn json<T: Serialize>(value: &T) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| Error::Corrupt(format!("a row cannot be written as JSON: {error}")))
+}
+
+/// The five words that lists filter by.
+pub(super) fn list_status(status: Status) -> &'static str {
+    match status {
+        Status::Pending | Status::Running | Status::Waiting => "running",
+        Status::Completed => "completed",
+        Status::Failed => "failed",
+        Status::Cancelled => "cancelled",
+        Status::Terminated => "terminated",
+    }
+}
+
+/// Unlike the wire's words, these tell a task that is ready later from one that is ready now.
+pub(super) fn task_status(status: TaskStatus) -> &'static str {
+    match status {
+        TaskStatus::Scheduled => "scheduled",
+        TaskStatus::Ready => "ready",
+        TaskStatus::Leased => "leased",
+        TaskStatus::Completed => "completed",
+        TaskStatus::Failed => "failed",
+        TaskStatus::Cancelled => "cancelled",
+    }
+}

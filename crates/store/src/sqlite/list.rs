@@ -1,0 +1,217 @@
+//! Reads over many rows: pages of runs, queues with work, leases, counts. Each reads one snapshot.
+
+use std::collections::BTreeMap;
+
+use longhaul_engine::change::{TaskKind, TaskRow};
+use longhaul_engine::run::state::{Closed, Status};
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkflowId};
+use rusqlite::{Connection, params};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::key::signed;
+use super::read::{bodies, body};
+use crate::{Error, LeaseFilter, QueueCount, QueueKey, RunFilter, RunSummary, StatusFilter};
+
+pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>, Error> {
+    // A transaction, because the page's keys and its rows must be of one snapshot. Dropping it ends it.
+    let snapshot = connection.unchecked_transaction()?;
+    let statuses: &[&str] = match filter.status {
+        None => &["running", "completed", "failed", "cancelled", "terminated"],
+        Some(StatusFilter::Running) => &["running"],
+        Some(StatusFilter::Completed) => &["completed"],
+        Some(StatusFilter::Failed) => &["failed", "cancelled", "terminated"],
+        Some(StatusFilter::Cancelled) => &["cancelled"],
+        Some(StatusFilter::Terminated) => &["terminated"],
+    };
+    let mut page = Vec::new();
+    for status in statuses {
+        page.append(&mut page_of_status(&snapshot, filter, status)?);
+    }
+    page.sort_unstable_by(|a, b| b.cmp(a));
+    page.truncate(filter.limit);
+    page.into_iter().map(|entry| summary(&snapshot, entry.run_key)).collect()
+}
+
+/// Where a run stands in a list; the order of the fields is the order of the list.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    started_at: i64,
+    run_id: String,
+    run_key: i64,
+}
+
+/// The filter's page as if only runs of this status existed, read from one index alone.
+fn page_of_status(connection: &Connection, filter: &RunFilter, status: &str) -> Result<Vec<Entry>, Error> {
+    // Before everything: no start is as late as this.
+    let (started_at, run_id) =
+        filter.after.as_ref().map_or((i64::MAX, ""), |(at, run_id)| (at.as_micros(), run_id.as_str()));
+    let mut statement;
+    let namespace = filter.namespace.as_str();
+    let limit = signed(filter.limit as u64);
+    let mut rows = match &filter.workflow_type {
+        None => {
+            statement = connection.prepare_cached(
+                "SELECT started_at, run_id, run_key FROM runs INDEXED BY runs_by_status
+                 WHERE namespace = ?1 AND list_status = ?2 AND (started_at, run_id) < (?3, ?4)
+                 ORDER BY started_at DESC, run_id DESC LIMIT ?5",
+            )?;
+            statement.query(params![namespace, status, started_at, run_id, limit])?
+        }
+        Some(workflow_type) => {
+            statement = connection.prepare_cached(
+                "SELECT started_at, run_id, run_key FROM runs INDEXED BY runs_by_type
+                 WHERE namespace = ?1 AND workflow_type = ?6 AND list_status = ?2 AND (started_at, run_id) < (?3, ?4)
+                 ORDER BY started_at DESC, run_id DESC LIMIT ?5",
+            )?;
+            statement.query(params![namespace, status, started_at, run_id, limit, workflow_type])?
+        }
+    };
+    let mut page = Vec::new();
+    while let Some(row) = rows.next()? {
+        page.push(Entry { started_at: row.get(0)?, run_id: row.get(1)?, run_key: row.get(2)? });
+    }
+    Ok(page)
+}
+
+pub(super) fn runs_of(
+    connection: &Connection,
+    namespace: &Namespace,
+    workflow_id: &WorkflowId,
+) -> Result<Vec<RunSummary>, Error> {
+    let snapshot = connection.unchecked_transaction()?;
+    let mut statement = snapshot.prepare_cached(
+        "SELECT run_key FROM workflow_runs WHERE namespace = ?1 AND workflow_id = ?2 ORDER BY run_number",
+    )?;
+    let keys = statement
+        .query_map([namespace.as_str(), workflow_id.as_str()], |row| row.get(0))?
+        .collect::<Result<Vec<i64>, _>>()?;
+    keys.into_iter().map(|run_key| summary(&snapshot, run_key)).collect()
+}
+
+/// The part of a run's state that lists show; the rest of the text is skipped.
+#[derive(Deserialize)]
+struct Shown {
+    status: Status,
+    #[serde(default)]
+    closed: Option<Closed>,
+    #[serde(default)]
+    search_attributes: Map<String, Value>,
+}
+
+fn summary(connection: &Connection, run_key: i64) -> Result<RunSummary, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT run_id, namespace, workflow_id, run_number, workflow_type, task_queue, business_key, compatibility,
+         started_at, state FROM runs WHERE run_key = ?1",
+    )?;
+    let mut rows = statement.query([run_key])?;
+    let row = rows.next()?.ok_or_else(|| Error::Corrupt(format!("run key {run_key} is listed and not stored")))?;
+    let run_id = RunId::from(row.get::<_, String>(0)?);
+    let shown: Shown = body(row, 9, "run", run_id.as_str())?;
+    Ok(RunSummary {
+        run_id,
+        namespace: row.get::<_, String>(1)?.into(),
+        workflow_id: row.get::<_, String>(2)?.into(),
+        run_number: row.get::<_, i64>(3)?.cast_unsigned(),
+        workflow_type: row.get(4)?,
+        status: shown.status,
+        closed_reason: shown.closed.as_ref().map(|closed| closed.reason),
+        task_queue: row.get::<_, String>(5)?.into(),
+        business_key: row.get(6)?,
+        compatibility: row.get(7)?,
+        started_at: Timestamp::from_micros(row.get(8)?),
+        closed_at: shown.closed.map(|closed| closed.at),
+        search_attributes: shown.search_attributes,
+    })
+}
+
+/// Jumps from queue to queue along the index: the cost follows the number of queues, not of tasks.
+pub(super) fn ready_queues(connection: &Connection) -> Result<Vec<QueueKey>, Error> {
+    let snapshot = connection.unchecked_transaction()?;
+    let mut statement = snapshot.prepare_cached(
+        "SELECT namespace, kind, queue FROM tasks INDEXED BY tasks_ready
+         WHERE status = 'ready' AND (namespace, kind, queue) > (?1, ?2, ?3)
+         ORDER BY namespace, kind, queue LIMIT 1",
+    )?;
+    let mut queues = Vec::new();
+    let mut last = (String::new(), String::new(), String::new());
+    loop {
+        let mut rows = statement.query([&last.0, &last.1, &last.2])?;
+        let Some(row) = rows.next()? else { break };
+        last = (row.get(0)?, row.get(1)?, row.get(2)?);
+        queues.push(QueueKey {
+            namespace: last.0.as_str().into(),
+            kind: kind(&last.1)?,
+            queue: last.2.as_str().into(),
+        });
+    }
+    // The index orders kinds by their names, the type by its variants.
+    queues.sort_unstable();
+    Ok(queues)
+}
+
+/// Reads all leases in order of their ids: there are never more of them than workers have hands.
+pub(super) fn leased_tasks(connection: &Connection, filter: &LeaseFilter, limit: usize) -> Result<Vec<TaskRow>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT body FROM tasks INDEXED BY tasks_leased
+         WHERE status = 'leased' AND (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR lease_owner = ?2)
+         AND (?3 IS NULL OR queue = ?3) AND (?4 IS NULL OR kind = ?4)
+         ORDER BY task_id LIMIT ?5",
+    )?;
+    let rows = statement.query(params![
+        filter.namespace.as_ref().map(|namespace| namespace.as_str()),
+        filter.owner.as_ref().map(|owner| owner.as_str()),
+        filter.queue.as_ref().map(|queue| queue.as_str()),
+        filter.kind.map(TaskKind::as_str),
+        signed(limit as u64),
+    ])?;
+    bodies(rows, "leased task", "")
+}
+
+pub(super) fn queue_counts(connection: &Connection, namespace: &Namespace) -> Result<Vec<QueueCount>, Error> {
+    let snapshot = connection.unchecked_transaction()?;
+    let mut counts = BTreeMap::new();
+    let mut statement = snapshot.prepare_cached(
+        "SELECT queue, kind, count(*), min(available_at) FROM tasks INDEXED BY tasks_ready
+         WHERE status = 'ready' AND namespace = ?1 GROUP BY kind, queue",
+    )?;
+    let mut rows = statement.query([namespace.as_str()])?;
+    while let Some(row) = rows.next()? {
+        let count: &mut QueueCount = count_of(&mut counts, row)?;
+        count.ready = row.get::<_, i64>(2)?.cast_unsigned();
+        count.oldest_ready_at = Some(Timestamp::from_micros(row.get(3)?));
+    }
+    let mut statement = snapshot.prepare_cached(
+        "SELECT queue, kind, count(*) FROM tasks INDEXED BY tasks_leased
+         WHERE status = 'leased' AND namespace = ?1 GROUP BY kind, queue",
+    )?;
+    let mut rows = statement.query([namespace.as_str()])?;
+    while let Some(row) = rows.next()? {
+        let count = count_of(&mut counts, row)?;
+        count.leased = row.get::<_, i64>(2)?.cast_unsigned();
+    }
+    Ok(counts.into_values().collect())
+}
+
+fn count_of<'c>(
+    counts: &'c mut BTreeMap<(TaskQueue, TaskKind), QueueCount>,
+    row: &rusqlite::Row<'_>,
+) -> Result<&'c mut QueueCount, Error> {
+    let queue = TaskQueue::from(row.get::<_, String>(0)?);
+    let kind = kind(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?)?;
+    Ok(counts.entry((queue.clone(), kind)).or_insert(QueueCount {
+        queue,
+        kind,
+        ready: 0,
+        leased: 0,
+        oldest_ready_at: None,
+    }))
+}
+
+fn kind(text: &str) -> Result<TaskKind, Error> {
+    [TaskKind::Workflow, TaskKind::Activity]
+        .into_iter()
+        .find(|kind| kind.as_str() == text)
+        .ok_or_else(|| Error::Corrupt(format!("no task is of kind {text}")))
+}

@@ -1,0 +1,190 @@
+//! The embedded store: one SQLite file, one writer with group commit, readers beside it.
+//!
+//! `open` opens and migrates, `encode` prepares writes on the caller's thread, `write` applies them on the writer's, `read`
+//! finds rows by key, `list` reads pages. The schema, and why it is so, is in `migrations/sqlite/`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::{self, FutureExt as _, TryFutureExt as _};
+use longhaul_engine::change::{Changes, CommandRow, TaskRow};
+use longhaul_engine::run::state::Run;
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
+
+mod encode;
+mod error;
+mod key;
+mod list;
+mod open;
+mod pool;
+mod read;
+mod write;
+
+use self::encode::{Commit, Write, json};
+use self::pool::Pool;
+use self::write::Writer;
+use crate::group::{Counters, Group};
+use crate::{
+    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter, RunSummary, Store, StoredEvent,
+    WorkerRow,
+};
+
+pub use self::open::{Options, Sync};
+pub use crate::group::Stats;
+
+/// History pages up to this many events are read at once, on the caller's thread: a workflow task's page is usually this
+/// small, and hundreds of payloads are not.
+const HISTORY_INLINE_MAX: u64 = 100;
+
+/// A store in one SQLite file. Dropping it finishes what was accepted and closes the file.
+pub struct Sqlite {
+    // Order: readers close first, so that the writer is the last to leave and folds the log into the database.
+    pool: Arc<Pool>,
+    group: Group<Writer>,
+}
+
+impl Sqlite {
+    /// Opens the database at `path` with [`Options::new`], creating it when it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when the file cannot be opened or another server has it, [`Error::NewerSchema`] when a newer
+    /// release wrote it, [`Error::Corrupt`] when it is not a database.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
+        Self::open_with(Options::new(path))
+    }
+
+    /// Opens the database that `options` describe.
+    ///
+    /// # Errors
+    /// As [`Sqlite::open`].
+    pub fn open_with(options: Options) -> Result<Self, Error> {
+        let lock = open::lock(&options.path)?;
+        let connection = open::writer(&options)?;
+        let counters = Arc::<Counters>::default();
+        let group = Group::start(Writer::new(connection, lock, Arc::clone(&counters)), counters)?;
+        Ok(Self { pool: Arc::new(Pool::new(options.path)), group })
+    }
+
+    /// The writer's counters, for metrics.
+    pub fn stats(&self) -> Stats {
+        self.group.stats()
+    }
+
+    /// Takes its place in the order at once; a write that cannot be encoded never joins the queue.
+    fn write<T: Send + 'static>(&self, write: Result<Write, Error>, answer: fn(bool) -> T) -> Answer<'static, T> {
+        match write {
+            Ok(write) => self.group.enqueue(write).map_ok(answer).boxed(),
+            Err(error) => future::ready(Err(error)).boxed(),
+        }
+    }
+}
+
+impl Store for Sqlite {
+    fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()> {
+        self.write(Commit::encode(changes).map(Write::Commit), drop)
+    }
+
+    fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>> {
+        self.pool.point(|connection| read::run(connection, run_id))
+    }
+
+    fn instance<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Option<Instance>> {
+        self.pool.point(|connection| read::instance(connection, namespace, workflow_id))
+    }
+
+    fn runs_of<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Vec<RunSummary>> {
+        let (namespace, workflow_id) = (namespace.clone(), workflow_id.clone());
+        self.pool.long(move |connection| list::runs_of(connection, &namespace, &workflow_id))
+    }
+
+    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>> {
+        let filter = filter.clone();
+        self.pool.long(move |connection| list::runs(connection, &filter))
+    }
+
+    fn history<'a>(&'a self, run_id: &'a RunId, after: u64, up_to: u64, limit: usize) -> Answer<'a, Vec<StoredEvent>> {
+        if up_to.saturating_sub(after).min(limit as u64) <= HISTORY_INLINE_MAX {
+            return self.pool.point(|connection| read::history(connection, run_id, after, up_to, limit));
+        }
+        let run_id = run_id.clone();
+        self.pool.long(move |connection| read::history(connection, &run_id, after, up_to, limit))
+    }
+
+    fn commands<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Vec<CommandRow>> {
+        let run_id = run_id.clone();
+        self.pool.long(move |connection| read::commands(connection, &run_id))
+    }
+
+    fn command_by_request<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_id: &'a WorkflowId,
+        request_id: &'a str,
+    ) -> Answer<'a, Option<(RunId, CommandRow)>> {
+        self.pool.point(|connection| read::command_by_request(connection, namespace, workflow_id, request_id))
+    }
+
+    fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>> {
+        self.pool.point(|connection| read::task(connection, task_id))
+    }
+
+    fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>> {
+        self.pool.point(|connection| read::ready_tasks(connection, queue, limit))
+    }
+
+    fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>> {
+        self.pool.long(list::ready_queues)
+    }
+
+    fn leased_tasks<'a>(&'a self, filter: &'a LeaseFilter, limit: usize) -> Answer<'a, Vec<TaskRow>> {
+        let filter = filter.clone();
+        self.pool.long(move |connection| list::leased_tasks(connection, &filter, limit))
+    }
+
+    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>> {
+        let namespace = namespace.clone();
+        self.pool.long(move |connection| list::queue_counts(connection, &namespace))
+    }
+
+    fn due_runs(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<RunId>> {
+        self.pool.point(|connection| read::due_runs(connection, now, limit))
+    }
+
+    fn next_alarm(&self) -> Answer<'_, Option<Timestamp>> {
+        self.pool.point(read::next_alarm)
+    }
+
+    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
+        let name = namespace.name.clone();
+        self.write(json(namespace).map(|body| Write::CreateNamespace { name, body }), drop)
+    }
+
+    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
+        let name = namespace.name.clone();
+        self.write(json(namespace).map(|body| Write::UpdateNamespace { name, body }), drop)
+    }
+
+    fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>> {
+        self.pool.point(read::namespaces)
+    }
+
+    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()> {
+        let (namespace, worker_id) = (worker.namespace.clone(), worker.worker_id.clone());
+        self.write(json(worker).map(|body| Write::PutWorker { namespace, worker_id, body }), drop)
+    }
+
+    fn delete_worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, bool> {
+        let (namespace, worker_id) = (namespace.clone(), worker_id.clone());
+        self.write(Ok(Write::DeleteWorker { namespace, worker_id }), |was_there| was_there)
+    }
+
+    fn worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, Option<WorkerRow>> {
+        self.pool.point(|connection| read::worker(connection, namespace, worker_id))
+    }
+
+    fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>> {
+        let namespace = namespace.clone();
+        self.pool.long(move |connection| read::workers(connection, &namespace))
+    }
+}

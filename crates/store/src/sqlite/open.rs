@@ -1,0 +1,144 @@
+//! Opening a database file: the lock against a second server, the settings of each connection, and the migrations.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+
+use crate::Error;
+
+mod migrations {
+    refinery::embed_migrations!("migrations/sqlite");
+}
+
+/// Where the database is and how it is treated.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The database file; it and its directory are created when missing.
+    pub path: PathBuf,
+    pub sync: Sync,
+}
+
+/// When a commit counts as durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// When the disk says so.
+    Full,
+    /// When the operating system has it: a power cut loses the newest commits. For tests that need no disk.
+    Never,
+}
+
+impl Options {
+    /// The safe settings for the file at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), sync: Sync::Full }
+    }
+}
+
+/// Pages are four kibibytes: a transition rewrites a handful of small rows, and each page it touches goes to the log whole.
+const PAGE_BYTES: u32 = 4096;
+
+/// The writer's cache holds the pages that transitions keep coming back to.
+const WRITER_CACHE_KIB: i32 = 64 << 10;
+
+/// A reader's cache is emptied whenever somebody has committed, so it only serves within one read.
+const READER_CACHE_KIB: i32 = 2 << 10;
+
+/// Pages in the write-ahead log before it is copied into the database, inside a commit. Large enough that pages written
+/// again and again are copied once, small enough that the pause stays short and the log is quick to read back after a crash.
+const CHECKPOINT_PAGES: u32 = 4000;
+
+/// The log file shrinks back to this after a burst.
+const LOG_BYTES_KEPT: u32 = 64 << 20;
+
+/// Only a backup tool or a person with the shell can be in the way.
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// Statements kept prepared per connection; more than this crate has.
+const STATEMENTS_MAX: usize = 64;
+
+/// Takes the lock that keeps a second server away. It is a file of its own because closing any handle on the database
+/// file would drop SQLite's own locks on it.
+pub(super) fn lock(path: &Path) -> Result<File, Error> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)
+            .map_err(|error| Error::Unavailable(format!("cannot create {}: {error}", directory.display())))?;
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let cannot = |error| Error::Unavailable(format!("cannot lock {}: {error}", name.display()));
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&name).map_err(cannot)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Unavailable(format!(
+            "{} is in use by another longhaul server; stop that one first, or give this one a data directory of its own",
+            path.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(cannot(error)),
+    }
+}
+
+/// The one connection that writes, with the schema brought up to date.
+pub(super) fn writer(options: &Options) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(&options.path, flags)?;
+    connection.busy_timeout(BUSY_WAIT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    let synchronous = match options.sync {
+        Sync::Full => "FULL",
+        Sync::Never => "OFF",
+    };
+    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT)?;
+    connection.pragma_update(None, "foreign_keys", false)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    migrate(&mut connection, &options.path)?;
+    Ok(connection)
+}
+
+/// A connection that cannot write. The writer's must be open already.
+pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_WAIT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Error> {
+    let runner = migrations::migrations::runner();
+    let known = i64::from(runner.get_migrations().iter().map(refinery::Migration::version).max().unwrap_or(0));
+    let stored = schema_version(connection)?;
+    if stored > known {
+        return Err(Error::NewerSchema(format!(
+            "{} was written by a newer release of longhaul (schema {stored}; this release knows {known}): start that release \
+             or a later one, or restore a backup made before the upgrade",
+            path.display()
+        )));
+    }
+    runner
+        .run(connection)
+        .map_err(|error| Error::Unavailable(format!("cannot upgrade the schema of {}: {error}", path.display())))?;
+    Ok(())
+}
+
+/// 0 for a new file.
+fn schema_version(connection: &Connection) -> Result<i64, Error> {
+    let table: Option<i64> = connection
+        .query_row("SELECT 1 FROM sqlite_schema WHERE name = 'refinery_schema_history'", [], |row| row.get(0))
+        .optional()?;
+    if table.is_none() {
+        return Ok(0);
+    }
+    let newest: Option<i64> =
+        connection.query_row("SELECT max(version) FROM refinery_schema_history", [], |row| row.get(0))?;
+    Ok(newest.unwrap_or(0))
+}

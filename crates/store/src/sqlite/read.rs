@@ -1,0 +1,198 @@
+//! Reads by key: a run, its history, its commands, a task, what is due. Each is one statement, hence one snapshot.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longhaul_engine::change::{CommandRow, TaskRow};
+use longhaul_engine::run::state::{PartKey, Run};
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde::de::DeserializeOwned;
+
+use super::error::unreadable;
+use super::key::{self, signed};
+use crate::{Error, Instance, NamespaceRow, QueueKey, StoredEvent, WorkerRow};
+
+pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>, Error> {
+    // One statement, so that the row and its parts are of the same commit. The first three columns repeat in every row,
+    // but only the first row's are looked at.
+    let mut statement = connection.prepare_cached(
+        "SELECT runs.version, runs.state, run_specs.body, run_parts.part, run_parts.body
+         FROM runs JOIN run_specs USING (run_key) LEFT JOIN run_parts USING (run_key) WHERE runs.run_id = ?1",
+    )?;
+    let mut rows = statement.query([run_id.as_str()])?;
+    let Some(first) = rows.next()? else { return Ok(None) };
+    let mut run = Run {
+        version: first.get::<_, i64>(0)?.cast_unsigned(),
+        core: body(first, 1, "run", run_id.as_str())?,
+        spec: Arc::new(body(first, 2, "specification of run", run_id.as_str())?),
+        parts: BTreeMap::new(),
+    };
+    let mut next = Some(first);
+    while let Some(row) = next {
+        let Some(part) = row.get_ref(3)?.as_str_or_null().map_err(rusqlite::Error::from)? else { break };
+        let part: PartKey = part.parse().map_err(|error| unreadable("part of run", run_id.as_str(), error))?;
+        run.parts.insert(part, body(row, 4, "part of run", run_id.as_str())?);
+        next = rows.next()?;
+    }
+    Ok(Some(run))
+}
+
+pub(super) fn instance(
+    connection: &Connection,
+    namespace: &Namespace,
+    workflow_id: &WorkflowId,
+) -> Result<Option<Instance>, Error> {
+    let instance = connection
+        .prepare_cached(
+            "SELECT runs.run_id, workflow_runs.run_number FROM workflow_runs JOIN runs USING (run_key)
+             WHERE workflow_runs.namespace = ?1 AND workflow_runs.workflow_id = ?2
+             ORDER BY workflow_runs.run_number DESC LIMIT 1",
+        )?
+        .query_row([namespace.as_str(), workflow_id.as_str()], |row| {
+            Ok(Instance {
+                current_run_id: RunId::from(row.get_ref(0)?.as_str()?),
+                run_count: row.get::<_, i64>(1)?.cast_unsigned(),
+            })
+        })
+        .optional()?;
+    Ok(instance)
+}
+
+pub(super) fn history(
+    connection: &Connection,
+    run_id: &RunId,
+    after: u64,
+    up_to: u64,
+    limit: usize,
+) -> Result<Vec<StoredEvent>, Error> {
+    let run_key: Option<i64> = connection
+        .prepare_cached("SELECT run_key FROM runs WHERE run_id = ?1")?
+        .query_row([run_id.as_str()], |row| row.get(0))
+        .optional()?;
+    let Some(run_key) = run_key else { return Ok(Vec::new()) };
+    let keys = key::range(run_key, after, up_to);
+    let mut statement = connection.prepare_cached(
+        "SELECT event_key, id, event_type, recorded_at, workflow_task_id, workflow_command_id, principal, payload
+         FROM events WHERE event_key BETWEEN ?1 AND ?2 ORDER BY event_key LIMIT ?3",
+    )?;
+    let rows = statement.query_map(params![keys.start(), keys.end(), signed(limit as u64)], |row| {
+        Ok(StoredEvent {
+            sequence: key::sequence(row.get(0)?),
+            id: row.get_ref(1)?.as_str()?.into(),
+            event_type: row.get(2)?,
+            recorded_at: Timestamp::from_micros(row.get(3)?),
+            workflow_task_id: row.get_ref(4)?.as_str_or_null()?.map(TaskId::from),
+            workflow_command_id: row.get(5)?,
+            principal: row.get(6)?,
+            payload: row.get(7)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn commands(connection: &Connection, run_id: &RunId) -> Result<Vec<CommandRow>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT commands.body FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1 ORDER BY commands.sequence",
+    )?;
+    bodies(statement.query([run_id.as_str()])?, "command of run", run_id.as_str())
+}
+
+pub(super) fn command_by_request(
+    connection: &Connection,
+    namespace: &Namespace,
+    workflow_id: &WorkflowId,
+    request_id: &str,
+) -> Result<Option<(RunId, CommandRow)>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT runs.run_id, commands.body
+         FROM requests JOIN runs USING (run_key)
+         JOIN commands ON commands.run_key = requests.run_key AND commands.sequence = requests.sequence
+         WHERE requests.namespace = ?1 AND requests.workflow_id = ?2 AND requests.request_id = ?3",
+    )?;
+    let mut rows = statement.query([namespace.as_str(), workflow_id.as_str(), request_id])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let run_id = RunId::from(row.get::<_, String>(0)?);
+    let command = body(row, 1, "command of run", run_id.as_str())?;
+    Ok(Some((run_id, command)))
+}
+
+pub(super) fn task(connection: &Connection, task_id: &TaskId) -> Result<Option<TaskRow>, Error> {
+    let mut statement = connection.prepare_cached("SELECT body FROM tasks WHERE task_id = ?1")?;
+    let mut rows = statement.query([task_id.as_str()])?;
+    rows.next()?.map(|row| body(row, 0, "task", task_id.as_str())).transpose()
+}
+
+pub(super) fn ready_tasks(connection: &Connection, queue: &QueueKey, limit: usize) -> Result<Vec<TaskRow>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT body FROM tasks INDEXED BY tasks_ready
+         WHERE status = 'ready' AND namespace = ?1 AND kind = ?2 AND queue = ?3
+         ORDER BY priority, available_at, task_id LIMIT ?4",
+    )?;
+    let rows = statement.query(params![
+        queue.namespace.as_str(),
+        queue.kind.as_str(),
+        queue.queue.as_str(),
+        signed(limit as u64)
+    ])?;
+    bodies(rows, "ready task of queue", queue.queue.as_str())
+}
+
+pub(super) fn due_runs(connection: &Connection, now: Timestamp, limit: usize) -> Result<Vec<RunId>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT run_id FROM runs INDEXED BY runs_by_alarm WHERE alarm IS NOT NULL AND alarm <= ?1
+         ORDER BY alarm, run_id LIMIT ?2",
+    )?;
+    let rows = statement.query_map(params![now.as_micros(), signed(limit as u64)], |row| {
+        Ok(RunId::from(row.get_ref(0)?.as_str()?))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn next_alarm(connection: &Connection) -> Result<Option<Timestamp>, Error> {
+    let alarm = connection
+        .prepare_cached(
+            "SELECT alarm FROM runs INDEXED BY runs_by_alarm WHERE alarm IS NOT NULL ORDER BY alarm LIMIT 1",
+        )?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    Ok(alarm.map(Timestamp::from_micros))
+}
+
+pub(super) fn namespaces(connection: &Connection) -> Result<Vec<NamespaceRow>, Error> {
+    let mut statement = connection.prepare_cached("SELECT body FROM namespaces ORDER BY name")?;
+    bodies(statement.query([])?, "namespace", "")
+}
+
+pub(super) fn worker(
+    connection: &Connection,
+    namespace: &Namespace,
+    worker_id: &WorkerId,
+) -> Result<Option<WorkerRow>, Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT body FROM workers WHERE namespace = ?1 AND worker_id = ?2")?;
+    let mut rows = statement.query([namespace.as_str(), worker_id.as_str()])?;
+    rows.next()?.map(|row| body(row, 0, "worker", worker_id.as_str())).transpose()
+}
+
+pub(super) fn workers(connection: &Connection, namespace: &Namespace) -> Result<Vec<WorkerRow>, Error> {
+    let mut statement =
+        connection.prepare_cached("SELECT body FROM workers WHERE namespace = ?1 ORDER BY worker_id")?;
+    bodies(statement.query([namespace.as_str()])?, "worker of namespace", namespace.as_str())
+}
+
+/// Parsed from SQLite's own memory, without a copy in between.
+pub(super) fn body<T: DeserializeOwned>(row: &Row<'_>, column: usize, what: &str, id: &str) -> Result<T, Error> {
+    let text = row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?;
+    serde_json::from_str(text).map_err(|error| unreadable(what, id, error))
+}
+
+/// The only column of every row.
+pub(super) fn bodies<T: DeserializeOwned>(mut rows: rusqlite::Rows<'_>, what: &str, id: &str) -> Result<Vec<T>, Error> {
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(body(row, 0, what, id)?);
+    }
+    Ok(found)
+}

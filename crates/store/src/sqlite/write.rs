@@ -1,0 +1,340 @@
+//! The writer: one connection, one thread, batches in one transaction each. Every check of a commit comes before its first
+//! write, so a refused commit leaves nothing behind and needs no savepoint.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Instant;
+
+use longhaul_engine::change::{InstanceChange, RunChange};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+
+use super::encode::{Bodies, Commit, Write, list_status, task_status};
+use super::key::{self, signed};
+use crate::group::{Counters, Sink};
+use crate::{Error, shape};
+
+/// The writing side of one database file.
+pub(super) struct Writer {
+    connection: Connection,
+    counters: Arc<Counters>,
+    /// Held as long as anything may be written.
+    _lock: File,
+}
+
+impl Writer {
+    pub(super) fn new(connection: Connection, lock: File, counters: Arc<Counters>) -> Self {
+        Self { connection, counters, _lock: lock }
+    }
+}
+
+impl Sink for Writer {
+    type Write = Write;
+
+    fn write(&mut self, batch: &[Write]) -> Result<Vec<Result<bool, Error>>, Error> {
+        // Dropped without commit, by an error or a panic, the transaction rolls back.
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let results = write_all(&transaction, batch)?;
+        let started = Instant::now();
+        transaction.commit()?;
+        self.counters.record_sync(started.elapsed());
+        Ok(results)
+    }
+
+    fn size(write: &Write) -> usize {
+        write.size()
+    }
+}
+
+fn write_all(transaction: &Transaction<'_>, batch: &[Write]) -> Result<Vec<Result<bool, Error>>, Error> {
+    let mut hot = Hot::prepare(transaction)?;
+    let mut results = Vec::with_capacity(batch.len());
+    for write in batch {
+        let result = match write {
+            Write::Commit(commit) => write_commit(transaction, &mut hot, commit),
+            Write::CreateNamespace { name, body } => create_namespace(transaction, name.as_str(), body),
+            Write::UpdateNamespace { name, body } => update_namespace(transaction, name.as_str(), body),
+            Write::PutWorker { namespace, worker_id, body } => {
+                put_worker(transaction, namespace.as_str(), worker_id.as_str(), body)
+            }
+            Write::DeleteWorker { namespace, worker_id } => {
+                delete_worker(transaction, namespace.as_str(), worker_id.as_str())
+            }
+        };
+        results.push(match result {
+            // Refused before anything of it was written: the rest of the batch stands.
+            Err(Error::Conflict) => Err(Error::Conflict),
+            Err(error) => return Err(error),
+            Ok(changed) => Ok(changed),
+        });
+    }
+    Ok(results)
+}
+
+/// Statements that almost every commit runs, looked up in the cache once per batch instead of once per row.
+struct Hot<'t> {
+    find_run: CachedStatement<'t>,
+    update_run: CachedStatement<'t>,
+    update_run_and_alarm: CachedStatement<'t>,
+    insert_event: CachedStatement<'t>,
+    put_part: CachedStatement<'t>,
+    delete_part: CachedStatement<'t>,
+    put_task: CachedStatement<'t>,
+}
+
+impl<'t> Hot<'t> {
+    fn prepare(transaction: &'t Transaction<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            find_run: transaction
+                .prepare_cached("SELECT run_key, version, alarm, list_status FROM runs WHERE run_id = ?1")?,
+            update_run: transaction.prepare_cached("UPDATE runs SET version = ?2, state = ?3 WHERE run_key = ?1")?,
+            update_run_and_alarm: transaction
+                .prepare_cached("UPDATE runs SET version = ?2, state = ?3, alarm = ?4 WHERE run_key = ?1")?,
+            insert_event: transaction.prepare_cached(
+                "INSERT INTO events (event_key, id, event_type, recorded_at, workflow_task_id, workflow_command_id, principal,
+                 payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?,
+            put_part: transaction.prepare_cached(
+                "INSERT INTO run_parts (run_key, part, body) VALUES (?1, ?2, ?3)
+                 ON CONFLICT DO UPDATE SET body = excluded.body",
+            )?,
+            delete_part: transaction.prepare_cached("DELETE FROM run_parts WHERE run_key = ?1 AND part = ?2")?,
+            put_task: transaction.prepare_cached(
+                "INSERT INTO tasks (task_id, status, namespace, kind, queue, priority, available_at, lease_owner, body)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                 ON CONFLICT (task_id) DO UPDATE SET status = excluded.status, namespace = excluded.namespace,
+                 kind = excluded.kind, queue = excluded.queue, priority = excluded.priority,
+                 available_at = excluded.available_at, lease_owner = excluded.lease_owner, body = excluded.body",
+            )?,
+        })
+    }
+}
+
+/// What the version check learned about a run that is there.
+struct Found {
+    run_key: i64,
+    /// Only changed columns are set, so that unchanged ones leave their index alone.
+    alarm: Option<i64>,
+    list_status_changes: bool,
+}
+
+fn write_commit(transaction: &Transaction<'_>, hot: &mut Hot<'_>, commit: &Commit) -> Result<bool, Error> {
+    // Invariant: every check comes before the first write.
+    let mut checked = [None, None];
+    for ((change, _), found) in commit.runs().zip(&mut checked) {
+        *found = check_version(hot, change)?;
+        check_instance(transaction, change)?;
+        check_requests(transaction, found.as_ref(), change)?;
+    }
+    for ((change, bodies), found) in commit.runs().zip(checked) {
+        let run_key = match found {
+            Some(found) => update_run(transaction, hot, &found, change, bodies)?,
+            None => insert_run(transaction, change, bodies)?,
+        };
+        write_rows(transaction, hot, run_key, change, bodies)?;
+    }
+    Ok(true)
+}
+
+fn check_version(hot: &mut Hot<'_>, change: &RunChange) -> Result<Option<Found>, Error> {
+    let mut rows = hot.find_run.query([change.spec.run_id.as_str()])?;
+    let stored = rows.next()?;
+    let (row, base_version) = match (stored, change.base_version) {
+        (None, None) => return Ok(None),
+        (Some(row), Some(base_version)) => (row, base_version),
+        (None, Some(_)) | (Some(_), None) => return Err(Error::Conflict),
+    };
+    if row.get::<_, i64>(1)? != signed(base_version) {
+        return Err(Error::Conflict);
+    }
+    Ok(Some(Found {
+        run_key: row.get(0)?,
+        alarm: row.get(2)?,
+        list_status_changes: row.get_ref(3)?.as_str() != Ok(list_status(change.core.status)),
+    }))
+}
+
+fn check_instance(transaction: &Transaction<'_>, change: &RunChange) -> Result<(), Error> {
+    let Some(instance) = &change.instance else { return Ok(()) };
+    let newest: Option<i64> = transaction
+        .prepare_cached(
+            "SELECT run_number FROM workflow_runs WHERE namespace = ?1 AND workflow_id = ?2 ORDER BY run_number DESC LIMIT 1",
+        )?
+        .query_row(params![change.spec.namespace.as_str(), change.spec.workflow_id.as_str()], |row| row.get(0))
+        .optional()?;
+    let expected = match instance {
+        InstanceChange::Create => None,
+        InstanceChange::MoveCurrent { run_number } => Some(signed(*run_number) - 1),
+    };
+    if newest == expected { Ok(()) } else { Err(Error::Conflict) }
+}
+
+/// A request id belongs to one command; that command's own row may be written again.
+fn check_requests(transaction: &Transaction<'_>, found: Option<&Found>, change: &RunChange) -> Result<(), Error> {
+    for (place, command) in change.commands.iter().enumerate() {
+        let Some(request_id) = &command.request_id else { continue };
+        let taken: Option<(i64, i64)> = transaction
+            .prepare_cached(
+                "SELECT run_key, sequence FROM requests WHERE namespace = ?1 AND workflow_id = ?2 AND request_id = ?3",
+            )?
+            .query_row(
+                params![change.spec.namespace.as_str(), change.spec.workflow_id.as_str(), request_id],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .optional()?;
+        let own = found.map(|found| (found.run_key, signed(command.sequence)));
+        let twice = change.commands[..place].iter().any(|earlier| {
+            earlier.request_id.as_ref() == Some(request_id) && earlier.sequence != command.sequence
+        });
+        if twice || (taken.is_some() && taken != own) {
+            return Err(Error::Conflict);
+        }
+    }
+    Ok(())
+}
+
+fn update_run(
+    transaction: &Transaction<'_>,
+    hot: &mut Hot<'_>,
+    found: &Found,
+    change: &RunChange,
+    bodies: &Bodies,
+) -> Result<i64, Error> {
+    let version = signed(change.version());
+    let alarm = shape::alarm(change).map(|at| at.as_micros());
+    if found.list_status_changes {
+        transaction
+            .prepare_cached("UPDATE runs SET version = ?2, state = ?3, alarm = ?4, list_status = ?5 WHERE run_key = ?1")?
+            .execute(params![found.run_key, version, bodies.state, alarm, list_status(change.core.status)])?;
+    } else if found.alarm != alarm {
+        hot.update_run_and_alarm.execute(params![found.run_key, version, bodies.state, alarm])?;
+    } else {
+        hot.update_run.execute(params![found.run_key, version, bodies.state])?;
+    }
+    Ok(found.run_key)
+}
+
+fn insert_run(transaction: &Transaction<'_>, change: &RunChange, bodies: &Bodies) -> Result<i64, Error> {
+    let spec = &*change.spec;
+    transaction
+        .prepare_cached(
+            "INSERT INTO runs (run_id, version, alarm, list_status, namespace, workflow_id, run_number, workflow_type,
+             task_queue, business_key, compatibility, started_at, state)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+        )?
+        .execute(params![
+            spec.run_id.as_str(),
+            signed(change.version()),
+            shape::alarm(change).map(|at| at.as_micros()),
+            list_status(change.core.status),
+            spec.namespace.as_str(),
+            spec.workflow_id.as_str(),
+            signed(spec.run_number),
+            spec.workflow_type,
+            spec.task_queue.as_str(),
+            spec.business_key,
+            spec.routing.compatibility,
+            spec.started_at.as_micros(),
+            bodies.state,
+        ])?;
+    let run_key = transaction.last_insert_rowid();
+    transaction
+        .prepare_cached("INSERT INTO run_specs (run_key, body) VALUES (?1, ?2)")?
+        .execute(params![run_key, bodies.spec])?;
+    transaction
+        .prepare_cached("INSERT INTO workflow_runs (namespace, workflow_id, run_number, run_key) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![spec.namespace.as_str(), spec.workflow_id.as_str(), signed(spec.run_number), run_key])?;
+    Ok(run_key)
+}
+
+fn write_rows(
+    transaction: &Transaction<'_>,
+    hot: &mut Hot<'_>,
+    run_key: i64,
+    change: &RunChange,
+    bodies: &Bodies,
+) -> Result<(), Error> {
+    for event in &change.events {
+        hot.insert_event.execute(params![
+            key::of_event(run_key, event.sequence)?,
+            event.id.as_str(),
+            event.event_type,
+            event.recorded_at.as_micros(),
+            event.workflow_task_id.as_ref().map(|id| id.as_str()),
+            event.workflow_command_id.as_ref().map(|id| id.as_str()),
+            event.principal,
+            event.payload,
+        ])?;
+    }
+    for part in &bodies.parts {
+        match &part.body {
+            Some(body) => hot.put_part.execute(params![run_key, part.key, body])?,
+            None => hot.delete_part.execute(params![run_key, part.key])?,
+        };
+    }
+    for (task, body) in change.tasks.iter().zip(&bodies.tasks) {
+        hot.put_task.execute(params![
+            task.task_id.as_str(),
+            task_status(task.status),
+            task.namespace.as_str(),
+            task.kind.as_str(),
+            task.queue.as_str(),
+            task.priority,
+            task.available_at.as_micros(),
+            task.lease_owner.as_ref().map(|owner| owner.as_str()),
+            body,
+        ])?;
+    }
+    for (command, body) in change.commands.iter().zip(&bodies.commands) {
+        transaction
+            .prepare_cached(
+                "INSERT INTO commands (run_key, sequence, body) VALUES (?1, ?2, ?3)
+                 ON CONFLICT DO UPDATE SET body = excluded.body",
+            )?
+            .execute(params![run_key, signed(command.sequence), body])?;
+        if let Some(request_id) = &command.request_id {
+            transaction
+                .prepare_cached(
+                    "INSERT INTO requests (namespace, workflow_id, request_id, run_key, sequence) VALUES (?1, ?2, ?3, ?4, ?5)
+                     ON CONFLICT DO NOTHING",
+                )?
+                .execute(params![
+                    change.spec.namespace.as_str(),
+                    change.spec.workflow_id.as_str(),
+                    request_id,
+                    run_key,
+                    signed(command.sequence),
+                ])?;
+        }
+    }
+    Ok(())
+}
+
+fn create_namespace(transaction: &Transaction<'_>, name: &str, body: &str) -> Result<bool, Error> {
+    let written = transaction
+        .prepare_cached("INSERT INTO namespaces (name, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .execute([name, body])?;
+    if written == 0 { Err(Error::Conflict) } else { Ok(true) }
+}
+
+fn update_namespace(transaction: &Transaction<'_>, name: &str, body: &str) -> Result<bool, Error> {
+    let written =
+        transaction.prepare_cached("UPDATE namespaces SET body = ?2 WHERE name = ?1")?.execute([name, body])?;
+    if written == 0 { Err(Error::Conflict) } else { Ok(true) }
+}
+
+fn put_worker(transaction: &Transaction<'_>, namespace: &str, worker_id: &str, body: &str) -> Result<bool, Error> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO workers (namespace, worker_id, body) VALUES (?1, ?2, ?3)
+             ON CONFLICT DO UPDATE SET body = excluded.body",
+        )?
+        .execute([namespace, worker_id, body])?;
+    Ok(true)
+}
+
+fn delete_worker(transaction: &Transaction<'_>, namespace: &str, worker_id: &str) -> Result<bool, Error> {
+    let deleted = transaction
+        .prepare_cached("DELETE FROM workers WHERE namespace = ?1 AND worker_id = ?2")?
+        .execute([namespace, worker_id])?;
+    Ok(deleted > 0)
+}
