@@ -65,3 +65,11 @@ pub trait Command {
     /// Decides on `run` as it is at `moment`.
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply>;
 }
+
+impl<C: Command> Command for &C {
+    type Reply = C::Reply;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<C::Reply> {
+        (*self).decide(run, moment)
+    }
+}

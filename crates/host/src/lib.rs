@@ -1,1 +1,164 @@
-//! placeholder
+//! The shell around the engine: clock, ids, loops and waiting. It loads, lets the engine decide, commits and wakes; it holds no
+//! rule of its own about runs.
+//!
+//! [`Host`] is the interface of the whole: the two bridge contracts (workflow tasks and activity tasks: poll, claim, claim
+//! status, history, complete, fail, heartbeat, status), workers, and the control plane's operations. The HTTP handlers call
+//! only these. Nothing here knows HTTP or JSON bodies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::Limits;
+use longhaul_store::{LeaseFilter, Store};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+mod activity_tasks;
+mod alarms;
+pub mod clock;
+mod dispatch;
+pub mod error;
+mod execute;
+mod fairness;
+mod metrics;
+mod namespaces;
+mod polling;
+mod polls;
+mod queues;
+mod tasks;
+mod wake;
+mod workers;
+mod workflow_tasks;
+mod workflows;
+
+pub use activity_tasks::ActivityReport;
+pub use error::{Error, Result};
+pub use metrics::Metrics;
+pub use namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
+pub use polling::{Poll, Polled};
+pub use queues::QueueView;
+pub use tasks::ClaimStatus;
+pub use workers::{Registration, WorkerView};
+pub use workflow_tasks::{HistoryPage, LeasedWorkflowTask, TaskHolder};
+pub use workflows::{CommandTarget, Description, HistoryRequest, RunList};
+
+/// What handlers need of the crates below, so that they depend on the host alone.
+pub use longhaul_engine as engine;
+pub use longhaul_store::{NamespaceRow, RunFilter, RunSummary, StatusFilter, StoredEvent, WorkerRow};
+
+use clock::{Clock, SystemClock};
+use execute::Executor;
+use wake::Hub;
+
+/// Leases whose polls are remembered again after a restart. More than any server holds at once.
+const RESTORED_LEASES_MAX: usize = 200_000;
+
+/// How a host behaves.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub limits: Limits,
+    /// What workers are told to keep to.
+    pub worker_heartbeat_seconds: u64,
+    /// After this silence a worker counts as stale.
+    pub worker_stale_seconds: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        // Three missed heartbeats, and never less than a minute (worker-protocol §3.5).
+        Self { limits: Limits::default(), worker_heartbeat_seconds: 20, worker_stale_seconds: 60 }
+    }
+}
+
+/// One server's engine room. Cheap to clone.
+#[derive(Clone)]
+pub struct Host {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    executor: Arc<Executor>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    hub: Arc<Hub>,
+    workers: workers::Workers,
+    namespaces: namespaces::Namespaces,
+    config: Config,
+    /// Cancelled first: polls answer and nothing new is leased.
+    stopping: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Host {
+    /// Opens the host on a store and recovers: ready tasks, leases and workers are read, and whatever fell due while nobody
+    /// was here happens now.
+    pub async fn start(store: Arc<dyn Store>, config: Config) -> Result<Self> {
+        Self::start_with_clock(store, config, Arc::new(SystemClock)).await
+    }
+
+    /// As [`Self::start`], with another clock.
+    pub async fn start_with_clock(store: Arc<dyn Store>, config: Config, clock: Arc<dyn Clock>) -> Result<Self> {
+        let hub = Arc::new(Hub::new(Arc::default()));
+        let executor = Arc::new(Executor::new(Arc::clone(&store), Arc::clone(&clock), config.limits.clone(), Arc::clone(&hub)));
+        let inner = Inner {
+            executor,
+            store,
+            clock,
+            hub,
+            workers: workers::Workers::default(),
+            namespaces: namespaces::Namespaces::default(),
+            config,
+            stopping: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        let host = Self { inner: Arc::new(inner) };
+        host.recover().await?;
+        let sweep = alarms::run(Arc::clone(&host.inner.executor), Arc::clone(&host.inner.hub), host.inner.stopping.clone());
+        host.inner.tasks.spawn(sweep);
+        Ok(host)
+    }
+
+    async fn recover(&self) -> Result<()> {
+        self.load_namespaces().await?;
+        self.load_workers().await?;
+        for queue in self.inner.store.ready_queues().await? {
+            self.refill(&queue).await?;
+        }
+        for row in self.inner.store.leased_tasks(&LeaseFilter::default(), RESTORED_LEASES_MAX).await? {
+            self.inner.hub.show(&row);
+            self.inner.hub.polls.restore(&row);
+        }
+        Ok(())
+    }
+
+    /// Stops: waiting polls are answered, sweeps end, and what was decided is already durable.
+    pub async fn stop(&self) {
+        self.begin_stop();
+        self.inner.tasks.close();
+        // Nothing here waits on the outside world for long; the bound is for a disk that hangs.
+        if tokio::time::timeout(Duration::from_secs(10), self.inner.tasks.wait()).await.is_err() {
+            tracing::warn!("some background work did not end in time");
+        }
+    }
+
+    /// Answers waiting polls and leases nothing new.
+    pub fn begin_stop(&self) {
+        self.inner.stopping.cancel();
+    }
+
+    /// Counters for `/metrics`.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        self.inner.hub.metrics.polls_waiting.set(i64::try_from(self.inner.hub.dispatch.waiting()).unwrap_or(i64::MAX));
+        Arc::clone(&self.inner.hub.metrics)
+    }
+
+    /// The settings it runs with.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// The present, by the host's clock.
+    pub fn now(&self) -> longhaul_protocol::Timestamp {
+        self.inner.clock.now()
+    }
+}

@@ -240,6 +240,10 @@ mod tests {
 
     use super::*;
 
+    fn wait<T>(answer: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(answer)
+    }
+
     /// Keeps what it is given; `sick` fails every batch it is in, `panics` panics, `refused` is refused alone.
     struct Pages {
         written: Arc<Mutex<Vec<Vec<&'static str>>>>,
@@ -280,10 +284,10 @@ mod tests {
         }
         let waiting: Vec<_> = piled.iter().map(|write| group.enqueue(write)).collect();
         drop(closed);
-        assert!(futures::executor::block_on(first).unwrap());
+        assert!(wait(first).unwrap());
         let words: Vec<_> = waiting
             .into_iter()
-            .map(|answer| match futures::executor::block_on(answer) {
+            .map(|answer| match wait(answer) {
                 Ok(_) => "done",
                 Err(Error::Conflict) => "conflict",
                 Err(Error::Unavailable(_)) => "unavailable",
@@ -323,7 +327,7 @@ mod tests {
         drop(group);
         assert_eq!(written.lock().unwrap().concat(), ["a", "b"]);
         for answer in answers {
-            assert!(futures::executor::block_on(answer).unwrap());
+            assert!(wait(answer).unwrap());
         }
     }
 
@@ -332,7 +336,7 @@ mod tests {
         let sink = Pages { written: Arc::default(), gate: Arc::default() };
         let group = Group::start(sink, Arc::default()).unwrap();
         for write in ["a", "refused", "sick"] {
-            let _ = futures::executor::block_on(group.enqueue(write));
+            let _ = wait(group.enqueue(write));
         }
         let stats = group.stats();
         assert_eq!((stats.writes, stats.refused, stats.failed, stats.batches), (1, 1, 1, 3));

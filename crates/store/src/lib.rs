@@ -23,7 +23,7 @@ mod shape;
 pub mod sqlite;
 
 /// Why a store did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// Somebody else committed first: the run has another version, or the workflow id is taken. Load again and decide again.
     #[error("another commit came first")]

@@ -1,1 +1,50 @@
-//! The suite every store must pass.
+//! The suite every store must pass, one file per kind of row. A case takes an empty store and panics when it is not what
+//! the [`Store`](crate::Store) trait promises; [`conformance_tests!`](crate::conformance_tests) makes one test of each.
+//!
+//! `fixture` builds rows. They are made from JSON, so that they also show that bodies written by an earlier release can
+//! still be read. `compare` reads everything out of two stores and says where they differ.
+
+#![expect(clippy::unwrap_used, reason = "these are tests: a panic is a failed test")]
+#![allow(missing_docs, reason = "the names of the cases say what they check")]
+
+pub mod compare;
+pub mod fixture;
+pub mod history;
+pub mod lists;
+pub mod registry;
+pub mod runs;
+pub mod tasks;
+
+/// One test per case. `$make` gives an empty store as `Arc<dyn Store>`, and anything that must outlive it.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($make:expr) => {
+        $crate::conformance_tests! {
+            @cases $make;
+            runs: a_created_run_loads_as_it_was_decided, a_change_applies_on_top, every_kind_of_part_comes_back,
+                numbers_come_back_bit_for_bit, parts_are_put_replaced_and_deleted, a_stale_version_writes_nothing,
+                a_run_is_created_once, a_taken_workflow_id_writes_nothing, continuing_moves_the_current_run,
+                a_workflow_moves_on_from_its_newest_run_only, a_stale_continuation_writes_neither_run,
+                commits_apply_in_the_order_of_the_calls, a_failed_commit_fails_those_built_on_it,
+                of_concurrent_commits_on_one_version_one_wins, concurrent_commits_on_many_runs_all_stand,
+                malformed_commits_are_refused, an_abandoned_commit_stands;
+            history: pages_are_gapless_and_cut, events_keep_every_column, an_event_is_never_written_twice,
+                commands_are_listed_oldest_first, a_command_may_be_written_again, a_request_id_finds_its_command,
+                a_request_id_is_taken_once;
+            tasks: a_task_is_found_in_every_status, ready_tasks_come_in_matching_order, ready_queues_are_those_with_work,
+                leases_are_found_by_every_filter, queue_counts_add_up, finished_tasks_leave_the_queues;
+            lists: pages_are_newest_first_with_ties, every_filter_shows_its_runs, a_summary_shows_the_newest_state,
+                alarms_are_due_earliest_first, a_closed_run_is_never_due;
+            registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted;
+        }
+    };
+    (@cases $make:expr; $($module:ident: $($case:ident),+;)+) => {
+        $($(
+            #[tokio::test]
+            async fn $case() {
+                let (store, _kept) = $make;
+                $crate::conformance::$module::$case(&*store).await;
+            }
+        )+)+
+    };
+}

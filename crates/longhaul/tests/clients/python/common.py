@@ -1,6 +1,6 @@
 """Set-up shared by the scenario programs.
 
-A scenario is an async function that takes a `Stage`: a client and a running worker on a task queue of its own. A program
+A scenario is an async function that takes a `Stage`: a client and a task queue with a running worker. A program
 lists its scenarios in `main(...)`, which runs them concurrently, prints one line each and exits non-zero if any failed.
 Run one alone with `LONGHAUL_URL=http://127.0.0.1:PORT python activities.py hello`.
 """

@@ -1,6 +1,6 @@
 """How runs begin and end: failures, duplicates, deadlines, cancel and terminate."""
 
-from common import Stage, check_sound, equal, fails, main, payloads, result, unique
+from common import Stage, check_sound, equal, fails, main, payloads, result, types, unique
 from durable_workflow import (
     ServerError,
     SignalFailed,
@@ -120,22 +120,23 @@ async def a_chain_of_runs_ends_at_its_execution_timeout(stage: Stage) -> None:
 
 
 @workflow.defn(name="busy")
-class Busy(Wait):
-    """Waits for an activity nobody runs, a timer and a condition with a timeout, all at once."""
+class Busy:
+    """Waits for an activity nobody runs and a timer, both at once."""
 
     def run(self, ctx):
-        yield [
-            ctx.schedule_activity("charge", [], queue="nobody-listens"),
-            ctx.start_timer(600),
-            ctx.wait_condition(lambda: self.answer is not None, key="finish", timeout=600),
-        ]
+        yield [ctx.schedule_activity("charge", [], queue="nobody-listens"), ctx.start_timer(600)]
+
+
+@workflow.defn(name="patient")
+class Patient(Wait):
+    def run(self, ctx):
+        yield ctx.wait_condition(lambda: self.answer is not None, key="finish", timeout=600)
 
 
 async def check_closed(stage: Stage, handle, expected: list[str]) -> None:
+    """The named events appear once each, and the closed run accepts no further command."""
     events = await stage.closed_history(handle)
-    for event_type in expected:
-        equal([event_type, len(payloads(events, event_type))], [event_type, 1])
-    equal(len(payloads(events, "TimerCancelled")), 2)
+    equal([(event_type, types(events).count(event_type)) for event_type in expected], [(event, 1) for event in expected])
     refused = await fails(SignalFailed, handle.signal("finish", ["too late"]))
     equal(refused.reason, "run_not_active")
     for command in (handle.cancel, handle.terminate):
@@ -145,20 +146,30 @@ async def check_closed(stage: Stage, handle, expected: list[str]) -> None:
 
 async def cancel_closes_everything_the_run_waits_for(stage: Stage) -> None:
     handle = await stage.start("busy")
-    await stage.until(handle, "ConditionWaitOpened")
+    await stage.until(handle, "TimerScheduled")
     await handle.cancel(reason="changed my mind")
     equal(str(await fails(WorkflowCancelled, result(handle))), "changed my mind")
     equal((await handle.describe()).status, "cancelled")
-    await check_closed(stage, handle, ["CancelRequested", "ActivityCancelled", "WorkflowCancelled"])
+    await check_closed(stage, handle, ["CancelRequested", "ActivityCancelled", "TimerCancelled", "WorkflowCancelled"])
+
+
+async def cancel_closes_a_condition_with_its_timer(stage: Stage) -> None:
+    handle = await stage.start("patient")
+    await stage.until(handle, "TimerScheduled")
+    await handle.cancel()
+    await fails(WorkflowCancelled, result(handle))
+    await check_closed(stage, handle, ["ConditionWaitOpened", "TimerCancelled", "WorkflowCancelled"])
 
 
 async def terminate_closes_everything_the_run_waits_for(stage: Stage) -> None:
     handle = await stage.start("busy")
-    await stage.until(handle, "ConditionWaitOpened")
+    await stage.until(handle, "TimerScheduled")
     await handle.terminate(reason="operator")
     equal(str(await fails(WorkflowTerminated, result(handle))), "operator")
     equal((await handle.describe()).status, "terminated")
-    await check_closed(stage, handle, ["TerminateRequested", "ActivityCancelled", "WorkflowTerminated"])
+    await check_closed(
+        stage, handle, ["TerminateRequested", "ActivityCancelled", "TimerCancelled", "WorkflowTerminated"]
+    )
 
 
 if __name__ == "__main__":
@@ -171,8 +182,9 @@ if __name__ == "__main__":
             a_run_ends_at_its_run_timeout,
             a_chain_of_runs_ends_at_its_execution_timeout,
             cancel_closes_everything_the_run_waits_for,
+            cancel_closes_a_condition_with_its_timer,
             terminate_closes_everything_the_run_waits_for,
         ],
-        workflows=[Broken, Pay, Wait, Endless, Busy],
+        workflows=[Broken, Pay, Wait, Endless, Busy, Patient],
         activities=[charge],
     )

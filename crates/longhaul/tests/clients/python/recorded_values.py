@@ -112,16 +112,15 @@ class RoundTrip:
     def run(self, ctx, value):
         echoed = yield ctx.schedule_activity("echo", [value])
         yield ctx.wait_condition(lambda: bool(self.signalled), key="signalled")
-        return [echoed, self.signalled[0]]
+        return [echoed, self.signalled == [value]]
 
 
 async def check_round_trip(stage: Stage, value) -> None:
     handle = await stage.start("round-trip", value)
     await handle.signal("value", [value])
-    equal(await result(handle) == [value, value], True)
-    description = await handle.describe()
-    equal(description.input == [value], True)
-    equal(description.output == [value, value], True)
+    description, answer = await handle.describe(), await result(handle)
+    assert answer == [value, True], "the value changed on its way"
+    assert description.input == [value], "the input changed"
 
 
 async def unicode(stage: Stage) -> None:

@@ -1,0 +1,102 @@
+//! The activity-task bridge contract: poll, claim, claim status, complete, fail, status, heartbeat.
+
+use longhaul_engine::change::TaskKind;
+use longhaul_engine::run::activity::{
+    ActivityClaim, Answer, Beat, ClaimActivityTask, CompleteActivity, FailActivity, Failure, HeartbeatActivity, Pulse, Reporter,
+};
+use longhaul_protocol::Payload;
+use longhaul_protocol::id::{ActivityAttemptId, Namespace, TaskId, WorkerId};
+use longhaul_store::WorkerRow;
+use serde_json::Value;
+
+use crate::Host;
+use crate::error::Result;
+use crate::polling::{Claim, Poll, Polled};
+use crate::polls::Granted;
+use crate::tasks::ClaimStatus;
+
+/// Who reports on which attempt.
+#[derive(Clone, Debug)]
+pub struct ActivityReport {
+    pub namespace: Namespace,
+    pub task_id: TaskId,
+    pub attempt_id: ActivityAttemptId,
+    pub owner: WorkerId,
+}
+
+#[derive(Clone)]
+struct ActivityTasks;
+
+impl Claim for ActivityTasks {
+    type Command = ClaimActivityTask;
+
+    fn kind(&self) -> TaskKind {
+        TaskKind::Activity
+    }
+
+    fn types(&self, worker: &WorkerRow) -> Vec<String> {
+        worker.supported_activity_types.clone()
+    }
+
+    fn command(&self, granted: &Granted, _worker: &WorkerRow, poll: &Poll) -> ClaimActivityTask {
+        ClaimActivityTask {
+            task_id: granted.task_id.clone(),
+            sequence: granted.sequence,
+            worker_id: poll.worker_id.clone(),
+            poll_request_id: poll.poll_request_id.clone(),
+        }
+    }
+}
+
+impl Host {
+    /// Waits for an activity task and leases it.
+    pub async fn poll_activity_task(&self, poll: &Poll) -> Result<Polled<ActivityClaim>> {
+        self.poll(poll, &ActivityTasks).await
+    }
+
+    /// Leases one task by its id, without waiting.
+    pub async fn claim_activity_task(&self, poll: &Poll, task_id: &TaskId) -> Result<ActivityClaim> {
+        let worker = self.polling_worker(poll).await?;
+        let row = self.task_row(&poll.namespace, task_id, TaskKind::Activity).await?;
+        let granted = Granted { task_id: task_id.clone(), run_id: row.run_id.clone(), sequence: row.sequence };
+        self.report(row, |_| ActivityTasks.command(&granted, &worker, poll)).await
+    }
+
+    /// Whether a task is claimed, can be, or cannot.
+    pub async fn activity_claim_status(&self, namespace: &Namespace, task_id: &TaskId) -> Result<ClaimStatus> {
+        self.claim_status(namespace, task_id, TaskKind::Activity).await
+    }
+
+    /// The activity succeeded.
+    pub async fn complete_activity_task(&self, report: &ActivityReport, result: Payload) -> Result<Answer> {
+        let row = self.task_row(&report.namespace, &report.task_id, TaskKind::Activity).await?;
+        self.report(row, |row| CompleteActivity { reporter: report.with(row), result: result.clone() }).await
+    }
+
+    /// The attempt failed.
+    pub async fn fail_activity_task(&self, report: &ActivityReport, failure: Failure) -> Result<Answer> {
+        let row = self.task_row(&report.namespace, &report.task_id, TaskKind::Activity).await?;
+        self.report(row, |row| FailActivity { reporter: report.with(row), failure: failure.clone() }).await
+    }
+
+    /// The worker is alive; the answer says whether it should go on.
+    pub async fn heartbeat_activity_task(&self, report: &ActivityReport, progress: Option<Value>) -> Result<Pulse> {
+        self.beat(report, &Beat::Renew { progress }).await
+    }
+
+    /// Whether the worker should go on, without renewing anything.
+    pub async fn activity_task_status(&self, report: &ActivityReport) -> Result<Pulse> {
+        self.beat(report, &Beat::Look).await
+    }
+
+    async fn beat(&self, report: &ActivityReport, beat: &Beat) -> Result<Pulse> {
+        let row = self.task_row(&report.namespace, &report.task_id, TaskKind::Activity).await?;
+        self.report(row, |row| HeartbeatActivity { reporter: report.with(row), beat: beat.clone() }).await
+    }
+}
+
+impl ActivityReport {
+    fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Reporter {
+        Reporter { row, attempt_id: self.attempt_id.clone(), owner: self.owner.clone() }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a caller of the host is told when something did not happen.
+
+use longhaul_engine::Rejection;
+use longhaul_protocol::Reason;
+use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
+
+/// A refusal, a failure of the store, or a bug; never mixed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The engine refused: part of the protocol.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    #[error("there is no workflow `{0}` in this namespace")]
+    InstanceNotFound(WorkflowId),
+    #[error("workflow `{0}` has no run `{1}`")]
+    RunNotFound(WorkflowId, RunId),
+    #[error("there is no namespace `{0}`")]
+    NamespaceNotFound(Namespace),
+    #[error("namespace `{0}` exists already")]
+    NamespaceExists(Namespace),
+    #[error("worker `{0}` is not registered in this namespace")]
+    WorkerNotRegistered(WorkerId),
+    #[error("worker `{0}` advertised another definition of workflow type `{1}` before; restart it with a new worker id")]
+    DefinitionChanged(WorkerId, String),
+    #[error("the worker is registered for queue `{registered}`, not `{requested}`")]
+    TaskQueueMismatch { registered: TaskQueue, requested: TaskQueue },
+    #[error("the worker is registered with another build id")]
+    BuildIdMismatch { registered: Option<String>, requested: Option<String> },
+    #[error("too many polls are waiting")]
+    TooManyPolls,
+    /// Several commits in a row came second. Nothing was changed.
+    #[error("the run is being changed by too many callers at once; try again")]
+    Contended,
+    /// The disk or the connection failed. What the log says in full is not for callers.
+    #[error("the store cannot be reached now; try again")]
+    Unavailable,
+    /// A bug. The request ended, the server did not, nothing was changed.
+    #[error("the server has a bug; it has been logged and nothing was changed")]
+    Internal,
+}
+
+impl Error {
+    /// The machine-readable word for it.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Rejected(rejection) => rejection.reason(),
+            Self::InstanceNotFound(_) => Reason::InstanceNotFound,
+            Self::RunNotFound(..) => Reason::RunNotFound,
+            Self::NamespaceNotFound(_) => Reason::NamespaceNotFound,
+            Self::NamespaceExists(_) => Reason::NamespaceAlreadyExists,
+            Self::WorkerNotRegistered(_) => Reason::WorkerNotRegistered,
+            Self::DefinitionChanged(..) => Reason::WorkflowDefinitionChanged,
+            Self::TaskQueueMismatch { .. } => Reason::TaskQueueMismatch,
+            Self::BuildIdMismatch { .. } => Reason::BuildIdMismatch,
+            Self::TooManyPolls => Reason::LongPollCapacityExhausted,
+            Self::Contended => Reason::BackendLockPressure,
+            Self::Unavailable => Reason::BackendUnavailable,
+            Self::Internal => Reason::InternalError,
+        }
+    }
+}
+
+impl From<longhaul_store::Error> for Error {
+    fn from(error: longhaul_store::Error) -> Self {
+        use longhaul_store::Error as Store;
+        match error {
+            Store::Conflict => Self::Contended,
+            Store::Unavailable(why) => {
+                tracing::error!(why, "the store is unavailable");
+                Self::Unavailable
+            }
+            Store::Corrupt(why) => {
+                tracing::error!(why, "the store holds something unreadable");
+                Self::Internal
+            }
+            Store::NewerSchema(why) => {
+                tracing::error!(why, "the store is newer than this server");
+                Self::Unavailable
+            }
+        }
+    }
+}
+
+/// Answers of the host.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,59 @@
+//! What the host counts. Plain counters and gauges with few labels; rendered by `/metrics`.
+
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use longhaul_engine::RunChange;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// One label that says what kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct Kind {
+    kind: &'static str,
+}
+
+/// Counters of one host.
+#[derive(Default)]
+pub struct Metrics {
+    runs_started: Counter<u64, AtomicU64>,
+    runs_closed: Family<Kind, Counter<u64, AtomicU64>>,
+    events_recorded: Counter<u64, AtomicU64>,
+    tasks_leased: Family<Kind, Counter<u64, AtomicU64>>,
+    polls: Family<Kind, Counter<u64, AtomicU64>>,
+    pub(crate) polls_waiting: Gauge<i64, AtomicI64>,
+}
+
+impl Metrics {
+    /// Registers everything under names that begin with `longhaul_`.
+    pub fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("longhaul");
+        registry.register("runs_started", "Runs created, continued ones included", self.runs_started.clone());
+        registry.register("runs_closed", "Runs closed, by closed reason", self.runs_closed.clone());
+        registry.register("events_recorded", "History events committed", self.events_recorded.clone());
+        registry.register("tasks_leased", "Leases granted, by kind of task", self.tasks_leased.clone());
+        registry.register("polls", "Polls answered, by outcome", self.polls.clone());
+        registry.register("polls_waiting", "Polls that wait for a task now", self.polls_waiting.clone());
+    }
+
+    pub(crate) fn committed(&self, change: &RunChange) {
+        self.events_recorded.inc_by(change.events.len() as u64);
+        if change.base_version.is_none() {
+            self.runs_started.inc();
+        }
+        // A closed run still takes commits that only record a refused command; the alarm is gone with the close itself.
+        if let (Some(closed), false) = (&change.core.closed, change.events.is_empty()) {
+            self.runs_closed.get_or_create(&Kind { kind: closed.reason.as_str() }).inc();
+        }
+    }
+
+    pub(crate) fn leased(&self, kind: &'static str) {
+        self.tasks_leased.get_or_create(&Kind { kind }).inc();
+    }
+
+    pub(crate) fn polled(&self, outcome: &'static str) {
+        self.polls.get_or_create(&Kind { kind: outcome }).inc();
+    }
+}

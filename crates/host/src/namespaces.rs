@@ -1,0 +1,101 @@
+//! Namespaces: everything inside one is invisible to the others. The names are few and asked for on every request, so they are
+//! kept in memory; one that is not known here may have been made by another server, so the store is asked before a refusal.
+
+use std::collections::HashMap;
+
+use longhaul_protocol::id::Namespace;
+use longhaul_store::NamespaceRow;
+use parking_lot::RwLock;
+
+use crate::Host;
+use crate::error::{Error, Result};
+
+/// The namespace that exists from the start.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// How long closed runs are kept unless the namespace says otherwise.
+const RETENTION_DAYS_DEFAULT: u32 = 30;
+
+#[derive(Default)]
+pub(crate) struct Namespaces {
+    known: RwLock<HashMap<Namespace, NamespaceRow>>,
+}
+
+/// What a caller says about a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceSpec {
+    pub description: Option<String>,
+    /// None keeps closed runs for ever.
+    pub retention_days: Option<u32>,
+}
+
+impl Default for NamespaceSpec {
+    fn default() -> Self {
+        Self { description: None, retention_days: Some(RETENTION_DAYS_DEFAULT) }
+    }
+}
+
+impl Host {
+    pub(crate) async fn load_namespaces(&self) -> Result<()> {
+        let default = Namespace::from(DEFAULT_NAMESPACE);
+        match self.create_namespace(&default, &NamespaceSpec::default()).await {
+            Ok(_) | Err(Error::NamespaceExists(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.namespaces().await.map(drop)
+    }
+
+    /// Whether the namespace exists; the refusal when it does not.
+    pub async fn require_namespace(&self, name: &Namespace) -> Result<()> {
+        if self.inner.namespaces.known.read().contains_key(name) {
+            return Ok(());
+        }
+        self.namespace(name).await.map(drop)
+    }
+
+    /// One namespace.
+    pub async fn namespace(&self, name: &Namespace) -> Result<NamespaceRow> {
+        if let Some(row) = self.inner.namespaces.known.read().get(name) {
+            return Ok(row.clone());
+        }
+        let all = self.namespaces().await?;
+        all.into_iter().find(|row| row.name == *name).ok_or_else(|| Error::NamespaceNotFound(name.clone()))
+    }
+
+    /// All namespaces by name.
+    pub async fn namespaces(&self) -> Result<Vec<NamespaceRow>> {
+        let rows = self.inner.store.namespaces().await?;
+        *self.inner.namespaces.known.write() = rows.iter().map(|row| (row.name.clone(), row.clone())).collect();
+        Ok(rows)
+    }
+
+    /// Makes a namespace.
+    pub async fn create_namespace(&self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
+        let now = self.now();
+        let row = NamespaceRow {
+            name: name.clone(),
+            description: spec.description.clone(),
+            retention_days: spec.retention_days,
+            created_at: now,
+            updated_at: now,
+        };
+        match self.inner.store.create_namespace(&row).await {
+            Ok(()) => {}
+            Err(longhaul_store::Error::Conflict) => return Err(Error::NamespaceExists(name.clone())),
+            Err(error) => return Err(error.into()),
+        }
+        self.inner.namespaces.known.write().insert(name.clone(), row.clone());
+        Ok(row)
+    }
+
+    /// Changes a namespace's description and retention.
+    pub async fn update_namespace(&self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
+        let mut row = self.namespace(name).await?;
+        row.description.clone_from(&spec.description);
+        row.retention_days = spec.retention_days;
+        row.updated_at = self.now();
+        self.inner.store.update_namespace(&row).await?;
+        self.inner.namespaces.known.write().insert(name.clone(), row.clone());
+        Ok(row)
+    }
+}

@@ -1,0 +1,216 @@
+//! A poll, from the worker's registration to a lease. The claim runs in a task of its own: a client that hangs up in that
+//! moment does not leave a half-claimed task, and finds it again by its poll request id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::change::TaskKind;
+use longhaul_engine::{Command, Rejection};
+use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
+use longhaul_store::{QueueKey, WorkerRow};
+use tokio::time::Instant;
+
+use crate::dispatch::{Appetite, Dispatch, Found, READY_PER_QUEUE_MAX, ReadyTask, Ticket};
+use crate::error::{Error, Result};
+use crate::polls::{FirstPoll, Granted, PollKey, Turn};
+use crate::wake::Hub;
+use crate::{Host, polls};
+
+/// A worker's request for one task.
+#[derive(Clone, Debug)]
+pub struct Poll {
+    pub namespace: Namespace,
+    pub worker_id: WorkerId,
+    pub task_queue: TaskQueue,
+    pub build_id: Option<String>,
+    pub poll_request_id: Option<String>,
+    /// Zero answers at once.
+    pub timeout: Duration,
+}
+
+/// How a poll ended.
+#[derive(Clone, Debug)]
+pub enum Polled<T> {
+    Leased(T),
+    /// Nothing came before the timeout, or the server is stopping.
+    Empty,
+}
+
+/// How a kind of task is claimed.
+pub(crate) trait Claim: Send + Sync + Clone + 'static {
+    type Command: Command<Reply: Send + 'static> + Send + Sync;
+
+    fn kind(&self) -> TaskKind;
+    fn types(&self, worker: &WorkerRow) -> Vec<String>;
+    fn command(&self, granted: &Granted, worker: &WorkerRow, poll: &Poll) -> Self::Command;
+}
+
+/// What a claim answers.
+type Reply<C> = <<C as Claim>::Command as Command>::Reply;
+
+impl Host {
+    pub(crate) async fn poll<C: Claim>(&self, poll: &Poll, claim: &C) -> Result<Polled<Reply<C>>> {
+        let deadline = Instant::now() + poll.timeout;
+        let worker = self.polling_worker(poll).await?;
+        let queue = QueueKey { namespace: poll.namespace.clone(), kind: claim.kind(), queue: poll.task_queue.clone() };
+        let mut first = None;
+        if let Some(request_id) = &poll.poll_request_id {
+            let key = PollKey { queue: queue.clone(), worker_id: poll.worker_id.clone(), request_id: request_id.clone() };
+            match self.take_turn(&key, &worker, poll, claim, deadline).await? {
+                TurnTaken::Answered(answer) => return Ok(answer),
+                TurnTaken::First(turn) => first = Some(turn),
+            }
+        }
+        let appetite = Appetite {
+            worker_id: poll.worker_id.clone(),
+            types: Arc::new(claim.types(&worker)),
+            build_id: worker.build_id.clone(),
+        };
+        loop {
+            let Some(task) = self.next_task(&queue, &appetite, deadline).await? else {
+                self.inner.hub.metrics.polled("empty");
+                return Ok(Polled::Empty);
+            };
+            match self.claim(&queue, task, &worker, poll, claim, &mut first).await? {
+                Some(reply) => {
+                    self.inner.hub.metrics.polled("leased");
+                    self.inner.hub.metrics.leased(claim.kind().as_str());
+                    return Ok(Polled::Leased(reply));
+                }
+                // Somebody else was quicker, or the task is gone: the next one.
+                None => {}
+            }
+        }
+    }
+
+    /// Waits behind a poll with the same id, or takes its place, or gets the same answer.
+    async fn take_turn<C: Claim>(
+        &self,
+        key: &PollKey,
+        worker: &WorkerRow,
+        poll: &Poll,
+        claim: &C,
+        deadline: Instant,
+    ) -> Result<TurnTaken<Reply<C>>> {
+        let mut waited = false;
+        loop {
+            match self.inner.hub.polls.enter(key) {
+                // The first one ended without a task: so does this one.
+                Turn::First(_) if waited => return Ok(TurnTaken::Answered(Polled::Empty)),
+                Turn::First(first) => return Ok(TurnTaken::First(first)),
+                Turn::After(mut done) => {
+                    waited = true;
+                    if tokio::time::timeout_at(deadline, done.changed()).await.is_err() {
+                        return Ok(TurnTaken::Answered(Polled::Empty));
+                    }
+                }
+                Turn::Again(granted) => {
+                    let command = claim.command(&granted, worker, poll);
+                    match self.inner.executor.execute(&granted.run_id, &command).await {
+                        Ok(Some(reply)) => return Ok(TurnTaken::Answered(Polled::Leased(reply))),
+                        Ok(None) | Err(Error::Rejected(_)) => self.inner.hub.polls.forget(key),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next task for this worker, or None when the time is over.
+    async fn next_task(&self, queue: &QueueKey, appetite: &Appetite, deadline: Instant) -> Result<Option<ReadyTask>> {
+        loop {
+            if self.inner.stopping.is_cancelled() {
+                return Ok(None);
+            }
+            match self.inner.hub.dispatch.take(queue, appetite, self.now()) {
+                Found::Task(task) => return Ok(Some(task)),
+                Found::AskStore => self.refill(queue).await?,
+                Found::Full => return Err(Error::TooManyPolls),
+                Found::Wait(ticket) => {
+                    let mut line = InLine { dispatch: &self.inner.hub.dispatch, ticket: Some(ticket) };
+                    tokio::select! {
+                        biased;
+                        handed = line.handed() => {
+                            line.ticket = None;
+                            return Ok(handed);
+                        }
+                        () = tokio::time::sleep_until(deadline) => return Ok(None),
+                        () = self.inner.stopping.cancelled() => return Ok(None),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn claim<C: Claim>(
+        &self,
+        queue: &QueueKey,
+        task: ReadyTask,
+        worker: &WorkerRow,
+        poll: &Poll,
+        claim: &C,
+        first: &mut Option<FirstPoll>,
+    ) -> Result<Option<Reply<C>>> {
+        let granted = polls::Granted { task_id: task.task_id.clone(), run_id: task.run_id.clone(), sequence: task.sequence };
+        let command = claim.command(&granted, worker, poll);
+        let executor = Arc::clone(&self.inner.executor);
+        let hub: Arc<Hub> = Arc::clone(&self.inner.hub);
+        let queue = queue.clone();
+        let turn = first.take();
+        let now = self.now();
+        let claimed = tokio::spawn(async move {
+            match executor.execute(&granted.run_id, &command).await {
+                Ok(Some(reply)) => {
+                    if let Some(turn) = turn {
+                        turn.grant(granted);
+                    }
+                    hub.dispatch.dispatched(&queue, &task, now);
+                    Ok((Some(reply), None))
+                }
+                Ok(None) | Err(Error::Rejected(Rejection::NotClaimable { .. })) => Ok((None, turn)),
+                Err(error) => {
+                    hub.dispatch.give_back(&queue, task);
+                    Err(error)
+                }
+            }
+        });
+        let (reply, turn) = claimed.await.map_err(|_| Error::Internal)??;
+        *first = turn;
+        Ok(reply)
+    }
+
+    /// Fills the in-memory queue from the store.
+    pub(crate) async fn refill(&self, queue: &QueueKey) -> Result<()> {
+        let rows = self.inner.store.ready_tasks(queue, READY_PER_QUEUE_MAX).await?;
+        self.inner.hub.dispatch.fill(queue, &rows, rows.len() < READY_PER_QUEUE_MAX);
+        Ok(())
+    }
+}
+
+enum TurnTaken<R> {
+    First(FirstPoll),
+    Answered(Polled<R>),
+}
+
+/// Leaves the line when the poll ends for whatever reason.
+struct InLine<'a> {
+    dispatch: &'a Dispatch,
+    ticket: Option<Ticket>,
+}
+
+impl InLine<'_> {
+    async fn handed(&mut self) -> Option<ReadyTask> {
+        match &mut self.ticket {
+            Some(ticket) => (&mut ticket.handed).await.ok(),
+            None => None,
+        }
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.dispatch.leave(ticket);
+        }
+    }
+}

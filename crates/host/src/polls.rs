@@ -1,0 +1,127 @@
+//! Long polls and their idempotency. A poll that carries a request id and is sent again gets the answer of the first: the same
+//! task while its lease lives (worker-protocol §4.8). Without this a lost response strands a task until its lease expires.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longhaul_engine::change::TaskRow;
+use longhaul_protocol::id::{RunId, TaskId, WorkerId};
+use longhaul_store::QueueKey;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// What makes two polls the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PollKey {
+    pub(crate) queue: QueueKey,
+    pub(crate) worker_id: WorkerId,
+    pub(crate) request_id: String,
+}
+
+/// The task that a poll was answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) task_id: TaskId,
+    pub(crate) run_id: RunId,
+    pub(crate) sequence: u64,
+}
+
+#[derive(Clone)]
+enum Entry {
+    /// The first of them still waits; the channel closes when it is done.
+    Waiting(watch::Receiver<()>),
+    Granted(Granted),
+}
+
+/// Polls in flight and the leases they were answered with.
+#[derive(Default)]
+pub(crate) struct Polls {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<PollKey, Entry>,
+    by_task: HashMap<TaskId, PollKey>,
+}
+
+/// What a poll should do.
+pub(crate) enum Turn {
+    /// It is the first with this id.
+    First(FirstPoll),
+    /// Wait for the first, then ask again.
+    After(watch::Receiver<()>),
+    /// The first was given this.
+    Again(Granted),
+}
+
+/// The poll that others with the same id wait for. Dropping it without a grant lets them go.
+pub(crate) struct FirstPoll {
+    polls: Arc<Polls>,
+    key: PollKey,
+    granted: bool,
+    _done: watch::Sender<()>,
+}
+
+impl Polls {
+    pub(crate) fn enter(self: &Arc<Self>, key: &PollKey) -> Turn {
+        let mut state = self.state.lock();
+        match state.entries.get(key) {
+            Some(Entry::Waiting(done)) => Turn::After(done.clone()),
+            Some(Entry::Granted(granted)) => Turn::Again(granted.clone()),
+            None => {
+                let (sender, done) = watch::channel(());
+                state.entries.insert(key.clone(), Entry::Waiting(done));
+                Turn::First(FirstPoll { polls: Arc::clone(self), key: key.clone(), granted: false, _done: sender })
+            }
+        }
+    }
+
+    /// The lease behind a remembered grant is gone.
+    pub(crate) fn forget(&self, key: &PollKey) {
+        let mut state = self.state.lock();
+        if let Some(Entry::Granted(granted)) = state.entries.get(key) {
+            let task_id = granted.task_id.clone();
+            state.by_task.remove(&task_id);
+            state.entries.remove(key);
+        }
+    }
+
+    /// The task is no longer leased by the poll that got it.
+    pub(crate) fn released(&self, task_id: &TaskId) {
+        let mut state = self.state.lock();
+        if let Some(key) = state.by_task.remove(task_id) {
+            state.entries.remove(&key);
+        }
+    }
+
+    /// After a restart: what stored leases say about the polls that were answered with them.
+    pub(crate) fn restore(&self, row: &TaskRow) {
+        let (Some(owner), Some(request_id)) = (&row.lease_owner, &row.poll_request_id) else { return };
+        let queue = QueueKey { namespace: row.namespace.clone(), kind: row.kind, queue: row.queue.clone() };
+        let key = PollKey { queue, worker_id: owner.clone(), request_id: request_id.clone() };
+        self.state.lock().grant(key, Granted { task_id: row.task_id.clone(), run_id: row.run_id.clone(), sequence: row.sequence });
+    }
+}
+
+impl State {
+    fn grant(&mut self, key: PollKey, granted: Granted) {
+        self.by_task.insert(granted.task_id.clone(), key.clone());
+        self.entries.insert(key, Entry::Granted(granted));
+    }
+}
+
+impl FirstPoll {
+    pub(crate) fn grant(mut self, granted: Granted) {
+        self.granted = true;
+        self.polls.state.lock().grant(self.key.clone(), granted);
+    }
+}
+
+impl Drop for FirstPoll {
+    fn drop(&mut self) {
+        if !self.granted {
+            self.polls.state.lock().entries.remove(&self.key);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! How busy task queues are, for operators.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longhaul_engine::change::TaskRow;
+use longhaul_protocol::id::{Namespace, TaskQueue};
+use longhaul_store::{LeaseFilter, QueueCount};
+
+use crate::Host;
+use crate::error::Result;
+use crate::workers::WorkerView;
+
+/// Leases shown for one queue.
+const SHOWN_LEASES_MAX: usize = 50;
+
+/// One queue with who works on it.
+#[derive(Clone, Debug)]
+pub struct QueueView {
+    pub name: TaskQueue,
+    /// At most one per kind of task.
+    pub counts: Vec<QueueCount>,
+    pub workers: Vec<WorkerView>,
+}
+
+impl Host {
+    /// Every queue that has tasks or workers.
+    pub async fn task_queues(&self, namespace: &Namespace) -> Result<Vec<QueueView>> {
+        let mut counts: BTreeMap<TaskQueue, Vec<QueueCount>> = BTreeMap::new();
+        for count in self.inner.store.queue_counts(namespace).await? {
+            counts.entry(count.queue.clone()).or_default().push(count);
+        }
+        let workers = self.workers(namespace).await?;
+        let names: BTreeSet<TaskQueue> = counts.keys().cloned().chain(workers.iter().map(|worker| worker.row.task_queue.clone())).collect();
+        Ok(names
+            .into_iter()
+            .map(|name| QueueView {
+                counts: counts.remove(&name).unwrap_or_default(),
+                workers: workers.iter().filter(|worker| worker.row.task_queue == name).cloned().collect(),
+                name,
+            })
+            .collect())
+    }
+
+    /// One queue and its current leases. An unknown queue is an empty one.
+    pub async fn task_queue(&self, namespace: &Namespace, name: &TaskQueue) -> Result<(QueueView, Vec<TaskRow>)> {
+        let all = self.task_queues(namespace).await?;
+        let view = all.into_iter().find(|view| view.name == *name);
+        let view = view.unwrap_or_else(|| QueueView { name: name.clone(), counts: Vec::new(), workers: Vec::new() });
+        let filter = LeaseFilter { namespace: Some(namespace.clone()), owner: None, queue: Some(name.clone()), kind: None };
+        let leases = self.inner.store.leased_tasks(&filter, SHOWN_LEASES_MAX).await?;
+        Ok((view, leases))
+    }
+}

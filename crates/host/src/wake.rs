@@ -1,0 +1,110 @@
+//! Hints after a commit: polls waiting for a queue, callers waiting for a run, the alarm loop. Losing one costs latency, never
+//! correctness. A waiter registers before it looks, so nothing slips between.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longhaul_engine::change::{TaskRow, TaskStatus};
+use longhaul_engine::{Changes, RunChange};
+use longhaul_protocol::id::{RunId, TaskId};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::alarms::AlarmBell;
+use crate::dispatch::Dispatch;
+use crate::metrics::Metrics;
+use crate::polls::Polls;
+
+/// Where committed changes are told to whoever waits.
+pub(crate) struct Hub {
+    pub(crate) dispatch: Dispatch,
+    pub(crate) bell: AlarmBell,
+    pub(crate) polls: Arc<Polls>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Rows of leased tasks: reports come by task id, and this saves a read for each.
+    leased: Mutex<HashMap<TaskId, TaskRow>>,
+    watched: Mutex<HashMap<RunId, Watched>>,
+}
+
+struct Watched {
+    changed: Arc<Notify>,
+    watchers: usize,
+}
+
+impl Hub {
+    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            dispatch: Dispatch::default(),
+            bell: AlarmBell::default(),
+            polls: Arc::default(),
+            metrics,
+            leased: Mutex::default(),
+            watched: Mutex::default(),
+        }
+    }
+
+    /// Tells what a durable commit changed.
+    pub(crate) fn wake(&self, changes: &Changes) {
+        for change in changes.run.iter().chain(&changes.created) {
+            self.wake_run(change);
+        }
+    }
+
+    fn wake_run(&self, change: &RunChange) {
+        self.metrics.committed(change);
+        if let Some(alarm) = change.core.alarm {
+            self.bell.set_no_later_than(alarm);
+        }
+        for row in &change.tasks {
+            self.show(row);
+        }
+        if !change.events.is_empty()
+            && let Some(watched) = self.watched.lock().get(&change.spec.run_id)
+        {
+            watched.changed.notify_waiters();
+        }
+    }
+
+    /// Takes note of a durable task row.
+    pub(crate) fn show(&self, row: &TaskRow) {
+        if row.status == TaskStatus::Leased {
+            self.leased.lock().insert(row.task_id.clone(), row.clone());
+        } else {
+            self.leased.lock().remove(&row.task_id);
+            self.polls.released(&row.task_id);
+        }
+        self.dispatch.update(row);
+    }
+
+    /// The row of a leased task, if this process knows it.
+    pub(crate) fn leased_row(&self, task_id: &TaskId) -> Option<TaskRow> {
+        self.leased.lock().get(task_id).cloned()
+    }
+
+    /// Watches a run for new events. Register first, look second, wait third.
+    pub(crate) fn watch(self: &Arc<Self>, run_id: &RunId) -> Watch {
+        let mut watched = self.watched.lock();
+        let entry = watched.entry(run_id.clone()).or_insert_with(|| Watched { changed: Arc::default(), watchers: 0 });
+        entry.watchers += 1;
+        Watch { hub: Arc::clone(self), run_id: run_id.clone(), changed: Arc::clone(&entry.changed) }
+    }
+}
+
+/// A registered interest in one run.
+pub(crate) struct Watch {
+    hub: Arc<Hub>,
+    run_id: RunId,
+    pub(crate) changed: Arc<Notify>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut watched = self.hub.watched.lock();
+        if let Some(entry) = watched.get_mut(&self.run_id) {
+            entry.watchers -= 1;
+            if entry.watchers == 0 {
+                watched.remove(&self.run_id);
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Worker registrations. They are rows that outlive restarts and silence, because no published worker registers twice; how
+//! recently a worker was heard is refreshed in memory by every poll and stored with its heartbeats.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use longhaul_engine::change::TaskKind;
+use longhaul_engine::run::fail::ReleaseWorkflowTask;
+use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
+use longhaul_protocol::{Ids, Timestamp};
+use longhaul_store::{LeaseFilter, WorkerRow};
+use parking_lot::RwLock;
+use serde_json::{Map, Value};
+
+use crate::Host;
+use crate::error::{Error, Result};
+use crate::polling::Poll;
+
+/// Leases given up in one go when a worker leaves. More than a worker can hold.
+const RELEASED_LEASES_MAX: usize = 10_000;
+
+#[derive(Default)]
+pub(crate) struct Workers {
+    known: RwLock<HashMap<(Namespace, WorkerId), Arc<Known>>>,
+}
+
+struct Known {
+    row: WorkerRow,
+    /// Microseconds of the last sign of life.
+    heard: AtomicI64,
+}
+
+/// What a worker says about itself.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    pub namespace: Namespace,
+    /// None lets the server choose one.
+    pub worker_id: Option<WorkerId>,
+    pub task_queue: TaskQueue,
+    pub runtime: String,
+    pub sdk_version: Option<String>,
+    pub build_id: Option<String>,
+    pub supported_workflow_types: Vec<String>,
+    pub supported_activity_types: Vec<String>,
+    pub workflow_definition_fingerprints: Map<String, Value>,
+    pub workflow_command_contracts: Map<String, Value>,
+    pub capabilities: Vec<String>,
+    pub capability_manifest: Map<String, Value>,
+    pub max_concurrent_workflow_tasks: u64,
+    pub max_concurrent_activity_tasks: u64,
+    pub max_concurrent_worker_sessions: u64,
+    pub task_slots: Option<Value>,
+    pub process_metrics: Option<Value>,
+}
+
+/// A registration with its present standing.
+#[derive(Clone, Debug)]
+pub struct WorkerView {
+    pub row: WorkerRow,
+    pub is_stale: bool,
+}
+
+impl WorkerView {
+    /// `active` or `stale`.
+    pub fn status(&self) -> &'static str {
+        if self.is_stale { "stale" } else { "active" }
+    }
+}
+
+impl Host {
+    pub(crate) async fn load_workers(&self) -> Result<()> {
+        let now = self.now();
+        for namespace in self.namespaces().await? {
+            for mut row in self.inner.store.workers(&namespace.name).await? {
+                // Workers could not reach us while we were away: their silence says nothing yet.
+                row.last_heartbeat_at = row.last_heartbeat_at.max(now);
+                self.remember_worker(row);
+            }
+        }
+        Ok(())
+    }
+
+    fn remember_worker(&self, row: WorkerRow) {
+        let key = (row.namespace.clone(), row.worker_id.clone());
+        let heard = AtomicI64::new(row.last_heartbeat_at.as_micros());
+        self.inner.workers.known.write().insert(key, Arc::new(Known { row, heard }));
+    }
+
+    async fn known_worker(&self, namespace: &Namespace, worker_id: &WorkerId) -> Result<Option<Arc<Known>>> {
+        let key = (namespace.clone(), worker_id.clone());
+        if let Some(known) = self.inner.workers.known.read().get(&key) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let Some(row) = self.inner.store.worker(namespace, worker_id).await? else { return Ok(None) };
+        self.remember_worker(row);
+        Ok(self.inner.workers.known.read().get(&key).cloned())
+    }
+
+    /// Registers a worker, or replaces its registration.
+    pub async fn register_worker(&self, registration: Registration) -> Result<WorkerRow> {
+        let now = self.now();
+        let worker_id = registration.worker_id.clone().unwrap_or_else(|| Ids::new(now, rand::random()).mint());
+        if let Some(earlier) = self.known_worker(&registration.namespace, &worker_id).await? {
+            self.check_definitions(&earlier, &registration, &worker_id, now)?;
+        }
+        let row = WorkerRow {
+            namespace: registration.namespace,
+            worker_id,
+            task_queue: registration.task_queue,
+            runtime: registration.runtime,
+            sdk_version: registration.sdk_version,
+            build_id: registration.build_id,
+            supported_workflow_types: registration.supported_workflow_types,
+            supported_activity_types: registration.supported_activity_types,
+            workflow_definition_fingerprints: registration.workflow_definition_fingerprints,
+            workflow_command_contracts: registration.workflow_command_contracts,
+            capabilities: registration.capabilities,
+            capability_manifest: registration.capability_manifest,
+            max_concurrent_workflow_tasks: registration.max_concurrent_workflow_tasks,
+            max_concurrent_activity_tasks: registration.max_concurrent_activity_tasks,
+            max_concurrent_worker_sessions: registration.max_concurrent_worker_sessions,
+            task_slots: registration.task_slots,
+            process_metrics: registration.process_metrics,
+            registered_at: now,
+            last_heartbeat_at: now,
+            updated_at: now,
+        };
+        self.inner.store.put_worker(&row).await?;
+        self.remember_worker(row.clone());
+        Ok(row)
+    }
+
+    /// A live worker id stands for one set of definitions; other code must come under another id.
+    fn check_definitions(&self, earlier: &Known, registration: &Registration, worker_id: &WorkerId, now: Timestamp) -> Result<()> {
+        if self.is_stale(earlier, now) {
+            return Ok(());
+        }
+        for (workflow_type, fingerprint) in &registration.workflow_definition_fingerprints {
+            let before = earlier.row.workflow_definition_fingerprints.get(workflow_type);
+            if before.is_some_and(|before| before != fingerprint) {
+                return Err(Error::DefinitionChanged(worker_id.clone(), workflow_type.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_stale(&self, known: &Known, now: Timestamp) -> bool {
+        let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
+        heard.plus_seconds(self.inner.config.worker_stale_seconds) < now
+    }
+
+    /// The registration behind a poll, which must fit it. A poll is a sign of life.
+    pub(crate) async fn polling_worker(&self, poll: &Poll) -> Result<WorkerRow> {
+        let known = self.known_worker(&poll.namespace, &poll.worker_id).await?;
+        let known = known.ok_or_else(|| Error::WorkerNotRegistered(poll.worker_id.clone()))?;
+        known.heard.store(self.now().as_micros(), Ordering::Relaxed);
+        let row = &known.row;
+        if row.task_queue != poll.task_queue {
+            return Err(Error::TaskQueueMismatch { registered: row.task_queue.clone(), requested: poll.task_queue.clone() });
+        }
+        if poll.build_id.is_some() && poll.build_id != row.build_id {
+            return Err(Error::BuildIdMismatch { registered: row.build_id.clone(), requested: poll.build_id.clone() });
+        }
+        Ok(row.clone())
+    }
+
+    /// The worker is alive, and may say how busy it is.
+    pub async fn heartbeat_worker(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+        task_slots: Option<Value>,
+        process_metrics: Option<Value>,
+    ) -> Result<WorkerView> {
+        let known = self.known_worker(namespace, worker_id).await?;
+        let known = known.ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))?;
+        let mut row = known.row.clone();
+        row.last_heartbeat_at = self.now();
+        row.task_slots = task_slots.or(row.task_slots);
+        row.process_metrics = process_metrics.or(row.process_metrics);
+        self.inner.store.put_worker(&row).await?;
+        self.remember_worker(row.clone());
+        Ok(WorkerView { row, is_stale: false })
+    }
+
+    /// Removes a registration and gives up the workflow tasks it holds; how many. Activities are left alone: they may still be
+    /// running and may still complete.
+    pub async fn deregister_worker(&self, namespace: &Namespace, worker_id: &WorkerId) -> Result<u64> {
+        if !self.inner.store.delete_worker(namespace, worker_id).await? {
+            return Err(Error::WorkerNotRegistered(worker_id.clone()));
+        }
+        self.inner.workers.known.write().remove(&(namespace.clone(), worker_id.clone()));
+        let filter = LeaseFilter {
+            namespace: Some(namespace.clone()),
+            owner: Some(worker_id.clone()),
+            queue: None,
+            kind: Some(TaskKind::Workflow),
+        };
+        let mut released = 0;
+        for row in self.inner.store.leased_tasks(&filter, RELEASED_LEASES_MAX).await? {
+            let command = ReleaseWorkflowTask { task_id: row.task_id.clone(), owner: worker_id.clone() };
+            if self.inner.executor.execute(&row.run_id, &command).await?.unwrap_or(false) {
+                released += 1;
+            }
+        }
+        Ok(released)
+    }
+
+    fn view(&self, known: &Known) -> WorkerView {
+        let mut row = known.row.clone();
+        let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
+        row.last_heartbeat_at = row.last_heartbeat_at.max(heard);
+        WorkerView { row, is_stale: self.is_stale(known, self.now()) }
+    }
+
+    /// One worker.
+    pub async fn worker(&self, namespace: &Namespace, worker_id: &WorkerId) -> Result<WorkerView> {
+        let known = self.known_worker(namespace, worker_id).await?;
+        known.map(|known| self.view(&known)).ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
+    }
+
+    /// All workers of a namespace by id.
+    pub async fn workers(&self, namespace: &Namespace) -> Result<Vec<WorkerView>> {
+        for row in self.inner.store.workers(namespace).await? {
+            let key = (row.namespace.clone(), row.worker_id.clone());
+            if !self.inner.workers.known.read().contains_key(&key) {
+                self.remember_worker(row);
+            }
+        }
+        let known = self.inner.workers.known.read();
+        let mut views: Vec<WorkerView> = known.iter().filter(|((ns, _), _)| ns == namespace).map(|(_, known)| self.view(known)).collect();
+        views.sort_by(|left, right| left.row.worker_id.cmp(&right.row.worker_id));
+        Ok(views)
+    }
+
+    /// The handlers that workers of this type and queue declare, as `declared_*` keys; the newest live registration counts.
+    pub(crate) fn declared_contract(&self, namespace: &Namespace, queue: &TaskQueue, workflow_type: &str) -> Map<String, Value> {
+        let now = self.now();
+        let known = self.inner.workers.known.read();
+        let contract = known
+            .values()
+            .filter(|known| known.row.namespace == *namespace && known.row.task_queue == *queue && !self.is_stale(known, now))
+            .filter_map(|known| known.row.workflow_command_contracts.get(workflow_type).map(|contract| (known.row.registered_at, contract)))
+            .max_by_key(|(registered_at, _)| *registered_at);
+        let Some((_, Value::Object(contract))) = contract else { return Map::new() };
+        let mut declared = Map::new();
+        for (from, to) in [
+            ("queries", "declared_queries"),
+            ("signals", "declared_signals"),
+            ("updates", "declared_updates"),
+            ("query_contracts", "declared_query_contracts"),
+            ("signal_contracts", "declared_signal_contracts"),
+            ("update_contracts", "declared_update_contracts"),
+        ] {
+            // An empty list declares nothing: one SDK sends it for every workflow.
+            if let Some(Value::Array(list)) = contract.get(from)
+                && !list.is_empty()
+            {
+                declared.insert(to.to_owned(), Value::Array(list.clone()));
+            }
+        }
+        declared
+    }
+}

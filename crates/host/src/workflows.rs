@@ -1,0 +1,239 @@
+//! The control plane's operations on workflows: start, signal, cancel, terminate, and the reads.
+
+use std::time::Duration;
+
+use longhaul_engine::Rejection;
+use longhaul_engine::change::CommandRow;
+use longhaul_engine::run::external::{Receipt, Request, SignalRun, Stop, StopRun};
+use longhaul_engine::run::start::{Start, Started};
+use longhaul_engine::run::state::Run;
+use longhaul_protocol::Payload;
+use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
+use longhaul_store::{Instance, RunFilter, RunSummary};
+use serde_json::Value;
+
+use crate::Host;
+use crate::error::{Error, Result};
+use crate::execute::{Locked, Prepare, Prepared};
+use crate::workflow_tasks::HistoryPage;
+
+/// How often a start is tried again when the id is taken and freed in the same moment; it never is twice.
+const START_RETRIES: usize = 4;
+
+/// Which workflow a command is for.
+#[derive(Clone, Debug)]
+pub struct CommandTarget {
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    /// Set when the caller named a run.
+    pub run_id: Option<RunId>,
+    pub request_id: Option<String>,
+    /// Who asks, as JSON text.
+    pub principal: Option<String>,
+}
+
+/// A run with what surrounds it.
+#[derive(Clone, Debug)]
+pub struct Description {
+    pub run: Run,
+    pub run_count: u64,
+    pub is_current: bool,
+    pub commands: Vec<CommandRow>,
+}
+
+/// A page of runs.
+#[derive(Clone, Debug)]
+pub struct RunList {
+    pub runs: Vec<RunSummary>,
+    pub has_more: bool,
+}
+
+/// A read of a run's history.
+#[derive(Clone, Debug)]
+pub struct HistoryRequest {
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    pub run_id: RunId,
+    /// The last sequence already seen.
+    pub after: u64,
+    pub page_size: usize,
+    /// How long to wait for an event after that; zero answers at once.
+    pub wait: Duration,
+}
+
+impl Host {
+    /// Starts a workflow, or answers for the id that is taken.
+    pub async fn start_workflow(&self, mut start: Start) -> Result<Started> {
+        if start.declared.is_empty() {
+            start.declared = self.declared_contract(&start.namespace, &start.task_queue, &start.workflow_type);
+        }
+        for _ in 0..START_RETRIES {
+            match self.inner.store.instance(&start.namespace, &start.workflow_id).await? {
+                None => match self.inner.executor.create(&start).await {
+                    // Another start of the same id came first: answer as its duplicate.
+                    Err(Error::Contended) => {}
+                    other => return other,
+                },
+                Some(instance) => {
+                    if let Some(started) = self.inner.executor.execute(&instance.current_run_id, &start).await? {
+                        return Ok(started);
+                    }
+                }
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    async fn instance(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> Result<Instance> {
+        let instance = self.inner.store.instance(namespace, workflow_id).await?;
+        instance.ok_or_else(|| Error::InstanceNotFound(workflow_id.clone()))
+    }
+
+    /// The named run, or the current one. A run of another workflow or namespace does not exist here.
+    async fn run_of(&self, namespace: &Namespace, workflow_id: &WorkflowId, run_id: Option<&RunId>) -> Result<(Instance, Run)> {
+        let instance = self.instance(namespace, workflow_id).await?;
+        let wanted = run_id.unwrap_or(&instance.current_run_id).clone();
+        let run = self.inner.executor.read(&wanted).await?;
+        let run = run.filter(|run| run.spec.namespace == *namespace && run.spec.workflow_id == *workflow_id);
+        match run {
+            Some(run) => Ok((instance, run)),
+            None => Err(Error::RunNotFound(workflow_id.clone(), wanted)),
+        }
+    }
+
+    /// Everything about one run.
+    pub async fn describe_workflow(&self, namespace: &Namespace, workflow_id: &WorkflowId, run_id: Option<&RunId>) -> Result<Description> {
+        let (instance, run) = self.run_of(namespace, workflow_id, run_id).await?;
+        let commands = self.inner.store.commands(run.run_id()).await?;
+        Ok(Description { is_current: instance.current_run_id == *run.run_id(), run_count: instance.run_count, run, commands })
+    }
+
+    /// All runs of a workflow, oldest first.
+    pub async fn workflow_runs(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> Result<Vec<RunSummary>> {
+        self.instance(namespace, workflow_id).await?;
+        Ok(self.inner.store.runs_of(namespace, workflow_id).await?)
+    }
+
+    /// One page of runs, newest first.
+    pub async fn list_workflows(&self, filter: &RunFilter) -> Result<RunList> {
+        let mut one_more = filter.clone();
+        one_more.limit += 1;
+        let mut runs = self.inner.store.list_runs(&one_more).await?;
+        let has_more = runs.len() > filter.limit;
+        runs.truncate(filter.limit);
+        Ok(RunList { runs, has_more })
+    }
+
+    /// One page of a run's history, waiting for a new event if asked to.
+    pub async fn workflow_history(&self, request: &HistoryRequest) -> Result<HistoryPage> {
+        let watch = self.inner.hub.watch(&request.run_id);
+        let (_, mut run) = self.run_of(&request.namespace, &request.workflow_id, Some(&request.run_id)).await?;
+        let deadline = tokio::time::Instant::now() + request.wait;
+        loop {
+            let changed = watch.changed.notified();
+            tokio::pin!(changed);
+            // Registers this waiter, so an event committed between the look and the wait is not missed.
+            changed.as_mut().enable();
+            if let Some(fresh) = self.inner.executor.read(&request.run_id).await? {
+                run = fresh;
+            }
+            let end = run.core.last_history_sequence;
+            if end > request.after || request.wait.is_zero() || run.core.closed.is_some() {
+                return self.history_page(&request.run_id, request.after.min(end), end, request.page_size).await;
+            }
+            tokio::select! {
+                () = &mut changed => {}
+                () = tokio::time::sleep_until(deadline) => {
+                    return Ok(HistoryPage { events: Vec::new(), total: end, next_after: None });
+                }
+                () = self.inner.stopping.cancelled() => {
+                    return Ok(HistoryPage { events: Vec::new(), total: end, next_after: None });
+                }
+            }
+        }
+    }
+
+    /// Sends a signal.
+    pub async fn signal_workflow(&self, target: &CommandTarget, name: &str, arguments: Payload) -> Result<Receipt> {
+        self.command(target, |request, run| SignalRun {
+            request,
+            name: name.to_owned(),
+            arguments: arguments.clone(),
+            declared: self.declared_signals(run),
+        })
+        .await
+    }
+
+    /// Closes the current run from outside.
+    pub async fn stop_workflow(&self, target: &CommandTarget, how: Stop, reason: Option<&str>) -> Result<Receipt> {
+        self.command(target, |request, _| StopRun { request, how, reason: reason.map(str::to_owned) }).await
+    }
+
+    /// Signals the workflow declares: those of its start, else of its newest live worker.
+    fn declared_signals(&self, run: &Run) -> Vec<String> {
+        let names = |value: Option<&Value>| -> Vec<String> {
+            value.and_then(Value::as_array).map(|list| list.iter().filter_map(Value::as_str).map(str::to_owned).collect()).unwrap_or_default()
+        };
+        let at_start = names(run.spec.declared.get("declared_signals"));
+        if !run.spec.declared.is_empty() {
+            return at_start;
+        }
+        let now = self.declared_contract(&run.spec.namespace, &run.spec.task_queue, &run.spec.workflow_type);
+        names(now.get("declared_signals"))
+    }
+
+    async fn command<C, F>(&self, target: &CommandTarget, build: F) -> Result<C::Reply>
+    where
+        C: longhaul_engine::Command + Send + Sync,
+        F: Fn(Request, &Run) -> C + Send + Sync,
+    {
+        let instance = self.instance(&target.namespace, &target.workflow_id).await?;
+        if let Some(run_id) = &target.run_id {
+            // A named run must exist; whether it is current is decided under its lock.
+            self.run_of(&target.namespace, &target.workflow_id, Some(run_id)).await?;
+            if *run_id != instance.current_run_id {
+                return Err(Error::Rejected(Rejection::NotCurrent));
+            }
+        }
+        let command = ExternalCommand { host: self, target, build };
+        let reply = self.inner.executor.execute_prepared(&instance.current_run_id, &command).await?;
+        reply.ok_or_else(|| Error::InstanceNotFound(target.workflow_id.clone()))
+    }
+}
+
+/// A command from outside: it follows a run that continued as new, and finds out what its request id stood for before.
+struct ExternalCommand<'a, F> {
+    host: &'a Host,
+    target: &'a CommandTarget,
+    build: F,
+}
+
+impl<C, F> Prepare for ExternalCommand<'_, F>
+where
+    C: longhaul_engine::Command + Send + Sync,
+    F: Fn(Request, &Run) -> C + Send + Sync,
+{
+    type Command = C;
+
+    async fn prepare(&self, locked: &Locked<'_>) -> Result<Prepared<C>> {
+        let run = locked.run();
+        if let (Some(next), None) = (run.core.closed.as_ref().and_then(|closed| closed.continued_to.as_ref()), &self.target.run_id) {
+            return Ok(Prepared::Elsewhere(next.clone()));
+        }
+        let earlier = match &self.target.request_id {
+            Some(request_id) => {
+                locked.settle().await?;
+                let store = &self.host.inner.store;
+                store.command_by_request(&self.target.namespace, &self.target.workflow_id, request_id).await?
+            }
+            None => None,
+        };
+        let request = Request {
+            requested_run_id: self.target.run_id.clone(),
+            request_id: self.target.request_id.clone(),
+            earlier: earlier.map(|(_, row)| Box::new(row)),
+            principal: self.target.principal.clone(),
+        };
+        Ok(Prepared::Decide((self.build)(request, run)))
+    }
+}

@@ -1,0 +1,133 @@
+//! Whether two stores hold the same: every read method, over everything that a test may have written.
+
+use longhaul_engine::change::TaskKind;
+use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
+
+use super::fixture::{KINDS, at};
+use crate::{LeaseFilter, QueueKey, RunFilter, StatusFilter, Store};
+
+/// Which names to ask for.
+#[derive(Clone, Debug, Default)]
+pub struct Universe {
+    pub namespaces: Vec<Namespace>,
+    pub workflow_ids: Vec<WorkflowId>,
+    pub workflow_types: Vec<String>,
+    pub run_ids: Vec<RunId>,
+    pub task_ids: Vec<TaskId>,
+    pub queues: Vec<TaskQueue>,
+    pub workers: Vec<WorkerId>,
+    pub request_ids: Vec<String>,
+    /// Seconds after [`at`] zero around which alarms lie.
+    pub alarm_seconds: Vec<i64>,
+}
+
+/// Asks both stores the same and panics at the first difference.
+macro_rules! same {
+    ($a:expr, $b:expr, $method:ident($($argument:expr),*)) => {
+        assert_eq!(
+            $a.$method($($argument),*).await.unwrap(),
+            $b.$method($($argument),*).await.unwrap(),
+            concat!(stringify!($method), "{:?}"),
+            ($(&$argument,)*)
+        )
+    };
+}
+
+/// Panics where `a` and `b` answer differently.
+pub async fn assert_same(a: &dyn Store, b: &dyn Store, universe: &Universe) {
+    for run_id in &universe.run_ids {
+        same!(a, b, run(run_id));
+        same!(a, b, commands(run_id));
+        for (after, up_to, limit) in [(0, u64::MAX, 1000), (1, 4, 1000), (0, 7, 3), (5, u64::MAX, 2)] {
+            same!(a, b, history(run_id, after, up_to, limit));
+        }
+    }
+    for task_id in &universe.task_ids {
+        same!(a, b, task(task_id));
+    }
+    for namespace in &universe.namespaces {
+        in_namespace(a, b, universe, namespace).await;
+    }
+    leases(a, b, universe).await;
+    for seconds in &universe.alarm_seconds {
+        for limit in [1, 3, 1000] {
+            same!(a, b, due_runs(at(*seconds), limit));
+        }
+    }
+    same!(a, b, next_alarm());
+    same!(a, b, ready_queues());
+    same!(a, b, namespaces());
+}
+
+async fn in_namespace(a: &dyn Store, b: &dyn Store, universe: &Universe, namespace: &Namespace) {
+    for workflow_id in &universe.workflow_ids {
+        same!(a, b, instance(namespace, workflow_id));
+        same!(a, b, runs_of(namespace, workflow_id));
+        for request_id in &universe.request_ids {
+            same!(a, b, command_by_request(namespace, workflow_id, request_id));
+        }
+    }
+    for queue in &universe.queues {
+        for kind in KINDS {
+            let queue = QueueKey { namespace: namespace.clone(), kind, queue: queue.clone() };
+            for limit in [2, 1000] {
+                same!(a, b, ready_tasks(&queue, limit));
+            }
+        }
+    }
+    same!(a, b, queue_counts(namespace));
+    same!(a, b, workers(namespace));
+    for worker in &universe.workers {
+        same!(a, b, worker(namespace, worker));
+    }
+    lists(a, b, universe, namespace).await;
+}
+
+async fn lists(a: &dyn Store, b: &dyn Store, universe: &Universe, namespace: &Namespace) {
+    let statuses = [
+        None,
+        Some(StatusFilter::Running),
+        Some(StatusFilter::Completed),
+        Some(StatusFilter::Failed),
+        Some(StatusFilter::Cancelled),
+        Some(StatusFilter::Terminated),
+    ];
+    let types = universe.workflow_types.iter().cloned().map(Some).chain([None]);
+    for workflow_type in types {
+        for status in statuses {
+            let mut filter = RunFilter {
+                namespace: namespace.clone(),
+                workflow_type: workflow_type.clone(),
+                status,
+                after: None,
+                limit: 1000,
+            };
+            same!(a, b, list_runs(&filter));
+            filter.limit = 2;
+            while let Some(last) = a.list_runs(&filter).await.unwrap().pop() {
+                same!(a, b, list_runs(&filter));
+                filter.after = Some((last.started_at, last.run_id));
+            }
+            same!(a, b, list_runs(&filter));
+        }
+    }
+}
+
+async fn leases(a: &dyn Store, b: &dyn Store, universe: &Universe) {
+    fn and_any<T: Clone>(some: &[T]) -> Vec<Option<T>> {
+        some.iter().cloned().map(Some).chain([None]).collect()
+    }
+    for namespace in and_any(&universe.namespaces) {
+        for owner in and_any(&universe.workers) {
+            for queue in and_any(&universe.queues) {
+                for kind in and_any::<TaskKind>(&KINDS) {
+                    let filter =
+                        LeaseFilter { namespace: namespace.clone(), owner: owner.clone(), queue: queue.clone(), kind };
+                    for limit in [2, 1000] {
+                        same!(a, b, leased_tasks(&filter, limit));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Namespaces and workers.
+
+use serde_json::json;
+
+use super::fixture::{at, namespace};
+use crate::{Error, NamespaceRow, Store, WorkerRow};
+
+fn row(name: &str) -> NamespaceRow {
+    NamespaceRow { name: name.into(), description: None, retention_days: None, created_at: at(0), updated_at: at(0) }
+}
+
+pub fn worker(space: &str, worker_id: &str) -> WorkerRow {
+    serde_json::from_value(json!({
+        "namespace": space,
+        "worker_id": worker_id,
+        "task_queue": "orders",
+        "runtime": "rust",
+        "supported_workflow_types": ["order"],
+        "supported_activity_types": [],
+        "workflow_definition_fingerprints": {"order": "sha256:1"},
+        "workflow_command_contracts": {},
+        "capabilities": ["query_tasks"],
+        "capability_manifest": {"a": {"b": 1.5}},
+        "max_concurrent_workflow_tasks": 1,
+        "max_concurrent_activity_tasks": 2,
+        "max_concurrent_worker_sessions": 3,
+        "registered_at": at(0),
+        "last_heartbeat_at": at(0),
+        "updated_at": at(0),
+    }))
+    .unwrap()
+}
+
+pub async fn namespaces_are_created_once_and_updated(store: &dyn Store) {
+    assert_eq!(store.namespaces().await.unwrap(), []);
+    store.create_namespace(&row("b")).await.unwrap();
+    store.create_namespace(&row("a")).await.unwrap();
+    let other = NamespaceRow { description: Some("other".to_owned()), ..row("a") };
+    assert!(matches!(store.create_namespace(&other).await, Err(Error::Conflict)));
+    assert_eq!(store.namespaces().await.unwrap(), [row("a"), row("b")]);
+    let kept = NamespaceRow { retention_days: Some(30), updated_at: at(9), ..other };
+    store.update_namespace(&kept).await.unwrap();
+    assert_eq!(store.namespaces().await.unwrap(), [kept, row("b")]);
+    assert!(matches!(store.update_namespace(&row("c")).await, Err(Error::Conflict)));
+}
+
+pub async fn workers_are_put_replaced_and_deleted(store: &dyn Store) {
+    let (space, other) = (namespace("default"), namespace("elsewhere"));
+    for worker in [worker("default", "b"), worker("default", "a"), worker("elsewhere", "a")] {
+        store.put_worker(&worker).await.unwrap();
+    }
+    assert_eq!(store.workers(&space).await.unwrap(), [worker("default", "a"), worker("default", "b")]);
+    assert_eq!(store.worker(&space, &"a".into()).await.unwrap(), Some(worker("default", "a")));
+    assert_eq!(store.worker(&other, &"b".into()).await.unwrap(), None);
+    let mut alive = worker("default", "a");
+    alive.last_heartbeat_at = at(30);
+    alive.process_metrics = Some(json!({"rss": 1}));
+    store.put_worker(&alive).await.unwrap();
+    assert_eq!(store.worker(&space, &"a".into()).await.unwrap(), Some(alive));
+    assert!(store.delete_worker(&space, &"a".into()).await.unwrap());
+    assert!(!store.delete_worker(&space, &"a".into()).await.unwrap());
+    assert_eq!(store.workers(&space).await.unwrap(), [worker("default", "b")]);
+    assert_eq!(store.workers(&other).await.unwrap(), [worker("elsewhere", "a")]);
+}
