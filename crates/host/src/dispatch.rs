@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use longhaul_engine::change::{TaskRow, TaskStatus};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{RunId, TaskId, WorkerId};
+use longhaul_protocol::id::{RunId, TaskId};
 use longhaul_store::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -37,7 +37,6 @@ pub(crate) struct ReadyTask {
 /// What a worker takes.
 #[derive(Clone, Debug)]
 pub(crate) struct Appetite {
-    pub(crate) worker_id: WorkerId,
     /// Empty means every type.
     pub(crate) types: std::sync::Arc<Vec<String>>,
     pub(crate) build_id: Option<String>,

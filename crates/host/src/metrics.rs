@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 
 /// One label that says what kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Kind {
+pub(crate) struct Kind {
     kind: &'static str,
 }
 

@@ -61,11 +61,7 @@ impl Host {
                 TurnTaken::First(turn) => first = Some(turn),
             }
         }
-        let appetite = Appetite {
-            worker_id: poll.worker_id.clone(),
-            types: Arc::new(claim.types(&worker)),
-            build_id: worker.build_id.clone(),
-        };
+        let appetite = Appetite { types: Arc::new(claim.types(&worker)), build_id: worker.build_id.clone() };
         loop {
             let Some(task) = self.next_task(&queue, &appetite, deadline).await? else {
                 self.inner.hub.metrics.polled("empty");

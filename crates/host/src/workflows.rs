@@ -7,7 +7,7 @@ use longhaul_engine::change::CommandRow;
 use longhaul_engine::run::external::{Receipt, Request, SignalRun, Stop, StopRun};
 use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
-use longhaul_protocol::Payload;
+use longhaul_protocol::{Ids, Payload};
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
 use longhaul_store::{Instance, RunFilter, RunSummary};
 use serde_json::Value;
@@ -84,6 +84,11 @@ impl Host {
         Err(Error::Contended)
     }
 
+    /// An id for a workflow whose starter gave none.
+    pub fn mint_workflow_id(&self) -> WorkflowId {
+        Ids::new(self.now(), rand::random()).mint()
+    }
+
     async fn instance(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> Result<Instance> {
         let instance = self.inner.store.instance(namespace, workflow_id).await?;
         instance.ok_or_else(|| Error::InstanceNotFound(workflow_id.clone()))
@@ -99,6 +104,13 @@ impl Host {
             Some(run) => Ok((instance, run)),
             None => Err(Error::RunNotFound(workflow_id.clone(), wanted)),
         }
+    }
+
+    /// The named run, or the current one, and whether it is the current one.
+    pub async fn workflow_run(&self, namespace: &Namespace, workflow_id: &WorkflowId, run_id: Option<&RunId>) -> Result<(Run, bool)> {
+        let (instance, run) = self.run_of(namespace, workflow_id, run_id).await?;
+        let is_current = instance.current_run_id == *run.run_id();
+        Ok((run, is_current))
     }
 
     /// Everything about one run.
@@ -170,7 +182,7 @@ impl Host {
     }
 
     /// Signals the workflow declares: those of its start, else of its newest live worker.
-    fn declared_signals(&self, run: &Run) -> Vec<String> {
+    pub fn declared_signals(&self, run: &Run) -> Vec<String> {
         let names = |value: Option<&Value>| -> Vec<String> {
             value.and_then(Value::as_array).map(|list| list.iter().filter_map(Value::as_str).map(str::to_owned).collect()).unwrap_or_default()
         };

@@ -1,1 +1,45 @@
-fn main() {}
+//! The binary: flags, wiring and output. What it starts lives in the crates below it.
+
+#![expect(clippy::print_stdout, reason = "the command line talks to people on standard output")]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod bench;
+mod config;
+mod logs;
+mod serve;
+
+/// One durable-execution server for Durable Workflow and Conductor workers: work that is accepted is finished, once, whatever
+/// crashes.
+#[derive(Parser)]
+#[command(name = "longhaul", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(Box<config::ServeArgs>),
+    /// Measure this machine: workflows per second and latencies, beside an echo server and the disk.
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Bench(args) => bench::run(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The chain says what was tried and why it failed; a stack trace would help nobody.
+            eprintln!("longhaul: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

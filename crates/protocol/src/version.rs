@@ -6,6 +6,8 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::reason::Reason;
+
 /// The worker protocol version this server advertises.
 pub const WORKER_PROTOCOL_VERSION: &str = "1.20";
 
@@ -50,7 +52,7 @@ impl fmt::Display for Minor {
 #[error("{message}")]
 pub struct VersionRefusal {
     /// The stable machine reason.
-    pub reason: &'static str,
+    pub reason: Reason,
     /// What is wrong, for people.
     pub message: String,
     /// What the server speaks.
@@ -104,16 +106,16 @@ fn decimal(digits: &str) -> Option<u32> {
 struct Plane {
     header: &'static str,
     supported: &'static str,
-    missing_reason: &'static str,
-    unsupported_reason: &'static str,
+    missing_reason: Reason,
+    unsupported_reason: Reason,
     remediation: &'static str,
 }
 
 const WORKER: Plane = Plane {
     header: WORKER_PROTOCOL_HEADER,
     supported: WORKER_PROTOCOL_VERSION,
-    missing_reason: "missing_protocol_version",
-    unsupported_reason: "unsupported_protocol_version",
+    missing_reason: Reason::MissingProtocolVersion,
+    unsupported_reason: Reason::UnsupportedProtocolVersion,
     remediation: "Send the header X-Durable-Workflow-Protocol-Version with a version from 1.0 to 1.20, or use a \
                   worker SDK that speaks one of them.",
 };
@@ -121,8 +123,8 @@ const WORKER: Plane = Plane {
 const CONTROL: Plane = Plane {
     header: CONTROL_PLANE_HEADER,
     supported: CONTROL_PLANE_VERSION,
-    missing_reason: "missing_control_plane_version",
-    unsupported_reason: "unsupported_control_plane_version",
+    missing_reason: Reason::MissingControlPlaneVersion,
+    unsupported_reason: Reason::UnsupportedControlPlaneVersion,
     remediation: "Send the header X-Durable-Workflow-Control-Plane-Version: 2, or use a client that speaks version 2.",
 };
 
@@ -194,7 +196,7 @@ mod tests {
             "１.２",
         ] {
             let refusal = negotiate(Some(header)).unwrap_err();
-            assert_eq!(refusal.reason, "unsupported_protocol_version", "{header}");
+            assert_eq!(refusal.reason.as_str(), "unsupported_protocol_version", "{header}");
             assert_eq!(refusal.requested_version.as_deref(), Some(header));
             assert_eq!(refusal.supported_version, "1.20");
         }
@@ -205,12 +207,12 @@ mod tests {
         for header in [None, Some(""), Some("  ")] {
             let refusal = negotiate(header).unwrap_err();
             assert_eq!(
-                (refusal.reason, refusal.requested_version),
+                (refusal.reason.as_str(), refusal.requested_version),
                 ("missing_protocol_version", None)
             );
             let refusal = negotiate_control_plane(header).unwrap_err();
             assert_eq!(
-                (refusal.reason, refusal.requested_version),
+                (refusal.reason.as_str(), refusal.requested_version),
                 ("missing_control_plane_version", None)
             );
         }
@@ -221,7 +223,7 @@ mod tests {
         assert_eq!(negotiate_control_plane(Some("2")), Ok(()));
         for header in ["1", "3", "2.0", "02", "two"] {
             let refusal = negotiate_control_plane(Some(header)).unwrap_err();
-            assert_eq!(refusal.reason, "unsupported_control_plane_version", "{header}");
+            assert_eq!(refusal.reason.as_str(), "unsupported_control_plane_version", "{header}");
             assert_eq!(refusal.supported_version, "2");
         }
     }

@@ -1,1 +1,88 @@
-//! placeholder
+//! HTTP: parse, call the host, render. No rule about workflows lives here; a handler that wants one should ask the host.
+//!
+//! The router below reads as a table of contents. `gate` holds the checks every request passes and their order, `body` reads
+//! fields and collects what is wrong with them, `worker` and `control` are the two planes, each with its envelope.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::get;
+use longhaul_host::Host;
+
+pub mod auth;
+mod body;
+mod control;
+mod error;
+mod gate;
+mod metrics;
+mod worker;
+
+use auth::Auth;
+
+/// What handlers share.
+#[derive(Clone)]
+pub struct App {
+    inner: Arc<AppInner>,
+}
+
+struct AppInner {
+    host: Host,
+    auth: Auth,
+    options: Options,
+    /// What ends every worker-plane answer; the same for all of them, so it is rendered once.
+    worker_envelope: String,
+}
+
+/// How the server presents itself.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Shown in discovery; the host name unless configured.
+    pub server_id: String,
+    /// The product's version.
+    pub version: &'static str,
+    /// Largest body of a request, on both planes.
+    pub max_request_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { server_id: "longhaul".to_owned(), version: env!("CARGO_PKG_VERSION"), max_request_bytes: 16 * 1024 * 1024 }
+    }
+}
+
+impl App {
+    /// An application on a running host.
+    pub fn new(host: Host, auth: Auth, options: Options) -> Self {
+        let worker_envelope = worker::envelope::closing(&control::capabilities::server_capabilities());
+        Self { inner: Arc::new(AppInner { host, auth, options, worker_envelope }) }
+    }
+
+    pub(crate) fn host(&self) -> &Host {
+        &self.inner.host
+    }
+
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.inner.auth
+    }
+
+    pub(crate) fn worker_envelope(&self) -> &str {
+        &self.inner.worker_envelope
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// Every route.
+    pub fn router(&self) -> Router {
+        Router::new()
+            .nest("/api/worker", worker::routes())
+            .nest("/api", control::routes())
+            .route("/health", get(control::system::health))
+            .route("/metrics", get(metrics::render))
+            .fallback(control::not_found)
+            .layer(tower_http::compression::CompressionLayer::new().gzip(true).deflate(true))
+            .layer(tower_http::catch_panic::CatchPanicLayer::custom(error::panicked))
+            .with_state(self.clone())
+    }
+}

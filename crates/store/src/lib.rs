@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
 use longhaul_engine::run::state::{ClosedReason, Run, Status};
-use longhaul_protocol::Timestamp;
+use longhaul_protocol::{Payload, Timestamp};
 use longhaul_protocol::id::{EventId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -124,6 +124,8 @@ pub struct RunSummary {
     pub started_at: Timestamp,
     pub closed_at: Option<Timestamp>,
     pub search_attributes: Map<String, Value>,
+    /// An Avro map.
+    pub memo: Option<Payload>,
 }
 
 /// Which runs a list shows.

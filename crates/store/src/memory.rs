@@ -329,6 +329,7 @@ fn summary(run: &Run) -> RunSummary {
         started_at: spec.started_at,
         closed_at: core.closed.as_ref().map(|closed| closed.at),
         search_attributes: (*core.search_attributes).clone(),
+        memo: core.memo.clone(),
     }
 }
 

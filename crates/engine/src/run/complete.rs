@@ -211,13 +211,16 @@ pub(super) fn apply<'a>(mut draft: Draft<'a>, task: &WorkflowTask, batch: &Batch
         draft.core.last_command_sequence = batch.next_sequence;
         draft.continue_as_new(batch.next_sequence, arguments.as_ref(), workflow_type.as_deref(), queue.as_deref());
     } else {
+        let wrote = !draft.events.is_empty();
         let unseen = draft.buffered().len() as u64;
         draft.flush_buffered();
         draft.fire_overdue_wait_timeouts();
         match batch.terminal {
             Some(WorkflowCommand::CompleteWorkflow { result }) => draft.complete_run(result.as_ref()),
             Some(WorkflowCommand::FailWorkflow(failure)) => draft.fail_run(failure, None),
-            _ => draft.end_plain_task(task, unseen, !batch.calls.is_empty()),
+            // What the task wrote, its calls or the ends of its waits, is progress: with nothing left to wait for, the workflow
+            // must look again. An acknowledgement that wrote nothing is not, or it would be asked for ever.
+            _ => draft.end_plain_task(task, unseen, wrote),
         }
     }
     let written = draft.events.len() as u64;
@@ -278,7 +281,7 @@ impl Draft<'_> {
     }
 
     /// The task saw everything up to its lease; what came after wants another look.
-    pub(super) fn end_plain_task(&mut self, task: &WorkflowTask, unseen_signals: u64, recorded_calls: bool) {
+    pub(super) fn end_plain_task(&mut self, task: &WorkflowTask, unseen_signals: u64, made_progress: bool) {
         let observed = task.lease.as_ref().map_or(0, |lease| lease.observed_sequence);
         self.core.handled_sequence = self.core.handled_sequence.max(observed);
         self.core.open.unseen_signals = unseen_signals;
@@ -286,7 +289,7 @@ impl Draft<'_> {
         self.core.workflow_task = None;
         self.core.status = Status::Waiting;
         let blocked = self.parts().any(|(_, part)| matches!(part, Part::Activity(_) | Part::Timer(_) | Part::Wait(_)));
-        self.choose_next_task(recorded_calls && !blocked);
+        self.choose_next_task(made_progress && !blocked);
     }
 
     /// Keeps the answer with the finished task's row.

@@ -49,6 +49,7 @@ pub enum Stop {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receipt {
     pub run_id: RunId,
+    pub workflow_type: String,
     pub command: CommandRow,
     /// Whether this is the answer to an earlier request with the same id.
     pub retained: bool,
@@ -77,7 +78,12 @@ impl Request {
         } else if earlier.status == "rejected" {
             Decision::reject(Rejection::RunNotActive { status: run.core.status })
         } else {
-            Decision::unchanged(Receipt { run_id: run.run_id().clone(), command: earlier.clone(), retained: true })
+            Decision::unchanged(Receipt {
+                run_id: run.run_id().clone(),
+                workflow_type: run.spec.workflow_type.clone(),
+                command: earlier.clone(),
+                retained: true,
+            })
         })
     }
 }
@@ -105,7 +111,7 @@ impl Draft<'_> {
     }
 
     fn receipt(&self, command: CommandRow) -> Receipt {
-        Receipt { run_id: self.run_id().clone(), command, retained: false }
+        Receipt { run_id: self.run_id().clone(), workflow_type: self.spec.workflow_type.clone(), command, retained: false }
     }
 }
 

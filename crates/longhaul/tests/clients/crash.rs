@@ -218,8 +218,8 @@ async fn wait_until_closed(client: &Client, id: &str) -> WorkflowDescription {
 
 /// Takes a run through its steps with a kill and a restart whenever it rests; the same worker must carry it to its end.
 ///
-/// `resting` names the event that appears when the run waits for a signal; `settle` waits until the worker's n-th task is
-/// reported and answered, so that no report is cut off.
+/// `resting` names the event that appears when the run waits for a signal; `settle` waits until the worker's n-th task
+/// is reported and answered, so that no report is cut off.
 async fn check_restart_between_steps<F>(
     server: &mut Server,
     queue: &str,

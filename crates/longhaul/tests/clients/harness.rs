@@ -26,8 +26,8 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 /// Pause between two looks at a condition.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Lines of server log shown when a test fails.
-const LOG_LINES_SHOWN: usize = 150;
+/// Lines shown of each log, the server's and its workers', when a test fails.
+const LOG_LINES_SHOWN: usize = 100;
 
 /// Looks until `look` finds something; panics with `what` when the deadline passes first.
 pub(crate) async fn eventually<T, F>(what: &str, mut look: impl FnMut() -> F) -> T
@@ -88,7 +88,7 @@ impl ServerOptions {
     }
 }
 
-/// A running server. Dropping it kills the process; a failing test also gets the end of its log.
+/// A running server. Dropping it kills the process; a failing test also gets the ends of the logs in its directory.
 pub(crate) struct Server {
     options: ServerOptions,
     directory: TempDir,
@@ -150,11 +150,21 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let log = fs::read_to_string(log_path(self.directory.path())).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            let shown = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
-            eprintln!("--- end of the server log ---\n{}", shown.join("\n"));
+        if !std::thread::panicking() {
+            return;
+        }
+        for entry in fs::read_dir(self.directory.path())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let path = entry.path();
+            if path.extension().is_some_and(|extension| extension == "log") {
+                let log = fs::read_to_string(&path).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().collect();
+                let shown = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
+                eprintln!("--- end of {} ---\n{}", path.display(), shown.join("\n"));
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Events, commands and request ids.
 
+use std::sync::Arc;
+
+use futures::future;
+use longhaul_engine::change::Changes;
 use longhaul_protocol::Payload;
 
-use super::fixture::{
-    advance, command, commit, create, is_conflict, namespace, next, push_event, spec, start,
-};
+use super::fixture::{advance, command, commit, create, is_conflict, namespace, next, push_event, spec, start};
 use crate::{Error, Store};
 
 pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
@@ -67,6 +69,25 @@ pub async fn an_event_is_never_written_twice(store: &dyn Store) {
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].event_type, "WorkflowStarted");
     assert_eq!(store.run(run.run_id()).await.unwrap(), Some(run));
+}
+
+/// However the store finds out, commits that merely waited at the same time stand.
+pub async fn a_poisoned_commit_fails_alone(store: &dyn Store) {
+    let mut answers = Vec::new();
+    let runs = future::join_all(["a", "b", "c"].map(|workflow_id| create(store, workflow_id))).await;
+    for run in &runs {
+        let mut change = next(run);
+        if run.spec.workflow_id.as_str() == "b" {
+            change.core.last_history_sequence = 0;
+        }
+        push_event(&mut change, "Step");
+        answers.push(store.commit(Arc::new(Changes { run: Some(change), ..Changes::default() })));
+    }
+    let answers: Vec<_> = future::join_all(answers).await.into_iter().map(|answer| answer.is_ok()).collect();
+    assert_eq!(answers, [true, false, true]);
+    for (run, version) in runs.iter().zip([2, 1, 2]) {
+        assert_eq!(store.run(run.run_id()).await.unwrap().map(|run| run.version), Some(version));
+    }
 }
 
 pub async fn commands_are_listed_oldest_first(store: &dyn Store) {

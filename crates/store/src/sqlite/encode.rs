@@ -120,3 +120,9 @@ pub(super) fn task_status(status: TaskStatus) -> &'static str {
         TaskStatus::Cancelled => "cancelled",
     }
 }
+
+/// Counts as SQLite holds them. Versions, sequences and limits stay far below the bound in practice; a caller's "no limit"
+/// may not.
+pub(super) fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::run::state::{Closed, Status};
-use longhaul_protocol::Timestamp;
+use longhaul_protocol::{Payload, Timestamp};
 use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkflowId};
 use rusqlite::{Connection, params};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::key::signed;
+use super::encode::signed;
 use super::read::{bodies, body};
 use crate::{Error, LeaseFilter, QueueCount, QueueKey, RunFilter, RunSummary, StatusFilter};
 
@@ -98,6 +98,8 @@ struct Shown {
     closed: Option<Closed>,
     #[serde(default)]
     search_attributes: Map<String, Value>,
+    #[serde(default)]
+    memo: Option<Payload>,
 }
 
 fn summary(connection: &Connection, run_key: i64) -> Result<RunSummary, Error> {
@@ -123,6 +125,7 @@ fn summary(connection: &Connection, run_key: i64) -> Result<RunSummary, Error> {
         started_at: Timestamp::from_micros(row.get(8)?),
         closed_at: shown.closed.map(|closed| closed.at),
         search_attributes: shown.search_attributes,
+        memo: shown.memo,
     })
 }
 

@@ -14,7 +14,6 @@ use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
 
 mod encode;
 mod error;
-mod key;
 mod list;
 mod open;
 mod pool;

@@ -124,9 +124,13 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Error> {
             path.display()
         )));
     }
-    runner
-        .run(connection)
-        .map_err(|error| Error::Unavailable(format!("cannot upgrade the schema of {}: {error}", path.display())))?;
+    // Grouped, because otherwise a migration and the note that it is done are two transactions, and a crash between them
+    // leaves a file that no release opens.
+    runner.set_grouped(true).run(connection).map_err(|error| {
+        // The error quotes the whole migration.
+        tracing::error!(%error, path = %path.display(), "the schema cannot be upgraded");
+        Error::Unavailable(format!("cannot upgrade the schema of {}; the log says why", path.display()))
+    })?;
     Ok(())
 }
 

@@ -10,8 +10,8 @@ use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::de::DeserializeOwned;
 
+use super::encode::signed;
 use super::error::unreadable;
-use super::key::{self, signed};
 use crate::{Error, Instance, NamespaceRow, QueueKey, StoredEvent, WorkerRow};
 
 pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>, Error> {
@@ -67,19 +67,15 @@ pub(super) fn history(
     up_to: u64,
     limit: usize,
 ) -> Result<Vec<StoredEvent>, Error> {
-    let run_key: Option<i64> = connection
-        .prepare_cached("SELECT run_key FROM runs WHERE run_id = ?1")?
-        .query_row([run_id.as_str()], |row| row.get(0))
-        .optional()?;
-    let Some(run_key) = run_key else { return Ok(Vec::new()) };
-    let keys = key::range(run_key, after, up_to);
     let mut statement = connection.prepare_cached(
-        "SELECT event_key, id, event_type, recorded_at, workflow_task_id, workflow_command_id, principal, payload
-         FROM events WHERE event_key BETWEEN ?1 AND ?2 ORDER BY event_key LIMIT ?3",
+        "SELECT events.sequence, id, event_type, recorded_at, workflow_task_id, workflow_command_id, principal, payload
+         FROM runs JOIN events USING (run_key)
+         WHERE runs.run_id = ?1 AND events.sequence > ?2 AND events.sequence <= ?3 ORDER BY events.sequence LIMIT ?4",
     )?;
-    let rows = statement.query_map(params![keys.start(), keys.end(), signed(limit as u64)], |row| {
+    let page = params![run_id.as_str(), signed(after), signed(up_to), signed(limit as u64)];
+    let rows = statement.query_map(page, |row| {
         Ok(StoredEvent {
-            sequence: key::sequence(row.get(0)?),
+            sequence: row.get::<_, i64>(0)?.cast_unsigned(),
             id: row.get_ref(1)?.as_str()?.into(),
             event_type: row.get(2)?,
             recorded_at: Timestamp::from_micros(row.get(3)?),

@@ -8,8 +8,7 @@ use std::time::Instant;
 use longhaul_engine::change::{InstanceChange, RunChange};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
-use super::encode::{Bodies, Commit, Write, list_status, task_status};
-use super::key::{self, signed};
+use super::encode::{Bodies, Commit, Write, list_status, signed, task_status};
 use crate::group::{Counters, Sink};
 use crate::{Error, shape};
 
@@ -90,8 +89,8 @@ impl<'t> Hot<'t> {
             update_run_and_alarm: transaction
                 .prepare_cached("UPDATE runs SET version = ?2, state = ?3, alarm = ?4 WHERE run_key = ?1")?,
             insert_event: transaction.prepare_cached(
-                "INSERT INTO events (event_key, id, event_type, recorded_at, workflow_task_id, workflow_command_id, principal,
-                 payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO events (run_key, sequence, id, event_type, recorded_at, workflow_task_id, workflow_command_id,
+                 principal, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?,
             put_part: transaction.prepare_cached(
                 "INSERT INTO run_parts (run_key, part, body) VALUES (?1, ?2, ?3)
@@ -255,7 +254,8 @@ fn write_rows(
 ) -> Result<(), Error> {
     for event in &change.events {
         hot.insert_event.execute(params![
-            key::of_event(run_key, event.sequence)?,
+            run_key,
+            signed(event.sequence),
             event.id.as_str(),
             event.event_type,
             event.recorded_at.as_micros(),

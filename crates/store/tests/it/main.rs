@@ -1,5 +1,7 @@
 //! The stores against the suite, against each other, and SQLite against what happens to files.
 
+#![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
+
 mod files;
 mod random;
 

@@ -43,9 +43,9 @@ fn python_command(program: &str, server: &Server) -> Command {
 
 /// Runs a Python scenario program to its end; panics with its output unless every scenario passed.
 pub(crate) async fn run_python(program: &str, server: &Server) {
-    // The programs bound their own scenarios and report which one hangs; this limit only catches a program that does not.
+    // The programs bound their own scenarios and tell which one hangs; this only catches a program that does not.
     const PROGRAM_DEADLINE: Duration = Duration::from_secs(180);
-    let path = server.directory.path().join(format!("{program}.log"));
+    let path = server.directory.path().join(format!("{program}.out"));
     let log = File::create(&path).expect("a log file");
     let mut child = python_command(program, server)
         .stdout(log.try_clone().expect("a second handle"))
@@ -96,15 +96,12 @@ impl PythonWorker {
 
     /// Asks the worker to end; it must still be there, deregister cleanly, and never have registered again.
     pub(crate) async fn stop(mut self) {
-        let id = self
-            .child
-            .id()
-            .expect("the Python worker ended by itself")
-            .to_string();
-        let asked = std::process::Command::new("kill")
-            .args(["-TERM", &id])
+        let id = self.child.id().expect("the Python worker ended by itself");
+        let command = format!("kill -TERM {id}");
+        let asked = std::process::Command::new("sh")
+            .args(["-c", &command])
             .status()
-            .expect("kill runs");
+            .expect("a shell");
         assert!(asked.success());
         let mut later_lines = Vec::new();
         while let Some(line) = self.next_line().await {

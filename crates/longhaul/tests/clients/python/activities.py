@@ -98,26 +98,29 @@ async def hundred_parallel_activities_answer_in_order(stage: Stage) -> None:
     assert completed != sorted(completed), "the activities were meant to complete out of order"
 
 
-@activity.defn(name="odd-fails")
-async def odd_fails(number: int) -> int:
-    if number % 2:
-        raise ValueError(f"{number} is odd")
-    return number
+@activity.defn(name="member")
+async def member(key: str, number: int) -> None:
+    if number == 1:
+        raise ValueError("1 is odd")
+    if number == 2:
+        await gates.wait(key)
 
 
 @workflow.defn(name="group")
 class Group:
     def run(self, ctx):
         try:
-            yield [ctx.schedule_activity("odd-fails", [number]) for number in range(3)]
+            yield [ctx.schedule_activity("member", [ctx.workflow_id, number]) for number in range(3)]
         except ActivityFailed as failure:
             return str(failure)
 
 
-async def a_failure_in_a_parallel_group_surfaces(stage: Stage) -> None:
-    message, events = await stage.run("group")
-    equal(message, "1 is odd")
-    equal(sorted(command_sequences(events, "ActivityCompleted")), [1, 3])
+async def a_failed_group_waits_for_all_members(stage: Stage) -> None:
+    handle = await stage.start("group")
+    await stage.until(handle, "ActivityFailed")
+    gates.open(handle.workflow_id)
+    equal(await result(handle), "1 is odd")
+    equal(sorted(command_sequences(await stage.closed_history(handle), "ActivityCompleted")), [1, 3])
 
 
 @activity.defn(name="flaky")
@@ -222,7 +225,7 @@ if __name__ == "__main__":
             hello,
             sequential_activities,
             hundred_parallel_activities_answer_in_order,
-            a_failure_in_a_parallel_group_surfaces,
+            a_failed_group_waits_for_all_members,
             retry_with_back_off_then_success,
             exhausted_retries_surface_the_last_failure,
             a_non_retryable_failure_is_tried_once,
@@ -230,5 +233,5 @@ if __name__ == "__main__":
             heartbeats_carry_details_and_bring_back_the_cancellation,
         ],
         workflows=[Hello, Sequential, FanOut, Group, Retry, Pay, Cancelled],
-        activities=[greet, double, square, odd_fails, flaky, decline, long],
+        activities=[greet, double, square, member, flaky, decline, long],
     )

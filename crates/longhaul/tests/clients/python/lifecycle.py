@@ -136,7 +136,7 @@ class Patient(Wait):
 async def check_closed(stage: Stage, handle, expected: list[str]) -> None:
     """The named events appear once each, and the closed run accepts no further command."""
     events = await stage.closed_history(handle)
-    equal([(event_type, types(events).count(event_type)) for event_type in expected], [(event, 1) for event in expected])
+    equal({event_type: types(events).count(event_type) for event_type in expected}, dict.fromkeys(expected, 1))
     refused = await fails(SignalFailed, handle.signal("finish", ["too late"]))
     equal(refused.reason, "run_not_active")
     for command in (handle.cancel, handle.terminate):

@@ -110,18 +110,24 @@ async fn a_hundred_parallel_activities_answer_in_order() {
 }
 
 #[tokio::test]
-async fn a_failure_in_a_parallel_group_names_its_member_and_keeps_its_siblings() {
+async fn a_failed_group_waits_for_all_members_and_names_the_failed_one() {
     let fixture = Fixture::start().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let opened = Arc::clone(&gate);
     let _worker = fixture.worker(|worker| {
-        worker.register_activity("odd-fails", |_, arguments| async move {
-            let number = arguments[0].as_u64().unwrap();
-            match number % 2 {
-                0 => Ok(json!(number)),
-                _ => Err(ActivityError::new("Odd", format!("{number} is odd")).into()),
+        worker.register_activity("member", move |_, arguments| {
+            let gate = Arc::clone(&gate);
+            async move {
+                match arguments[0].as_u64() {
+                    Some(1) => return Err(ActivityError::new("Odd", "1 is odd").into()),
+                    Some(2) => gate.acquire().await.unwrap().forget(),
+                    _ => {}
+                }
+                Ok(json!(null))
             }
         });
         worker.register_workflow("group", |context, _| async move {
-            let calls = [0, 1, 2].map(|number| ParallelOperation::activity("odd-fails", json!([number])));
+            let calls = [0, 1, 2].map(|number| ParallelOperation::activity("member", json!([number])));
             match context.parallel(calls.into()).await {
                 Err(Error::ParallelFailed(failure)) => {
                     let completed: Vec<_> = failure
@@ -137,10 +143,15 @@ async fn a_failure_in_a_parallel_group_names_its_member_and_keeps_its_siblings()
             }
         });
     });
+    let handle = fixture.start_workflow("group", "group", json!([])).await;
 
-    let outcome = fixture.run("group", json!([])).await;
+    fixture.wait_for_events("group", "ActivityFailed", 1).await;
+    opened.add_permits(1);
 
-    assert_eq!(outcome, json!({"failed": [1], "completed": [[0], [2]]}));
+    assert_eq!(
+        result(&handle).await.unwrap(),
+        json!({"failed": [1], "completed": [[0], [2]]})
+    );
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Workers and clients of the Rust SDK `durable-workflow` 4.10.2, running in the test process.
 //!
-//! A file per subject, a test per story. The Rust worker ends at the first answer it does not expect, so a worker that is
-//! still running when its test ends is part of every assertion ([`fixture::RunningWorker`]).
+//! A file per subject, a test per story. The Rust worker ends at the first answer it does not expect, so every test
+//! also asserts that its worker is still running at the end ([`fixture::RunningWorker`]).
 
 #![allow(
     clippy::result_large_err,

@@ -1,0 +1,117 @@
+//! `longhaul serve`: open the store, start the host, listen, and stop without cutting anything in half.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::serve::ListenerExt;
+use longhaul_host::{Config, Host};
+use longhaul_server::auth::Auth;
+use longhaul_server::{App, Options};
+use longhaul_store::sqlite::Sqlite;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{ServeArgs, Settings};
+use crate::logs;
+
+/// How long requests in flight may take to end after the signal to stop. Polls are answered at once; the rest takes a commit.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    let settings = args.settle()?;
+    logs::start(settings.log_format, &settings.log)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("the runtime could not be started")?;
+    runtime.block_on(serve(&settings))
+}
+
+async fn serve(settings: &Settings) -> Result<()> {
+    if let Some(directory) = settings.database.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        std::fs::create_dir_all(directory).with_context(|| format!("the data directory {} cannot be made", directory.display()))?;
+    }
+    let store = Sqlite::open(&settings.database).with_context(|| format!("the store {} cannot be opened", settings.database.display()))?;
+    let mut config = Config::default();
+    if let Some(seconds) = settings.workflow_task_lease_seconds {
+        config.limits.workflow_task_lease_seconds = seconds.max(1);
+    }
+    if let Some(seconds) = settings.activity_lease_seconds {
+        config.limits.activity_lease_seconds = seconds.max(1);
+    }
+    let host = Host::start(Arc::new(store), config).await.context("the stored state could not be recovered")?;
+    let tokens = &settings.tokens;
+    let auth = Auth::with_tokens(tokens.shared.clone(), tokens.worker.clone(), tokens.operator.clone(), tokens.admin.clone());
+    let open = auth.is_open();
+    let options = Options { server_id: settings.server_id.clone(), ..Options::default() };
+    let router = App::new(host.clone(), auth, options).router();
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}; is another server running there? Choose another with --listen", settings.listen))?;
+    let address = listener.local_addr().context("the listening address is not known")?;
+    greet(address, &settings.database, open);
+    tracing::info!(%address, database = %settings.database.display(), "serving");
+    let listener = listener.tap_io(|stream| {
+        // Answers are small and waited for: they must not wait for a full packet.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "no-delay could not be set on a connection");
+        }
+    });
+    let stopping = host.clone();
+    let (began, begun) = tokio::sync::oneshot::channel();
+    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+        asked_to_stop().await;
+        tracing::info!("stopping: answering polls and finishing requests");
+        stopping.begin_stop();
+        let _ = began.send(());
+    });
+    tokio::select! {
+        result = serving.into_future() => result.context("the listener failed")?,
+        () = async {
+            if begun.await.is_ok() {
+                tokio::time::sleep(STOP_TIMEOUT).await;
+            } else {
+                std::future::pending::<()>().await;
+            }
+        } => tracing::warn!("some connections did not end in time and were closed"),
+    }
+    host.stop().await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+async fn asked_to_stop() {
+    let mut terminate = match signal(SignalKind::terminate()) {
+        Ok(terminate) => terminate,
+        Err(error) => {
+            tracing::warn!(%error, "SIGTERM cannot be watched; stop with Ctrl-C");
+            let _ = tokio::signal::ctrl_c().await;
+            return;
+        }
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+/// What a newcomer needs next. The first line is for programs too.
+fn greet(address: SocketAddr, database: &Path, open: bool) {
+    let url = format!("http://{address}");
+    println!("listening on {url}");
+    println!();
+    println!("  Health        {url}/api/health");
+    println!("  Metrics       {url}/metrics");
+    println!("  Data          {}", database.display());
+    println!("  Credentials   {}", if open { "none needed (loopback or --insecure)" } else { "bearer token" });
+    println!();
+    println!("  Python   pip install durable-workflow");
+    println!("           client = Client(\"{url}\"), then Worker(client, task_queue=\"…\", workflows=[…], activities=[…])");
+    println!("  Rust     cargo add durable-workflow");
+    println!("           Client::builder(\"{url}\"), then Worker::new(client, \"…\")");
+    println!();
+    println!("  Stop with Ctrl-C: what was accepted is on disk and goes on at the next start.");
+    // Programs read the first line through a pipe; nothing may stay in a buffer.
+    let _ = std::io::stdout().flush();
+}

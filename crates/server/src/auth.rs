@@ -1,0 +1,136 @@
+//! Who is calling. Tokens are compared in constant time; a role is a plain set without hierarchy: an administrator's token is
+//! refused on worker routes (control-plane.md §3).
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use serde_json::json;
+use subtle::ConstantTimeEq;
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Worker,
+    Operator,
+    Admin,
+}
+
+impl Role {
+    /// The word in configuration and answers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// The credentials the server knows.
+#[derive(Clone, Default)]
+pub struct Auth {
+    tokens: Vec<Token>,
+}
+
+#[derive(Clone)]
+struct Token {
+    secret: String,
+    subject: &'static str,
+    roles: Vec<Role>,
+}
+
+/// An authenticated caller.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) roles: Vec<Role>,
+    /// Recorded with what the caller does, as JSON text. Taken from authentication alone.
+    pub(crate) principal: String,
+}
+
+impl Auth {
+    /// No credentials: everybody may do everything. For loopback, and for those who say so aloud.
+    pub fn open() -> Self {
+        Self::default()
+    }
+
+    /// One shared token and one per role; each is optional.
+    pub fn with_tokens(shared: Option<String>, worker: Option<String>, operator: Option<String>, admin: Option<String>) -> Self {
+        let mut tokens = Vec::new();
+        let has_roles = worker.is_some() || operator.is_some() || admin.is_some();
+        for (secret, role, subject) in [
+            (worker, Role::Worker, "role:worker"),
+            (operator, Role::Operator, "role:operator"),
+            (admin, Role::Admin, "role:admin"),
+        ] {
+            tokens.extend(secret.map(|secret| Token { secret, subject, roles: vec![role] }));
+        }
+        if let Some(secret) = shared {
+            // Beside role tokens the shared one keeps administrating, as it did before there were any.
+            let roles = if has_roles { vec![Role::Admin] } else { vec![Role::Worker, Role::Operator, Role::Admin] };
+            tokens.push(Token { secret, subject: "legacy-token", roles });
+        }
+        Self { tokens }
+    }
+
+    /// Whether callers need a credential.
+    pub fn is_open(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// The caller behind a request; None when the credential is missing or wrong.
+    pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Option<Caller> {
+        if self.is_open() {
+            return Some(Caller {
+                roles: vec![Role::Worker, Role::Operator, Role::Admin],
+                principal: json!({"type": "server", "id": "anonymous"}).to_string(),
+            });
+        }
+        let given = headers.get(AUTHORIZATION)?.to_str().ok()?;
+        let (scheme, given) = given.split_once(' ')?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        // Every token is compared, so that the time tells nothing about which one was near.
+        let mut found = None;
+        for token in &self.tokens {
+            if bool::from(token.secret.as_bytes().ct_eq(given.trim().as_bytes())) {
+                found = Some(token);
+            }
+        }
+        found.map(|token| Caller {
+            roles: token.roles.clone(),
+            principal: json!({"type": "auth:token", "id": token.subject}).to_string(),
+        })
+    }
+}
+
+impl Caller {
+    pub(crate) fn has_any(&self, allowed: &[Role]) -> bool {
+        self.roles.iter().any(|role| allowed.contains(role))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(token: &str) -> HeaderMap {
+        HeaderMap::from_iter([(AUTHORIZATION, format!("Bearer {token}").parse().unwrap())])
+    }
+
+    #[test]
+    fn roles_have_no_hierarchy_and_wrong_tokens_have_none() {
+        let auth = Auth::with_tokens(None, Some("w".into()), Some("o".into()), Some("a".into()));
+        assert!(auth.authenticate(&with("w")).unwrap().has_any(&[Role::Worker]));
+        assert!(!auth.authenticate(&with("a")).unwrap().has_any(&[Role::Worker]));
+        assert!(auth.authenticate(&with("x")).is_none());
+        assert!(auth.authenticate(&HeaderMap::new()).is_none());
+    }
+
+    #[test]
+    fn a_single_shared_token_may_do_everything() {
+        let auth = Auth::with_tokens(Some("s".into()), None, None, None);
+        assert_eq!(auth.authenticate(&with("s")).unwrap().roles.len(), 3);
+        let beside_roles = Auth::with_tokens(Some("s".into()), Some("w".into()), None, None);
+        assert_eq!(beside_roles.authenticate(&with("s")).unwrap().roles, vec![Role::Admin]);
+    }
+}

@@ -1,0 +1,201 @@
+//! A request's JSON object, field by field. Fields are kept as text until they are asked for, so a large payload is never parsed
+//! into a tree just to be passed on; what is wrong with any of them is collected and answered together.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use http::StatusCode;
+use longhaul_protocol::Reason;
+use longhaul_protocol::payload::FieldError;
+use longhaul_protocol::workflow_command::FieldErrors;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::gate::Refusal;
+
+/// The fields of a body; an absent or empty body has none.
+pub(crate) struct Body {
+    fields: HashMap<String, Box<RawValue>>,
+    errors: RefCell<FieldErrors>,
+}
+
+impl Body {
+    pub(crate) fn parse(bytes: Bytes) -> Result<Self, Refusal> {
+        let fields = if bytes.is_empty() {
+            HashMap::new()
+        } else {
+            let value: &RawValue = serde_json::from_slice(&bytes).map_err(|error| {
+                Refusal::new(StatusCode::BAD_REQUEST, Reason::MalformedJson, format!("The request body is not JSON: {error}"))
+                    .with("json_error", error.to_string())
+            })?;
+            serde_json::from_str(value.get()).map_err(|_| {
+                Refusal::invalid(&FieldErrors::from([("body".to_owned(), vec!["must be a JSON object".to_owned()])]))
+            })?
+        };
+        Ok(Self { fields, errors: RefCell::default() })
+    }
+
+    /// The text of a field; null counts as absent.
+    pub(crate) fn raw(&self, field: &str) -> Option<&RawValue> {
+        self.fields.get(field).map(|value| &**value).filter(|value| value.get() != "null")
+    }
+
+    /// The field as a tree; null counts as absent.
+    pub(crate) fn value(&self, field: &str) -> Option<Value> {
+        let raw = self.raw(field)?;
+        match serde_json::from_str(raw.get()) {
+            Ok(value) => Some(value),
+            Err(_) => {
+                self.refuse(field, "is nested too deeply");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn refuse(&self, field: &str, message: &str) {
+        self.errors.borrow_mut().entry(field.to_owned()).or_default().push(message.to_owned());
+    }
+
+    /// Takes a payload position's verdict.
+    pub(crate) fn payload<T>(&self, result: Result<T, FieldError>) -> Option<T> {
+        result.map_err(|error| self.refuse(&error.path, &error.message)).ok()
+    }
+
+    fn typed<T: serde::de::DeserializeOwned>(&self, field: &str, wanted: &str) -> Option<T> {
+        let raw = self.raw(field)?;
+        let parsed = serde_json::from_str(raw.get());
+        if parsed.is_err() {
+            self.refuse(field, &format!("must be {wanted}"));
+        }
+        parsed.ok()
+    }
+
+    /// An optional string of at most `max` bytes; empty strings are refused.
+    pub(crate) fn text(&self, field: &str, max: usize) -> Option<String> {
+        let text: String = self.typed(field, "a string")?;
+        if text.is_empty() || text.len() > max {
+            self.refuse(field, &format!("must have 1 to {max} bytes"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// An optional string of 1 to `max` characters, where the protocol counts those and not bytes.
+    pub(crate) fn characters(&self, field: &str, max: usize) -> Option<String> {
+        let text: String = self.typed(field, "a string")?;
+        if text.is_empty() || text.chars().count() > max {
+            self.refuse(field, &format!("must have 1 to {max} characters"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// An optional text for people of at most `max` characters; an empty one counts as absent.
+    pub(crate) fn note(&self, field: &str, max: usize) -> Option<String> {
+        let is_empty = self.raw(field).is_some_and(|raw| raw.get() == "\"\"");
+        if is_empty { None } else { self.characters(field, max) }
+    }
+
+    /// A string that must be there. Returns an empty one after recording the error, so that reading can go on.
+    pub(crate) fn required_text(&self, field: &str, max: usize) -> String {
+        if self.raw(field).is_none() {
+            self.refuse(field, "is required");
+        }
+        self.text(field, max).unwrap_or_default()
+    }
+
+    /// The first of several names a field may have.
+    pub(crate) fn required_text_of(&self, names: &[&str], max: usize) -> String {
+        let name = names.iter().find(|name| self.raw(name).is_some()).unwrap_or(&names[0]);
+        self.required_text(name, max)
+    }
+
+    pub(crate) fn integer(&self, field: &str) -> Option<i64> {
+        self.typed(field, "an integer")
+    }
+
+    /// An optional integer of at least `least`.
+    pub(crate) fn count(&self, field: &str, least: u64) -> Option<u64> {
+        let number: i64 = self.integer(field)?;
+        match u64::try_from(number).ok().filter(|number| *number >= least) {
+            Some(number) => Some(number),
+            None => {
+                self.refuse(field, &format!("must be at least {least}"));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn required_count(&self, field: &str, least: u64) -> u64 {
+        if self.raw(field).is_none() {
+            self.refuse(field, "is required");
+        }
+        self.count(field, least).unwrap_or_default()
+    }
+
+    pub(crate) fn flag(&self, field: &str) -> Option<bool> {
+        self.typed(field, "true or false")
+    }
+
+    pub(crate) fn object(&self, field: &str) -> Option<Map<String, Value>> {
+        self.typed(field, "an object")
+    }
+
+    pub(crate) fn texts(&self, field: &str) -> Option<Vec<String>> {
+        self.typed(field, "a list of strings")
+    }
+
+    /// An object inside the body, with its own fields. Errors are reported under `field.`.
+    pub(crate) fn nested(&self, field: &str) -> Option<Self> {
+        let raw = self.raw(field)?;
+        match serde_json::from_str(raw.get()) {
+            Ok(fields) => Some(Self { fields, errors: RefCell::default() }),
+            Err(_) => {
+                self.refuse(field, "must be an object");
+                None
+            }
+        }
+    }
+
+    /// Takes over what was wrong with a nested object.
+    pub(crate) fn absorb(&self, field: &str, nested: &Self) {
+        for (name, messages) in nested.errors.borrow_mut().iter() {
+            for message in messages {
+                self.refuse(&format!("{field}.{name}"), message);
+            }
+        }
+    }
+
+    /// Ends the reading: everything that was wrong, or nothing.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        let errors = self.errors.borrow();
+        if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(&errors)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collects_everything_that_is_wrong() {
+        let body = Body::parse(Bytes::from_static(br#"{"a": 1, "b": "", "n": -3, "ok": "yes", "nil": null}"#)).ok().unwrap();
+        assert_eq!(body.text("ok", 10).as_deref(), Some("yes"));
+        assert_eq!(body.text("nil", 10), None);
+        body.text("a", 10);
+        body.text("b", 10);
+        body.count("n", 0);
+        body.required_text("missing", 10);
+        let refusal = body.check().unwrap_err();
+        let fields: Vec<&String> = refusal.extra["errors"].as_object().unwrap().keys().collect();
+        assert_eq!(fields, ["a", "b", "missing", "n"]);
+    }
+
+    #[test]
+    fn tells_bad_json_from_a_bad_shape() {
+        assert_eq!(Body::parse(Bytes::from_static(b"{nope")).err().unwrap().reason, Reason::MalformedJson);
+        assert_eq!(Body::parse(Bytes::from_static(b"[1]")).err().unwrap().reason, Reason::ValidationFailed);
+        assert!(Body::parse(Bytes::new()).is_ok());
+    }
+}

@@ -1,0 +1,106 @@
+//! What this server offers to workers and clients (worker-protocol.md §2.4, control-plane.md §6.3). A capability is named here
+//! when its whole feature is built and tested, never before: SDKs act on what they read.
+
+use longhaul_protocol::describe::{
+    ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX, POLL_TIMEOUT_SECONDS_DEFAULT, WORKFLOW_TASK_COMMANDS,
+    WORKFLOW_TASK_VERBS, describe,
+};
+use longhaul_protocol::payload::CODEC;
+use serde_json::{Value, json};
+
+/// Content codings of answers, the preferred one first.
+const RESPONSE_COMPRESSION: [&str; 2] = ["gzip", "deflate"];
+
+/// The manifest in every worker-plane answer and in discovery. It depends on nothing that changes while the server runs.
+pub(crate) fn server_capabilities() -> Value {
+    let protocol = describe();
+    json!({
+        "long_poll_timeout": POLL_TIMEOUT_SECONDS_DEFAULT,
+        "long_poll": protocol.long_poll,
+        "poll_status": true,
+        "poll_statuses": ["leased", "empty", "throttled", "unavailable", "draining"],
+        "supported_workflow_task_commands": WORKFLOW_TASK_COMMANDS,
+        "workflow_task_verbs": WORKFLOW_TASK_VERBS,
+        "activity_task_verbs": ACTIVITY_TASK_VERBS,
+        "workflow_task_poll_request_idempotency": true,
+        "history_page_size_default": HISTORY_PAGE_SIZE_DEFAULT,
+        "default_history_page_size": HISTORY_PAGE_SIZE_DEFAULT,
+        "history_page_size_max": HISTORY_PAGE_SIZE_MAX,
+        "history_compression": protocol.history_compression,
+        "response_compression": RESPONSE_COMPRESSION,
+        "activity_retry_policy": true,
+        "activity_timeouts": true,
+        "non_retryable_failures": true,
+        "child_workflow_retry_policy": false,
+        "child_workflow_timeouts": false,
+        "parent_close_policy": false,
+        // False, not absent: the Python client reports an absent key as a failed discovery.
+        "query_tasks": false,
+        "workflow_memo_updates": {"supported": true},
+    })
+}
+
+/// The flags of discovery, for clients and dashboards.
+pub(super) fn cluster_capabilities() -> Value {
+    json!({
+        "workflow_tasks": true,
+        "activity_tasks": true,
+        "signals": true,
+        "queries": false,
+        "updates": false,
+        "schedules": false,
+        "history_export": false,
+        "continue_as_new": true,
+        "child_workflows": false,
+        "search_attributes": false,
+        "activity_timeouts": true,
+        "activity_retry_policy": true,
+        "non_retryable_failures": true,
+        "child_workflow_retry_policy": false,
+        "child_workflow_timeouts": false,
+        "parent_close_policy": false,
+        "schedule_jitter": false,
+        "schedule_max_runs": false,
+        "history_retention": false,
+        "message_streams": false,
+        "runtime_external_payload_transport": false,
+        "payload_codec_envelope": true,
+        "payload_codec_envelope_responses": true,
+        "bridge_adapter_outcome_contract": false,
+        "replay_verification_contract": false,
+        "external_executor_config_contract": false,
+        "invocable_carrier_contract": false,
+        "payload_codecs": [CODEC],
+        "response_compression": RESPONSE_COMPRESSION,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_unbuilt_is_offered() {
+        let offered = server_capabilities();
+        for absent in [
+            "activity_lease_renewal",
+            "cooperative_cancellation",
+            "durable_local_activities",
+            "local_activities",
+            "observability_context",
+            "prepared_local_activities",
+            "query_task_authority",
+            "query_task_verbs",
+            "runtime_external_payload_transport",
+            "sticky_execution",
+            "update_validation_tasks",
+            "worker_deregistration_fencing",
+            "worker_session_verbs",
+            "worker_sessions",
+        ] {
+            assert!(offered.get(absent).is_none(), "{absent}");
+        }
+        assert_eq!(offered["query_tasks"], false);
+        assert_eq!(offered["workflow_memo_updates"], json!({"supported": true}));
+    }
+}

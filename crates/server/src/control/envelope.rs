@@ -1,0 +1,214 @@
+//! How a control-plane answer looks: the version header on every one, the `control_plane` block on workflow operations, successes
+//! and refusals alike (control-plane.md §2, §4). The command-line client refuses a `/workflows` answer without either.
+
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{HeaderName, StatusCode};
+use longhaul_protocol::version::CONTROL_PLANE_VERSION;
+use serde_json::{Map, Value, json};
+
+use super::path::Path;
+use crate::gate::Refusal;
+
+const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-control-plane-version");
+
+/// A success before it is rendered.
+pub(super) struct Reply {
+    status: StatusCode,
+    body: Map<String, Value>,
+    /// A last member whose value is already JSON text: history is passed on as it is stored, without being parsed.
+    text: Option<(&'static str, String)>,
+}
+
+impl Reply {
+    /// `body` is a JSON object.
+    pub(super) fn new(status: StatusCode, body: Value) -> Self {
+        let Value::Object(body) = body else { unreachable!("every answer is an object") };
+        Self { status, body, text: None }
+    }
+
+    pub(super) fn ok(body: Value) -> Self {
+        Self::new(StatusCode::OK, body)
+    }
+
+    /// Adds a member from JSON text.
+    pub(super) fn with_text(mut self, name: &'static str, json: String) -> Self {
+        self.text = Some((name, json));
+        self
+    }
+}
+
+/// A workflow operation, as its block describes it.
+pub(super) struct Operation {
+    pub(super) name: &'static str,
+    /// Names that hold a non-empty string inside the block.
+    pub(super) required_fields: &'static [&'static str],
+    /// Names that are present inside the block of a success.
+    pub(super) success_fields: &'static [&'static str],
+    /// Where the body names the signal, when there is one.
+    operation_name_field: Option<&'static str>,
+}
+
+const WORKFLOW: &[&str] = &["workflow_id"];
+
+pub(super) const LIST: Operation = Operation { name: "list", required_fields: &[], success_fields: &[], operation_name_field: None };
+pub(super) const START: Operation =
+    Operation { name: "start", required_fields: &[], success_fields: &["workflow_id", "outcome"], operation_name_field: None };
+pub(super) const DESCRIBE: Operation =
+    Operation { name: "describe", required_fields: WORKFLOW, success_fields: &[], operation_name_field: None };
+pub(super) const LIST_RUNS: Operation =
+    Operation { name: "list_runs", required_fields: WORKFLOW, success_fields: &[], operation_name_field: None };
+pub(super) const DESCRIBE_RUN: Operation =
+    Operation { name: "describe_run", required_fields: WORKFLOW, success_fields: &["run_id"], operation_name_field: None };
+pub(super) const HISTORY: Operation = Operation {
+    name: "history",
+    required_fields: &["workflow_id", "run_id"],
+    success_fields: &["next_page_token"],
+    operation_name_field: None,
+};
+pub(super) const SIGNAL: Operation = Operation {
+    name: "signal",
+    required_fields: &["workflow_id", "operation_name", "operation_name_field"],
+    success_fields: &["outcome"],
+    operation_name_field: Some("signal_name"),
+};
+pub(super) const CANCEL: Operation =
+    Operation { name: "cancel", required_fields: WORKFLOW, success_fields: &["outcome"], operation_name_field: None };
+pub(super) const TERMINATE: Operation =
+    Operation { name: "terminate", required_fields: WORKFLOW, success_fields: &["outcome"], operation_name_field: None };
+
+/// All of them, for discovery.
+pub(super) const OPERATIONS: [&Operation; 9] =
+    [&LIST, &START, &DESCRIBE, &LIST_RUNS, &DESCRIBE_RUN, &HISTORY, &SIGNAL, &CANCEL, &TERMINATE];
+
+/// The block's schema.
+pub(super) const RESPONSE_SCHEMA: &str = "durable-workflow.v2.control-plane-response";
+
+/// What a block repeats of its body.
+pub(super) const PROJECTED_FIELDS: &[&str] = &[
+    "run_id",
+    "workflow_type",
+    "namespace",
+    "business_key",
+    "status",
+    "status_bucket",
+    "run_status",
+    "is_terminal",
+    "task_queue",
+    "run_number",
+    "run_count",
+    "workflow_count",
+    "is_current_run",
+    "compatibility",
+    "started_at",
+    "closed_at",
+    "last_progress_at",
+    "wait_kind",
+    "wait_reason",
+    "next_page_token",
+    "command_id",
+    "command_status",
+    "command_source",
+    "target_scope",
+    "query_name",
+    "outcome",
+    "reason",
+    "rejection_reason",
+    "rejection_category",
+    "validation_errors",
+    "result",
+    "result_envelope",
+    "update_id",
+    "update_status",
+    "principal",
+    "wait_for",
+    "wait_timed_out",
+    "wait_timeout_seconds",
+    "blocked_reason",
+    "message",
+    "remediation",
+    "execution_owner",
+    "identity",
+    "command_contract_source",
+    "command_contract_backfill_needed",
+    "command_contract_backfill_available",
+    "declared_signals",
+    "signal_admission",
+    "diagnostic_status",
+    "retryable",
+    "error_id",
+    "exception",
+];
+
+/// What every block's contract has in common.
+pub(super) fn contract() -> Map<String, Value> {
+    let contract = json!({
+        "schema": "durable-workflow.v2.control-plane-response.contract",
+        "version": 1,
+        "legacy_field_policy": "reject_non_canonical",
+        "legacy_fields": {"query": "query_name", "signal": "signal_name", "update": "update_name", "wait_policy": "wait_for"},
+    });
+    let Value::Object(contract) = contract else { unreachable!("written as an object") };
+    contract
+}
+
+/// The answer to a request.
+pub(super) fn render(operation: Option<&Operation>, path: &Path, result: Result<Reply, Refusal>) -> Response {
+    let reply = result.unwrap_or_else(refused);
+    let Reply { status, mut body, text } = reply;
+    if let Some(operation) = operation {
+        let block = block(operation, path, status, &body);
+        body.insert("control_plane".to_owned(), block);
+    }
+    let retry_after = body.get("retry_after_seconds").and_then(Value::as_u64);
+    let mut json = Value::Object(body).to_string();
+    if let Some((name, value)) = text {
+        debug_assert!(json.len() > 2, "the member follows others");
+        json.pop();
+        json.push_str(&format!(",\"{name}\":{value}}}"));
+    }
+    let headers =
+        [(CONTENT_TYPE, HeaderValue::from_static("application/json")), (HEADER, HeaderValue::from_static(CONTROL_PLANE_VERSION))];
+    let mut response = (status, headers, json).into_response();
+    if let (true, Some(seconds)) = (status.is_client_error() || status.is_server_error(), retry_after) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn refused(refusal: Refusal) -> Reply {
+    let mut body = refusal.extra;
+    body.insert("message".to_owned(), json!(refusal.message));
+    body.insert("reason".to_owned(), json!(refusal.reason.as_str()));
+    Reply { status: refusal.status, body, text: None }
+}
+
+fn block(operation: &Operation, path: &Path, status: StatusCode, body: &Map<String, Value>) -> Value {
+    let mut block = Map::new();
+    block.insert("schema".to_owned(), json!(RESPONSE_SCHEMA));
+    block.insert("version".to_owned(), json!(1));
+    block.insert("operation".to_owned(), json!(operation.name));
+    // The path names the workflow also where the body, being a refusal, does not.
+    let workflow_id = path.get("workflow_id").map(Value::from).or_else(|| body.get("workflow_id").cloned());
+    block.extend(workflow_id.map(|id| ("workflow_id".to_owned(), id)));
+    block.extend(path.get("run_id").map(|id| ("run_id".to_owned(), json!(id))));
+    if let Some(field) = operation.operation_name_field {
+        block.insert("operation_name".to_owned(), json!(path.get(field)));
+        block.insert("operation_name_field".to_owned(), json!(field));
+    }
+    let mut contract = contract();
+    contract.insert("required_fields".to_owned(), json!(operation.required_fields));
+    contract.insert("success_fields".to_owned(), json!(operation.success_fields));
+    block.insert("contract".to_owned(), Value::Object(contract));
+    for field in PROJECTED_FIELDS {
+        if let Some(value) = body.get(*field) {
+            block.insert((*field).to_owned(), value.clone());
+        }
+    }
+    if status.is_success() {
+        for field in operation.success_fields {
+            block.entry(*field).or_insert(Value::Null);
+        }
+    }
+    Value::Object(block)
+}

@@ -1,0 +1,200 @@
+//! The control plane, `/api/…` (control-plane.md): a file per resource. The routes below say who may call what and which workflow
+//! operation it is; [`serve`] passes a request through the gate, lets the handler answer and renders it.
+//!
+//! A route that is not here does not exist yet: 404 `not_found`.
+
+use axum::Router;
+use axum::body::Body as HttpBody;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, get};
+use http::{HeaderMap, Request, StatusCode};
+use longhaul_host::Host;
+use longhaul_protocol::Reason;
+use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
+use longhaul_protocol::version::{CONTROL_PLANE_HEADER, VersionRefusal, negotiate_control_plane};
+
+use crate::App;
+use crate::auth::{Caller, Role};
+use crate::body::Body;
+use crate::gate::{Gate, Refusal};
+
+pub(crate) mod capabilities;
+mod cluster;
+mod commands;
+mod envelope;
+mod fleet;
+mod history;
+mod namespaces;
+mod path;
+mod query;
+pub(crate) mod system;
+mod task_queues;
+mod workers;
+mod workflows;
+
+use envelope::{Operation, Reply};
+use path::Path;
+use query::Query;
+
+pub(crate) fn routes() -> Router<App> {
+    Router::new()
+        .route("/health", get(system::health))
+        .route("/ready", get(system::ready))
+        .route("/cluster/info", on(MethodFilter::GET, ANYONE, cluster::info))
+        .route("/namespaces", on(MethodFilter::GET, NAMESPACE_READ, namespaces::list).merge(on(MethodFilter::POST, NAMESPACE_WRITE, namespaces::create)))
+        .route(
+            "/namespaces/{name}",
+            on(MethodFilter::GET, NAMESPACE_READ, namespaces::describe).merge(on(MethodFilter::PUT, NAMESPACE_WRITE, namespaces::update)),
+        )
+        .route(
+            "/workflows",
+            on(MethodFilter::GET, operator(&envelope::LIST), workflows::list)
+                .merge(on(MethodFilter::POST, operator(&envelope::START), workflows::start)),
+        )
+        .route("/workflows/{workflow_id}", on(MethodFilter::GET, operator(&envelope::DESCRIBE), workflows::describe))
+        .route("/workflows/{workflow_id}/runs", on(MethodFilter::GET, operator(&envelope::LIST_RUNS), workflows::runs))
+        .route("/workflows/{workflow_id}/runs/{run_id}", on(MethodFilter::GET, operator(&envelope::DESCRIBE_RUN), workflows::describe))
+        .route("/workflows/{workflow_id}/runs/{run_id}/history", on(MethodFilter::GET, operator(&envelope::HISTORY), history::read))
+        .route("/workflows/{workflow_id}/signal/{signal_name}", on(MethodFilter::POST, operator(&envelope::SIGNAL), commands::signal))
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/signal/{signal_name}",
+            on(MethodFilter::POST, operator(&envelope::SIGNAL), commands::signal),
+        )
+        .route("/workflows/{workflow_id}/cancel", on(MethodFilter::POST, operator(&envelope::CANCEL), commands::cancel))
+        .route("/workflows/{workflow_id}/runs/{run_id}/cancel", on(MethodFilter::POST, operator(&envelope::CANCEL), commands::cancel))
+        .route("/workflows/{workflow_id}/terminate", on(MethodFilter::POST, operator(&envelope::TERMINATE), commands::terminate))
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/terminate",
+            on(MethodFilter::POST, operator(&envelope::TERMINATE), commands::terminate),
+        )
+        .route("/workers", on(MethodFilter::GET, OPERATOR, workers::list))
+        .route(
+            "/workers/{worker_id}",
+            on(MethodFilter::GET, OPERATOR, workers::describe).merge(on(MethodFilter::DELETE, ADMIN, workers::deregister)),
+        )
+        .route("/task-queues", on(MethodFilter::GET, OPERATOR, task_queues::list))
+        .route("/task-queues/{name}", on(MethodFilter::GET, OPERATOR, task_queues::describe))
+        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(not_found)
+}
+
+/// What a route asks of its callers and which workflow operation it is, if any.
+#[derive(Clone, Copy)]
+struct Door {
+    gate: Gate,
+    operation: Option<&'static Operation>,
+}
+
+/// Discovery: any role, any version header or none, any namespace, because it is where clients learn what to send.
+const ANYONE: Door = Door {
+    gate: Gate { roles: &[Role::Worker, Role::Operator, Role::Admin], version: any_version, namespaced: false },
+    operation: None,
+};
+const OPERATOR: Door = Door { gate: Gate { roles: OPERATORS, version: check_version, namespaced: true }, operation: None };
+const ADMIN: Door = Door { gate: Gate { roles: &[Role::Admin], version: check_version, namespaced: true }, operation: None };
+/// The namespace a request is about stands in its path, so the one it was sent in need not exist.
+const NAMESPACE_READ: Door = Door { gate: Gate { roles: OPERATORS, version: check_version, namespaced: false }, operation: None };
+const NAMESPACE_WRITE: Door =
+    Door { gate: Gate { roles: &[Role::Admin], version: check_version, namespaced: false }, operation: None };
+
+const OPERATORS: &[Role] = &[Role::Operator, Role::Admin];
+
+/// A workflow operation; all of them are for operators.
+const fn operator(operation: &'static Operation) -> Door {
+    Door { gate: OPERATOR.gate, operation: Some(operation) }
+}
+
+fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
+    negotiate_control_plane(headers.get(CONTROL_PLANE_HEADER).and_then(|value| value.to_str().ok()))
+}
+
+fn any_version(_: &HeaderMap) -> Result<(), VersionRefusal> {
+    Ok(())
+}
+
+/// A request that passed the gate, with everything a handler reads from it.
+struct Call {
+    app: App,
+    namespace: Namespace,
+    caller: Caller,
+    body: Body,
+    path: Path,
+    query: Query,
+}
+
+impl Call {
+    fn host(&self) -> &Host {
+        self.app.host()
+    }
+
+    /// A segment that the route has.
+    fn segment(&self, name: &str) -> &str {
+        self.path.get(name).unwrap_or_default()
+    }
+
+    fn workflow_id(&self) -> WorkflowId {
+        self.segment("workflow_id").into()
+    }
+
+    /// Set when the route names a run.
+    fn run_id(&self) -> Option<RunId> {
+        self.path.get("run_id").map(RunId::from)
+    }
+}
+
+fn on<F, A>(method: MethodFilter, door: Door, handler: F) -> MethodRouter<App>
+where
+    F: Fn(Call) -> A + Clone + Send + Sync + 'static,
+    A: Future<Output = Result<Reply, Refusal>> + Send + 'static,
+{
+    axum::routing::on(method, move |State(app): State<App>, request: Request<HttpBody>| serve(door, app, request, handler.clone()))
+}
+
+async fn serve<F, A>(door: Door, app: App, request: Request<HttpBody>, handler: F) -> Response
+where
+    F: Fn(Call) -> A,
+    A: Future<Output = Result<Reply, Refusal>>,
+{
+    let (mut parts, body) = request.into_parts();
+    let named = Path::of(&mut parts).await;
+    let is_named = named.is_some();
+    let path = named.unwrap_or_else(Path::nameless);
+    let query = Query::of(&parts.uri);
+    let passed = match door.gate.pass(&app, Request::from_parts(parts, body)).await {
+        Ok(_) if !is_named => Err(no_route()),
+        passed => passed,
+    };
+    match passed {
+        Ok(passed) => {
+            // Kept apart from the call, because the envelope names what the path named whatever the handler does with it.
+            let named = path.clone();
+            let call = Call { app, namespace: passed.namespace, caller: passed.caller, body: passed.body, path, query };
+            envelope::render(door.operation, &named, handler(call).await)
+        }
+        Err(refusal) => envelope::render(door.operation, &path, Err(refusal)),
+    }
+}
+
+fn no_route() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, Reason::NotFound, "There is no such route.")
+}
+
+/// Everything that no route matches, also outside `/api`. A credential comes first here too.
+pub(crate) async fn not_found(State(app): State<App>, request: Request<HttpBody>) -> Response {
+    let admitted = ANYONE.gate.admit(&app, request.headers());
+    let refusal = admitted.map_or_else(|refusal| refusal, |_| no_route());
+    envelope::render(None, &Path::nameless(), Err(refusal))
+}
+
+async fn method_not_allowed(State(app): State<App>, request: Request<HttpBody>) -> Response {
+    let admitted = ANYONE.gate.admit(&app, request.headers());
+    let refusal = admitted.map_or_else(
+        |refusal| refusal,
+        |_| {
+            let message = format!("This route does not take {}.", request.method());
+            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, Reason::MethodNotAllowed, message)
+        },
+    );
+    envelope::render(None, &Path::nameless(), Err(refusal))
+}

@@ -1,0 +1,248 @@
+//! How busy task queues are (control-plane.md §18.1). No server-side limit on leases or dispatches is built, so everything about
+//! one is null: not configured.
+
+use longhaul_host::engine::change::{TaskKind, TaskRow};
+use longhaul_host::{Host, QueueView, WorkerView};
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::{Namespace, TaskQueue};
+use serde_json::{Map, Value, json};
+
+use super::envelope::Reply;
+use super::{Call, workers};
+use crate::gate::Refusal;
+
+pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
+    let queues = call.host().task_queues(&call.namespace).await?;
+    let rows: Vec<Value> =
+        queues.iter().map(|queue| Value::Object(shown(call.host(), &call.namespace, queue, &Expired::default()))).collect();
+    Ok(Reply::ok(json!({"namespace": call.namespace, "task_queues": rows})))
+}
+
+/// An unknown queue is an empty one.
+pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
+    let name = TaskQueue::from(call.segment("name"));
+    let (queue, leases) = call.host().task_queue(&call.namespace, &name).await?;
+    let now = call.host().now();
+    let mut body = shown(call.host(), &call.namespace, &queue, &Expired::among(&leases, now));
+    let pollers: Vec<Value> = queue
+        .workers
+        .iter()
+        .map(|worker| {
+            let mut poller = workers::shown(call.host(), worker);
+            poller.insert("is_stale".to_owned(), json!(worker.is_stale));
+            Value::Object(poller)
+        })
+        .collect();
+    body.insert("pollers".to_owned(), json!(pollers));
+    body.insert("current_leases".to_owned(), leases.iter().map(|lease| lease_shown(lease, now)).collect());
+    Ok(Reply::ok(Value::Object(body)))
+}
+
+/// Leases that have run out and were not taken back yet. A run takes its own back within moments, so the list, which does not
+/// read leases, says none.
+#[derive(Default)]
+struct Expired {
+    workflow: u64,
+    activity: u64,
+}
+
+impl Expired {
+    fn among(leases: &[TaskRow], now: Timestamp) -> Self {
+        let count = |kind| leases.iter().filter(|lease| lease.kind == kind && is_expired(lease, now)).count() as u64;
+        Self { workflow: count(TaskKind::Workflow), activity: count(TaskKind::Activity) }
+    }
+}
+
+fn is_expired(lease: &TaskRow, now: Timestamp) -> bool {
+    lease.lease_expires_at.is_some_and(|at| at <= now)
+}
+
+/// What is known of one kind of task on one queue.
+struct Load {
+    ready: u64,
+    leased: u64,
+    expired: u64,
+    oldest_ready_at: Option<Timestamp>,
+}
+
+impl Load {
+    fn of(queue: &QueueView, kind: TaskKind, expired: u64) -> Self {
+        let count = queue.counts.iter().find(|count| count.kind == kind);
+        Self {
+            ready: count.map_or(0, |count| count.ready),
+            leased: count.map_or(0, |count| count.leased),
+            expired,
+            oldest_ready_at: count.and_then(|count| count.oldest_ready_at),
+        }
+    }
+
+    /// Dispatches are not counted per minute yet.
+    fn stats(&self) -> Value {
+        json!({
+            "ready_count": self.ready,
+            "leased_count": self.leased,
+            "expired_lease_count": self.expired,
+            "added_last_minute": 0,
+            "dispatched_last_minute": 0,
+        })
+    }
+}
+
+fn shown(host: &Host, namespace: &Namespace, queue: &QueueView, expired: &Expired) -> Map<String, Value> {
+    let workflow = Load::of(queue, TaskKind::Workflow, expired.workflow);
+    let activity = Load::of(queue, TaskKind::Activity, expired.activity);
+    let mut body = Map::new();
+    body.insert("name".to_owned(), json!(queue.name));
+    body.insert("namespace".to_owned(), json!(namespace));
+    body.insert("stats".to_owned(), stats(host, queue, &workflow, &activity));
+    body.insert("repair".to_owned(), repair(workflow.expired + activity.expired));
+    body.insert("admission".to_owned(), admission(queue, &workflow, &activity));
+    body
+}
+
+fn stats(host: &Host, queue: &QueueView, workflow: &Load, activity: &Load) -> Value {
+    let oldest = [("workflow", workflow.oldest_ready_at), ("activity", activity.oldest_ready_at)]
+        .into_iter()
+        .filter_map(|(kind, at)| at.map(|at| (at, kind)))
+        .min();
+    let age_seconds = oldest.map(|(at, _)| at.micros_until(host.now()) / 1_000_000);
+    let stale = queue.workers.iter().filter(|worker| worker.is_stale).count();
+    json!({
+        "approximate_backlog_count": workflow.ready + activity.ready,
+        "approximate_backlog_age": age_seconds.map(|seconds| format!("{seconds}s")),
+        "approximate_backlog_age_seconds": age_seconds,
+        "oldest_ready_task": oldest.map(|(at, kind)| json!({"task_type": kind, "available_at": at})),
+        "workflow_tasks": workflow.stats(),
+        "activity_tasks": activity.stats(),
+        "pollers": {
+            "active_count": queue.workers.len() - stale,
+            "stale_count": stale,
+            "stale_after_seconds": host.config().worker_stale_seconds,
+        },
+        "tasks_added_last_minute": 0,
+        "tasks_dispatched_last_minute": 0,
+        "activity_attempts": activity_attempts(activity),
+    })
+}
+
+/// Attempts that are open. Finished ones are known to their runs only and are not counted per queue.
+fn activity_attempts(activity: &Load) -> Value {
+    json!({
+        "total_count": activity.leased,
+        "running_count": activity.leased,
+        "retrying_count": 0,
+        "timed_out_count": 0,
+        "expired_count": activity.expired,
+        "failed_count": 0,
+        "completed_count": 0,
+        "cancelled_count": 0,
+        "open_count": activity.leased,
+        "terminal_count": 0,
+    })
+}
+
+/// Runs repair themselves, so only a lease that nobody took back yet is worth a look.
+fn repair(expired_leases: u64) -> Value {
+    json!({
+        "candidates": expired_leases,
+        "dispatch_failed": 0,
+        "expired_leases": expired_leases,
+        "dispatch_overdue": 0,
+        "oldest_candidate_at": null,
+        "needs_attention": expired_leases > 0,
+        "policy": repair_policy(),
+    })
+}
+
+/// The policy as published (control-plane.md §23.2).
+pub(super) fn repair_policy() -> Value {
+    json!({
+        "redispatch_after_seconds": 3,
+        "loop_throttle_seconds": 5,
+        "scan_limit": 25,
+        "scan_strategy": "scope_fair_round_robin",
+        "failure_backoff_max_seconds": 60,
+        "failure_backoff_strategy": "exponential_by_repair_count",
+    })
+}
+
+fn admission(queue: &QueueView, workflow: &Load, activity: &Load) -> Value {
+    let active: Vec<&WorkerView> = queue.workers.iter().filter(|worker| !worker.is_stale).collect();
+    let workflow_slots = active.iter().map(|worker| worker.row.max_concurrent_workflow_tasks).sum();
+    let activity_slots = active.iter().map(|worker| worker.row.max_concurrent_activity_tasks).sum();
+    json!({
+        "workflow_tasks": task_admission("worker_registration.max_concurrent_workflow_tasks", active.len(), workflow_slots, workflow),
+        "activity_tasks": task_admission("worker_registration.max_concurrent_activity_tasks", active.len(), activity_slots, activity),
+        // Queries are not built: nothing is taken in.
+        "query_tasks": {
+            "status": "unavailable",
+            "budget_source": null,
+            "max_pending_per_queue": 0,
+            "approximate_pending_count": 0,
+            "remaining_pending_capacity": 0,
+            "lock_required": false,
+            "lock_supported": false,
+        },
+    })
+}
+
+fn task_admission(budget_source: &str, active_workers: usize, slots: u64, load: &Load) -> Value {
+    let status = if active_workers == 0 {
+        "no_active_workers"
+    } else if slots == 0 {
+        "no_slots"
+    } else if load.leased >= slots {
+        "saturated"
+    } else {
+        "accepting"
+    };
+    json!({
+        "status": status,
+        "budget_source": budget_source,
+        "server_budget_source": null,
+        "active_worker_count": active_workers,
+        "configured_slot_count": slots,
+        "leased_count": load.leased,
+        "ready_count": load.ready,
+        "available_slot_count": slots.saturating_sub(load.leased),
+        "server_max_active_leases_per_queue": null,
+        "server_active_lease_count": load.leased,
+        "server_remaining_active_lease_capacity": null,
+        "server_max_active_leases_per_namespace": null,
+        "server_namespace_active_lease_count": null,
+        "server_remaining_namespace_active_lease_capacity": null,
+        "server_max_dispatches_per_minute": null,
+        "server_dispatch_count_this_minute": null,
+        "server_remaining_dispatch_capacity": null,
+        "server_max_dispatches_per_minute_per_namespace": null,
+        "server_namespace_dispatch_count_this_minute": null,
+        "server_remaining_namespace_dispatch_capacity": null,
+        "server_dispatch_budget_group": null,
+        "server_max_dispatches_per_minute_per_budget_group": null,
+        "server_budget_group_dispatch_count_this_minute": null,
+        "server_remaining_budget_group_dispatch_capacity": null,
+        "server_lock_required": false,
+        "server_lock_supported": true,
+    })
+}
+
+fn lease_shown(lease: &TaskRow, now: Timestamp) -> Value {
+    let mut shown = json!({
+        "task_id": lease.task_id,
+        "task_type": lease.kind.as_str(),
+        "workflow_id": lease.workflow_id,
+        "run_id": lease.run_id,
+        "lease_owner": lease.lease_owner,
+        "lease_expires_at": lease.lease_expires_at,
+        "is_expired": is_expired(lease, now),
+    });
+    match lease.kind {
+        TaskKind::Workflow => shown["workflow_task_attempt"] = json!(lease.attempt),
+        TaskKind::Activity => {
+            // The attempt's id is known to its run only; its number is what people compare.
+            shown["activity_attempt_id"] = Value::Null;
+            shown["attempt_number"] = json!(lease.attempt);
+        }
+    }
+    shown
+}

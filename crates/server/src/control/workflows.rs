@@ -1,0 +1,147 @@
+//! Workflows: start, list, describe, and the runs of one (control-plane.md §8).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use longhaul_host::{RunFilter, RunSummary, StatusFilter};
+use longhaul_protocol::id::RunId;
+use longhaul_protocol::payload::Payload;
+use longhaul_protocol::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::Call;
+use super::envelope::Reply;
+use super::fleet::Fleet;
+use crate::gate::Refusal;
+
+mod describe;
+mod start;
+
+pub(super) use describe::{describe, principal};
+pub(super) use start::{DUPLICATE_POLICIES, REFUSED_START_FIELDS, start};
+
+/// What a list can be narrowed to. The first three are buckets, the others exact statuses.
+pub(super) const LIST_STATUSES: [&str; 5] = ["running", "completed", "failed", "cancelled", "terminated"];
+
+/// Rows of a page when the caller does not say, and at most (control-plane.md §8.2).
+const PAGE_SIZE_DEFAULT: usize = 50;
+const PAGE_SIZE_MAX: usize = 200;
+
+/// One page of runs, newest first.
+pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
+    let filter = read_filter(&call)?;
+    let page = call.host().list_workflows(&filter).await?;
+    let fleet = Fleet::for_pins(call.host(), &call.namespace, page.runs.iter().any(|run| run.compatibility.is_some())).await?;
+    let next = page.runs.last().filter(|_| page.has_more).map(write_token);
+    let rows: Vec<Value> = page.runs.iter().map(|run| list_row(run, &fleet)).collect();
+    Ok(Reply::ok(json!({"workflow_count": rows.len(), "workflows": rows, "next_page_token": next})))
+}
+
+fn read_filter(call: &Call) -> Result<RunFilter, Refusal> {
+    let query = &call.query;
+    let status = query.text("status").and_then(|word| {
+        let status = read_status(word);
+        if status.is_none() {
+            query.refuse("status", &format!("must be one of {}", LIST_STATUSES.join(", ")));
+        }
+        status
+    });
+    if query.text("query").is_some() {
+        // Ignoring it would answer with runs that nobody asked for.
+        query.refuse("query", "visibility queries are not supported by this server");
+    }
+    let filter = RunFilter {
+        namespace: call.namespace.clone(),
+        workflow_type: query.text("workflow_type").map(str::to_owned),
+        status,
+        after: query.page_token(read_token),
+        limit: query.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX),
+    };
+    query.check()?;
+    Ok(filter)
+}
+
+fn read_status(word: &str) -> Option<StatusFilter> {
+    Some(match word {
+        "running" => StatusFilter::Running,
+        "completed" => StatusFilter::Completed,
+        "failed" => StatusFilter::Failed,
+        "cancelled" => StatusFilter::Cancelled,
+        "terminated" => StatusFilter::Terminated,
+        _ => return None,
+    })
+}
+
+/// Where a page ended: the last run's place in the order, so that runs started meanwhile shift nothing.
+fn write_token(run: &RunSummary) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{}.{}", run.started_at.as_micros(), run.run_id))
+}
+
+fn read_token(token: &str) -> Option<(Timestamp, RunId)> {
+    let place = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
+    let (micros, run_id) = place.split_once('.')?;
+    let is_id = !run_id.is_empty() && run_id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_id.then_some((Timestamp::from_micros(micros.parse().ok()?), RunId::from(run_id)))
+}
+
+fn list_row(run: &RunSummary, fleet: &Fleet) -> Value {
+    let mut row = shared_row(run, fleet);
+    row.insert("search_attributes".to_owned(), json!(run.search_attributes));
+    Value::Object(row)
+}
+
+/// What lists of workflows and of runs both show.
+fn shared_row(run: &RunSummary, fleet: &Fleet) -> Map<String, Value> {
+    let mut row = Map::new();
+    let mut set = |name: &str, value: Value| row.insert(name.to_owned(), value);
+    set("workflow_id", json!(run.workflow_id));
+    set("run_id", json!(run.run_id));
+    set("workflow_type", json!(run.workflow_type));
+    set("business_key", json!(run.business_key));
+    set("status", json!(run.status.as_str()));
+    set("status_bucket", json!(run.status.bucket()));
+    set("is_terminal", json!(run.status.is_terminal()));
+    set("task_queue", json!(run.task_queue));
+    set("started_at", json!(run.started_at));
+    set("closed_at", json!(run.closed_at));
+    fleet.judge(&mut row, run.compatibility.as_deref(), &run.task_queue);
+    row
+}
+
+/// The runs of one workflow, oldest first.
+pub(super) async fn runs(call: Call) -> Result<Reply, Refusal> {
+    let workflow_id = call.workflow_id();
+    let runs = call.host().workflow_runs(&call.namespace, &workflow_id).await?;
+    let fleet = Fleet::for_pins(call.host(), &call.namespace, runs.iter().any(|run| run.compatibility.is_some())).await?;
+    let current = runs.iter().map(|run| run.run_number).max();
+    let rows: Vec<Value> = runs
+        .iter()
+        .map(|run| {
+            let mut row = shared_row(run, &fleet);
+            row.insert("run_number".to_owned(), json!(run.run_number));
+            row.insert("is_current_run".to_owned(), json!(Some(run.run_number) == current));
+            row.insert("memo".to_owned(), memo_shown(run.memo.as_ref()));
+            Value::Object(row)
+        })
+        .collect();
+    Ok(Reply::ok(json!({"workflow_id": workflow_id, "run_count": rows.len(), "runs": rows})))
+}
+
+/// A memo for people: an object, also when there is none.
+fn memo_shown(memo: Option<&Payload>) -> Value {
+    memo.and_then(|memo| memo.display().ok()).unwrap_or_else(|| json!({}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_name_a_place_and_nothing_else_is_one() {
+        let place = (Timestamp::from_micros(1_791_860_655_865_222), RunId::from("01k7f00000000000000000000a"));
+        let token = URL_SAFE_NO_PAD.encode(format!("{}.{}", place.0.as_micros(), place.1));
+        assert_eq!(read_token(&token), Some(place));
+        for bad in ["", "MTI=", "!!", "MTI", &URL_SAFE_NO_PAD.encode("x.y"), &URL_SAFE_NO_PAD.encode("1."), &URL_SAFE_NO_PAD.encode("1.a b")] {
+            assert_eq!(read_token(bad), None, "{bad}");
+        }
+    }
+}

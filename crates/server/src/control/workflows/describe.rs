@@ -1,0 +1,169 @@
+//! `GET /api/workflows/{w}` and `…/runs/{r}` (control-plane.md §8.3): everything about one run. Both SDKs poll it for results: the
+//! envelopes are the authority, the plain copies beside them are for people.
+
+use longhaul_host::Description;
+use longhaul_host::engine::change::CommandRow;
+use longhaul_host::engine::run::state::{Outcome, Run, RunFailure};
+use longhaul_host::engine::run::view::waits_for;
+use longhaul_protocol::payload::{CODEC, Payload};
+use serde_json::{Map, Value, json};
+
+use super::memo_shown;
+use crate::control::Call;
+use crate::control::envelope::Reply;
+use crate::control::fleet::Fleet;
+use crate::gate::Refusal;
+
+pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
+    let description = call.host().describe_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref()).await?;
+    let pin = description.run.spec.routing.compatibility.as_deref();
+    let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
+    let mut body = identity(&description);
+    fleet.judge(&mut body, pin, &description.run.spec.task_queue);
+    show_payloads(&mut body, &description.run);
+    if let Some(Outcome::Failure(failure)) = description.run.outcome() {
+        show_failure(&mut body, &description.run, failure);
+    }
+    body.insert("actions".to_owned(), actions(&description));
+    body.insert("commands_scope".to_owned(), json!("selected_run"));
+    body.insert("commands".to_owned(), description.commands.iter().map(|row| command(row, &description.run)).collect());
+    body.insert("updates_scope".to_owned(), json!("selected_run"));
+    body.insert("updates".to_owned(), json!([]));
+    Ok(Reply::ok(Value::Object(body)))
+}
+
+fn identity(description: &Description) -> Map<String, Value> {
+    let Run { spec, core, .. } = &description.run;
+    let closed = core.closed.as_ref();
+    let (wait_kind, wait_reason) = waits_for(&description.run).unzip();
+    let mut body = Map::new();
+    let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
+    set("workflow_id", json!(spec.workflow_id));
+    set("run_id", json!(spec.run_id));
+    set("namespace", json!(spec.namespace));
+    set("workflow_type", json!(spec.workflow_type));
+    set("business_key", json!(spec.business_key));
+    set("status", json!(core.status.as_str()));
+    set("status_bucket", json!(core.status.bucket()));
+    set("is_terminal", json!(core.status.is_terminal()));
+    set("closed_reason", json!(closed.map(|closed| closed.reason.as_str())));
+    set("reason", json!(closed.and_then(|closed| closed.note.as_deref())));
+    set("task_queue", json!(spec.task_queue));
+    set("run_number", json!(spec.run_number));
+    set("run_count", json!(description.run_count));
+    set("is_current_run", json!(description.is_current));
+    set("payload_codec", json!(CODEC));
+    set("execution_timeout_seconds", json!(spec.execution_timeout_seconds));
+    set("run_timeout_seconds", json!(spec.run_timeout_seconds));
+    set("execution_deadline_at", json!(spec.execution_deadline_at));
+    set("run_deadline_at", json!(spec.run_deadline_at));
+    set("started_at", json!(spec.started_at));
+    set("closed_at", json!(closed.map(|closed| closed.at)));
+    set("last_progress_at", json!(core.last_event_at));
+    set("wait_kind", json!(wait_kind));
+    set("wait_reason", json!(wait_reason));
+    set("memo", memo_shown(core.memo.as_ref()));
+    set("search_attributes", json!(core.search_attributes));
+    body
+}
+
+/// Arguments and result. A stored payload that cannot be read is shown as null with a diagnosis; the answer itself never fails
+/// for it (payload-codec.md §9).
+fn show_payloads(body: &mut Map<String, Value>, run: &Run) {
+    let output = match run.outcome() {
+        Some(Outcome::Output(output)) => Some(output),
+        Some(Outcome::Failure(_)) | None => None,
+    };
+    let mut diagnostics = Vec::new();
+    let mut show = |field: &str, payload: Option<&Payload>| {
+        let shown = payload.map(Payload::display).transpose().unwrap_or_else(|error| {
+            diagnostics.push(json!({"field": field, "reason": error.reason()}));
+            None
+        });
+        body.insert(field.to_owned(), json!(shown));
+        body.insert(format!("{field}_envelope"), json!(payload));
+    };
+    show("input", Some(&run.spec.arguments));
+    show("output", output);
+    if !diagnostics.is_empty() {
+        body.insert("payload_diagnostics".to_owned(), json!(diagnostics));
+    }
+}
+
+fn show_failure(body: &mut Map<String, Value>, run: &Run, failure: &RunFailure) {
+    let mut exception = failure.exception.clone();
+    exception.insert("type".to_owned(), json!(failure.exception_type));
+    exception.insert("class".to_owned(), json!(failure.exception_class));
+    exception.entry("message").or_insert_with(|| json!(failure.message));
+    let own = json!({
+        "message": failure.message,
+        "reason": run.core.closed.as_ref().and_then(|closed| closed.note.as_deref()),
+        "exception_type": failure.exception_type,
+        "exception_class": failure.exception_class,
+        "failure_category": failure.failure_category,
+        "non_retryable": failure.non_retryable,
+        "source_kind": "workflow_run",
+        "source_id": run.spec.run_id,
+        "event_sequence": failure.event_sequence,
+    });
+    let mut whole = own.clone();
+    whole["exception"] = json!(exception);
+    whole["activity_failures"] = json!([]);
+    whole["failures"] = json!([own]);
+    body.insert("error".to_owned(), json!(failure.message));
+    body.insert("failure".to_owned(), whole);
+    body.insert("exception".to_owned(), json!(exception));
+    body.insert("failures".to_owned(), json!([own]));
+}
+
+/// What an operator can do with this run now. Only what is built is offered.
+fn actions(description: &Description) -> Value {
+    let takes_commands = description.is_current && !description.run.core.status.is_terminal();
+    json!({
+        "can_signal": takes_commands,
+        "can_query": false,
+        "can_update": false,
+        "can_cancel": takes_commands,
+        "can_terminate": takes_commands,
+        "can_repair": false,
+        "can_archive": false,
+    })
+}
+
+fn command(row: &CommandRow, run: &Run) -> Value {
+    let is_accepted = row.status == "accepted";
+    // A signal is applied when the workflow takes it, which its history tells; the others take effect as they are accepted.
+    let is_applied = is_accepted && row.command_type != "signal";
+    json!({
+        "id": row.command_id,
+        "sequence": row.sequence,
+        "type": row.command_type,
+        "target_scope": row.target_scope,
+        "requested_run_id": row.requested_run_id,
+        "resolved_run_id": run.spec.run_id,
+        "target_name": row.target_name,
+        "source": "control_plane",
+        "context": null,
+        "principal": principal(row.principal.as_deref()),
+        "request_id": row.request_id,
+        "correlation_id": null,
+        "status": row.status,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "rejection_reason": row.rejection_reason,
+        "validation_errors": {},
+        "update_id": null,
+        "update_status": null,
+        "failure_id": null,
+        "failure_message": null,
+        "accepted_at": is_accepted.then_some(row.at),
+        "applied_at": is_applied.then_some(row.at),
+        "rejected_at": (!is_accepted).then_some(row.at),
+        "completed_at": is_applied.then_some(row.at),
+    })
+}
+
+/// Who asked, stored as JSON text.
+pub(in crate::control) fn principal(text: Option<&str>) -> Value {
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null)
+}

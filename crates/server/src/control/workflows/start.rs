@@ -1,0 +1,203 @@
+//! `POST /api/workflows` (control-plane.md §8.1): from a body to a start, and from its answer to a reply. What a taken id means is
+//! decided by the engine.
+
+use http::StatusCode;
+use longhaul_host::engine::Rejection;
+use longhaul_host::engine::run::start::{DuplicatePolicy, Start, StartOutcome};
+use longhaul_host::engine::run::state::Routing;
+use longhaul_protocol::id::WorkflowId;
+use longhaul_protocol::payload::{self, CODEC, Payload, memo};
+use longhaul_host::Error;
+use serde_json::{Map, Value, json};
+
+use crate::body::Body;
+use crate::control::Call;
+use crate::control::envelope::Reply;
+use crate::gate::Refusal;
+
+/// The words of `duplicate_policy`; the default comes first.
+pub(in crate::control) const DUPLICATE_POLICIES: [&str; 2] = ["fail", "use-existing"];
+
+/// Fields that other APIs have and this one refuses, so that nobody believes they work.
+pub(in crate::control) const REFUSED_START_FIELDS: [&str; 6] = [
+    "workflow_execution_timeout",
+    "workflow_run_timeout",
+    "workflow_task_timeout",
+    "retry_policy",
+    "idempotency_key",
+    "request_id",
+];
+
+/// Characters of a workflow type, queue, business key or build id: what an index column of the reference holds.
+const NAME_MAX: usize = 255;
+
+/// Bytes of a workflow id (control-plane.md §1.7).
+const WORKFLOW_ID_MAX: usize = 128;
+
+const QUEUE_DEFAULT: &str = "default";
+
+/// The least urgent priority.
+const PRIORITY_MAX: u8 = 9;
+
+const FAIRNESS_KEY_MAX: usize = 64;
+const FAIRNESS_WEIGHT_MAX: u32 = 1000;
+
+pub(in crate::control) async fn start(call: Call) -> Result<Reply, Refusal> {
+    let start = read_start(&call)?;
+    let (workflow_id, namespace) = (start.workflow_id.clone(), start.namespace.clone());
+    let started = call.host().start_workflow(start).await.map_err(|error| refused(&error, &workflow_id))?;
+    let status = match started.outcome {
+        StartOutcome::StartedNew => StatusCode::CREATED,
+        StartOutcome::ReturnedExistingActive => StatusCode::OK,
+    };
+    let body = json!({
+        "workflow_id": workflow_id,
+        "run_id": started.run_id,
+        "workflow_type": started.workflow_type,
+        "namespace": namespace,
+        "status": started.status.as_str(),
+        "business_key": started.business_key,
+        "payload_codec": CODEC,
+        "outcome": started.outcome.as_str(),
+        "command_status": "accepted",
+        "command_source": "control_plane",
+        "reason": null,
+        "rejection_reason": null,
+        "message": null,
+    });
+    Ok(Reply::new(status, body))
+}
+
+fn refused(error: &Error, workflow_id: &WorkflowId) -> Refusal {
+    let refusal = crate::error::refusal(error).with("workflow_id", workflow_id.as_str());
+    match error {
+        Error::Rejected(Rejection::AlreadyStarted { .. }) => {
+            let reason = refusal.reason.as_str();
+            refusal.with("rejection_reason", reason).with("command_source", "control_plane")
+        }
+        _ => refusal,
+    }
+}
+
+fn read_start(call: &Call) -> Result<Start, Refusal> {
+    let body = &call.body;
+    for field in REFUSED_START_FIELDS {
+        if body.raw(field).is_some() {
+            body.refuse(field, "is not supported");
+        }
+    }
+    body.payload(payload::payload_codec(body.value("payload_codec").as_ref(), "payload_codec"));
+    if body.raw("workflow_type").is_none() {
+        body.refuse("workflow_type", "is required");
+    }
+    let start = Start {
+        namespace: call.namespace.clone(),
+        workflow_id: read_workflow_id(body).unwrap_or_else(|| call.host().mint_workflow_id()),
+        workflow_type: body.characters("workflow_type", NAME_MAX).unwrap_or_default(),
+        task_queue: body.note("task_queue", NAME_MAX).unwrap_or_else(|| QUEUE_DEFAULT.to_owned()).into(),
+        arguments: body.payload(payload::input_list(body.raw("input"), "input")).unwrap_or_else(Payload::empty_list),
+        business_key: body.note("business_key", NAME_MAX),
+        memo: read_memo(body, call.host().config().limits.memo_start_bytes),
+        search_attributes: read_search_attributes(body),
+        run_timeout_seconds: body.count("run_timeout_seconds", 1),
+        execution_timeout_seconds: body.count("execution_timeout_seconds", 1),
+        routing: read_routing(body),
+        duplicate_policy: read_duplicate_policy(body),
+        declared: Map::new(),
+        principal: Some(call.caller.principal.clone()),
+    };
+    body.check()?;
+    Ok(start)
+}
+
+fn read_workflow_id(body: &Body) -> Option<WorkflowId> {
+    let id = body.text("workflow_id", WORKFLOW_ID_MAX)?;
+    if !is_plain_name(&id) {
+        body.refuse("workflow_id", "may hold letters, digits and . _ : - only");
+        return None;
+    }
+    Some(id.into())
+}
+
+/// The alphabet of workflow ids and fairness keys.
+fn is_plain_name(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
+}
+
+/// A JSON object that the server encodes. Its values are data as they stand: no envelope is looked for inside.
+fn read_memo(body: &Body, bytes_max: u64) -> Option<Payload> {
+    let raw = body.raw("memo")?;
+    if !raw.get().starts_with('{') {
+        body.refuse("memo", "must be an object");
+        return None;
+    }
+    if raw.get().len() as u64 > bytes_max {
+        body.refuse("memo", &format!("may hold at most {bytes_max} bytes"));
+        return None;
+    }
+    let encoded = body.payload(payload::plain_json(raw, "memo"))?;
+    let Ok(payload::Value::Map(entries)) = encoded.decode() else { return None };
+    if let Some((key, _)) = entries.iter().find(|(key, _)| !memo::is_key(key)) {
+        let shown: String = key.chars().take(memo::KEY_CHARACTERS_MAX).collect();
+        body.refuse("memo", &format!("has a key that is not 1 to 64 of A-Z a-z 0-9 _ . : - or is a number: {shown}"));
+        return None;
+    }
+    (!entries.is_empty()).then_some(encoded)
+}
+
+/// Shapes only; how many and how large is the engine's business. Null removes an attribute, so at the start it says nothing.
+fn read_search_attributes(body: &Body) -> Map<String, Value> {
+    let attributes = body.object("search_attributes").unwrap_or_default();
+    for (name, value) in &attributes {
+        let is_attribute = match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+            Value::Array(items) => items.iter().all(Value::is_string),
+            Value::Object(_) => false,
+        };
+        if name.is_empty() {
+            body.refuse("search_attributes", "an attribute needs a name");
+        }
+        if !is_attribute {
+            body.refuse("search_attributes", &format!("{name} must be a string, a number, true or false, or a list of strings"));
+        }
+    }
+    attributes
+}
+
+fn read_routing(body: &Body) -> Routing {
+    let in_range = |field: &str, least: u32, most: u32, default: u32| {
+        let Some(number) = body.integer(field) else { return default };
+        match u32::try_from(number) {
+            Ok(number) if (least..=most).contains(&number) => number,
+            _ => {
+                body.refuse(field, &format!("must be a number from {least} to {most}"));
+                default
+            }
+        }
+    };
+    let fairness_key = body.text("fairness_key", FAIRNESS_KEY_MAX);
+    if fairness_key.as_deref().is_some_and(|key| !is_plain_name(key)) {
+        body.refuse("fairness_key", "may hold letters, digits and . _ : - only");
+    }
+    let build_id = body.note("build_id", NAME_MAX);
+    let compatibility = body.note("compatibility", NAME_MAX);
+    let priority = in_range("priority", 0, PRIORITY_MAX.into(), Routing::PRIORITY_DEFAULT.into());
+    Routing {
+        priority: u8::try_from(priority).unwrap_or(Routing::PRIORITY_DEFAULT),
+        fairness_key,
+        fairness_weight: in_range("fairness_weight", 1, FAIRNESS_WEIGHT_MAX, 1),
+        compatibility: build_id.or(compatibility),
+    }
+}
+
+fn read_duplicate_policy(body: &Body) -> DuplicatePolicy {
+    let word = body.text("duplicate_policy", NAME_MAX);
+    match word.as_deref() {
+        None | Some("fail") => DuplicatePolicy::Fail,
+        Some("use-existing") => DuplicatePolicy::UseExisting,
+        Some(_) => {
+            body.refuse("duplicate_policy", &format!("must be one of {}", DUPLICATE_POLICIES.join(", ")));
+            DuplicatePolicy::Fail
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! From a host's error to a status and the fields of an answer. One exhaustive match, so a new kind of error has to be answered.
+
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use longhaul_host::Error;
+use longhaul_host::engine::Rejection;
+use longhaul_protocol::Reason;
+use serde_json::json;
+
+use crate::gate::Refusal;
+
+/// What an error looks like on both planes; the planes add their own fields for closed runs and leases.
+pub(crate) fn refusal(error: &Error) -> Refusal {
+    let refusal = Refusal::new(status(error), error.reason(), error.to_string());
+    match error {
+        Error::Rejected(rejection) => with_rejection(refusal, rejection),
+        Error::InstanceNotFound(workflow_id) => refusal.with("workflow_id", workflow_id.as_str()),
+        Error::RunNotFound(workflow_id, run_id) => refusal.with("workflow_id", workflow_id.as_str()).with("run_id", run_id.as_str()),
+        Error::NamespaceNotFound(namespace) => refusal
+            .with("namespace", namespace.as_str())
+            .with("remediation", "Create it with POST /api/namespaces, or send the X-Namespace header of one that exists."),
+        Error::NamespaceExists(namespace) => refusal.with("namespace", namespace.as_str()),
+        Error::WorkerNotRegistered(worker_id) => refusal.with("worker_id", worker_id.as_str()),
+        Error::DefinitionChanged(worker_id, workflow_type) => refusal
+            .with("worker_id", worker_id.as_str())
+            .with("workflow_type", workflow_type.as_str())
+            .with("remediation", "Restart the worker with a new worker id."),
+        Error::TaskQueueMismatch { registered, requested } => {
+            refusal.with("registered_task_queue", registered.as_str()).with("requested_task_queue", requested.as_str())
+        }
+        Error::BuildIdMismatch { registered, requested } => {
+            refusal.with("registered_build_id", registered.clone()).with("requested_build_id", requested.clone())
+        }
+        Error::TooManyPolls | Error::Contended | Error::Unavailable => {
+            refusal.with("retryable", true).with("retry_after_seconds", 1)
+        }
+        Error::Internal => refusal.with("retryable", false),
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        refusal(&error)
+    }
+}
+
+fn status(error: &Error) -> StatusCode {
+    match error {
+        Error::Rejected(rejection) => rejected_status(rejection),
+        Error::InstanceNotFound(_) | Error::RunNotFound(..) | Error::NamespaceNotFound(_) => StatusCode::NOT_FOUND,
+        Error::NamespaceExists(_) | Error::DefinitionChanged(..) | Error::TaskQueueMismatch { .. } | Error::BuildIdMismatch { .. } => {
+            StatusCode::CONFLICT
+        }
+        // On polls; heartbeats and lookups answer 404 and say so themselves.
+        Error::WorkerNotRegistered(_) => StatusCode::PRECONDITION_FAILED,
+        Error::TooManyPolls => StatusCode::TOO_MANY_REQUESTS,
+        Error::Contended | Error::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn rejected_status(rejection: &Rejection) -> StatusCode {
+    match rejection {
+        Rejection::TaskNotFound | Rejection::AttemptNotFound | Rejection::UnknownSignal { .. } => StatusCode::NOT_FOUND,
+        Rejection::NotClaimable { .. }
+        | Rejection::RunClosed(_)
+        | Rejection::RunTimedOut { .. }
+        | Rejection::TaskNotLeased { .. }
+        | Rejection::LeaseExpired { .. }
+        | Rejection::LeaseOwnerMismatch { .. }
+        | Rejection::AttemptMismatch { .. }
+        | Rejection::TaskMismatch
+        | Rejection::StaleAttempt
+        | Rejection::AttemptClosed
+        | Rejection::RunNotActive { .. }
+        | Rejection::NotCurrent
+        | Rejection::AlreadyStarted { .. }
+        | Rejection::RequestIdConflict { .. } => StatusCode::CONFLICT,
+        Rejection::InvalidCommands { .. }
+        | Rejection::VersionMarkerConflict { .. }
+        | Rejection::OtherWorkflowType { .. }
+        | Rejection::LimitExceeded(_) => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
+    match rejection {
+        Rejection::RunClosed(closed) => {
+            let stopped = closed.closed.reason.was_stopped();
+            refusal
+                .with("can_continue", false)
+                .with("cancel_requested", stopped)
+                .with("stop_reason", format!("run_{}", closed.closed.reason.as_str()))
+                .with("run_status", closed.status.as_str())
+                .with("run_closed_reason", closed.closed.reason.as_str())
+                .with("run_closed_at", json!(closed.closed.at))
+                .with("task_status", closed.task_status.as_str())
+                .with("lease_owner", json!(closed.lease_owner))
+                .with("lease_expires_at", json!(closed.lease_expires_at))
+        }
+        Rejection::RunTimedOut { run_id } => refusal.with("run_status", "failed").with("run_id", run_id.as_str()),
+        Rejection::TaskNotLeased { task_status } => refusal.with("task_status", task_status.as_str()),
+        Rejection::LeaseExpired { owner, expires_at } => refusal
+            .with("task_status", "leased")
+            .with("lease_owner", owner.as_str())
+            .with("lease_expires_at", json!(expires_at)),
+        Rejection::LeaseOwnerMismatch { owner } => refusal.with("lease_owner", owner.as_str()),
+        Rejection::AttemptMismatch { current } => refusal.with("current_attempt", *current),
+        Rejection::InvalidCommands { errors } | Rejection::VersionMarkerConflict { errors } => {
+            refusal.with("errors", json!(errors)).with("validation_errors", json!(errors))
+        }
+        Rejection::RunNotActive { status } => {
+            refusal.with("run_status", status.as_str()).with("is_terminal", status.is_terminal()).with("outcome", "rejected_not_active")
+        }
+        Rejection::NotCurrent => refusal.with("outcome", "rejected_not_current").with("target_scope", "run"),
+        Rejection::AlreadyStarted { run_id } => refusal
+            .with("run_id", run_id.as_str())
+            .with("outcome", "rejected_duplicate")
+            .with("command_status", "rejected"),
+        Rejection::OtherWorkflowType { workflow_type } => {
+            let errors = json!({"workflow_type": [format!("this workflow id belongs to a workflow of type {workflow_type}")]});
+            refusal.with("errors", errors.clone()).with("validation_errors", errors)
+        }
+        Rejection::LimitExceeded(limit) => refusal
+            .with("limit_kind", limit.kind)
+            .with("current_value", limit.value)
+            .with("configured_limit", limit.configured),
+        Rejection::RequestIdConflict { command, conflict } => refusal
+            .with("request_id", json!(command.request_id))
+            .with("retained_command_id", command.command_id.as_str())
+            .with("retained_command_type", command.command_type.as_str())
+            .with("retained_outcome", command.outcome.as_str())
+            .with("conflict", json!(conflict)),
+        Rejection::UnknownSignal { declared } => {
+            refusal.with("declared_signals", json!(declared)).with("outcome", "rejected_unknown_signal")
+        }
+        Rejection::TaskNotFound
+        | Rejection::NotClaimable { .. }
+        | Rejection::AttemptNotFound
+        | Rejection::TaskMismatch
+        | Rejection::StaleAttempt
+        | Rejection::AttemptClosed => refusal,
+    }
+}
+
+/// A panic ends its request only.
+#[expect(clippy::needless_pass_by_value, reason = "the signature is the layer's")]
+pub(crate) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
+    let what = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    tracing::error!(panic = what.unwrap_or_default(), "a handler panicked");
+    let body = json!({
+        "message": "The server has a bug; it has been logged.",
+        "error": "The server has a bug; it has been logged.",
+        "reason": Reason::InternalError.as_str(),
+        "retryable": false,
+    });
+    (StatusCode::INTERNAL_SERVER_ERROR, axum::Json(body)).into_response()
+}

@@ -1,0 +1,97 @@
+//! History as workers see it: events as text, page tokens, and compression for those who ask for it (worker-protocol §4.5, §4.6).
+
+use std::fmt::Write;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::StatusCode;
+use longhaul_host::{HistoryPage, StoredEvent};
+use longhaul_protocol::Reason;
+use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX, compress_history};
+use serde_json::Value;
+
+use crate::body::Body;
+use crate::gate::Refusal;
+
+/// The token of the page after `sequence`: base64 of the decimal. Both SDKs know `MA==`, the beginning, by heart.
+pub(super) fn page_token(sequence: u64) -> String {
+    STANDARD.encode(sequence.to_string())
+}
+
+/// The sequence a token stands for.
+pub(super) fn parse_page_token(token: &str) -> Result<u64, Refusal> {
+    let decoded = STANDARD.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    decoded.and_then(|text| text.parse().ok()).ok_or_else(|| {
+        Refusal::new(StatusCode::BAD_REQUEST, Reason::InvalidPageToken, "The page token is not one that this server gave.")
+    })
+}
+
+/// `history_page_size`, or its alias.
+pub(super) fn page_size(body: &Body) -> usize {
+    let field = if body.raw("history_page_size").is_none() && body.raw("page_size").is_some() { "page_size" } else { "history_page_size" };
+    let Some(size) = body.integer(field) else { return HISTORY_PAGE_SIZE_DEFAULT as usize };
+    if size < 1 || size > i64::from(HISTORY_PAGE_SIZE_MAX) {
+        body.refuse(field, &format!("must be from 1 to {HISTORY_PAGE_SIZE_MAX}"));
+        return HISTORY_PAGE_SIZE_DEFAULT as usize;
+    }
+    usize::try_from(size).unwrap_or(1)
+}
+
+/// The fields of one page, as text to be put into an object: events or their compressed form, and the paging fields.
+pub(super) fn page_fields(page: &HistoryPage, accept_encoding: Option<&str>) -> String {
+    let events = events_json(&page.events);
+    let mut fields = match compress_history(events.as_bytes(), accept_encoding, page.events.len()) {
+        Some((encoding, compressed)) => format!(
+            r#""history_events":[],"history_events_compressed":"{compressed}","history_events_encoding":"{}""#,
+            encoding.name()
+        ),
+        None => format!(r#""history_events":{events}"#),
+    };
+    let token = page.next_after.map(page_token).map_or(Value::Null, Value::String);
+    let _ = write!(
+        fields,
+        r#","next_history_page_token":{token},"total_history_events":{},"has_more":{},"next_after_sequence":{}"#,
+        page.total,
+        page.next_after.is_some(),
+        page.next_after.map_or(Value::Null, Value::from),
+    );
+    fields
+}
+
+/// Events as a JSON array. Payloads are stored as the text that is sent, ids and times need no escaping.
+pub(super) fn events_json(events: &[StoredEvent]) -> String {
+    let mut json = String::with_capacity(events.iter().map(|event| event.payload.len() + 220).sum::<usize>() + 2);
+    json.push('[');
+    for (index, event) in events.iter().enumerate() {
+        if index > 0 {
+            json.push(',');
+        }
+        let _ = write!(
+            json,
+            r#"{{"id":"{}","sequence":{},"event_type":"{}","payload":{},"recorded_at":"{}""#,
+            event.id, event.sequence, event.event_type, event.payload, event.recorded_at
+        );
+        if let Some(task_id) = &event.workflow_task_id {
+            let _ = write!(json, r#","workflow_task_id":"{task_id}""#);
+        }
+        if let Some(command_id) = &event.workflow_command_id {
+            let _ = write!(json, r#","workflow_command_id":"{command_id}""#);
+        }
+        json.push('}');
+    }
+    json.push(']');
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_base64_of_the_decimal_sequence() {
+        assert_eq!(page_token(0), "MA==");
+        assert_eq!(parse_page_token("MA==").ok(), Some(0));
+        assert_eq!(parse_page_token(&page_token(500)).ok(), Some(500));
+        assert_eq!(parse_page_token("nonsense!").err().map(|refusal| refusal.reason), Some(Reason::InvalidPageToken));
+    }
+}

@@ -1,0 +1,88 @@
+//! What the two kinds of poll share: the request, and the answers without a task (worker-protocol §4).
+
+use std::time::Duration;
+
+use axum::response::Response;
+use http::StatusCode;
+use longhaul_host::{Error, Poll};
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::describe::clamp_poll_timeout_seconds;
+use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
+use serde_json::{Value, json};
+
+use super::envelope;
+use crate::App;
+use crate::body::Body;
+use crate::error;
+use crate::gate::Refusal;
+
+/// Longest worker id, queue and poll request id.
+const NAME_MAX: usize = 255;
+
+pub(super) fn read_poll(body: &Body, namespace: Namespace) -> Poll {
+    let queues = if body.raw("task_queue").is_none() { body.texts("task_queues") } else { None };
+    let task_queue = match queues {
+        Some(queues) if queues.len() == 1 => queues.into_iter().next().unwrap_or_default(),
+        _ => body.required_text("task_queue", NAME_MAX),
+    };
+    let timeout = body.integer("timeout_seconds").or_else(|| body.integer("poll_timeout_seconds"));
+    Poll {
+        namespace,
+        worker_id: WorkerId::from(body.required_text("worker_id", NAME_MAX)),
+        task_queue: TaskQueue::from(task_queue),
+        build_id: body.text("build_id", NAME_MAX),
+        poll_request_id: body.text("poll_request_id", NAME_MAX),
+        timeout: Duration::from_secs(clamp_poll_timeout_seconds(timeout)),
+    }
+}
+
+/// Nothing was ready in time.
+pub(super) fn empty(app: &App) -> Response {
+    let body = json!({"task": null, "poll_status": "empty", "reason": null, "lease": null, "server_time": app.host().now()});
+    envelope::answered(app, StatusCode::OK, &body)
+}
+
+/// A leased task. `task` is an object as text; history may have been put into it already.
+pub(super) fn leased(app: &App, task: &str, leased_at: Timestamp, lease_expires_at: Timestamp) -> Response {
+    let now = app.host().now();
+    let body = format!(
+        r#"{{"poll_status":"leased","reason":null,"lease":{{"leased_at":"{leased_at}","lease_expires_at":"{lease_expires_at}"}},"server_time":"{now}","task":{task}}}"#
+    );
+    envelope::render(app, StatusCode::OK, body)
+}
+
+/// A refused poll: without a task, and complete enough that a worker knows when to come back (§4.3).
+pub(super) fn refused(app: &App, error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
+    let mut refusal = error::refusal(error).with("task", Value::Null);
+    match error {
+        Error::TooManyPolls | Error::Contended => {
+            refusal = refusal
+                .with("poll_status", error.reason().as_str())
+                .with("task_kind", kind)
+                .with("task_queue", poll.task_queue.as_str())
+                .with("namespace", poll.namespace.as_str());
+        }
+        Error::Unavailable => {
+            refusal = refusal
+                .with("poll_status", error.reason().as_str())
+                .with("operation", format!("poll_{kind}"))
+                .with("outcome", "unknown")
+                .with("worker_id", poll.worker_id.as_str())
+                .with("task_queue", poll.task_queue.as_str())
+                .with("poll_request_id", json!(poll.poll_request_id))
+                .with("retry_same_poll_request_id", true);
+        }
+        Error::Rejected(_)
+        | Error::InstanceNotFound(_)
+        | Error::RunNotFound(..)
+        | Error::NamespaceNotFound(_)
+        | Error::NamespaceExists(_)
+        | Error::WorkerNotRegistered(_)
+        | Error::DefinitionChanged(..)
+        | Error::TaskQueueMismatch { .. }
+        | Error::BuildIdMismatch { .. }
+        | Error::Internal => {}
+    }
+    let _ = app;
+    refusal
+}

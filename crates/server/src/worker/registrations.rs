@@ -1,0 +1,124 @@
+//! Workers come and go: register, heartbeat, deregister (worker-protocol §3).
+
+use axum::body::Body as HttpBody;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use http::{Request, StatusCode};
+use longhaul_host::{Error, Registration};
+use longhaul_protocol::Reason;
+use longhaul_protocol::id::{TaskQueue, WorkerId};
+use serde_json::{Value, json};
+
+use super::{envelope, pass};
+use crate::App;
+use crate::error;
+use crate::gate::{Passed, Refusal};
+
+/// Longest worker id, queue, build id, type.
+const NAME_MAX: usize = 255;
+
+/// Longest SDK version.
+const VERSION_MAX: usize = 64;
+
+/// What a worker that does not say can do at once (worker-protocol §3.1).
+const CONCURRENCY_DEFAULT: u64 = 100;
+const SESSIONS_DEFAULT: u64 = 10;
+
+pub(super) async fn register(State(app): State<App>, request: Request<HttpBody>) -> Response {
+    let result = async {
+        let registration = read_registration(pass(&app, request).await?)?;
+        let row = app.host().register_worker(registration).await.map_err(|error| error::refusal(&error))?;
+        let config = app.host().config();
+        Ok(json!({
+            "worker_id": row.worker_id,
+            "registered": true,
+            "namespace": row.namespace,
+            "task_queue": row.task_queue,
+            "runtime": row.runtime,
+            "sdk_version": row.sdk_version,
+            "build_id": row.build_id,
+            "status": "active",
+            "capabilities": row.capabilities,
+            "capability_manifest": row.capability_manifest,
+            "heartbeat_interval_seconds": config.worker_heartbeat_seconds,
+            "stale_after_seconds": config.worker_stale_seconds,
+        }))
+    };
+    envelope::respond(&app, StatusCode::CREATED, result.await)
+}
+
+fn read_registration(passed: Passed) -> Result<Registration, Refusal> {
+    let body = passed.body;
+    let task_queue = match (body.raw("task_queue"), body.texts("task_queues")) {
+        (None, Some(queues)) if queues.len() == 1 => queues.into_iter().next().unwrap_or_default(),
+        (None, Some(_)) => {
+            body.refuse("task_queues", "must name exactly one queue");
+            String::new()
+        }
+        _ => body.required_text("task_queue", NAME_MAX),
+    };
+    let registration = Registration {
+        namespace: passed.namespace,
+        worker_id: body.text("worker_id", NAME_MAX).map(WorkerId::from),
+        task_queue: TaskQueue::from(task_queue),
+        runtime: body.required_text("runtime", NAME_MAX),
+        sdk_version: body.text("sdk_version", VERSION_MAX),
+        build_id: body.text("build_id", NAME_MAX),
+        supported_workflow_types: body.texts("supported_workflow_types").unwrap_or_default(),
+        supported_activity_types: body.texts("supported_activity_types").unwrap_or_default(),
+        workflow_definition_fingerprints: body.object("workflow_definition_fingerprints").unwrap_or_default(),
+        workflow_command_contracts: body.object("workflow_command_contracts").unwrap_or_default(),
+        capabilities: body.texts("capabilities").unwrap_or_default(),
+        capability_manifest: body.object("capability_manifest").unwrap_or_default(),
+        max_concurrent_workflow_tasks: body.count("max_concurrent_workflow_tasks", 1).unwrap_or(CONCURRENCY_DEFAULT),
+        max_concurrent_activity_tasks: body.count("max_concurrent_activity_tasks", 1).unwrap_or(CONCURRENCY_DEFAULT),
+        max_concurrent_worker_sessions: body.count("max_concurrent_worker_sessions", 1).unwrap_or(SESSIONS_DEFAULT),
+        task_slots: body.object("task_slots").map(Value::Object),
+        process_metrics: body.object("process_metrics").map(Value::Object),
+    };
+    body.count("heartbeat_interval_seconds", 1);
+    body.check()?;
+    Ok(registration)
+}
+
+pub(super) async fn heartbeat(State(app): State<App>, request: Request<HttpBody>) -> Response {
+    let result = async {
+        let passed = pass(&app, request).await?;
+        let worker_id = WorkerId::from(passed.body.required_text("worker_id", NAME_MAX));
+        let task_slots = passed.body.object("task_slots").map(Value::Object);
+        let process_metrics = passed.body.object("process_metrics").map(Value::Object);
+        passed.body.check()?;
+        let view = app.host().heartbeat_worker(&passed.namespace, &worker_id, task_slots, process_metrics).await;
+        let view = view.map_err(|error| unknown_worker(&error, Reason::WorkerNotRegistered))?;
+        let config = app.host().config();
+        Ok(json!({
+            "worker_id": view.row.worker_id,
+            "acknowledged": true,
+            "heartbeat_interval_seconds": config.worker_heartbeat_seconds,
+            "stale_after_seconds": config.worker_stale_seconds,
+            "status": view.status(),
+        }))
+    };
+    envelope::respond(&app, StatusCode::OK, result.await)
+}
+
+pub(super) async fn deregister(State(app): State<App>, Path(worker_id): Path<String>, request: Request<HttpBody>) -> Response {
+    let result = async {
+        let passed = pass(&app, request).await?;
+        let worker_id = WorkerId::from(worker_id);
+        let recovered = app.host().deregister_worker(&passed.namespace, &worker_id).await;
+        let recovered = recovered.map_err(|error| unknown_worker(&error, Reason::WorkerNotFound))?;
+        Ok(json!({"worker_id": worker_id, "outcome": "deregistered", "recovered_workflow_task_count": recovered}))
+    };
+    envelope::respond(&app, StatusCode::OK, result.await)
+}
+
+/// Outside polls an unknown worker is a 404.
+fn unknown_worker(error: &Error, reason: Reason) -> Refusal {
+    let mut refusal = error::refusal(error);
+    if matches!(error, Error::WorkerNotRegistered(_)) {
+        refusal.status = StatusCode::NOT_FOUND;
+        refusal.reason = reason;
+    }
+    refusal
+}

@@ -1,0 +1,311 @@
+//! Workflow tasks: poll, history, heartbeat, complete, fail (worker-protocol §4, §5).
+
+use axum::body::Body as HttpBody;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use http::{Request, StatusCode};
+use longhaul_host::engine::run::claim::WorkflowClaim;
+use longhaul_host::engine::run::state::Status;
+use longhaul_host::{Error, LeasedWorkflowTask, Polled, TaskHolder};
+use longhaul_protocol::history::PAYLOAD_CODEC;
+use longhaul_protocol::id::{
+    ActivityAttemptId, ActivityExecutionId, CommandId, Namespace, RunId, SignalId, TaskId, TaskQueue, TimerId, WaitId, WorkerId,
+    WorkflowId,
+};
+use longhaul_protocol::workflow_command::parse_commands;
+use longhaul_protocol::{Payload, Timestamp};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::history::{page_fields, page_size, page_token, parse_page_token};
+use super::polls::{self, read_poll};
+use super::{envelope, pass};
+use crate::App;
+use crate::error;
+use crate::gate::{Passed, Refusal};
+
+/// Longest worker id and failure type.
+const NAME_MAX: usize = 255;
+
+/// Longest failure text that is kept with a task.
+const MESSAGE_MAX: usize = 1024 * 1024;
+
+pub(super) async fn poll(State(app): State<App>, request: Request<HttpBody>) -> Response {
+    match try_poll(&app, request).await {
+        Ok(response) => response,
+        Err(refusal) => envelope::refused(&app, refusal),
+    }
+}
+
+async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Refusal> {
+    let Passed { namespace, body, .. } = pass(app, request).await?;
+    let poll = read_poll(&body, namespace);
+    let page_size = page_size(&body);
+    let encoding = body.text("accept_history_encoding", NAME_MAX);
+    body.texts("task_kinds");
+    body.check()?;
+    match app.host().poll_workflow_task(&poll, page_size).await {
+        Ok(Polled::Leased(task)) => {
+            let json = task_json(&task, encoding.as_deref());
+            Ok(polls::leased(app, &json, task.claim.leased_at, task.claim.lease_expires_at))
+        }
+        Ok(Polled::Empty) => Ok(polls::empty(app)),
+        Err(error) => Err(polls::refused(app, &error, &poll, "workflow_task")),
+    }
+}
+
+/// A key that is always null on this release.
+type Null = Option<()>;
+
+/// The task as a worker gets it, but for its history. Every key of the resume context is there, null where it does not apply.
+#[derive(Serialize)]
+struct TaskView<'a> {
+    task_id: &'a TaskId,
+    task_kind: &'static str,
+    task_type: &'static str,
+    workflow_id: &'a WorkflowId,
+    run_id: &'a RunId,
+    namespace: &'a Namespace,
+    workflow_type: &'a str,
+    workflow_task_attempt: u64,
+    lease_owner: &'a WorkerId,
+    lease_expires_at: Timestamp,
+    task_queue: &'a TaskQueue,
+    connection: Null,
+    compatibility: Option<&'a str>,
+    priority: u8,
+    fairness_key: Option<&'a str>,
+    payload_codec: &'static str,
+    arguments: &'a Payload,
+    run_status: Status,
+    cancel_requested: bool,
+    cancellation_request: Null,
+    last_history_sequence: u64,
+    history_size_bytes: u64,
+    history_fan_out: u64,
+    continue_as_new_recommended: bool,
+    history_budget_pressure: &'static str,
+    history_budget_pressure_dimensions: &'a [&'static str],
+    workflow_wait_kind: &'a Option<String>,
+    open_wait_id: &'a Option<String>,
+    resume_source_kind: &'a Option<String>,
+    resume_source_id: &'a Option<String>,
+    workflow_update_id: Null,
+    update_name: Null,
+    workflow_signal_id: &'a Option<SignalId>,
+    signal_name: &'a Option<String>,
+    signal_wait_id: &'a Option<WaitId>,
+    signal_arguments: &'a Option<Payload>,
+    workflow_command_id: &'a Option<CommandId>,
+    activity_execution_id: &'a Option<ActivityExecutionId>,
+    activity_attempt_id: &'a Option<ActivityAttemptId>,
+    activity_type: &'a Option<String>,
+    child_call_id: Null,
+    child_workflow_run_id: Null,
+    workflow_sequence: Option<u64>,
+    workflow_event_type: &'a Option<String>,
+    timer_id: &'a Option<TimerId>,
+    condition_wait_id: &'a Option<WaitId>,
+    condition_key: &'a Option<String>,
+    condition_definition_fingerprint: &'a Option<String>,
+}
+
+/// The task as text: the view with the first page of history put into it.
+fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String {
+    let claim = &task.claim;
+    let WorkflowClaim { spec, resume, budget, .. } = claim;
+    let view = TaskView {
+        task_id: &claim.task_id,
+        task_kind: "workflow",
+        task_type: "workflow",
+        workflow_id: &spec.workflow_id,
+        run_id: &spec.run_id,
+        namespace: &spec.namespace,
+        workflow_type: &spec.workflow_type,
+        workflow_task_attempt: claim.attempt,
+        lease_owner: &claim.owner,
+        lease_expires_at: claim.lease_expires_at,
+        task_queue: &spec.task_queue,
+        connection: None,
+        compatibility: spec.routing.compatibility.as_deref(),
+        priority: spec.routing.priority,
+        fairness_key: spec.routing.fairness_key.as_deref(),
+        payload_codec: PAYLOAD_CODEC,
+        arguments: &spec.arguments,
+        run_status: claim.run_status,
+        cancel_requested: false,
+        cancellation_request: None,
+        last_history_sequence: claim.observed_sequence,
+        history_size_bytes: budget.bytes,
+        history_fan_out: budget.fan_out,
+        continue_as_new_recommended: budget.pressure == "continue_as_new_recommended",
+        history_budget_pressure: budget.pressure,
+        history_budget_pressure_dimensions: &budget.dimensions,
+        workflow_wait_kind: &resume.workflow_wait_kind,
+        open_wait_id: &resume.open_wait_id,
+        resume_source_kind: &resume.resume_source_kind,
+        resume_source_id: &resume.resume_source_id,
+        workflow_update_id: None,
+        update_name: None,
+        workflow_signal_id: &resume.workflow_signal_id,
+        signal_name: &resume.signal_name,
+        signal_wait_id: &resume.signal_wait_id,
+        signal_arguments: &claim.signal_arguments,
+        workflow_command_id: &resume.workflow_command_id,
+        activity_execution_id: &resume.activity_execution_id,
+        activity_attempt_id: &resume.activity_attempt_id,
+        activity_type: &resume.activity_type,
+        child_call_id: None,
+        child_workflow_run_id: None,
+        workflow_sequence: resume.workflow_sequence,
+        workflow_event_type: &resume.workflow_event_type,
+        timer_id: &resume.timer_id,
+        condition_wait_id: &resume.condition_wait_id,
+        condition_key: &resume.condition_key,
+        condition_definition_fingerprint: &resume.condition_definition_fingerprint,
+    };
+    let mut text = serde_json::to_string(&view).expect("a task is plain data");
+    text.pop();
+    text.push(',');
+    text.push_str(&page_fields(&task.history, accept_encoding));
+    text.push('}');
+    text
+}
+
+/// Who speaks about the task. The published stream contract calls the owner `worker_id`.
+fn read_holder(passed: &Passed, task_id: &str) -> TaskHolder {
+    TaskHolder {
+        namespace: passed.namespace.clone(),
+        task_id: TaskId::from(task_id),
+        owner: WorkerId::from(passed.body.required_text_of(&["lease_owner", "worker_id"], NAME_MAX)),
+        attempt: passed.body.required_count("workflow_task_attempt", 1),
+    }
+}
+
+/// A refused report: it names the caller's own ids, and says that nothing was recorded (§5.3).
+fn rejected(error: &Error, holder: &TaskHolder) -> Refusal {
+    let refusal = error::refusal(error)
+        .with("task_id", holder.task_id.as_str())
+        .with("workflow_task_attempt", holder.attempt)
+        .with("recorded", false);
+    match error {
+        Error::Contended | Error::Unavailable => refusal
+            .with("operation", "complete_workflow_task")
+            .with("outcome", if matches!(error, Error::Contended) { "deferred" } else { "unknown" })
+            .with("worker_id", holder.owner.as_str())
+            .with("lease_owner", holder.owner.as_str())
+            .with("task_queue", Value::Null)
+            .with("backend", json!({"lock_pressure": matches!(error, Error::Contended)})),
+        _ => refusal.with("outcome", "rejected"),
+    }
+}
+
+pub(super) async fn history(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+    match try_history(&app, &task_id, request).await {
+        Ok(body) => envelope::render(&app, StatusCode::OK, body),
+        Err(refusal) => envelope::refused(&app, refusal),
+    }
+}
+
+async fn try_history(app: &App, task_id: &str, request: Request<HttpBody>) -> Result<String, Refusal> {
+    let passed = pass(app, request).await?;
+    let holder = read_holder(&passed, task_id);
+    let body = &passed.body;
+    let size = page_size(body);
+    let token = body.text("next_history_page_token", NAME_MAX).or_else(|| body.text("page_token", NAME_MAX));
+    let after = body.count("after_sequence", 0);
+    let encoding = body.text("accept_history_encoding", NAME_MAX);
+    if token.is_none() && after.is_none() {
+        body.refuse("next_history_page_token", "is required");
+    }
+    body.check()?;
+    let after = match token {
+        Some(token) => parse_page_token(&token)?,
+        None => after.unwrap_or(0),
+    };
+    let page = app.host().workflow_task_history(&holder, after, size).await.map_err(|error| rejected(&error, &holder))?;
+    // A page must never name the token that asked for it: a client that follows it would not end.
+    debug_assert!(page.next_after.is_none_or(|next| page_token(next) != page_token(after)));
+    let own = json!({"task_id": holder.task_id, "workflow_task_attempt": holder.attempt}).to_string();
+    Ok(format!("{},{}}}", own.trim_end_matches('}'), page_fields(&page, encoding.as_deref())))
+}
+
+pub(super) async fn heartbeat(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+    let result = async {
+        let passed = pass(&app, request).await?;
+        let holder = read_holder(&passed, &task_id);
+        passed.body.check()?;
+        let renewed = app.host().heartbeat_workflow_task(&holder).await.map_err(|error| rejected(&error, &holder))?;
+        Ok(json!({
+            "task_id": holder.task_id,
+            "workflow_task_attempt": holder.attempt,
+            "lease_owner": holder.owner,
+            "renewed": true,
+            "lease_expires_at": renewed.lease_expires_at,
+            "run_status": renewed.run_status,
+            "task_status": "leased",
+            "reason": null,
+            "cancellation_request": null,
+        }))
+    };
+    envelope::respond(&app, StatusCode::OK, result.await)
+}
+
+pub(super) async fn complete(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+    let result = async {
+        let passed = pass(&app, request).await?;
+        let holder = read_holder(&passed, &task_id);
+        let commands = passed.body.value("commands");
+        let commands = match commands {
+            Some(commands) => parse_commands(&commands).unwrap_or_else(|errors| {
+                for (field, messages) in errors {
+                    for message in messages {
+                        passed.body.refuse(&field, &message);
+                    }
+                }
+                Vec::new()
+            }),
+            None => {
+                passed.body.refuse("commands", "must hold at least one command");
+                Vec::new()
+            }
+        };
+        passed.body.check()?;
+        let answer = app.host().complete_workflow_task(&holder, commands).await.map_err(|error| rejected(&error, &holder))?;
+        Ok(with_duplicate(answer.body, answer.duplicate))
+    };
+    envelope::respond(&app, StatusCode::OK, result.await)
+}
+
+pub(super) async fn fail(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+    let result = async {
+        let passed = pass(&app, request).await?;
+        let holder = read_holder(&passed, &task_id);
+        let body = &passed.body;
+        let failure = body.nested("failure");
+        let (mut message, mut failure_type, mut reason) = (String::new(), None, None);
+        match &failure {
+            Some(failure) => {
+                message = failure.required_text("message", MESSAGE_MAX);
+                failure_type = failure.text("type", NAME_MAX);
+                reason = failure.text("reason", NAME_MAX);
+                body.absorb("failure", failure);
+            }
+            None if body.raw("failure").is_none() => body.refuse("failure", "is required"),
+            None => {}
+        }
+        body.check()?;
+        let answer = app.host().fail_workflow_task(&holder, &message, failure_type.as_deref(), reason.as_deref()).await;
+        let answer = answer.map_err(|error| rejected(&error, &holder))?;
+        Ok(with_duplicate(answer.body, answer.duplicate))
+    };
+    envelope::respond(&app, StatusCode::OK, result.await)
+}
+
+/// The stored answer of the same call says that it is one.
+pub(super) fn with_duplicate(mut body: Value, duplicate: bool) -> Value {
+    if duplicate {
+        body["duplicate"] = json!(true);
+    }
+    body
+}

@@ -1,0 +1,181 @@
+//! SQLite and its files: what is left after a drop or a crash, and which files are refused.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+use longhaul_engine::change::TaskStatus;
+use longhaul_store::conformance::fixture::{advance, at, command, create, load, next, push_event, task, timer};
+use longhaul_store::conformance::registry::worker;
+use longhaul_store::sqlite::{Options, Sqlite, Sync};
+use longhaul_store::{Error, Store};
+use tempfile::TempDir;
+
+/// An empty store in a directory of its own, without syncs: these tests crash nothing.
+pub(crate) fn temporary() -> (Arc<Sqlite>, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { sync: Sync::Never, ..Options::new(directory.path().join("longhaul.db")) };
+    (Arc::new(Sqlite::open_with(options).unwrap()), directory)
+}
+
+/// The message of an open that must fail, and its kind.
+fn refusal(path: &Path) -> Error {
+    match Sqlite::open(path) {
+        Ok(_) => panic!("{} opened", path.display()),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn everything_is_there_after_reopening() {
+    let directory = tempfile::tempdir().unwrap();
+    // The directory is made as well.
+    let path = directory.path().join("data").join("longhaul.db");
+    let store = Sqlite::open(&path).unwrap();
+    let run = create(&store, "w").await;
+    let mut change = next(&run);
+    push_event(&mut change, "Step");
+    change.core.alarm = Some(at(5));
+    change.parts.push(timer(1, 5));
+    change.tasks.push(task(&change, "t", TaskStatus::Ready));
+    change.commands.push(command(2, Some("request")));
+    let row = change.tasks[0].clone();
+    let run = advance(&store, &run, change).await;
+    store.put_worker(&worker("default", "a")).await.unwrap();
+    drop(store);
+
+    let store = Sqlite::open(&path).unwrap();
+    assert_eq!(load(&store, run.run_id()).await, Some(run.clone()));
+    assert_eq!(store.history(run.run_id(), 0, u64::MAX, 10).await.unwrap().len(), 2);
+    assert_eq!(store.task(&"t".into()).await.unwrap(), Some(row));
+    assert_eq!(store.ready_queues().await.unwrap().len(), 1);
+    assert_eq!(store.next_alarm().await.unwrap(), Some(at(5)));
+    let by_request = store.command_by_request(&"default".into(), &"w".into(), "request").await.unwrap();
+    assert_eq!(by_request, Some((run.run_id().clone(), command(2, Some("request")))));
+    assert_eq!(store.workers(&"default".into()).await.unwrap().len(), 1);
+    advance(&store, &run, next(&run)).await;
+}
+
+#[tokio::test]
+async fn dropping_the_store_finishes_what_was_accepted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("longhaul.db");
+    let store = Sqlite::open(&path).unwrap();
+    let mut run = create(&store, "w").await;
+    for _ in 0..100 {
+        let change = next(&run);
+        run = change.apply(Some(run));
+        drop(store.commit(Arc::new(longhaul_engine::change::Changes { run: Some(change), created: None })));
+    }
+    drop(store);
+    assert_eq!(load(&Sqlite::open(&path).unwrap(), run.run_id()).await, Some(run));
+}
+
+/// The files as a killed process leaves them, then with the log cut ever shorter, as a power cut may leave it: what was
+/// stored first is there, whole, and what is there is a run that once was.
+#[tokio::test]
+async fn a_torn_log_loses_the_newest_commits_only() {
+    let (store, directory) = temporary();
+    let path = directory.path().join("longhaul.db");
+    let log = directory.path().join("longhaul.db-wal");
+    let mut versions = vec![create(&*store, "w").await];
+    for _ in 0..20 {
+        let last = versions.last().unwrap();
+        let mut change = next(last);
+        push_event(&mut change, "Step");
+        change.parts.push(timer(last.version, 1));
+        versions.push(advance(&*store, last, change).await);
+    }
+    let whole = fs::metadata(&log).unwrap().len();
+    let mut newest = u64::MAX;
+    for cut in (0..whole).step_by(7_001) {
+        let crashed = tempfile::tempdir().unwrap();
+        let copy = crashed.path().join("longhaul.db");
+        fs::copy(&path, &copy).unwrap();
+        let copied_log = crashed.path().join("longhaul.db-wal");
+        fs::copy(&log, &copied_log).unwrap();
+        OpenOptions::new().write(true).open(&copied_log).unwrap().set_len(whole - cut).unwrap();
+        let store = Sqlite::open(&copy).unwrap();
+        let Some(run) = load(&store, versions[0].run_id()).await else {
+            newest = 0;
+            continue;
+        };
+        assert!(run.version <= newest, "a shorter log held more");
+        newest = run.version;
+        assert_eq!(run, versions[usize::try_from(run.version).unwrap() - 1]);
+        let events = store.history(run.run_id(), 0, u64::MAX, 100).await.unwrap();
+        assert!(events.iter().map(|event| event.sequence).eq(1..=run.core.last_history_sequence));
+        if cut == 0 {
+            assert_eq!(run, *versions.last().unwrap(), "a kill loses nothing that was answered");
+        }
+        // And work goes on from there.
+        advance(&store, &run, next(&run)).await;
+    }
+    assert!(newest < 5, "the cuts reached the beginning");
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("longhaul.db");
+    drop(Sqlite::open(&path).unwrap());
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let newer = "INSERT INTO refinery_schema_history VALUES (4711, 'later', '2030-01-01T00:00:00Z', '1')";
+    connection.execute(newer, []).unwrap();
+    drop(connection);
+    let error = refusal(&path);
+    assert!(matches!(error, Error::NewerSchema(_)), "{error:?}");
+    let message = error.to_string();
+    for part in ["longhaul.db", "4711", "newer release", "restore a backup"] {
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_server_is_refused_until_the_first_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("longhaul.db");
+    let first = Sqlite::open(&path).unwrap();
+    let error = refusal(&path);
+    assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+    assert!(error.to_string().contains("another longhaul server"), "{error}");
+    create(&first, "w").await;
+    drop(first);
+    assert!(load(&Sqlite::open(&path).unwrap(), &"run-w-1".into()).await.is_some());
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("longhaul.db");
+    fs::write(&path, "These are my notes. ".repeat(1000)).unwrap();
+    let error = refusal(&path);
+    assert!(matches!(error, Error::Corrupt(_)), "{error:?}");
+    assert!(fs::read_to_string(&path).unwrap().starts_with("These are my notes."));
+}
+
+#[tokio::test]
+async fn a_damaged_row_is_reported_with_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("longhaul.db");
+    create(&Sqlite::open(&path).unwrap(), "w").await;
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute("UPDATE runs SET state = 'x'", []).unwrap();
+    drop(connection);
+    let error = Sqlite::open(&path).unwrap().run(&"run-w-1".into()).await.unwrap_err();
+    assert!(matches!(error, Error::Corrupt(_)), "{error:?}");
+    assert!(error.to_string().contains("run-w-1"), "{error}");
+}
+
+#[tokio::test]
+async fn stats_count_writes_and_refusals() {
+    let (store, _directory) = temporary();
+    let run = create(&*store, "w").await;
+    advance(&*store, &run, next(&run)).await;
+    let stale = longhaul_engine::change::Changes { run: Some(next(&run)), created: None };
+    assert!(store.commit(Arc::new(stale)).await.is_err());
+    let stats = store.stats();
+    assert_eq!((stats.writes, stats.refused, stats.failed, stats.waiting), (2, 1, 0, 0));
+    assert!(stats.batches == 3 && stats.batch_nanos >= stats.sync_nanos);
+}

@@ -1,0 +1,317 @@
+//! Random commits, some of them deliberately wrong, on the model and on SQLite: the same ones stand, and afterwards every
+//! question has the same answer. SQLite gets them without waiting for answers, so that they meet in batches.
+
+use std::sync::Arc;
+
+use longhaul_engine::change::{Changes, InstanceChange, RunChange, TaskKind, TaskRow, TaskStatus};
+use longhaul_engine::run::state::{ClosedReason, PartKey, Run, Status};
+use longhaul_store::conformance::compare::{Universe, assert_same};
+use longhaul_store::conformance::fixture::{at, close, command, next, push_event, spec, start, task, timer};
+use longhaul_store::conformance::registry::worker;
+use longhaul_store::memory::Memory;
+use longhaul_store::sqlite::Sqlite;
+use longhaul_store::{Answer, Error, NamespaceRow, Store};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+const NAMESPACES: [&str; 2] = ["default", "elsewhere"];
+const WORKFLOWS: [&str; 3] = ["u", "v", "w"];
+const TYPES: [&str; 2] = ["order", "refund"];
+const QUEUES: [&str; 2] = ["orders", "refunds"];
+const WORKERS: [&str; 2] = ["worker-1", "worker-2"];
+const REQUESTS: [&str; 3] = ["r1", "r2", "r3"];
+const RUNS_PER_WORKFLOW: u64 = 3;
+const TASKS: usize = 8;
+const ALARM_SECONDS: i64 = 6;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Start { which: Which, workflow_type: &'static str, seconds: i64, rows: Rows },
+    Step { which: Which, version: Version, rows: Rows },
+    Continue { which: Which, version: Version, rows: Rows },
+    CreateNamespace(&'static str),
+    UpdateNamespace(&'static str, u32),
+    PutWorker { namespace: &'static str, worker: &'static str, heartbeat: i64 },
+    DeleteWorker { namespace: &'static str, worker: &'static str },
+    /// Wait for all answers so far.
+    Settle,
+}
+
+#[derive(Clone, Debug)]
+struct Which {
+    namespace: &'static str,
+    workflow: &'static str,
+    number: u64,
+}
+
+/// On which version the change claims to be based.
+#[derive(Clone, Copy, Debug)]
+enum Version {
+    Right,
+    Wrong(u64),
+    New,
+}
+
+#[derive(Clone, Debug)]
+struct Rows {
+    events: usize,
+    /// The first event's number is one that is taken.
+    repeats_event: bool,
+    status: Status,
+    close: Option<ClosedReason>,
+    alarm: Option<i64>,
+    parts: Vec<(u64, Option<u64>)>,
+    tasks: Vec<(usize, TaskStatus, TaskKind, &'static str, u8, i64, &'static str)>,
+    commands: Vec<(u64, Option<&'static str>)>,
+}
+
+fn which() -> impl Strategy<Value = Which> {
+    (select(&NAMESPACES[..]), select(&WORKFLOWS[..]), 1..=RUNS_PER_WORKFLOW)
+        .prop_map(|(namespace, workflow, number)| Which { namespace, workflow, number })
+}
+
+fn version() -> impl Strategy<Value = Version> {
+    prop_oneof![12 => Just(Version::Right), 2 => (0..6_u64).prop_map(Version::Wrong), 1 => Just(Version::New)]
+}
+
+fn rows() -> impl Strategy<Value = Rows> {
+    use TaskStatus::{Cancelled, Completed, Failed, Leased, Ready, Scheduled};
+    let statuses = select(&[Status::Pending, Status::Running, Status::Waiting][..]);
+    let reasons = select(
+        &[
+            ClosedReason::Completed,
+            ClosedReason::Continued,
+            ClosedReason::Failed,
+            ClosedReason::TimedOut,
+            ClosedReason::Cancelled,
+            ClosedReason::Terminated,
+        ][..],
+    );
+    let tasks = (
+        0..TASKS,
+        select(&[Scheduled, Ready, Ready, Leased, Leased, Completed, Failed, Cancelled][..]),
+        select(&[TaskKind::Workflow, TaskKind::Activity][..]),
+        select(&QUEUES[..]),
+        0..3_u8,
+        0..3_i64,
+        select(&WORKERS[..]),
+    );
+    (
+        0..4_usize,
+        prop::bool::weighted(0.03),
+        statuses,
+        prop::option::weighted(0.2, reasons),
+        prop::option::of(0..ALARM_SECONDS),
+        prop::collection::vec((0..4_u64, prop::option::of(0..9_u64)), 0..4),
+        prop::collection::vec(tasks, 0..4),
+        prop::collection::vec((1..5_u64, prop::option::weighted(0.5, select(&REQUESTS[..]))), 0..2),
+    )
+        .prop_map(|(events, repeats_event, status, close, alarm, parts, tasks, commands)| Rows {
+            events,
+            repeats_event,
+            status,
+            close,
+            alarm,
+            parts,
+            tasks,
+            commands,
+        })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let registry = (select(&NAMESPACES[..]), select(&WORKERS[..]));
+    prop_oneof![
+        6 => (which(), select(&TYPES[..]), 0..3_i64, rows())
+            .prop_map(|(which, workflow_type, seconds, rows)| Op::Start { which, workflow_type, seconds, rows }),
+        20 => (which(), version(), rows()).prop_map(|(which, version, rows)| Op::Step { which, version, rows }),
+        4 => (which(), version(), rows()).prop_map(|(which, version, rows)| Op::Continue { which, version, rows }),
+        1 => select(&NAMESPACES[..]).prop_map(Op::CreateNamespace),
+        1 => (select(&NAMESPACES[..]), 0..99_u32).prop_map(|(name, days)| Op::UpdateNamespace(name, days)),
+        1 => (registry.clone(), 0..9_i64)
+            .prop_map(|((namespace, worker), heartbeat)| Op::PutWorker { namespace, worker, heartbeat }),
+        1 => registry.prop_map(|(namespace, worker)| Op::DeleteWorker { namespace, worker }),
+        3 => Just(Op::Settle),
+    ]
+}
+
+fn run_id(which: &Which) -> String {
+    format!("run-{}-{}-{}", which.namespace, which.workflow, which.number)
+}
+
+fn begin(which: &Which, workflow_type: &str, seconds: i64) -> RunChange {
+    let mut spec = spec(which.workflow, which.number);
+    spec.namespace = which.namespace.into();
+    spec.run_id = run_id(which).into();
+    spec.workflow_type = workflow_type.to_owned();
+    spec.started_at = at(seconds);
+    start(spec)
+}
+
+fn fill(change: &mut RunChange, rows: &Rows) {
+    change.core.status = rows.status;
+    change.core.alarm = rows.alarm.map(at);
+    if rows.repeats_event && change.base_version.is_some() {
+        change.core.last_history_sequence -= 1;
+        push_event(change, "Again");
+    }
+    (0..rows.events).for_each(|_| push_event(change, "Step"));
+    if let Some(reason) = rows.close {
+        close(change, reason);
+    }
+    change.parts = rows
+        .parts
+        .iter()
+        .map(|(number, delay)| delay.map_or((PartKey::Timer(*number), None), |delay| timer(*number, delay)))
+        .collect();
+    change.tasks = rows
+        .tasks
+        .iter()
+        .map(|(number, status, kind, queue, priority, available_at, owner)| {
+            let mut row = task(change, &format!("task-{number}"), *status);
+            row.lease_owner = row.lease_owner.map(|_| (*owner).into());
+            TaskRow { kind: *kind, queue: (*queue).into(), priority: *priority, available_at: at(*available_at), ..row }
+        })
+        .collect();
+    change.commands = rows.commands.iter().map(|(sequence, request)| command(*sequence, *request)).collect();
+}
+
+fn step(run: &Run, version: Version, rows: &Rows) -> RunChange {
+    let mut change = next(run);
+    fill(&mut change, rows);
+    match version {
+        Version::Right => {}
+        Version::Wrong(version) => change.base_version = Some(version),
+        Version::New => {
+            change.base_version = None;
+            change.instance = Some(InstanceChange::Create);
+        }
+    }
+    change
+}
+
+/// What is committed, or None when there is no run to change.
+async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
+    match op {
+        Op::Start { which, workflow_type, seconds, rows } => {
+            let mut change = begin(which, workflow_type, *seconds);
+            fill(&mut change, rows);
+            Some(Changes { run: None, created: Some(change) })
+        }
+        Op::Step { which, version, rows } => {
+            let run = model.run(&run_id(which).into()).await.unwrap()?;
+            Some(Changes { run: Some(step(&run, *version, rows)), created: None })
+        }
+        Op::Continue { which, version, rows } => {
+            let run = model.run(&run_id(which).into()).await.unwrap()?;
+            let mut change = step(&run, *version, rows);
+            if rows.close.is_none() {
+                close(&mut change, ClosedReason::Continued);
+            }
+            let onward = Which { number: which.number + 1, ..which.clone() };
+            Some(Changes { run: Some(change), created: Some(begin(&onward, "order", 1)) })
+        }
+        Op::CreateNamespace(_) | Op::UpdateNamespace(..) | Op::PutWorker { .. } | Op::DeleteWorker { .. } | Op::Settle => None,
+    }
+}
+
+/// The same call on either store; an answer that says what happened, in a word.
+fn call<'a>(store: &'a dyn Store, op: &Op, changes: Option<&Arc<Changes>>) -> Option<Answer<'a, bool>> {
+    fn word<'a>(answer: Answer<'a, ()>) -> Answer<'a, bool> {
+        Box::pin(async move { answer.await.map(|()| true) })
+    }
+    let namespace = |name: &str, days| NamespaceRow {
+        name: name.into(),
+        description: None,
+        retention_days: days,
+        created_at: at(0),
+        updated_at: at(0),
+    };
+    // Rows are encoded or applied when the call is made, so nothing borrowed for it has to live until the answer.
+    match op {
+        Op::Start { .. } | Op::Step { .. } | Op::Continue { .. } => Some(word(store.commit(Arc::clone(changes?)))),
+        Op::CreateNamespace(name) => {
+            let row = namespace(name, None);
+            Some(Box::pin(async move { store.create_namespace(&row).await.map(|()| true) }))
+        }
+        Op::UpdateNamespace(name, days) => {
+            let row = namespace(name, Some(*days));
+            Some(Box::pin(async move { store.update_namespace(&row).await.map(|()| true) }))
+        }
+        Op::PutWorker { namespace, worker: worker_id, heartbeat } => {
+            let mut row = worker(namespace, worker_id);
+            row.last_heartbeat_at = at(*heartbeat);
+            Some(Box::pin(async move { store.put_worker(&row).await.map(|()| true) }))
+        }
+        Op::DeleteWorker { namespace, worker } => {
+            let (namespace, worker) = ((*namespace).into(), (*worker).into());
+            Some(Box::pin(async move { store.delete_worker(&namespace, &worker).await }))
+        }
+        Op::Settle => None,
+    }
+}
+
+fn outcome(result: Result<bool, Error>) -> &'static str {
+    match result {
+        Ok(true) => "done",
+        Ok(false) => "nothing to do",
+        Err(Error::Conflict) => "conflict",
+        Err(Error::Corrupt(_)) => "corrupt",
+        Err(Error::Unavailable(_) | Error::NewerSchema(_)) => "failed",
+    }
+}
+
+fn universe() -> Universe {
+    let mut run_ids = Vec::new();
+    for namespace in NAMESPACES {
+        for workflow in WORKFLOWS {
+            run_ids.extend((1..=RUNS_PER_WORKFLOW + 1).map(|number| run_id(&Which { namespace, workflow, number }).into()));
+        }
+    }
+    Universe {
+        namespaces: NAMESPACES.map(Into::into).into(),
+        workflow_ids: WORKFLOWS.map(Into::into).into(),
+        workflow_types: TYPES.map(Into::into).into(),
+        run_ids,
+        task_ids: (0..TASKS).map(|number| format!("task-{number}").into()).collect(),
+        queues: QUEUES.map(Into::into).into(),
+        workers: WORKERS.map(Into::into).into(),
+        request_ids: REQUESTS.map(Into::into).into(),
+        alarm_seconds: (-1..=ALARM_SECONDS).collect(),
+    }
+}
+
+async fn check(ops: &[Op], model: &Memory, sqlite: &Sqlite) {
+    let mut waiting = Vec::new();
+    for op in ops {
+        let changes = changes(model, op).await.map(Arc::new);
+        if let Some(expected) = call(model, op, changes.as_ref()) {
+            let expected = outcome(expected.await);
+            let answer = call(sqlite, op, changes.as_ref()).expect("the same call");
+            // Only commits promise to take their place when called; the others are waited for.
+            if changes.is_some() {
+                waiting.push((op, expected, answer));
+            } else {
+                assert_eq!(outcome(answer.await), expected, "{op:?}");
+            }
+        }
+        if matches!(op, Op::Settle) {
+            for (op, expected, answer) in waiting.drain(..) {
+                assert_eq!(outcome(answer.await), expected, "{op:?}");
+            }
+        }
+    }
+    for (op, expected, answer) in waiting {
+        assert_eq!(outcome(answer.await), expected, "{op:?}");
+    }
+    assert_same(model, sqlite, &universe()).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #[test]
+    fn sqlite_answers_like_the_model(ops in prop::collection::vec(op(), 1..80)) {
+        let (sqlite, _directory) = crate::files::temporary();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(check(&ops, &Memory::new(), &sqlite));
+    }
+}
