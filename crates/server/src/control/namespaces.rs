@@ -84,7 +84,7 @@ fn read_retention(body: &Body, before: Option<u32>) -> Option<u32> {
             body.refuse("retention_days", "must be absent when retention_mode is forever");
             None
         }
-        (Some("bounded"), days) => days.or(before).or(NamespaceSpec::default().retention_days),
+        (Some("bounded"), days) => days.or(before).or_else(|| NamespaceSpec::default().retention_days),
         (Some(_), _) => {
             body.refuse("retention_mode", "must be bounded or forever");
             before

@@ -92,8 +92,9 @@ fn show_payloads(body: &mut Map<String, Value>, run: &Run) {
 
 fn show_failure(body: &mut Map<String, Value>, run: &Run, failure: &RunFailure) {
     let mut exception = failure.exception.clone();
-    exception.insert("type".to_owned(), json!(failure.exception_type));
-    exception.insert("class".to_owned(), json!(failure.exception_class));
+    // What the worker said about the exception itself counts; the rest is completed from the failure.
+    exception.entry("type").or_insert_with(|| json!(failure.exception_type));
+    exception.entry("class").or_insert_with(|| json!(failure.exception_class));
     exception.entry("message").or_insert_with(|| json!(failure.message));
     let own = json!({
         "message": failure.message,

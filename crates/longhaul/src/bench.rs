@@ -1,0 +1,176 @@
+//! `longhaul bench`: what this machine does with the work that matters, beside what it does with none.
+//!
+//! Every run also measures an echo server and `fdatasync` with the same client on the same runtime and disk: absolute figures
+//! vary from machine to machine and from minute to minute, ratios much less. A slow figure never fails the command; a refused
+//! request or a wrong result always does. One file per scenario; `docs/performance.md` says what each of them means.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args as ClapArgs, ValueEnum};
+
+mod baseline;
+mod client;
+mod dispatch;
+mod load;
+mod long_run;
+mod measure;
+mod memory;
+mod progress;
+mod report;
+mod stored;
+mod target;
+mod throughput;
+mod wire;
+
+use progress::Progress;
+use report::Report;
+use target::{Home, Target};
+
+/// One file descriptor per end of a connection, and what the process needs besides.
+const DESCRIPTORS_SPARE: u64 = 100;
+
+/// Longest echo measurement: it settles within a second or two.
+const ECHO_SECONDS_MAX: f64 = 3.0;
+
+#[derive(ClapArgs)]
+pub(crate) struct Args {
+    /// What to measure [default: all]
+    #[arg(value_enum, value_name = "SCENARIO")]
+    scenarios: Vec<Scenario>,
+
+    /// Drive this server instead of one in this process, such as http://127.0.0.1:8080
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+
+    /// Token for that server
+    #[arg(long, env = "LONGHAUL_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+
+    /// Directory on the disk to measure; what the bench writes there is removed [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Workflows open at a time under load
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    in_flight: u64,
+
+    /// How long a scenario measures
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+
+    /// End the throughput scenario after this many workflows instead
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    workflows: Option<u64>,
+
+    /// Runs that the memory scenario opens
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    open_runs: u64,
+
+    /// Runs in the large store of the stored scenario; the small one has 1,000
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    stored_runs: u64,
+
+    /// Events of the long run in the long-run scenario
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=40_000))]
+    events: u64,
+
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scenario {
+    /// One-activity workflows per second with many in flight
+    Throughput,
+    /// Time until the next task is delivered, on an idle server
+    Dispatch,
+    /// Memory per open run
+    Memory,
+    /// Cost per transition with few and with many stored runs
+    Stored,
+    /// Cost per transition early and late in one run
+    LongRun,
+}
+
+pub(crate) fn run(args: Args) -> Result<()> {
+    // The server in this process has something to say only when something is wrong.
+    crate::logs::start(crate::logs::Format::Text, "warn")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("the runtime could not be started")?;
+    let report = runtime.block_on(async {
+        tokio::select! {
+            report = Box::pin(measure_all(&args)) => report,
+            // The data directory is removed on the way out.
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    })?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report).context("the report could not be written as JSON")?);
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(())
+}
+
+async fn measure_all(args: &Args) -> Result<Report> {
+    let wants = |scenario| args.scenarios.is_empty() || args.scenarios.contains(&scenario);
+    check_descriptors(args)?;
+    let progress = Progress::new();
+    let home = Home::new(args.data.as_deref(), args.url.as_deref(), args.token.as_deref())?;
+    let mut report = Report::new(&home);
+
+    progress.show("fdatasync");
+    report.fdatasync = baseline::fdatasync(home.disk()).await?;
+    if wants(Scenario::Throughput) {
+        progress.show("echo server");
+        let seconds = Duration::from_secs_f64((args.seconds as f64 / 2.0).min(ECHO_SECONDS_MAX));
+        report.echo = Some(baseline::echo(args.in_flight, seconds).await?);
+    }
+    // The two that want a fresh process come first: nothing is cached, nothing freed waits to be used again.
+    if wants(Scenario::Dispatch) {
+        report.dispatch = Some(dispatch::measure(&home, args.seconds, &progress).await?);
+    }
+    if wants(Scenario::Memory) {
+        if home.is_in_process() {
+            report.memory = Some(memory::measure(&home, args.in_flight, args.open_runs, &progress).await?);
+        } else {
+            report.skip("memory", "the server is another process; run without --url");
+        }
+    }
+    if wants(Scenario::Throughput) {
+        report.throughput = Some(throughput::measure(&home, args, report.echo.as_ref(), &progress).await?);
+    }
+    if wants(Scenario::Stored) {
+        if home.is_in_process() {
+            report.stored = Some(stored::measure(&home, args.in_flight, args.stored_runs, &progress).await?);
+        } else {
+            report.skip("stored", "it compares two stores of its own; run without --url");
+        }
+    }
+    if wants(Scenario::LongRun) {
+        report.long_run = Some(long_run::measure(&home, args.seconds, args.events, &progress).await?);
+    }
+    progress.clear();
+    Ok(report)
+}
+
+/// Says it before connections fail half-way: both ends of each are in this process.
+fn check_descriptors(args: &Args) -> Result<()> {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let Some(limit) = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()) else { return Ok(()) };
+    let needed = load::CONNECTIONS_PER_WORKFLOW * 2 * args.in_flight + DESCRIPTORS_SPARE;
+    if needed > limit {
+        bail!(
+            "{} in flight need about {needed} open files and this process may have {limit}: lower --in-flight or raise `ulimit -n`",
+            args.in_flight
+        );
+    }
+    Ok(())
+}
+
+/// Where servers of this process listen.
+const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

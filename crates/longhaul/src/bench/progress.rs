@@ -1,0 +1,30 @@
+//! One line on the terminal that says what is being measured. Nothing at all where no person watches.
+
+use std::io::{IsTerminal, Write, stderr};
+
+pub(super) struct Progress {
+    shown: bool,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self { shown: stderr().is_terminal() }
+    }
+
+    /// Replaces the line.
+    pub(super) fn show(&self, text: &str) {
+        if self.shown {
+            let mut out = stderr().lock();
+            let _ = write!(out, "\r\x1b[K{text} …");
+            let _ = out.flush();
+        }
+    }
+
+    pub(super) fn clear(&self) {
+        if self.shown {
+            let mut out = stderr().lock();
+            let _ = write!(out, "\r\x1b[K");
+            let _ = out.flush();
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The control plane, a file per resource as in the server.
+
+mod commands;
+mod discovery;
+mod examples;
+mod gates;
+mod history;
+mod isolation;
+mod namespaces;
+mod reads;
+mod start;
+mod task_queues;
+mod workers;
