@@ -96,17 +96,27 @@ impl Host {
 
     /// The named run, or the current one. A run of another workflow or namespace does not exist here.
     async fn run_of(&self, namespace: &Namespace, workflow_id: &WorkflowId, run_id: Option<&RunId>) -> Result<(Instance, Run)> {
-        let instance = self.instance(namespace, workflow_id).await?;
-        let wanted = run_id.unwrap_or(&instance.current_run_id).clone();
-        let run = self.inner.executor.read(&wanted).await?;
-        let run = run.filter(|run| run.spec.namespace == *namespace && run.spec.workflow_id == *workflow_id);
-        match run {
-            Some(run) => Ok((instance, run)),
-            None => Err(Error::RunNotFound(workflow_id.clone(), wanted)),
+        let mut instance = self.instance(namespace, workflow_id).await?;
+        loop {
+            let wanted = run_id.unwrap_or(&instance.current_run_id).clone();
+            let run = self.inner.executor.read(&wanted).await?;
+            let run = run.filter(|run| run.spec.namespace == *namespace && run.spec.workflow_id == *workflow_id);
+            let Some(run) = run else { return Err(Error::RunNotFound(workflow_id.clone(), wanted)) };
+            // The run may have continued as new between the two reads: then the next one is current.
+            match run.core.closed.as_ref().and_then(|closed| closed.continued_to.clone()) {
+                Some(next) if instance.current_run_id == wanted => {
+                    instance.current_run_id = next;
+                    instance.run_count += 1;
+                    if run_id.is_some() {
+                        return Ok((instance, run));
+                    }
+                }
+                _ => return Ok((instance, run)),
+            }
         }
     }
 
-    /// The named run, or the current one, and whether it is the current one.
+    /// The named run, or the current one, and whether it is current.
     pub async fn workflow_run(&self, namespace: &Namespace, workflow_id: &WorkflowId, run_id: Option<&RunId>) -> Result<(Run, bool)> {
         let (instance, run) = self.run_of(namespace, workflow_id, run_id).await?;
         let is_current = instance.current_run_id == *run.run_id();

@@ -27,7 +27,7 @@ mod wire;
 
 use progress::Progress;
 use report::Report;
-use target::{Home, Target};
+use target::Home;
 
 /// One file descriptor per end of a connection, and what the process needs besides.
 const DESCRIPTORS_SPARE: u64 = 100;

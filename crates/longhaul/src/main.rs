@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-// mod bench;
+mod bench;
 mod config;
 mod logs;
 mod serve;
@@ -24,15 +24,15 @@ struct Cli {
 enum Command {
     /// Run the server.
     Serve(Box<config::ServeArgs>),
-    // / Measure this machine: workflows per second and latencies, beside an echo server and the disk.
-    // Bench(bench::Args),
+    /// Measure this machine: workflows per second and latencies, beside an echo server and the disk.
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(&args),
-        // Command::Bench(args) => bench::run(args),
+        Command::Bench(args) => bench::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,7 +6,11 @@
 //! A transition is what completing an activity costs: one run row, two events, one task, one part. "recent" spreads them
 //! over the newest thousand runs, as a busy server does; "all" over every stored run, which is the worst that can be asked.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement: it prints, and stops at the first error")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a measurement: it prints, and stops at the first error"
+)]
 
 use std::fs::File;
 use std::io::Write as _;
@@ -32,17 +36,31 @@ const MEASURE: Duration = Duration::from_secs(4);
 const WARM_UP: Duration = Duration::from_secs(1);
 
 fn main() {
-    let directory = std::env::args().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    let directory = std::env::args()
+        .nth(1)
+        .map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = tempfile::tempdir_in(directory).unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    println!("one fdatasync of a 4 KiB append: {:?} (median of 200)\n", sync_time(directory.path()));
-    println!("  stored  spread  waiting  transitions/s   batch  µs in SQL  KiB written    commit       p50       p99");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .unwrap();
+    println!(
+        "one fdatasync of a 4 KiB append: {:?} (median of 200)\n",
+        sync_time(directory.path())
+    );
+    println!(
+        "  stored  spread  waiting  transitions/s   batch  µs in SQL  KiB written    commit       p50       p99"
+    );
     for stored in STORED {
         let path = directory.path().join(format!("{stored}.db"));
         let store = Sqlite::open(&path).unwrap();
         let mut runs = runtime.block_on(fill(&store, stored));
         for spread in ["recent", "all"] {
-            let first = if spread == "recent" { stored - RECENT.min(stored) } else { 0 };
+            let first = if spread == "recent" {
+                stored - RECENT.min(stored)
+            } else {
+                0
+            };
             if spread == "all" && first == stored - RECENT.min(stored) {
                 continue;
             }
@@ -73,7 +91,10 @@ fn sync_time(directory: &Path) -> Duration {
 
 /// Ids as the engine mints them: time-ordered, all of 26 characters.
 fn ids(number: usize) -> Ids {
-    Ids::new(at(i64::try_from(number).unwrap()), (number as u128) << 40 | 0x00ab_cdef)
+    Ids::new(
+        at(i64::try_from(number).unwrap()),
+        (number as u128) << 40 | 0x00ab_cdef,
+    )
 }
 
 async fn fill(store: &Sqlite, stored: usize) -> Vec<Run> {
@@ -87,7 +108,10 @@ async fn fill(store: &Sqlite, stored: usize) -> Vec<Run> {
             let mut change = start(spec);
             dress(&mut change, 0, *number);
             runs.push(change.apply(None));
-            answers.push(store.commit(Arc::new(Changes { run: None, created: Some(change) })));
+            answers.push(store.commit(Arc::new(Changes {
+                run: None,
+                created: Some(change),
+            })));
         }
         while let Some(answer) = answers.next().await {
             answer.unwrap();
@@ -107,7 +131,8 @@ fn dress(change: &mut RunChange, step: u64, minted: usize) {
             r#"{{"activity_execution_id":"01j9zzzzzzzzzzzzzzzzzzzzzz","activity_type":"charge","activity_class":"charge","sequence":{step},"activity_attempt_id":"01j9zzzzzzzzzzzzzzzzzzzzzz","attempt_number":1,"result":{{"codec":"avro","blob":"{blob}"}},"payload_codec":"avro"}}"#
         );
     }
-    let status = [TaskStatus::Ready, TaskStatus::Leased, TaskStatus::Completed][usize::try_from(step % 3).unwrap()];
+    let status =
+        [TaskStatus::Ready, TaskStatus::Leased, TaskStatus::Completed][usize::try_from(step % 3).unwrap()];
     // Made when it becomes ready, and kept until it is done.
     let task_id: TaskId = match &change.core.workflow_task {
         Some(task) if status != TaskStatus::Ready => task.id.clone(),
@@ -169,13 +194,18 @@ async fn work(store: &Sqlite, runs: &mut [Run], waiting: usize, time: Duration) 
             dress(&mut change, run.version, minted);
             *run = change.apply(Some(run.clone()));
             let called = Instant::now();
-            let answer = store.commit(Arc::new(Changes { run: Some(change), created: None }));
+            let answer = store.commit(Arc::new(Changes {
+                run: Some(change),
+                created: None,
+            }));
             answers.push(async move {
                 answer.await.unwrap();
                 called.elapsed()
             });
         }
-        let Some(latency) = answers.next().await else { break };
+        let Some(latency) = answers.next().await else {
+            break;
+        };
         latencies.push(latency);
     }
     Measured {
@@ -190,7 +220,9 @@ async fn work(store: &Sqlite, runs: &mut [Run], waiting: usize, time: Duration) 
 
 fn bytes_written() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok()).unwrap_or(0)
+    io.lines()
+        .find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
+        .unwrap_or(0)
 }
 
 impl Measured {
@@ -198,8 +230,10 @@ impl Measured {
         self.latencies.sort();
         let percentile = |of: usize| self.latencies[(self.latencies.len() - 1) * of / 100];
         let batches = self.after.batches - self.before.batches;
-        let (batch_nanos, sync_nanos) =
-            (self.after.batch_nanos - self.before.batch_nanos, self.after.sync_nanos - self.before.sync_nanos);
+        let (batch_nanos, sync_nanos) = (
+            self.after.batch_nanos - self.before.batch_nanos,
+            self.after.sync_nanos - self.before.sync_nanos,
+        );
         let transitions = self.transitions as f64;
         println!(
             "{stored:>8} {spread:>7} {waiting:>8} {:>14.0} {:>7.1} {:>10.1} {:>12.1} {:>9.2?} {:>9.2?} {:>9.2?}",

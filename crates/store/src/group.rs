@@ -51,7 +51,13 @@ pub(crate) struct Group<S: Sink> {
 
 struct Waiting<W> {
     write: W,
-    answer: oneshot::Sender<Result<bool, Error>>,
+    answer: oneshot::Sender<Answered<W>>,
+}
+
+/// The write goes back with its answer, so that its caller frees it: that takes a tenth of the writer's time otherwise.
+struct Answered<W> {
+    result: Result<bool, Error>,
+    _write: W,
 }
 
 impl<S: Sink> Group<S> {
@@ -62,20 +68,32 @@ impl<S: Sink> Group<S> {
             .name("store-writer".to_owned())
             .spawn(move || run(sink, &receiver, &shared))
             .map_err(|error| Error::Unavailable(format!("cannot start the writer thread: {error}")))?;
-        Ok(Self { sender: Some(sender), writer: Some(writer), counters })
+        Ok(Self {
+            sender: Some(sender),
+            writer: Some(writer),
+            counters,
+        })
     }
 
     /// Takes its place in the order now; the future only waits for the answer, and dropping it takes nothing back.
-    pub(crate) fn enqueue(&self, write: S::Write) -> impl Future<Output = Result<bool, Error>> + Send + use<S> {
+    pub(crate) fn enqueue(
+        &self,
+        write: S::Write,
+    ) -> impl Future<Output = Result<bool, Error>> + Send + use<S> {
         let answered = self.send(write);
         async move {
-            answered?.await.unwrap_or_else(|_| Err(Error::Unavailable("the writer has stopped".to_owned())))
+            match answered?.await {
+                Ok(answered) => answered.result,
+                Err(_) => Err(Error::Unavailable("the writer has stopped".to_owned())),
+            }
         }
     }
 
-    fn send(&self, write: S::Write) -> Result<oneshot::Receiver<Result<bool, Error>>, Error> {
+    fn send(&self, write: S::Write) -> Result<oneshot::Receiver<Answered<S::Write>>, Error> {
         if self.counters.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
-            return Err(Error::Unavailable(format!("{WAITING_MAX} writes are waiting for the disk")));
+            return Err(Error::Unavailable(format!(
+                "{WAITING_MAX} writes are waiting for the disk"
+            )));
         }
         let (answer, answered) = oneshot::channel();
         self.counters.waiting.fetch_add(1, Ordering::Relaxed);
@@ -122,10 +140,12 @@ fn run<S: Sink>(mut sink: S, receiver: &mpsc::Receiver<Waiting<S::Write>>, count
         let started = Instant::now();
         let results = write_batch(&mut sink, &writes);
         counters.record(&results, started.elapsed());
-        writes.clear();
-        for (answer, result) in answers.drain(..).zip(results) {
+        for ((answer, result), write) in answers.drain(..).zip(results).zip(writes.drain(..)) {
             // Nobody listens when the caller gave up; the write stands all the same.
-            let _ = answer.send(result);
+            let _ = answer.send(Answered {
+                result,
+                _write: write,
+            });
         }
     }
 }
@@ -139,7 +159,9 @@ fn write_batch<S: Sink>(sink: &mut S, writes: &[S::Write]) -> Vec<Result<bool, E
             tracing::warn!(%error, writes = writes.len(), "a batch failed; trying its writes one by one");
             writes
                 .iter()
-                .map(|write| attempt(sink, std::slice::from_ref(write)).and_then(|mut results| results.remove(0)))
+                .map(|write| {
+                    attempt(sink, std::slice::from_ref(write)).and_then(|mut results| results.remove(0))
+                })
                 .collect()
         }
     }
@@ -150,10 +172,16 @@ fn write_batch<S: Sink>(sink: &mut S, writes: &[S::Write]) -> Vec<Result<bool, E
 fn attempt<S: Sink>(sink: &mut S, writes: &[S::Write]) -> Result<Vec<Result<bool, Error>>, Error> {
     let results = match catch_unwind(AssertUnwindSafe(|| sink.write(writes))) {
         Ok(results) => results?,
-        Err(_) => return Err(Error::Unavailable("the writer panicked; its log says why".to_owned())),
+        Err(_) => {
+            return Err(Error::Unavailable(
+                "the writer panicked; its log says why".to_owned(),
+            ));
+        }
     };
     if results.len() != writes.len() {
-        return Err(Error::Unavailable("the writer lost count of its batch".to_owned()));
+        return Err(Error::Unavailable(
+            "the writer lost count of its batch".to_owned(),
+        ));
     }
     Ok(results)
 }
@@ -180,7 +208,10 @@ impl Counters {
     }
 
     fn record(&self, results: &[Result<bool, Error>], took: Duration) {
-        let refused = results.iter().filter(|result| matches!(result, Err(Error::Conflict))).count();
+        let refused = results
+            .iter()
+            .filter(|result| matches!(result, Err(Error::Conflict)))
+            .count();
         let written = results.iter().filter(|result| result.is_ok()).count();
         let failed = results.len() - refused - written;
         self.writes.fetch_add(written as u64, Ordering::Relaxed);
@@ -241,7 +272,10 @@ mod tests {
     use super::*;
 
     fn wait<T>(answer: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(answer)
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap()
+            .block_on(answer)
     }
 
     /// Keeps what it is given; `sick` fails every batch it is in, `panics` panics, `refused` is refused alone.
@@ -263,7 +297,16 @@ mod tests {
             let (refused, written): (Vec<_>, Vec<_>) = batch.iter().partition(|write| **write == "refused");
             assert!(refused.len() + written.len() == batch.len());
             self.written.lock().unwrap().push(written);
-            Ok(batch.iter().map(|write| if *write == "refused" { Err(Error::Conflict) } else { Ok(true) }).collect())
+            Ok(batch
+                .iter()
+                .map(|write| {
+                    if *write == "refused" {
+                        Err(Error::Conflict)
+                    } else {
+                        Ok(true)
+                    }
+                })
+                .collect())
         }
 
         fn size(write: &&'static str) -> usize {
@@ -275,7 +318,10 @@ mod tests {
     fn check(piled: &[&'static str], batches: &[&[&str]], answers: &[&str]) {
         let written = Arc::new(Mutex::new(Vec::new()));
         let gate = Arc::new(Mutex::new(()));
-        let sink = Pages { written: Arc::clone(&written), gate: Arc::clone(&gate) };
+        let sink = Pages {
+            written: Arc::clone(&written),
+            gate: Arc::clone(&gate),
+        };
         let group = Group::start(sink, Arc::default()).unwrap();
         let closed = gate.lock().unwrap();
         let first = group.enqueue("first");
@@ -305,23 +351,38 @@ mod tests {
 
     #[test]
     fn a_refused_write_fails_alone() {
-        check(&["a", "refused", "c"], &[&["a", "c"]], &["done", "conflict", "done"]);
+        check(
+            &["a", "refused", "c"],
+            &[&["a", "c"]],
+            &["done", "conflict", "done"],
+        );
     }
 
     #[test]
     fn a_poisoned_write_does_not_fail_the_others() {
-        check(&["a", "sick", "c"], &[&["a"], &["c"]], &["done", "unavailable", "done"]);
+        check(
+            &["a", "sick", "c"],
+            &[&["a"], &["c"]],
+            &["done", "unavailable", "done"],
+        );
     }
 
     #[test]
     fn a_panic_is_answered_and_the_writer_goes_on() {
-        check(&["a", "panics", "c"], &[&["a"], &["c"]], &["done", "unavailable", "done"]);
+        check(
+            &["a", "panics", "c"],
+            &[&["a"], &["c"]],
+            &["done", "unavailable", "done"],
+        );
     }
 
     #[test]
     fn dropping_the_group_writes_what_waits() {
         let written = Arc::new(Mutex::new(Vec::new()));
-        let sink = Pages { written: Arc::clone(&written), gate: Arc::default() };
+        let sink = Pages {
+            written: Arc::clone(&written),
+            gate: Arc::default(),
+        };
         let group = Group::start(sink, Arc::default()).unwrap();
         let answers: Vec<_> = ["a", "b"].map(|write| group.enqueue(write)).into();
         drop(group);
@@ -333,13 +394,19 @@ mod tests {
 
     #[test]
     fn counters_tell_writes_from_refusals_and_failures() {
-        let sink = Pages { written: Arc::default(), gate: Arc::default() };
+        let sink = Pages {
+            written: Arc::default(),
+            gate: Arc::default(),
+        };
         let group = Group::start(sink, Arc::default()).unwrap();
         for write in ["a", "refused", "sick"] {
             let _ = wait(group.enqueue(write));
         }
         let stats = group.stats();
-        assert_eq!((stats.writes, stats.refused, stats.failed, stats.batches), (1, 1, 1, 3));
+        assert_eq!(
+            (stats.writes, stats.refused, stats.failed, stats.batches),
+            (1, 1, 1, 3)
+        );
         assert_eq!((stats.waiting, stats.batch_last), (0, 1));
     }
 }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
 use longhaul_engine::run::state::{ClosedReason, Run, Status};
-use longhaul_protocol::{Payload, Timestamp};
 use longhaul_protocol::id::{EventId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
+use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -51,13 +51,27 @@ pub trait Store: Send + Sync + 'static {
     /// The run and everything open in it.
     fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>>;
     /// The workflow's current run.
-    fn instance<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Option<Instance>>;
+    fn instance<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_id: &'a WorkflowId,
+    ) -> Answer<'a, Option<Instance>>;
     /// All runs of a workflow, oldest first.
-    fn runs_of<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Vec<RunSummary>>;
+    fn runs_of<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_id: &'a WorkflowId,
+    ) -> Answer<'a, Vec<RunSummary>>;
     /// One page of runs, newest start first, then run id descending.
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>>;
     /// Events with `after < sequence <= up_to`, ascending, at most `limit`.
-    fn history<'a>(&'a self, run_id: &'a RunId, after: u64, up_to: u64, limit: usize) -> Answer<'a, Vec<StoredEvent>>;
+    fn history<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        after: u64,
+        up_to: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<StoredEvent>>;
     /// External commands of a run, oldest first.
     fn commands<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Vec<CommandRow>>;
     /// The command that a request id stands for, with the run that took it.
@@ -96,7 +110,11 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes a registration; whether there was one.
     fn delete_worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, bool>;
     /// One registration.
-    fn worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, Option<WorkerRow>>;
+    fn worker<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        worker_id: &'a WorkerId,
+    ) -> Answer<'a, Option<WorkerRow>>;
     /// Registrations of a namespace by worker id.
     fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>>;
 }

@@ -13,8 +13,8 @@ use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
 use parking_lot::Mutex;
 
 use crate::{
-    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter, RunSummary, StatusFilter, Store,
-    StoredEvent, WorkerRow, shape,
+    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter, RunSummary,
+    StatusFilter, Store, StoredEvent, WorkerRow, shape,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -59,6 +59,8 @@ impl Tables {
         shape::check(changes)?;
         let runs = || [&changes.run, &changes.created].into_iter().flatten();
         runs().try_for_each(|change| self.check(change))?;
+        // After all conflicts: whoever came second may well have numbered its events like whoever came first.
+        runs().try_for_each(|change| self.check_events(change))?;
         runs().for_each(|change| self.apply(change));
         Ok(())
     }
@@ -69,26 +71,50 @@ impl Tables {
             return Err(Error::Conflict);
         }
         let workflow = (spec.namespace.clone(), spec.workflow_id.clone());
-        let newest = self.workflows.get(&workflow).and_then(|runs| runs.keys().last().copied());
+        let newest = self
+            .workflows
+            .get(&workflow)
+            .and_then(|runs| runs.keys().last().copied());
         match change.instance {
             Some(InstanceChange::Create) if newest.is_some() => return Err(Error::Conflict),
-            Some(InstanceChange::MoveCurrent { run_number }) if newest.map(|newest| newest + 1) != Some(run_number) => {
+            Some(InstanceChange::MoveCurrent { run_number })
+                if newest.map(|newest| newest + 1) != Some(run_number) =>
+            {
                 return Err(Error::Conflict);
             }
             Some(_) | None => {}
         }
         let mut requests = self.requests.clone();
         for command in &change.commands {
-            let Some(request_id) = &command.request_id else { continue };
-            let key = (spec.namespace.clone(), spec.workflow_id.clone(), request_id.clone());
+            let Some(request_id) = &command.request_id else {
+                continue;
+            };
+            let key = (
+                spec.namespace.clone(),
+                spec.workflow_id.clone(),
+                request_id.clone(),
+            );
             let own = (spec.run_id.clone(), command.sequence);
             if *requests.entry(key).or_insert_with(|| own.clone()) != own {
                 return Err(Error::Conflict);
             }
         }
-        let events = self.events.get(&spec.run_id);
-        match change.events.iter().find(|event| events.is_some_and(|events| events.contains_key(&event.sequence))) {
-            Some(event) => Err(Error::Corrupt(format!("event {} of run {} is there", event.sequence, spec.run_id))),
+        Ok(())
+    }
+
+    fn check_events(&self, change: &RunChange) -> Result<(), Error> {
+        let Some(stored) = self.events.get(&change.spec.run_id) else {
+            return Ok(());
+        };
+        match change
+            .events
+            .iter()
+            .find(|event| stored.contains_key(&event.sequence))
+        {
+            Some(event) => Err(Error::Corrupt(format!(
+                "event {} of run {} is there",
+                event.sequence, change.spec.run_id
+            ))),
             None => Ok(()),
         }
     }
@@ -104,18 +130,33 @@ impl Tables {
         };
         if change.instance.is_some() {
             let workflow = (spec.namespace.clone(), spec.workflow_id.clone());
-            self.workflows.entry(workflow).or_default().insert(spec.run_number, run_id.clone());
+            self.workflows
+                .entry(workflow)
+                .or_default()
+                .insert(spec.run_number, run_id.clone());
         }
         let events = change.events.iter().map(|event| (event.sequence, stored(event)));
         self.events.entry(run_id.clone()).or_default().extend(events);
-        let tasks = change.tasks.iter().map(|task| (task.task_id.clone(), task.clone()));
+        let tasks = change
+            .tasks
+            .iter()
+            .map(|task| (task.task_id.clone(), task.clone()));
         self.tasks.extend(tasks);
         for command in &change.commands {
             if let Some(request_id) = &command.request_id {
-                let key = (spec.namespace.clone(), spec.workflow_id.clone(), request_id.clone());
-                self.requests.entry(key).or_insert_with(|| (run_id.clone(), command.sequence));
+                let key = (
+                    spec.namespace.clone(),
+                    spec.workflow_id.clone(),
+                    request_id.clone(),
+                );
+                self.requests
+                    .entry(key)
+                    .or_insert_with(|| (run_id.clone(), command.sequence));
             }
-            self.commands.entry(run_id.clone()).or_default().insert(command.sequence, command.clone());
+            self.commands
+                .entry(run_id.clone())
+                .or_default()
+                .insert(command.sequence, command.clone());
         }
     }
 
@@ -133,40 +174,76 @@ impl Store for Memory {
         self.read(|tables| tables.runs.get(run_id).cloned())
     }
 
-    fn instance<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Option<Instance>> {
+    fn instance<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_id: &'a WorkflowId,
+    ) -> Answer<'a, Option<Instance>> {
         self.read(|tables| {
             let runs = tables.workflows.get(&(namespace.clone(), workflow_id.clone()))?;
             let (run_number, run_id) = runs.last_key_value()?;
-            Some(Instance { current_run_id: run_id.clone(), run_count: *run_number })
+            Some(Instance {
+                current_run_id: run_id.clone(),
+                run_count: *run_number,
+            })
         })
     }
 
-    fn runs_of<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Vec<RunSummary>> {
+    fn runs_of<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_id: &'a WorkflowId,
+    ) -> Answer<'a, Vec<RunSummary>> {
         self.read(|tables| {
             let runs = tables.workflows.get(&(namespace.clone(), workflow_id.clone()));
             let runs = runs.into_iter().flat_map(BTreeMap::values);
-            runs.filter_map(|run_id| tables.runs.get(run_id)).map(summary).collect()
+            runs.filter_map(|run_id| tables.runs.get(run_id))
+                .map(summary)
+                .collect()
         })
     }
 
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>> {
         self.read(|tables| {
-            let mut runs: Vec<_> = tables.runs.values().map(summary).filter(|run| is_listed(run, filter)).collect();
+            let mut runs: Vec<_> = tables
+                .runs
+                .values()
+                .map(summary)
+                .filter(|run| is_listed(run, filter))
+                .collect();
             runs.sort_by(|a, b| (b.started_at, &b.run_id).cmp(&(a.started_at, &a.run_id)));
             runs.truncate(filter.limit);
             runs
         })
     }
 
-    fn history<'a>(&'a self, run_id: &'a RunId, after: u64, up_to: u64, limit: usize) -> Answer<'a, Vec<StoredEvent>> {
+    fn history<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        after: u64,
+        up_to: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<StoredEvent>> {
         self.read(|tables| {
             let events = tables.events.get(run_id).into_iter().flat_map(BTreeMap::values);
-            events.filter(|event| after < event.sequence && event.sequence <= up_to).take(limit).cloned().collect()
+            events
+                .filter(|event| after < event.sequence && event.sequence <= up_to)
+                .take(limit)
+                .cloned()
+                .collect()
         })
     }
 
     fn commands<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Vec<CommandRow>> {
-        self.read(|tables| tables.commands.get(run_id).into_iter().flat_map(BTreeMap::values).cloned().collect())
+        self.read(|tables| {
+            tables
+                .commands
+                .get(run_id)
+                .into_iter()
+                .flat_map(BTreeMap::values)
+                .cloned()
+                .collect()
+        })
     }
 
     fn command_by_request<'a>(
@@ -189,7 +266,10 @@ impl Store for Memory {
 
     fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>> {
         self.read(|tables| {
-            let mut ready: Vec<_> = tables.tasks(TaskStatus::Ready).filter(|task| queue_of(task) == *queue).collect();
+            let mut ready: Vec<_> = tables
+                .tasks(TaskStatus::Ready)
+                .filter(|task| queue_of(task) == *queue)
+                .collect();
             ready.sort_by_key(|task| (task.priority, task.available_at, task.task_id.clone()));
             ready.into_iter().take(limit).cloned().collect()
         })
@@ -207,8 +287,14 @@ impl Store for Memory {
     fn leased_tasks<'a>(&'a self, filter: &'a LeaseFilter, limit: usize) -> Answer<'a, Vec<TaskRow>> {
         self.read(|tables| {
             let leased = tables.tasks(TaskStatus::Leased).filter(|task| {
-                filter.namespace.as_ref().is_none_or(|namespace| *namespace == task.namespace)
-                    && filter.owner.as_ref().is_none_or(|owner| Some(owner) == task.lease_owner.as_ref())
+                filter
+                    .namespace
+                    .as_ref()
+                    .is_none_or(|namespace| *namespace == task.namespace)
+                    && filter
+                        .owner
+                        .as_ref()
+                        .is_none_or(|owner| Some(owner) == task.lease_owner.as_ref())
                     && filter.queue.as_ref().is_none_or(|queue| *queue == task.queue)
                     && filter.kind.is_none_or(|kind| kind == task.kind)
             });
@@ -220,21 +306,28 @@ impl Store for Memory {
         self.read(|tables| {
             let mut counts = BTreeMap::new();
             for task in tables.tasks.values().filter(|task| task.namespace == *namespace) {
-                let (ready, leased) = (task.status == TaskStatus::Ready, task.status == TaskStatus::Leased);
+                let (ready, leased) = (
+                    task.status == TaskStatus::Ready,
+                    task.status == TaskStatus::Leased,
+                );
                 if !ready && !leased {
                     continue;
                 }
-                let count = counts.entry((task.queue.clone(), task.kind)).or_insert_with(|| QueueCount {
-                    queue: task.queue.clone(),
-                    kind: task.kind,
-                    ready: 0,
-                    leased: 0,
-                    oldest_ready_at: None,
-                });
+                let count = counts
+                    .entry((task.queue.clone(), task.kind))
+                    .or_insert_with(|| QueueCount {
+                        queue: task.queue.clone(),
+                        kind: task.kind,
+                        ready: 0,
+                        leased: 0,
+                        oldest_ready_at: None,
+                    });
                 count.ready += u64::from(ready);
                 count.leased += u64::from(leased);
                 if ready {
-                    let oldest = count.oldest_ready_at.map_or(task.available_at, |at| at.min(task.available_at));
+                    let oldest = count
+                        .oldest_ready_at
+                        .map_or(task.available_at, |at| at.min(task.available_at));
                     count.oldest_ready_at = Some(oldest);
                 }
             }
@@ -246,7 +339,10 @@ impl Store for Memory {
         self.read(|tables| {
             let mut due: Vec<_> = tables.alarms.iter().filter(|(_, alarm)| **alarm <= now).collect();
             due.sort_by_key(|(run_id, alarm)| (**alarm, (*run_id).clone()));
-            due.into_iter().take(limit).map(|(run_id, _)| run_id.clone()).collect()
+            due.into_iter()
+                .take(limit)
+                .map(|(run_id, _)| run_id.clone())
+                .collect()
         })
     }
 
@@ -259,14 +355,19 @@ impl Store for Memory {
             if tables.namespaces.contains_key(&namespace.name) {
                 return Err(Error::Conflict);
             }
-            tables.namespaces.insert(namespace.name.clone(), namespace.clone());
+            tables
+                .namespaces
+                .insert(namespace.name.clone(), namespace.clone());
             Ok(())
         })
     }
 
     fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
         self.write(|tables| {
-            let row = tables.namespaces.get_mut(&namespace.name).ok_or(Error::Conflict)?;
+            let row = tables
+                .namespaces
+                .get_mut(&namespace.name)
+                .ok_or(Error::Conflict)?;
             *row = namespace.clone();
             Ok(())
         })
@@ -278,21 +379,45 @@ impl Store for Memory {
 
     fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()> {
         self.write(|tables| {
-            tables.workers.insert((worker.namespace.clone(), worker.worker_id.clone()), worker.clone());
+            tables.workers.insert(
+                (worker.namespace.clone(), worker.worker_id.clone()),
+                worker.clone(),
+            );
             Ok(())
         })
     }
 
     fn delete_worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, bool> {
-        self.write(|tables| Ok(tables.workers.remove(&(namespace.clone(), worker_id.clone())).is_some()))
+        self.write(|tables| {
+            Ok(tables
+                .workers
+                .remove(&(namespace.clone(), worker_id.clone()))
+                .is_some())
+        })
     }
 
-    fn worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, Option<WorkerRow>> {
-        self.read(|tables| tables.workers.get(&(namespace.clone(), worker_id.clone())).cloned())
+    fn worker<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        worker_id: &'a WorkerId,
+    ) -> Answer<'a, Option<WorkerRow>> {
+        self.read(|tables| {
+            tables
+                .workers
+                .get(&(namespace.clone(), worker_id.clone()))
+                .cloned()
+        })
     }
 
     fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>> {
-        self.read(|tables| tables.workers.values().filter(|worker| worker.namespace == *namespace).cloned().collect())
+        self.read(|tables| {
+            tables
+                .workers
+                .values()
+                .filter(|worker| worker.namespace == *namespace)
+                .cloned()
+                .collect()
+        })
     }
 }
 
@@ -304,13 +429,20 @@ fn stored(event: &Event) -> StoredEvent {
         payload: event.payload.clone(),
         recorded_at: event.recorded_at,
         workflow_task_id: event.workflow_task_id.clone(),
-        workflow_command_id: event.workflow_command_id.as_ref().map(|id| id.as_str().to_owned()),
+        workflow_command_id: event
+            .workflow_command_id
+            .as_ref()
+            .map(|id| id.as_str().to_owned()),
         principal: event.principal.clone(),
     }
 }
 
 fn queue_of(task: &TaskRow) -> QueueKey {
-    QueueKey { namespace: task.namespace.clone(), kind: task.kind, queue: task.queue.clone() }
+    QueueKey {
+        namespace: task.namespace.clone(),
+        kind: task.kind,
+        queue: task.queue.clone(),
+    }
 }
 
 fn summary(run: &Run) -> RunSummary {
@@ -342,9 +474,15 @@ fn is_listed(run: &RunSummary, filter: &RunFilter) -> bool {
         Some(StatusFilter::Cancelled) => run.status == Status::Cancelled,
         Some(StatusFilter::Terminated) => run.status == Status::Terminated,
     };
-    let after = filter.after.as_ref().is_none_or(|(at, run_id)| (run.started_at, &run.run_id) < (*at, run_id));
+    let after = filter
+        .after
+        .as_ref()
+        .is_none_or(|(at, run_id)| (run.started_at, &run.run_id) < (*at, run_id));
     run.namespace == filter.namespace
-        && filter.workflow_type.as_ref().is_none_or(|workflow_type| *workflow_type == run.workflow_type)
+        && filter
+            .workflow_type
+            .as_ref()
+            .is_none_or(|workflow_type| *workflow_type == run.workflow_type)
         && status
         && after
 }

@@ -11,7 +11,10 @@ pub(crate) fn check(changes: &Changes) -> Result<(), Error> {
     let Changes { run, created } = changes;
     for change in [run, created].into_iter().flatten() {
         check_run(change).map_err(|what| {
-            Error::Corrupt(format!("refused a malformed commit of run {}: {what}", change.spec.run_id))
+            Error::Corrupt(format!(
+                "refused a malformed commit of run {}: {what}",
+                change.spec.run_id
+            ))
         })?;
     }
     if let (Some(run), Some(created)) = (run, created) {
@@ -32,18 +35,27 @@ fn check_run(change: &RunChange) -> Result<(), String> {
     // Invariant: history is numbered without gaps and the run's row names its end.
     for pair in change.events.windows(2) {
         if pair[1].sequence != pair[0].sequence + 1 {
-            return Err(format!("event {} follows event {}", pair[1].sequence, pair[0].sequence));
+            return Err(format!(
+                "event {} follows event {}",
+                pair[1].sequence, pair[0].sequence
+            ));
         }
     }
     if let Some(last) = change.events.last()
         && last.sequence != change.core.last_history_sequence
     {
-        return Err(format!("history ends at {}, not {}", last.sequence, change.core.last_history_sequence));
+        return Err(format!(
+            "history ends at {}, not {}",
+            last.sequence, change.core.last_history_sequence
+        ));
     }
     // Invariant: a workflow's runs are numbered, and its newest run is its current one.
     match (&change.instance, change.base_version) {
         (Some(InstanceChange::MoveCurrent { run_number }), None) if *run_number != change.spec.run_number => {
-            Err(format!("run number {} becomes current as {run_number}", change.spec.run_number))
+            Err(format!(
+                "run number {} becomes current as {run_number}",
+                change.spec.run_number
+            ))
         }
         (Some(_), None) | (None, Some(_)) => Ok(()),
         (Some(_), Some(_)) => Err("only a new run becomes the current one".to_owned()),

@@ -31,7 +31,8 @@ pub(super) struct Throughput {
 pub(super) async fn measure(home: &Home, args: &Args, echo: Option<&Echo>, progress: &Progress) -> Result<Throughput> {
     let target = home.open("throughput").await?;
     let load = Load::prepare(&target, args.in_flight).await?;
-    let until = args.workflows.map_or(Until::Elapsed(Duration::from_secs(args.seconds)), Until::Workflows);
+    let seconds = Duration::from_secs(args.seconds);
+    let until = args.workflows.map_or(Until::Elapsed(seconds), Until::Workflows);
     let driven = load.drive(until, |completed| progress.show(&format!("throughput: {completed} workflows"))).await?;
     load.leave().await?;
 

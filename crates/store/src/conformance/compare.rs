@@ -69,7 +69,11 @@ async fn in_namespace(a: &dyn Store, b: &dyn Store, universe: &Universe, namespa
     }
     for queue in &universe.queues {
         for kind in KINDS {
-            let queue = QueueKey { namespace: namespace.clone(), kind, queue: queue.clone() };
+            let queue = QueueKey {
+                namespace: namespace.clone(),
+                kind,
+                queue: queue.clone(),
+            };
             for limit in [2, 1000] {
                 same!(a, b, ready_tasks(&queue, limit));
             }
@@ -121,8 +125,12 @@ async fn leases(a: &dyn Store, b: &dyn Store, universe: &Universe) {
         for owner in and_any(&universe.workers) {
             for queue in and_any(&universe.queues) {
                 for kind in and_any::<TaskKind>(&KINDS) {
-                    let filter =
-                        LeaseFilter { namespace: namespace.clone(), owner: owner.clone(), queue: queue.clone(), kind };
+                    let filter = LeaseFilter {
+                        namespace: namespace.clone(),
+                        owner: owner.clone(),
+                        queue: queue.clone(),
+                        kind,
+                    };
                     for limit in [2, 1000] {
                         same!(a, b, leased_tasks(&filter, limit));
                     }

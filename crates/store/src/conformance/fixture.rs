@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use longhaul_engine::change::{Changes, CommandRow, InstanceChange, RunChange, TaskKind, TaskRow, TaskStatus};
+use longhaul_engine::change::{
+    Changes, CommandRow, InstanceChange, RunChange, TaskKind, TaskRow, TaskStatus,
+};
 use longhaul_engine::run::state::{Closed, ClosedReason, Core, Part, PartKey, Run, Spec};
 use longhaul_protocol::history::Event;
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
@@ -106,7 +108,12 @@ pub fn close(change: &mut RunChange, reason: ClosedReason) {
     push_event(change, "Closed");
     change.core.status = reason.status();
     let closed_at = at(1000 + change.core.last_history_sequence.cast_signed());
-    change.core.closed = Some(Closed { reason, at: closed_at, note: None, continued_to: None });
+    change.core.closed = Some(Closed {
+        reason,
+        at: closed_at,
+        note: None,
+        continued_to: None,
+    });
 }
 
 /// An activity task of the run on the queue `orders`.
@@ -166,7 +173,12 @@ pub fn part(body: Value) -> Part {
 }
 
 pub async fn commit(store: &dyn Store, run: RunChange) -> Result<(), Error> {
-    store.commit(Arc::new(Changes { run: Some(run), ..Changes::default() })).await
+    store
+        .commit(Arc::new(Changes {
+            run: Some(run),
+            ..Changes::default()
+        }))
+        .await
 }
 
 /// Commits a change that must stand, and gives the run after it.

@@ -6,7 +6,9 @@ use futures::future;
 use longhaul_engine::change::Changes;
 use longhaul_protocol::Payload;
 
-use super::fixture::{advance, command, commit, create, is_conflict, namespace, next, push_event, spec, start};
+use super::fixture::{
+    advance, command, commit, create, is_conflict, namespace, next, push_event, spec, start,
+};
 use crate::{Error, Store};
 
 pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
@@ -26,11 +28,32 @@ pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
     assert_eq!(page(4, 9, 4).await, [5, 6, 7, 8]);
     assert_eq!(page(8, 9, 4).await, [9]);
     assert_eq!(page(2, 5, 1000).await, [3, 4, 5]);
-    for (after, up_to, limit) in [(9, u64::MAX, 10), (5, 5, 10), (7, 3, 10), (0, 0, 10), (0, 9, 0), (u64::MAX, u64::MAX, 10)] {
-        assert_eq!(page(after, up_to, limit).await, [0_u64; 0], "after {after} up to {up_to} limit {limit}");
+    for (after, up_to, limit) in [
+        (9, u64::MAX, 10),
+        (5, 5, 10),
+        (7, 3, 10),
+        (0, 0, 10),
+        (0, 9, 0),
+        (u64::MAX, u64::MAX, 10),
+    ] {
+        assert_eq!(
+            page(after, up_to, limit).await,
+            [0_u64; 0],
+            "after {after} up to {up_to} limit {limit}"
+        );
     }
-    assert_eq!(store.history(neighbour.run_id(), 0, u64::MAX, 10).await.unwrap().len(), 1);
-    assert_eq!(store.history(&"run-none".into(), 0, u64::MAX, 10).await.unwrap(), []);
+    assert_eq!(
+        store
+            .history(neighbour.run_id(), 0, u64::MAX, 10)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+    assert_eq!(
+        store.history(&"run-none".into(), 0, u64::MAX, 10).await.unwrap(),
+        []
+    );
 }
 
 pub async fn events_keep_every_column(store: &dyn Store) {
@@ -52,7 +75,10 @@ pub async fn events_keep_every_column(store: &dyn Store) {
         assert_eq!(stored.payload, written.payload);
         assert_eq!(stored.recorded_at, written.recorded_at);
         assert_eq!(stored.workflow_task_id, written.workflow_task_id);
-        assert_eq!(stored.workflow_command_id.as_deref(), written.workflow_command_id.as_ref().map(|id| id.as_str()));
+        assert_eq!(
+            stored.workflow_command_id.as_deref(),
+            written.workflow_command_id.as_ref().map(|id| id.as_str())
+        );
         assert_eq!(stored.principal, written.principal);
     }
     assert_eq!(events.len(), 2);
@@ -71,6 +97,19 @@ pub async fn an_event_is_never_written_twice(store: &dyn Store) {
     assert_eq!(store.run(run.run_id()).await.unwrap(), Some(run));
 }
 
+/// Whoever came second may well have numbered its events like whoever came first; that is no bug.
+pub async fn a_conflict_is_told_before_a_repeated_event(store: &dyn Store) {
+    let run = create(store, "w").await;
+    let mut change = next(&run);
+    change.core.last_history_sequence = 0;
+    push_event(&mut change, "Again");
+    let changes = Changes {
+        run: Some(change),
+        created: Some(start(spec("w", 7))),
+    };
+    assert!(is_conflict(&store.commit(Arc::new(changes)).await));
+}
+
 /// However the store finds out, commits that merely waited at the same time stand.
 pub async fn a_poisoned_commit_fails_alone(store: &dyn Store) {
     let mut answers = Vec::new();
@@ -81,12 +120,22 @@ pub async fn a_poisoned_commit_fails_alone(store: &dyn Store) {
             change.core.last_history_sequence = 0;
         }
         push_event(&mut change, "Step");
-        answers.push(store.commit(Arc::new(Changes { run: Some(change), ..Changes::default() })));
+        answers.push(store.commit(Arc::new(Changes {
+            run: Some(change),
+            ..Changes::default()
+        })));
     }
-    let answers: Vec<_> = future::join_all(answers).await.into_iter().map(|answer| answer.is_ok()).collect();
+    let answers: Vec<_> = future::join_all(answers)
+        .await
+        .into_iter()
+        .map(|answer| answer.is_ok())
+        .collect();
     assert_eq!(answers, [true, false, true]);
     for (run, version) in runs.iter().zip([2, 1, 2]) {
-        assert_eq!(store.run(run.run_id()).await.unwrap().map(|run| run.version), Some(version));
+        assert_eq!(
+            store.run(run.run_id()).await.unwrap().map(|run| run.version),
+            Some(version)
+        );
     }
 }
 
@@ -106,7 +155,10 @@ pub async fn commands_are_listed_oldest_first(store: &dyn Store) {
     let mut change = next(&neighbour);
     change.commands = vec![command(4, None)];
     advance(store, &neighbour, change).await;
-    assert_eq!(store.commands(run.run_id()).await.unwrap(), [command(3, None), full]);
+    assert_eq!(
+        store.commands(run.run_id()).await.unwrap(),
+        [command(3, None), full]
+    );
     assert_eq!(store.commands(&"run-none".into()).await.unwrap(), []);
 }
 
@@ -121,7 +173,10 @@ pub async fn a_command_may_be_written_again(store: &dyn Store) {
     change.commands = vec![done.clone()];
     advance(store, &run, change).await;
     assert_eq!(store.commands(run.run_id()).await.unwrap(), [done.clone()]);
-    let found = store.command_by_request(&namespace("default"), &"w".into(), "request").await.unwrap();
+    let found = store
+        .command_by_request(&namespace("default"), &"w".into(), "request")
+        .await
+        .unwrap();
     assert_eq!(found, Some((run.run_id().clone(), done)));
 }
 
@@ -131,11 +186,24 @@ pub async fn a_request_id_finds_its_command(store: &dyn Store) {
     change.commands = vec![command(2, Some("a")), command(3, None), command(4, Some("b"))];
     advance(store, &run, change).await;
     let find = async |space: &str, workflow: &str, request: &str| {
-        store.command_by_request(&namespace(space), &workflow.into(), request).await.unwrap()
+        store
+            .command_by_request(&namespace(space), &workflow.into(), request)
+            .await
+            .unwrap()
     };
-    assert_eq!(find("default", "w", "a").await, Some((run.run_id().clone(), command(2, Some("a")))));
-    assert_eq!(find("default", "w", "b").await, Some((run.run_id().clone(), command(4, Some("b")))));
-    for (space, workflow, request) in [("default", "w", "c"), ("default", "v", "a"), ("elsewhere", "w", "a")] {
+    assert_eq!(
+        find("default", "w", "a").await,
+        Some((run.run_id().clone(), command(2, Some("a"))))
+    );
+    assert_eq!(
+        find("default", "w", "b").await,
+        Some((run.run_id().clone(), command(4, Some("b"))))
+    );
+    for (space, workflow, request) in [
+        ("default", "w", "c"),
+        ("default", "v", "a"),
+        ("elsewhere", "w", "a"),
+    ] {
         assert_eq!(find(space, workflow, request).await, None);
     }
 }

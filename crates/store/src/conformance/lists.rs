@@ -3,17 +3,30 @@
 use std::sync::Arc;
 
 use longhaul_engine::run::state::{ClosedReason, Run, Status};
+use longhaul_protocol::Payload;
 use serde_json::json;
 
 use super::fixture::{advance, at, close, commit, create, namespace, next, spec, start};
 use crate::{RunFilter, StatusFilter, Store};
 
 fn all_runs() -> RunFilter {
-    RunFilter { namespace: namespace("default"), workflow_type: None, status: None, after: None, limit: 100 }
+    RunFilter {
+        namespace: namespace("default"),
+        workflow_type: None,
+        status: None,
+        after: None,
+        limit: 100,
+    }
 }
 
 async fn ids(store: &dyn Store, filter: &RunFilter) -> Vec<String> {
-    store.list_runs(filter).await.unwrap().into_iter().map(|run| run.run_id.to_string()).collect()
+    store
+        .list_runs(filter)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|run| run.run_id.to_string())
+        .collect()
 }
 
 async fn create_at(store: &dyn Store, run_id: &str, seconds: i64, workflow_type: &str) -> Run {
@@ -36,7 +49,14 @@ pub async fn pages_are_newest_first_with_ties(store: &dyn Store) {
             let run = create_at(store, &run_id, seconds, "order").await;
             if tie != "b" {
                 let mut change = next(&run);
-                close(&mut change, if tie == "a" { ClosedReason::Completed } else { ClosedReason::Terminated });
+                close(
+                    &mut change,
+                    if tie == "a" {
+                        ClosedReason::Completed
+                    } else {
+                        ClosedReason::Terminated
+                    },
+                );
                 advance(store, &run, change).await;
             }
             expected.push(run_id);
@@ -56,9 +76,23 @@ pub async fn pages_are_newest_first_with_ties(store: &dyn Store) {
         }
         assert_eq!(joined, expected, "pages of {limit}");
     }
-    assert_eq!(ids(store, &RunFilter { limit: 0, ..all_runs() }).await, [""; 0]);
+    assert_eq!(
+        ids(
+            store,
+            &RunFilter {
+                limit: 0,
+                ..all_runs()
+            }
+        )
+        .await,
+        [""; 0]
+    );
     // A cursor need not be a run that exists.
-    let between = RunFilter { after: Some((at(2), "2bb".into())), limit: 2, ..all_runs() };
+    let between = RunFilter {
+        after: Some((at(2), "2bb".into())),
+        limit: 2,
+        ..all_runs()
+    };
     assert_eq!(ids(store, &between).await, ["2b", "2a"]);
 }
 
@@ -72,13 +106,29 @@ pub async fn every_filter_shows_its_runs(store: &dyn Store) {
         ("terminated", ClosedReason::Terminated),
     ];
     for (run_id, reason) in reasons {
-        let run = create_at(store, run_id, 0, if run_id == "failed" { "refund" } else { "order" }).await;
+        let run = create_at(
+            store,
+            run_id,
+            0,
+            if run_id == "failed" { "refund" } else { "order" },
+        )
+        .await;
         let mut change = next(&run);
         close(&mut change, reason);
         advance(store, &run, change).await;
     }
-    for (run_id, status) in [("pending", Status::Pending), ("running", Status::Running), ("waiting", Status::Waiting)] {
-        let run = create_at(store, run_id, 0, if run_id == "waiting" { "refund" } else { "order" }).await;
+    for (run_id, status) in [
+        ("pending", Status::Pending),
+        ("running", Status::Running),
+        ("waiting", Status::Waiting),
+    ] {
+        let run = create_at(
+            store,
+            run_id,
+            0,
+            if run_id == "waiting" { "refund" } else { "order" },
+        )
+        .await;
         let mut change = next(&run);
         change.core.status = status;
         advance(store, &run, change).await;
@@ -88,14 +138,27 @@ pub async fn every_filter_shows_its_runs(store: &dyn Store) {
     commit(store, start(elsewhere)).await.unwrap();
 
     let check = async |status, workflow_type: Option<&str>, expected: &[&str]| {
-        let filter = RunFilter { status, workflow_type: workflow_type.map(str::to_owned), ..all_runs() };
+        let filter = RunFilter {
+            status,
+            workflow_type: workflow_type.map(str::to_owned),
+            ..all_runs()
+        };
         let mut expected = expected.to_vec();
         expected.sort_unstable_by(|a, b| b.cmp(a));
-        assert_eq!(ids(store, &filter).await, expected, "{status:?} {workflow_type:?}");
+        assert_eq!(
+            ids(store, &filter).await,
+            expected,
+            "{status:?} {workflow_type:?}"
+        );
     };
     let running = ["pending", "running", "waiting"];
     let failed = ["failed", "timed-out", "cancelled", "terminated"];
-    check(None, None, &[&running[..], &failed[..], &["completed", "continued"]].concat()).await;
+    check(
+        None,
+        None,
+        &[&running[..], &failed[..], &["completed", "continued"]].concat(),
+    )
+    .await;
     check(Some(StatusFilter::Running), None, &running).await;
     check(Some(StatusFilter::Completed), None, &["completed", "continued"]).await;
     check(Some(StatusFilter::Failed), None, &failed).await;
@@ -104,9 +167,17 @@ pub async fn every_filter_shows_its_runs(store: &dyn Store) {
     check(None, Some("refund"), &["failed", "waiting"]).await;
     check(Some(StatusFilter::Running), Some("refund"), &["waiting"]).await;
     check(Some(StatusFilter::Failed), Some("refund"), &["failed"]).await;
-    check(Some(StatusFilter::Failed), Some("order"), &["timed-out", "cancelled", "terminated"]).await;
+    check(
+        Some(StatusFilter::Failed),
+        Some("order"),
+        &["timed-out", "cancelled", "terminated"],
+    )
+    .await;
     check(None, Some("unknown"), &[]).await;
-    let elsewhere = RunFilter { namespace: namespace("elsewhere"), ..all_runs() };
+    let elsewhere = RunFilter {
+        namespace: namespace("elsewhere"),
+        ..all_runs()
+    };
     assert_eq!(ids(store, &elsewhere).await, ["run-elsewhere-1"]);
 }
 
@@ -118,17 +189,32 @@ pub async fn a_summary_shows_the_newest_state(store: &dyn Store) {
     let run = change.apply(None);
     commit(store, change).await.unwrap();
     let summary = store.list_runs(&all_runs()).await.unwrap().remove(0);
-    assert_eq!((summary.namespace.as_str(), summary.workflow_id.as_str()), ("default", "w"));
+    assert_eq!(
+        (summary.namespace.as_str(), summary.workflow_id.as_str()),
+        ("default", "w")
+    );
     assert_eq!((summary.run_id.as_str(), summary.run_number), ("run-w-1", 1));
-    assert_eq!((summary.workflow_type.as_str(), summary.task_queue.as_str()), ("order", "orders"));
-    assert_eq!((summary.status, summary.closed_reason, summary.closed_at), (Status::Pending, None, None));
+    assert_eq!(
+        (summary.workflow_type.as_str(), summary.task_queue.as_str()),
+        ("order", "orders")
+    );
+    assert_eq!(
+        (summary.status, summary.closed_reason, summary.closed_at),
+        (Status::Pending, None, None)
+    );
     assert_eq!(summary.business_key.as_deref(), Some("key"));
     assert_eq!(summary.compatibility.as_deref(), Some("build"));
     assert_eq!(summary.started_at, at(1));
-    assert!(summary.search_attributes.is_empty());
+    assert!(summary.search_attributes.is_empty() && summary.memo.is_none());
 
     let mut change = next(&run);
-    change.core.search_attributes = Arc::new(json!({"colour": "red", "size": 2.5}).as_object().cloned().unwrap());
+    change.core.search_attributes = Arc::new(
+        json!({"colour": "red", "size": 2.5})
+            .as_object()
+            .cloned()
+            .unwrap(),
+    );
+    change.core.memo = Some(Payload::empty_list());
     close(&mut change, ClosedReason::TimedOut);
     let closed_at = change.core.closed.as_ref().map(|closed| closed.at);
     advance(store, &run, change).await;
@@ -137,14 +223,24 @@ pub async fn a_summary_shows_the_newest_state(store: &dyn Store) {
     assert_eq!(summary.closed_reason, Some(ClosedReason::TimedOut));
     assert_eq!(summary.closed_at, closed_at);
     assert_eq!(summary.search_attributes["size"], 2.5);
+    assert_eq!(summary.memo, Some(Payload::empty_list()));
     let of_workflow = store.runs_of(&namespace("default"), &"w".into()).await.unwrap();
     assert_eq!(of_workflow, [summary]);
-    assert_eq!(store.runs_of(&namespace("default"), &"v".into()).await.unwrap(), []);
+    assert_eq!(
+        store.runs_of(&namespace("default"), &"v".into()).await.unwrap(),
+        []
+    );
 }
 
 pub async fn alarms_are_due_earliest_first(store: &dyn Store) {
     assert_eq!(store.next_alarm().await.unwrap(), None);
-    for (workflow_id, alarm) in [("d", Some(5)), ("a", Some(9)), ("c", Some(2)), ("b", Some(5)), ("e", None)] {
+    for (workflow_id, alarm) in [
+        ("d", Some(5)),
+        ("a", Some(9)),
+        ("c", Some(2)),
+        ("b", Some(5)),
+        ("e", None),
+    ] {
         let run = create(store, workflow_id).await;
         let mut change = next(&run);
         change.core.alarm = alarm.map(at);
@@ -152,7 +248,9 @@ pub async fn alarms_are_due_earliest_first(store: &dyn Store) {
     }
     let due = async |seconds, limit| {
         let due = store.due_runs(at(seconds), limit).await.unwrap();
-        due.into_iter().map(|run_id| run_id.as_str()[4..5].to_owned()).collect::<String>()
+        due.into_iter()
+            .map(|run_id| run_id.as_str()[4..5].to_owned())
+            .collect::<String>()
     };
     assert_eq!(store.next_alarm().await.unwrap(), Some(at(2)));
     assert_eq!(due(1, 10).await, "");
@@ -162,7 +260,12 @@ pub async fn alarms_are_due_earliest_first(store: &dyn Store) {
     assert_eq!(due(100, 2).await, "cb");
     // Moved, then taken away.
     let mut run = store.run(&"run-c-1".into()).await.unwrap().unwrap();
-    for (alarm, expected, earliest) in [(Some(7), "bdca", 5), (Some(7), "bdca", 5), (Some(1), "cbda", 1), (None, "bda", 5)] {
+    for (alarm, expected, earliest) in [
+        (Some(7), "bdca", 5),
+        (Some(7), "bdca", 5),
+        (Some(1), "cbda", 1),
+        (None, "bda", 5),
+    ] {
         let mut change = next(&run);
         change.core.alarm = alarm.map(at);
         run = advance(store, &run, change).await;

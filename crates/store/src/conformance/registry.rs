@@ -6,7 +6,13 @@ use super::fixture::{at, namespace};
 use crate::{Error, NamespaceRow, Store, WorkerRow};
 
 fn row(name: &str) -> NamespaceRow {
-    NamespaceRow { name: name.into(), description: None, retention_days: None, created_at: at(0), updated_at: at(0) }
+    NamespaceRow {
+        name: name.into(),
+        description: None,
+        retention_days: None,
+        created_at: at(0),
+        updated_at: at(0),
+    }
 }
 
 pub fn worker(space: &str, worker_id: &str) -> WorkerRow {
@@ -35,22 +41,45 @@ pub async fn namespaces_are_created_once_and_updated(store: &dyn Store) {
     assert_eq!(store.namespaces().await.unwrap(), []);
     store.create_namespace(&row("b")).await.unwrap();
     store.create_namespace(&row("a")).await.unwrap();
-    let other = NamespaceRow { description: Some("other".to_owned()), ..row("a") };
-    assert!(matches!(store.create_namespace(&other).await, Err(Error::Conflict)));
+    let other = NamespaceRow {
+        description: Some("other".to_owned()),
+        ..row("a")
+    };
+    assert!(matches!(
+        store.create_namespace(&other).await,
+        Err(Error::Conflict)
+    ));
     assert_eq!(store.namespaces().await.unwrap(), [row("a"), row("b")]);
-    let kept = NamespaceRow { retention_days: Some(30), updated_at: at(9), ..other };
+    let kept = NamespaceRow {
+        retention_days: Some(30),
+        updated_at: at(9),
+        ..other
+    };
     store.update_namespace(&kept).await.unwrap();
     assert_eq!(store.namespaces().await.unwrap(), [kept, row("b")]);
-    assert!(matches!(store.update_namespace(&row("c")).await, Err(Error::Conflict)));
+    assert!(matches!(
+        store.update_namespace(&row("c")).await,
+        Err(Error::Conflict)
+    ));
 }
 
 pub async fn workers_are_put_replaced_and_deleted(store: &dyn Store) {
     let (space, other) = (namespace("default"), namespace("elsewhere"));
-    for worker in [worker("default", "b"), worker("default", "a"), worker("elsewhere", "a")] {
+    for worker in [
+        worker("default", "b"),
+        worker("default", "a"),
+        worker("elsewhere", "a"),
+    ] {
         store.put_worker(&worker).await.unwrap();
     }
-    assert_eq!(store.workers(&space).await.unwrap(), [worker("default", "a"), worker("default", "b")]);
-    assert_eq!(store.worker(&space, &"a".into()).await.unwrap(), Some(worker("default", "a")));
+    assert_eq!(
+        store.workers(&space).await.unwrap(),
+        [worker("default", "a"), worker("default", "b")]
+    );
+    assert_eq!(
+        store.worker(&space, &"a".into()).await.unwrap(),
+        Some(worker("default", "a"))
+    );
     assert_eq!(store.worker(&other, &"b".into()).await.unwrap(), None);
     let mut alive = worker("default", "a");
     alive.last_heartbeat_at = at(30);

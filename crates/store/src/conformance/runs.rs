@@ -9,8 +9,8 @@ use longhaul_protocol::Payload;
 use serde_json::{Map, json};
 
 use super::fixture::{
-    advance, at, close, command, commit, create, current, is_conflict, load, namespace, next, part, push_event, spec, start,
-    task, timer,
+    advance, at, close, command, commit, create, current, is_conflict, load, namespace, next, part,
+    push_event, spec, start, task, timer,
 };
 use crate::{Error, Store};
 
@@ -19,7 +19,8 @@ pub async fn a_created_run_loads_as_it_was_decided(store: &dyn Store) {
     spec.business_key = Some("order 7 \u{1f600}".to_owned());
     spec.run_timeout_seconds = Some(60);
     spec.run_deadline_at = Some(at(60));
-    spec.declared.insert("declared_signals".to_owned(), json!(["a", {"b": null}]));
+    spec.declared
+        .insert("declared_signals".to_owned(), json!(["a", {"b": null}]));
     let mut change = start(spec);
     change.core.alarm = Some(at(60));
     change.core.memo = Some(Payload::null());
@@ -31,7 +32,10 @@ pub async fn a_created_run_loads_as_it_was_decided(store: &dyn Store) {
     assert_eq!(load(store, &"run-other-1".into()).await, None);
     assert_eq!(current(store, "w").await, Some(("run-w-1".into(), 1)));
     assert_eq!(current(store, "other").await, None);
-    let elsewhere = store.instance(&namespace("elsewhere"), &"w".into()).await.unwrap();
+    let elsewhere = store
+        .instance(&namespace("elsewhere"), &"w".into())
+        .await
+        .unwrap();
     assert_eq!(elsewhere, None);
 }
 
@@ -40,7 +44,11 @@ pub async fn a_change_applies_on_top(store: &dyn Store) {
     for step in 2..6 {
         let mut change = next(&run);
         push_event(&mut change, "Step");
-        change.core.status = if step % 2 == 0 { Status::Running } else { Status::Waiting };
+        change.core.status = if step % 2 == 0 {
+            Status::Running
+        } else {
+            Status::Waiting
+        };
         change.core.alarm = (step != 3).then(|| at(step / 2));
         run = advance(store, &run, change).await;
         assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
@@ -63,21 +71,36 @@ pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
     let bodies = [
         (PartKey::Activity(1), json!({"activity": activity})),
         (PartKey::Arguments(1), json!({"arguments": Payload::empty_list()})),
-        (PartKey::Timer(2), json!({"timer": {
-            "id": "t", "sequence": 2, "delay_seconds": 1, "fire_at": at(1), "kind": "signal_timeout",
-        }})),
-        (PartKey::Wait(3), json!({"wait": {
-            "id": "w", "sequence": 3, "what": {"signal": {"name": "go", "bound": null}},
-        }})),
+        (
+            PartKey::Timer(2),
+            json!({"timer": {
+                "id": "t", "sequence": 2, "delay_seconds": 1, "fire_at": at(1), "kind": "signal_timeout",
+            }}),
+        ),
+        (
+            PartKey::Wait(3),
+            json!({"wait": {
+                "id": "w", "sequence": 3, "what": {"signal": {"name": "go", "bound": null}},
+            }}),
+        ),
         (PartKey::Signal(3), json!({"signal": signal})),
         (PartKey::Buffered(4), json!({"buffered": signal})),
-        (PartKey::Group(1), json!({"group": {"size": 2, "unresolved": 1, "failed": false}})),
-        (PartKey::Member(1), json!({"member": {"kind": "activity", "name": "charge", "group": group}})),
+        (
+            PartKey::Group(1),
+            json!({"group": {"size": 2, "unresolved": 1, "failed": false}}),
+        ),
+        (
+            PartKey::Member(1),
+            json!({"member": {"kind": "activity", "name": "charge", "group": group}}),
+        ),
         (PartKey::Outcome, json!({"outcome": {"output": Payload::null()}})),
     ];
     let run = create(store, "w").await;
     let mut change = next(&run);
-    change.parts = bodies.into_iter().map(|(key, body)| (key, Some(part(body)))).collect();
+    change.parts = bodies
+        .into_iter()
+        .map(|(key, body)| (key, Some(part(body))))
+        .collect();
     let run = advance(store, &run, change).await;
     assert_eq!(load(store, run.run_id()).await, Some(run));
 }
@@ -108,7 +131,12 @@ pub async fn parts_are_put_replaced_and_deleted(store: &dyn Store) {
     assert_eq!(run.parts.len(), 2);
     assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
     let mut change = next(&run);
-    change.parts = vec![(PartKey::Timer(1), None), (PartKey::Timer(10), None), timer(1, 9), (PartKey::Timer(1), None)];
+    change.parts = vec![
+        (PartKey::Timer(1), None),
+        (PartKey::Timer(10), None),
+        timer(1, 9),
+        (PartKey::Timer(1), None),
+    ];
     let run = advance(store, &run, change).await;
     assert!(run.parts.is_empty());
     assert_eq!(load(store, run.run_id()).await, Some(run));
@@ -130,11 +158,21 @@ pub async fn a_stale_version_writes_nothing(store: &dyn Store) {
         assert!(is_conflict(&commit(store, stale).await), "version {version}");
     }
     assert_eq!(load(store, second.run_id()).await, Some(second.clone()));
-    assert_eq!(store.history(second.run_id(), 0, u64::MAX, 10).await.unwrap().len(), 2);
+    assert_eq!(
+        store
+            .history(second.run_id(), 0, u64::MAX, 10)
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
     assert_eq!(store.task(&"stale".into()).await.unwrap(), None);
     assert_eq!(store.next_alarm().await.unwrap(), None);
     assert_eq!(store.commands(second.run_id()).await.unwrap(), []);
-    let by_request = store.command_by_request(&namespace("default"), &"w".into(), "request").await.unwrap();
+    let by_request = store
+        .command_by_request(&namespace("default"), &"w".into(), "request")
+        .await
+        .unwrap();
     assert_eq!(by_request, None);
 }
 
@@ -172,24 +210,45 @@ pub async fn continuing_moves_the_current_run(store: &dyn Store) {
     close(&mut closing, ClosedReason::Continued);
     let created = start(spec("w", 2));
     let (closed, second) = (closing.apply(Some(first)), created.apply(None));
-    store.commit(Arc::new(Changes { run: Some(closing), created: Some(created) })).await.unwrap();
+    store
+        .commit(Arc::new(Changes {
+            run: Some(closing),
+            created: Some(created),
+        }))
+        .await
+        .unwrap();
     assert_eq!(load(store, closed.run_id()).await, Some(closed));
     assert_eq!(load(store, second.run_id()).await, Some(second));
     assert_eq!(current(store, "w").await, Some(("run-w-2".into(), 2)));
     let runs = store.runs_of(&namespace("default"), &"w".into()).await.unwrap();
-    let shown: Vec<_> = runs.iter().map(|run| (run.run_id.as_str(), run.run_number, run.status)).collect();
-    assert_eq!(shown, [("run-w-1", 1, Status::Completed), ("run-w-2", 2, Status::Pending)]);
+    let shown: Vec<_> = runs
+        .iter()
+        .map(|run| (run.run_id.as_str(), run.run_number, run.status))
+        .collect();
+    assert_eq!(
+        shown,
+        [("run-w-1", 1, Status::Completed), ("run-w-2", 2, Status::Pending)]
+    );
     assert_eq!(runs[0].closed_reason, Some(ClosedReason::Continued));
 }
 
 pub async fn a_workflow_moves_on_from_its_newest_run_only(store: &dyn Store) {
-    assert!(is_conflict(&commit(store, start(spec("w", 2))).await), "there is no run 1");
+    assert!(
+        is_conflict(&commit(store, start(spec("w", 2))).await),
+        "there is no run 1"
+    );
     create(store, "w").await;
-    assert!(is_conflict(&commit(store, start(spec("w", 3))).await), "there is no run 2");
+    assert!(
+        is_conflict(&commit(store, start(spec("w", 3))).await),
+        "there is no run 2"
+    );
     commit(store, start(spec("w", 2))).await.unwrap();
     let mut late = spec("w", 2);
     late.run_id = "run-late".into();
-    assert!(is_conflict(&commit(store, start(late)).await), "somebody else made run 2");
+    assert!(
+        is_conflict(&commit(store, start(late)).await),
+        "somebody else made run 2"
+    );
     assert_eq!(current(store, "w").await, Some(("run-w-2".into(), 2)));
 }
 
@@ -198,12 +257,18 @@ pub async fn a_stale_continuation_writes_neither_run(store: &dyn Store) {
     let second = advance(store, &first, next(&first)).await;
     let mut closing = next(&first);
     close(&mut closing, ClosedReason::Continued);
-    let changes = Changes { run: Some(closing), created: Some(start(spec("w", 2))) };
+    let changes = Changes {
+        run: Some(closing),
+        created: Some(start(spec("w", 2))),
+    };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     // And the other way round: the run is current, the new one cannot be made.
     let mut closing = next(&second);
     close(&mut closing, ClosedReason::Continued);
-    let changes = Changes { run: Some(closing), created: Some(start(spec("w", 7))) };
+    let changes = Changes {
+        run: Some(closing),
+        created: Some(start(spec("w", 7))),
+    };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     assert_eq!(load(store, second.run_id()).await, Some(second));
     assert_eq!(load(store, &"run-w-2".into()).await, None);
@@ -220,7 +285,11 @@ pub async fn commits_apply_in_the_order_of_the_calls(store: &dyn Store) {
         answers.push(commit_now(store, change));
         change = next(&run);
         push_event(&mut change, "Step");
-        change.parts = vec![if step % 2 == 0 { timer(1, 1) } else { (PartKey::Timer(1), None) }];
+        change.parts = vec![if step % 2 == 0 {
+            timer(1, 1)
+        } else {
+            (PartKey::Timer(1), None)
+        }];
         run = change.apply(Some(run));
     }
     answers.push(commit_now(store, change));
@@ -274,14 +343,19 @@ pub async fn concurrent_commits_on_many_runs_all_stand(store: &dyn Store) {
         for _ in 0..20 {
             let mut change = next(&run);
             push_event(&mut change, "Step");
-            change.tasks.push(task(&change, &format!("task-{number}"), TaskStatus::Ready));
+            change
+                .tasks
+                .push(task(&change, &format!("task-{number}"), TaskStatus::Ready));
             run = advance(store, &run, change).await;
         }
         run
     });
     for run in future::join_all(steps).await {
         assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
-        assert_eq!(store.history(run.run_id(), 0, u64::MAX, 100).await.unwrap().len(), 21);
+        assert_eq!(
+            store.history(run.run_id(), 0, u64::MAX, 100).await.unwrap().len(),
+            21
+        );
     }
 }
 
@@ -303,8 +377,14 @@ pub async fn malformed_commits_are_refused(store: &dyn Store) {
     for change in [gap, beyond, nowhere, renamed, twice] {
         assert!(matches!(commit(store, change).await, Err(Error::Corrupt(_))));
     }
-    let both = Changes { run: Some(start(spec("v", 1))), created: Some(start(spec("v", 2))) };
-    assert!(matches!(store.commit(Arc::new(both)).await, Err(Error::Corrupt(_))));
+    let both = Changes {
+        run: Some(start(spec("v", 1))),
+        created: Some(start(spec("v", 2))),
+    };
+    assert!(matches!(
+        store.commit(Arc::new(both)).await,
+        Err(Error::Corrupt(_))
+    ));
     assert_eq!(load(store, run.run_id()).await, Some(run));
     assert_eq!(current(store, "v").await, None);
     store.commit(Arc::default()).await.unwrap();
@@ -322,5 +402,8 @@ pub async fn an_abandoned_commit_stands(store: &dyn Store) {
 
 /// Calls without waiting.
 fn commit_now(store: &dyn Store, run: longhaul_engine::change::RunChange) -> crate::Answer<'static, ()> {
-    store.commit(Arc::new(Changes { run: Some(run), ..Changes::default() }))
+    store.commit(Arc::new(Changes {
+        run: Some(run),
+        ..Changes::default()
+    }))
 }

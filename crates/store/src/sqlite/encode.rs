@@ -13,17 +13,32 @@ use crate::{Error, shape};
 /// What the writer is asked to do.
 pub(super) enum Write {
     Commit(Commit),
-    CreateNamespace { name: Namespace, body: String },
-    UpdateNamespace { name: Namespace, body: String },
-    PutWorker { namespace: Namespace, worker_id: WorkerId, body: String },
-    DeleteWorker { namespace: Namespace, worker_id: WorkerId },
+    CreateNamespace {
+        name: Namespace,
+        body: String,
+    },
+    UpdateNamespace {
+        name: Namespace,
+        body: String,
+    },
+    PutWorker {
+        namespace: Namespace,
+        worker_id: WorkerId,
+        body: String,
+    },
+    DeleteWorker {
+        namespace: Namespace,
+        worker_id: WorkerId,
+    },
 }
 
 impl Write {
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Commit(commit) => commit.size,
-            Self::CreateNamespace { body, .. } | Self::UpdateNamespace { body, .. } | Self::PutWorker { body, .. } => body.len(),
+            Self::CreateNamespace { body, .. }
+            | Self::UpdateNamespace { body, .. }
+            | Self::PutWorker { body, .. } => body.len(),
             Self::DeleteWorker { .. } => 0,
         }
     }
@@ -57,9 +72,22 @@ impl Commit {
     pub(super) fn encode(changes: Arc<Changes>) -> Result<Self, Error> {
         shape::check(&changes)?;
         let mut size = 0;
-        let run = changes.run.as_ref().map(|change| Bodies::encode(change, &mut size)).transpose()?;
-        let created = changes.created.as_ref().map(|change| Bodies::encode(change, &mut size)).transpose()?;
-        Ok(Self { changes, run, created, size })
+        let run = changes
+            .run
+            .as_ref()
+            .map(|change| Bodies::encode(change, &mut size))
+            .transpose()?;
+        let created = changes
+            .created
+            .as_ref()
+            .map(|change| Bodies::encode(change, &mut size))
+            .transpose()?;
+        Ok(Self {
+            changes,
+            run,
+            created,
+            size,
+        })
     }
 
     /// The runs it writes, each with its bodies.
@@ -74,20 +102,39 @@ impl Bodies {
     fn encode(change: &RunChange, size: &mut usize) -> Result<Self, Error> {
         // Taken apart by name, so that a new kind of row cannot be forgotten here. The instance is written from the
         // change itself.
-        let RunChange { spec, base_version, core, parts, events, tasks, commands, instance: _ } = change;
+        let RunChange {
+            spec,
+            base_version,
+            core,
+            parts,
+            events,
+            tasks,
+            commands,
+            instance: _,
+        } = change;
         let bodies = Self {
             spec: base_version.is_none().then(|| json(&**spec)).transpose()?,
             state: json(core)?,
             parts: parts
                 .iter()
-                .map(|(key, part)| Ok(Part { key: key.to_string(), body: part.as_ref().map(json).transpose()? }))
+                .map(|(key, part)| {
+                    Ok(Part {
+                        key: key.to_string(),
+                        body: part.as_ref().map(json).transpose()?,
+                    })
+                })
                 .collect::<Result<_, Error>>()?,
             tasks: tasks.iter().map(json).collect::<Result<_, _>>()?,
             commands: commands.iter().map(json).collect::<Result<_, _>>()?,
         };
         let parts = bodies.parts.iter().filter_map(|part| part.body.as_ref());
-        let texts =
-            bodies.spec.iter().chain([&bodies.state]).chain(parts).chain(&bodies.tasks).chain(&bodies.commands);
+        let texts = bodies
+            .spec
+            .iter()
+            .chain([&bodies.state])
+            .chain(parts)
+            .chain(&bodies.tasks)
+            .chain(&bodies.commands);
         *size += texts.map(String::len).sum::<usize>();
         *size += events.iter().map(|event| event.payload.len()).sum::<usize>();
         Ok(bodies)
@@ -95,7 +142,8 @@ impl Bodies {
 }
 
 pub(super) fn json<T: Serialize>(value: &T) -> Result<String, Error> {
-    serde_json::to_string(value).map_err(|error| Error::Corrupt(format!("a row cannot be written as JSON: {error}")))
+    serde_json::to_string(value)
+        .map_err(|error| Error::Corrupt(format!("a row cannot be written as JSON: {error}")))
 }
 
 /// The five words that lists filter by.

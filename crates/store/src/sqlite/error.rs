@@ -8,9 +8,12 @@ impl From<rusqlite::Error> for Error {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             // A broken constraint is a bug above the store: trying again will not help.
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch) => {
-                Self::Corrupt(error.to_string())
-            }
+            Some(
+                ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::ConstraintViolation
+                | ErrorCode::TypeMismatch,
+            ) => Self::Corrupt(error.to_string()),
             Some(_) => Self::Unavailable(error.to_string()),
             // Not from the library: a column of another type than expected, an integer out of range, text that is not UTF-8.
             None => Self::Corrupt(error.to_string()),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::run::state::{Closed, Status};
-use longhaul_protocol::{Payload, Timestamp};
 use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkflowId};
+use longhaul_protocol::{Payload, Timestamp};
 use rusqlite::{Connection, params};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -31,7 +31,9 @@ pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<Ru
     }
     page.sort_unstable_by(|a, b| b.cmp(a));
     page.truncate(filter.limit);
-    page.into_iter().map(|entry| summary(&snapshot, entry.run_key)).collect()
+    page.into_iter()
+        .map(|entry| summary(&snapshot, entry.run_key))
+        .collect()
 }
 
 /// Where a run stands in a list; the order of the fields is the order of the list.
@@ -45,8 +47,10 @@ struct Entry {
 /// The filter's page as if only runs of this status existed, read from one index alone.
 fn page_of_status(connection: &Connection, filter: &RunFilter, status: &str) -> Result<Vec<Entry>, Error> {
     // Before everything: no start is as late as this.
-    let (started_at, run_id) =
-        filter.after.as_ref().map_or((i64::MAX, ""), |(at, run_id)| (at.as_micros(), run_id.as_str()));
+    let (started_at, run_id) = filter
+        .after
+        .as_ref()
+        .map_or((i64::MAX, ""), |(at, run_id)| (at.as_micros(), run_id.as_str()));
     let mut statement;
     let namespace = filter.namespace.as_str();
     let limit = signed(filter.limit as u64);
@@ -65,12 +69,23 @@ fn page_of_status(connection: &Connection, filter: &RunFilter, status: &str) -> 
                  WHERE namespace = ?1 AND workflow_type = ?6 AND list_status = ?2 AND (started_at, run_id) < (?3, ?4)
                  ORDER BY started_at DESC, run_id DESC LIMIT ?5",
             )?;
-            statement.query(params![namespace, status, started_at, run_id, limit, workflow_type])?
+            statement.query(params![
+                namespace,
+                status,
+                started_at,
+                run_id,
+                limit,
+                workflow_type
+            ])?
         }
     };
     let mut page = Vec::new();
     while let Some(row) = rows.next()? {
-        page.push(Entry { started_at: row.get(0)?, run_id: row.get(1)?, run_key: row.get(2)? });
+        page.push(Entry {
+            started_at: row.get(0)?,
+            run_id: row.get(1)?,
+            run_key: row.get(2)?,
+        });
     }
     Ok(page)
 }
@@ -87,7 +102,9 @@ pub(super) fn runs_of(
     let keys = statement
         .query_map([namespace.as_str(), workflow_id.as_str()], |row| row.get(0))?
         .collect::<Result<Vec<i64>, _>>()?;
-    keys.into_iter().map(|run_key| summary(&snapshot, run_key)).collect()
+    keys.into_iter()
+        .map(|run_key| summary(&snapshot, run_key))
+        .collect()
 }
 
 /// The part of a run's state that lists show; the rest of the text is skipped.
@@ -108,7 +125,9 @@ fn summary(connection: &Connection, run_key: i64) -> Result<RunSummary, Error> {
          started_at, state FROM runs WHERE run_key = ?1",
     )?;
     let mut rows = statement.query([run_key])?;
-    let row = rows.next()?.ok_or_else(|| Error::Corrupt(format!("run key {run_key} is listed and not stored")))?;
+    let row = rows
+        .next()?
+        .ok_or_else(|| Error::Corrupt(format!("run key {run_key} is listed and not stored")))?;
     let run_id = RunId::from(row.get::<_, String>(0)?);
     let shown: Shown = body(row, 9, "run", run_id.as_str())?;
     Ok(RunSummary {
@@ -155,7 +174,11 @@ pub(super) fn ready_queues(connection: &Connection) -> Result<Vec<QueueKey>, Err
 }
 
 /// Reads all leases in order of their ids: there are never more of them than workers have hands.
-pub(super) fn leased_tasks(connection: &Connection, filter: &LeaseFilter, limit: usize) -> Result<Vec<TaskRow>, Error> {
+pub(super) fn leased_tasks(
+    connection: &Connection,
+    filter: &LeaseFilter,
+    limit: usize,
+) -> Result<Vec<TaskRow>, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT body FROM tasks INDEXED BY tasks_leased
          WHERE status = 'leased' AND (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR lease_owner = ?2)

@@ -25,8 +25,8 @@ use self::pool::Pool;
 use self::write::Writer;
 use crate::group::{Counters, Group};
 use crate::{
-    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter, RunSummary, Store, StoredEvent,
-    WorkerRow,
+    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter, RunSummary, Store,
+    StoredEvent, WorkerRow,
 };
 
 pub use self::open::{Options, Sync};
@@ -62,7 +62,10 @@ impl Sqlite {
         let connection = open::writer(&options)?;
         let counters = Arc::<Counters>::default();
         let group = Group::start(Writer::new(connection, lock, Arc::clone(&counters)), counters)?;
-        Ok(Self { pool: Arc::new(Pool::new(options.path)), group })
+        Ok(Self {
+            pool: Arc::new(Pool::new(options.path)),
+            group,
+        })
     }
 
     /// The writer's counters, for metrics.
@@ -71,7 +74,11 @@ impl Sqlite {
     }
 
     /// Takes its place in the order at once; a write that cannot be encoded never joins the queue.
-    fn write<T: Send + 'static>(&self, write: Result<Write, Error>, answer: fn(bool) -> T) -> Answer<'static, T> {
+    fn write<T: Send + 'static>(
+        &self,
+        write: Result<Write, Error>,
+        answer: fn(bool) -> T,
+    ) -> Answer<'static, T> {
         match write {
             Ok(write) => self.group.enqueue(write).map_ok(answer).boxed(),
             Err(error) => future::ready(Err(error)).boxed(),
@@ -88,13 +95,23 @@ impl Store for Sqlite {
         self.pool.point(|connection| read::run(connection, run_id))
     }
 
-    fn instance<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Option<Instance>> {
-        self.pool.point(|connection| read::instance(connection, namespace, workflow_id))
+    fn instance<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_id: &'a WorkflowId,
+    ) -> Answer<'a, Option<Instance>> {
+        self.pool
+            .point(|connection| read::instance(connection, namespace, workflow_id))
     }
 
-    fn runs_of<'a>(&'a self, namespace: &'a Namespace, workflow_id: &'a WorkflowId) -> Answer<'a, Vec<RunSummary>> {
+    fn runs_of<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_id: &'a WorkflowId,
+    ) -> Answer<'a, Vec<RunSummary>> {
         let (namespace, workflow_id) = (namespace.clone(), workflow_id.clone());
-        self.pool.long(move |connection| list::runs_of(connection, &namespace, &workflow_id))
+        self.pool
+            .long(move |connection| list::runs_of(connection, &namespace, &workflow_id))
     }
 
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>> {
@@ -102,17 +119,27 @@ impl Store for Sqlite {
         self.pool.long(move |connection| list::runs(connection, &filter))
     }
 
-    fn history<'a>(&'a self, run_id: &'a RunId, after: u64, up_to: u64, limit: usize) -> Answer<'a, Vec<StoredEvent>> {
+    fn history<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        after: u64,
+        up_to: u64,
+        limit: usize,
+    ) -> Answer<'a, Vec<StoredEvent>> {
         if up_to.saturating_sub(after).min(limit as u64) <= HISTORY_INLINE_MAX {
-            return self.pool.point(|connection| read::history(connection, run_id, after, up_to, limit));
+            return self
+                .pool
+                .point(|connection| read::history(connection, run_id, after, up_to, limit));
         }
         let run_id = run_id.clone();
-        self.pool.long(move |connection| read::history(connection, &run_id, after, up_to, limit))
+        self.pool
+            .long(move |connection| read::history(connection, &run_id, after, up_to, limit))
     }
 
     fn commands<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Vec<CommandRow>> {
         let run_id = run_id.clone();
-        self.pool.long(move |connection| read::commands(connection, &run_id))
+        self.pool
+            .long(move |connection| read::commands(connection, &run_id))
     }
 
     fn command_by_request<'a>(
@@ -121,7 +148,8 @@ impl Store for Sqlite {
         workflow_id: &'a WorkflowId,
         request_id: &'a str,
     ) -> Answer<'a, Option<(RunId, CommandRow)>> {
-        self.pool.point(|connection| read::command_by_request(connection, namespace, workflow_id, request_id))
+        self.pool
+            .point(|connection| read::command_by_request(connection, namespace, workflow_id, request_id))
     }
 
     fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>> {
@@ -129,7 +157,8 @@ impl Store for Sqlite {
     }
 
     fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>> {
-        self.pool.point(|connection| read::ready_tasks(connection, queue, limit))
+        self.pool
+            .point(|connection| read::ready_tasks(connection, queue, limit))
     }
 
     fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>> {
@@ -138,16 +167,19 @@ impl Store for Sqlite {
 
     fn leased_tasks<'a>(&'a self, filter: &'a LeaseFilter, limit: usize) -> Answer<'a, Vec<TaskRow>> {
         let filter = filter.clone();
-        self.pool.long(move |connection| list::leased_tasks(connection, &filter, limit))
+        self.pool
+            .long(move |connection| list::leased_tasks(connection, &filter, limit))
     }
 
     fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>> {
         let namespace = namespace.clone();
-        self.pool.long(move |connection| list::queue_counts(connection, &namespace))
+        self.pool
+            .long(move |connection| list::queue_counts(connection, &namespace))
     }
 
     fn due_runs(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<RunId>> {
-        self.pool.point(|connection| read::due_runs(connection, now, limit))
+        self.pool
+            .point(|connection| read::due_runs(connection, now, limit))
     }
 
     fn next_alarm(&self) -> Answer<'_, Option<Timestamp>> {
@@ -156,12 +188,18 @@ impl Store for Sqlite {
 
     fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
         let name = namespace.name.clone();
-        self.write(json(namespace).map(|body| Write::CreateNamespace { name, body }), drop)
+        self.write(
+            json(namespace).map(|body| Write::CreateNamespace { name, body }),
+            drop,
+        )
     }
 
     fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
         let name = namespace.name.clone();
-        self.write(json(namespace).map(|body| Write::UpdateNamespace { name, body }), drop)
+        self.write(
+            json(namespace).map(|body| Write::UpdateNamespace { name, body }),
+            drop,
+        )
     }
 
     fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>> {
@@ -170,20 +208,35 @@ impl Store for Sqlite {
 
     fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()> {
         let (namespace, worker_id) = (worker.namespace.clone(), worker.worker_id.clone());
-        self.write(json(worker).map(|body| Write::PutWorker { namespace, worker_id, body }), drop)
+        self.write(
+            json(worker).map(|body| Write::PutWorker {
+                namespace,
+                worker_id,
+                body,
+            }),
+            drop,
+        )
     }
 
     fn delete_worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, bool> {
         let (namespace, worker_id) = (namespace.clone(), worker_id.clone());
-        self.write(Ok(Write::DeleteWorker { namespace, worker_id }), |was_there| was_there)
+        self.write(Ok(Write::DeleteWorker { namespace, worker_id }), |was_there| {
+            was_there
+        })
     }
 
-    fn worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, Option<WorkerRow>> {
-        self.pool.point(|connection| read::worker(connection, namespace, worker_id))
+    fn worker<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        worker_id: &'a WorkerId,
+    ) -> Answer<'a, Option<WorkerRow>> {
+        self.pool
+            .point(|connection| read::worker(connection, namespace, worker_id))
     }
 
     fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>> {
         let namespace = namespace.clone();
-        self.pool.long(move |connection| read::workers(connection, &namespace))
+        self.pool
+            .long(move |connection| read::workers(connection, &namespace))
     }
 }

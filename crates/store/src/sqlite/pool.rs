@@ -27,7 +27,11 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, idle: Mutex::new(Vec::new()), long_reads: Arc::new(Semaphore::new(LONG_READS_MAX)) }
+        Self {
+            path,
+            idle: Mutex::new(Vec::new()),
+            long_reads: Arc::new(Semaphore::new(LONG_READS_MAX)),
+        }
     }
 
     /// Reads here and now, on the caller's thread. For reads of a few rows by key: they take microseconds from the page
@@ -47,7 +51,9 @@ impl Pool {
         let pool = Arc::clone(self);
         async move {
             let _turn = pool.long_reads.acquire().await;
-            let Ok(runtime) = Handle::try_current() else { return pool.read(read) };
+            let Ok(runtime) = Handle::try_current() else {
+                return pool.read(read);
+            };
             let reader = Arc::clone(&pool);
             runtime
                 .spawn_blocking(move || reader.read(read))

@@ -22,7 +22,9 @@ pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>
          FROM runs JOIN run_specs USING (run_key) LEFT JOIN run_parts USING (run_key) WHERE runs.run_id = ?1",
     )?;
     let mut rows = statement.query([run_id.as_str()])?;
-    let Some(first) = rows.next()? else { return Ok(None) };
+    let Some(first) = rows.next()? else {
+        return Ok(None);
+    };
     let mut run = Run {
         version: first.get::<_, i64>(0)?.cast_unsigned(),
         core: body(first, 1, "run", run_id.as_str())?,
@@ -31,9 +33,14 @@ pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>
     };
     let mut next = Some(first);
     while let Some(row) = next {
-        let Some(part) = row.get_ref(3)?.as_str_or_null().map_err(rusqlite::Error::from)? else { break };
-        let part: PartKey = part.parse().map_err(|error| unreadable("part of run", run_id.as_str(), error))?;
-        run.parts.insert(part, body(row, 4, "part of run", run_id.as_str())?);
+        let Some(part) = row.get_ref(3)?.as_str_or_null().map_err(rusqlite::Error::from)? else {
+            break;
+        };
+        let part: PartKey = part
+            .parse()
+            .map_err(|error| unreadable("part of run", run_id.as_str(), error))?;
+        run.parts
+            .insert(part, body(row, 4, "part of run", run_id.as_str())?);
         next = rows.next()?;
     }
     Ok(Some(run))
@@ -72,7 +79,12 @@ pub(super) fn history(
          FROM runs JOIN events USING (run_key)
          WHERE runs.run_id = ?1 AND events.sequence > ?2 AND events.sequence <= ?3 ORDER BY events.sequence LIMIT ?4",
     )?;
-    let page = params![run_id.as_str(), signed(after), signed(up_to), signed(limit as u64)];
+    let page = params![
+        run_id.as_str(),
+        signed(after),
+        signed(up_to),
+        signed(limit as u64)
+    ];
     let rows = statement.query_map(page, |row| {
         Ok(StoredEvent {
             sequence: row.get::<_, i64>(0)?.cast_unsigned(),
@@ -92,7 +104,11 @@ pub(super) fn commands(connection: &Connection, run_id: &RunId) -> Result<Vec<Co
     let mut statement = connection.prepare_cached(
         "SELECT commands.body FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1 ORDER BY commands.sequence",
     )?;
-    bodies(statement.query([run_id.as_str()])?, "command of run", run_id.as_str())
+    bodies(
+        statement.query([run_id.as_str()])?,
+        "command of run",
+        run_id.as_str(),
+    )
 }
 
 pub(super) fn command_by_request(
@@ -117,10 +133,16 @@ pub(super) fn command_by_request(
 pub(super) fn task(connection: &Connection, task_id: &TaskId) -> Result<Option<TaskRow>, Error> {
     let mut statement = connection.prepare_cached("SELECT body FROM tasks WHERE task_id = ?1")?;
     let mut rows = statement.query([task_id.as_str()])?;
-    rows.next()?.map(|row| body(row, 0, "task", task_id.as_str())).transpose()
+    rows.next()?
+        .map(|row| body(row, 0, "task", task_id.as_str()))
+        .transpose()
 }
 
-pub(super) fn ready_tasks(connection: &Connection, queue: &QueueKey, limit: usize) -> Result<Vec<TaskRow>, Error> {
+pub(super) fn ready_tasks(
+    connection: &Connection,
+    queue: &QueueKey,
+    limit: usize,
+) -> Result<Vec<TaskRow>, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT body FROM tasks INDEXED BY tasks_ready
          WHERE status = 'ready' AND namespace = ?1 AND kind = ?2 AND queue = ?3
@@ -169,23 +191,38 @@ pub(super) fn worker(
     let mut statement =
         connection.prepare_cached("SELECT body FROM workers WHERE namespace = ?1 AND worker_id = ?2")?;
     let mut rows = statement.query([namespace.as_str(), worker_id.as_str()])?;
-    rows.next()?.map(|row| body(row, 0, "worker", worker_id.as_str())).transpose()
+    rows.next()?
+        .map(|row| body(row, 0, "worker", worker_id.as_str()))
+        .transpose()
 }
 
 pub(super) fn workers(connection: &Connection, namespace: &Namespace) -> Result<Vec<WorkerRow>, Error> {
     let mut statement =
         connection.prepare_cached("SELECT body FROM workers WHERE namespace = ?1 ORDER BY worker_id")?;
-    bodies(statement.query([namespace.as_str()])?, "worker of namespace", namespace.as_str())
+    bodies(
+        statement.query([namespace.as_str()])?,
+        "worker of namespace",
+        namespace.as_str(),
+    )
 }
 
 /// Parsed from SQLite's own memory, without a copy in between.
-pub(super) fn body<T: DeserializeOwned>(row: &Row<'_>, column: usize, what: &str, id: &str) -> Result<T, Error> {
+pub(super) fn body<T: DeserializeOwned>(
+    row: &Row<'_>,
+    column: usize,
+    what: &str,
+    id: &str,
+) -> Result<T, Error> {
     let text = row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?;
     serde_json::from_str(text).map_err(|error| unreadable(what, id, error))
 }
 
 /// The only column of every row.
-pub(super) fn bodies<T: DeserializeOwned>(mut rows: rusqlite::Rows<'_>, what: &str, id: &str) -> Result<Vec<T>, Error> {
+pub(super) fn bodies<T: DeserializeOwned>(
+    mut rows: rusqlite::Rows<'_>,
+    what: &str,
+    id: &str,
+) -> Result<Vec<T>, Error> {
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
         found.push(body(row, 0, what, id)?);

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use longhaul_engine::change::{InstanceChange, RunChange};
-use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    CachedStatement, Connection, OptionalExtension as _, Transaction, TransactionBehavior, params,
+};
 
 use super::encode::{Bodies, Commit, Write, list_status, signed, task_status};
 use crate::group::{Counters, Sink};
@@ -22,7 +24,11 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(connection: Connection, lock: File, counters: Arc<Counters>) -> Self {
-        Self { connection, counters, _lock: lock }
+        Self {
+            connection,
+            counters,
+            _lock: lock,
+        }
     }
 }
 
@@ -31,7 +37,9 @@ impl Sink for Writer {
 
     fn write(&mut self, batch: &[Write]) -> Result<Vec<Result<bool, Error>>, Error> {
         // Dropped without commit, by an error or a panic, the transaction rolls back.
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let results = write_all(&transaction, batch)?;
         let started = Instant::now();
         transaction.commit()?;
@@ -52,9 +60,11 @@ fn write_all(transaction: &Transaction<'_>, batch: &[Write]) -> Result<Vec<Resul
             Write::Commit(commit) => write_commit(transaction, &mut hot, commit),
             Write::CreateNamespace { name, body } => create_namespace(transaction, name.as_str(), body),
             Write::UpdateNamespace { name, body } => update_namespace(transaction, name.as_str(), body),
-            Write::PutWorker { namespace, worker_id, body } => {
-                put_worker(transaction, namespace.as_str(), worker_id.as_str(), body)
-            }
+            Write::PutWorker {
+                namespace,
+                worker_id,
+                body,
+            } => put_worker(transaction, namespace.as_str(), worker_id.as_str(), body),
             Write::DeleteWorker { namespace, worker_id } => {
                 delete_worker(transaction, namespace.as_str(), worker_id.as_str())
             }
@@ -153,7 +163,9 @@ fn check_version(hot: &mut Hot<'_>, change: &RunChange) -> Result<Option<Found>,
 }
 
 fn check_instance(transaction: &Transaction<'_>, change: &RunChange) -> Result<(), Error> {
-    let Some(instance) = &change.instance else { return Ok(()) };
+    let Some(instance) = &change.instance else {
+        return Ok(());
+    };
     let newest: Option<i64> = transaction
         .prepare_cached(
             "SELECT run_number FROM workflow_runs WHERE namespace = ?1 AND workflow_id = ?2 ORDER BY run_number DESC LIMIT 1",
@@ -164,13 +176,23 @@ fn check_instance(transaction: &Transaction<'_>, change: &RunChange) -> Result<(
         InstanceChange::Create => None,
         InstanceChange::MoveCurrent { run_number } => Some(signed(*run_number) - 1),
     };
-    if newest == expected { Ok(()) } else { Err(Error::Conflict) }
+    if newest == expected {
+        Ok(())
+    } else {
+        Err(Error::Conflict)
+    }
 }
 
 /// A request id belongs to one command; that command's own row may be written again.
-fn check_requests(transaction: &Transaction<'_>, found: Option<&Found>, change: &RunChange) -> Result<(), Error> {
+fn check_requests(
+    transaction: &Transaction<'_>,
+    found: Option<&Found>,
+    change: &RunChange,
+) -> Result<(), Error> {
     for (place, command) in change.commands.iter().enumerate() {
-        let Some(request_id) = &command.request_id else { continue };
+        let Some(request_id) = &command.request_id else {
+            continue;
+        };
         let taken: Option<(i64, i64)> = transaction
             .prepare_cached(
                 "SELECT run_key, sequence FROM requests WHERE namespace = ?1 AND workflow_id = ?2 AND request_id = ?3",
@@ -202,12 +224,22 @@ fn update_run(
     let alarm = shape::alarm(change).map(|at| at.as_micros());
     if found.list_status_changes {
         transaction
-            .prepare_cached("UPDATE runs SET version = ?2, state = ?3, alarm = ?4, list_status = ?5 WHERE run_key = ?1")?
-            .execute(params![found.run_key, version, bodies.state, alarm, list_status(change.core.status)])?;
+            .prepare_cached(
+                "UPDATE runs SET version = ?2, state = ?3, alarm = ?4, list_status = ?5 WHERE run_key = ?1",
+            )?
+            .execute(params![
+                found.run_key,
+                version,
+                bodies.state,
+                alarm,
+                list_status(change.core.status)
+            ])?;
     } else if found.alarm != alarm {
-        hot.update_run_and_alarm.execute(params![found.run_key, version, bodies.state, alarm])?;
+        hot.update_run_and_alarm
+            .execute(params![found.run_key, version, bodies.state, alarm])?;
     } else {
-        hot.update_run.execute(params![found.run_key, version, bodies.state])?;
+        hot.update_run
+            .execute(params![found.run_key, version, bodies.state])?;
     }
     Ok(found.run_key)
 }
@@ -240,8 +272,15 @@ fn insert_run(transaction: &Transaction<'_>, change: &RunChange, bodies: &Bodies
         .prepare_cached("INSERT INTO run_specs (run_key, body) VALUES (?1, ?2)")?
         .execute(params![run_key, bodies.spec])?;
     transaction
-        .prepare_cached("INSERT INTO workflow_runs (namespace, workflow_id, run_number, run_key) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![spec.namespace.as_str(), spec.workflow_id.as_str(), signed(spec.run_number), run_key])?;
+        .prepare_cached(
+            "INSERT INTO workflow_runs (namespace, workflow_id, run_number, run_key) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![
+            spec.namespace.as_str(),
+            spec.workflow_id.as_str(),
+            signed(spec.run_number),
+            run_key
+        ])?;
     Ok(run_key)
 }
 
@@ -313,16 +352,30 @@ fn create_namespace(transaction: &Transaction<'_>, name: &str, body: &str) -> Re
     let written = transaction
         .prepare_cached("INSERT INTO namespaces (name, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
         .execute([name, body])?;
-    if written == 0 { Err(Error::Conflict) } else { Ok(true) }
+    if written == 0 {
+        Err(Error::Conflict)
+    } else {
+        Ok(true)
+    }
 }
 
 fn update_namespace(transaction: &Transaction<'_>, name: &str, body: &str) -> Result<bool, Error> {
-    let written =
-        transaction.prepare_cached("UPDATE namespaces SET body = ?2 WHERE name = ?1")?.execute([name, body])?;
-    if written == 0 { Err(Error::Conflict) } else { Ok(true) }
+    let written = transaction
+        .prepare_cached("UPDATE namespaces SET body = ?2 WHERE name = ?1")?
+        .execute([name, body])?;
+    if written == 0 {
+        Err(Error::Conflict)
+    } else {
+        Ok(true)
+    }
 }
 
-fn put_worker(transaction: &Transaction<'_>, namespace: &str, worker_id: &str, body: &str) -> Result<bool, Error> {
+fn put_worker(
+    transaction: &Transaction<'_>,
+    namespace: &str,
+    worker_id: &str,
+    body: &str,
+) -> Result<bool, Error> {
     transaction
         .prepare_cached(
             "INSERT INTO workers (namespace, worker_id, body) VALUES (?1, ?2, ?3)

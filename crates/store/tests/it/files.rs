@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskStatus;
-use longhaul_store::conformance::fixture::{advance, at, command, create, load, next, push_event, task, timer};
+use longhaul_store::conformance::fixture::{
+    advance, at, command, create, load, next, push_event, task, timer,
+};
 use longhaul_store::conformance::registry::worker;
 use longhaul_store::sqlite::{Options, Sqlite, Sync};
 use longhaul_store::{Error, Store};
@@ -14,7 +16,10 @@ use tempfile::TempDir;
 /// An empty store in a directory of its own, without syncs: these tests crash nothing.
 pub(crate) fn temporary() -> (Arc<Sqlite>, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    let options = Options { sync: Sync::Never, ..Options::new(directory.path().join("longhaul.db")) };
+    let options = Options {
+        sync: Sync::Never,
+        ..Options::new(directory.path().join("longhaul.db"))
+    };
     (Arc::new(Sqlite::open_with(options).unwrap()), directory)
 }
 
@@ -46,12 +51,21 @@ async fn everything_is_there_after_reopening() {
 
     let store = Sqlite::open(&path).unwrap();
     assert_eq!(load(&store, run.run_id()).await, Some(run.clone()));
-    assert_eq!(store.history(run.run_id(), 0, u64::MAX, 10).await.unwrap().len(), 2);
+    assert_eq!(
+        store.history(run.run_id(), 0, u64::MAX, 10).await.unwrap().len(),
+        2
+    );
     assert_eq!(store.task(&"t".into()).await.unwrap(), Some(row));
     assert_eq!(store.ready_queues().await.unwrap().len(), 1);
     assert_eq!(store.next_alarm().await.unwrap(), Some(at(5)));
-    let by_request = store.command_by_request(&"default".into(), &"w".into(), "request").await.unwrap();
-    assert_eq!(by_request, Some((run.run_id().clone(), command(2, Some("request")))));
+    let by_request = store
+        .command_by_request(&"default".into(), &"w".into(), "request")
+        .await
+        .unwrap();
+    assert_eq!(
+        by_request,
+        Some((run.run_id().clone(), command(2, Some("request"))))
+    );
     assert_eq!(store.workers(&"default".into()).await.unwrap().len(), 1);
     advance(&store, &run, next(&run)).await;
 }
@@ -65,7 +79,10 @@ async fn dropping_the_store_finishes_what_was_accepted() {
     for _ in 0..100 {
         let change = next(&run);
         run = change.apply(Some(run));
-        drop(store.commit(Arc::new(longhaul_engine::change::Changes { run: Some(change), created: None })));
+        drop(store.commit(Arc::new(longhaul_engine::change::Changes {
+            run: Some(change),
+            created: None,
+        })));
     }
     drop(store);
     assert_eq!(load(&Sqlite::open(&path).unwrap(), run.run_id()).await, Some(run));
@@ -94,7 +111,12 @@ async fn a_torn_log_loses_the_newest_commits_only() {
         fs::copy(&path, &copy).unwrap();
         let copied_log = crashed.path().join("longhaul.db-wal");
         fs::copy(&log, &copied_log).unwrap();
-        OpenOptions::new().write(true).open(&copied_log).unwrap().set_len(whole - cut).unwrap();
+        OpenOptions::new()
+            .write(true)
+            .open(&copied_log)
+            .unwrap()
+            .set_len(whole - cut)
+            .unwrap();
         let store = Sqlite::open(&copy).unwrap();
         let Some(run) = load(&store, versions[0].run_id()).await else {
             newest = 0;
@@ -104,9 +126,18 @@ async fn a_torn_log_loses_the_newest_commits_only() {
         newest = run.version;
         assert_eq!(run, versions[usize::try_from(run.version).unwrap() - 1]);
         let events = store.history(run.run_id(), 0, u64::MAX, 100).await.unwrap();
-        assert!(events.iter().map(|event| event.sequence).eq(1..=run.core.last_history_sequence));
+        assert!(
+            events
+                .iter()
+                .map(|event| event.sequence)
+                .eq(1..=run.core.last_history_sequence)
+        );
         if cut == 0 {
-            assert_eq!(run, *versions.last().unwrap(), "a kill loses nothing that was answered");
+            assert_eq!(
+                run,
+                *versions.last().unwrap(),
+                "a kill loses nothing that was answered"
+            );
         }
         // And work goes on from there.
         advance(&store, &run, next(&run)).await;
@@ -142,7 +173,11 @@ async fn a_second_server_is_refused_until_the_first_is_gone() {
     assert!(error.to_string().contains("another longhaul server"), "{error}");
     create(&first, "w").await;
     drop(first);
-    assert!(load(&Sqlite::open(&path).unwrap(), &"run-w-1".into()).await.is_some());
+    assert!(
+        load(&Sqlite::open(&path).unwrap(), &"run-w-1".into())
+            .await
+            .is_some()
+    );
 }
 
 #[test]
@@ -152,7 +187,11 @@ fn a_file_that_is_no_database_is_refused() {
     fs::write(&path, "These are my notes. ".repeat(1000)).unwrap();
     let error = refusal(&path);
     assert!(matches!(error, Error::Corrupt(_)), "{error:?}");
-    assert!(fs::read_to_string(&path).unwrap().starts_with("These are my notes."));
+    assert!(
+        fs::read_to_string(&path)
+            .unwrap()
+            .starts_with("These are my notes.")
+    );
 }
 
 #[tokio::test]
@@ -163,7 +202,11 @@ async fn a_damaged_row_is_reported_with_its_name() {
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.execute("UPDATE runs SET state = 'x'", []).unwrap();
     drop(connection);
-    let error = Sqlite::open(&path).unwrap().run(&"run-w-1".into()).await.unwrap_err();
+    let error = Sqlite::open(&path)
+        .unwrap()
+        .run(&"run-w-1".into())
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::Corrupt(_)), "{error:?}");
     assert!(error.to_string().contains("run-w-1"), "{error}");
 }
@@ -173,9 +216,15 @@ async fn stats_count_writes_and_refusals() {
     let (store, _directory) = temporary();
     let run = create(&*store, "w").await;
     advance(&*store, &run, next(&run)).await;
-    let stale = longhaul_engine::change::Changes { run: Some(next(&run)), created: None };
+    let stale = longhaul_engine::change::Changes {
+        run: Some(next(&run)),
+        created: None,
+    };
     assert!(store.commit(Arc::new(stale)).await.is_err());
     let stats = store.stats();
-    assert_eq!((stats.writes, stats.refused, stats.failed, stats.waiting), (2, 1, 0, 0));
+    assert_eq!(
+        (stats.writes, stats.refused, stats.failed, stats.waiting),
+        (2, 1, 0, 0)
+    );
     assert!(stats.batches == 3 && stats.batch_nanos >= stats.sync_nanos);
 }

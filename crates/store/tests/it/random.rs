@@ -26,13 +26,33 @@ const ALARM_SECONDS: i64 = 6;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Start { which: Which, workflow_type: &'static str, seconds: i64, rows: Rows },
-    Step { which: Which, version: Version, rows: Rows },
-    Continue { which: Which, version: Version, rows: Rows },
+    Start {
+        which: Which,
+        workflow_type: &'static str,
+        seconds: i64,
+        rows: Rows,
+    },
+    Step {
+        which: Which,
+        version: Version,
+        rows: Rows,
+    },
+    Continue {
+        which: Which,
+        version: Version,
+        rows: Rows,
+    },
     CreateNamespace(&'static str),
     UpdateNamespace(&'static str, u32),
-    PutWorker { namespace: &'static str, worker: &'static str, heartbeat: i64 },
-    DeleteWorker { namespace: &'static str, worker: &'static str },
+    PutWorker {
+        namespace: &'static str,
+        worker: &'static str,
+        heartbeat: i64,
+    },
+    DeleteWorker {
+        namespace: &'static str,
+        worker: &'static str,
+    },
     /// Wait for all answers so far.
     Settle,
 }
@@ -66,8 +86,16 @@ struct Rows {
 }
 
 fn which() -> impl Strategy<Value = Which> {
-    (select(&NAMESPACES[..]), select(&WORKFLOWS[..]), 1..=RUNS_PER_WORKFLOW)
-        .prop_map(|(namespace, workflow, number)| Which { namespace, workflow, number })
+    (
+        select(&NAMESPACES[..]),
+        select(&WORKFLOWS[..]),
+        1..=RUNS_PER_WORKFLOW,
+    )
+        .prop_map(|(namespace, workflow, number)| Which {
+            namespace,
+            workflow,
+            number,
+        })
 }
 
 fn version() -> impl Strategy<Value = Version> {
@@ -89,7 +117,11 @@ fn rows() -> impl Strategy<Value = Rows> {
     );
     let tasks = (
         0..TASKS,
-        select(&[Scheduled, Ready, Ready, Leased, Leased, Completed, Failed, Cancelled][..]),
+        select(
+            &[
+                Scheduled, Ready, Ready, Leased, Leased, Completed, Failed, Cancelled,
+            ][..],
+        ),
         select(&[TaskKind::Workflow, TaskKind::Activity][..]),
         select(&QUEUES[..]),
         0..3_u8,
@@ -104,18 +136,23 @@ fn rows() -> impl Strategy<Value = Rows> {
         prop::option::of(0..ALARM_SECONDS),
         prop::collection::vec((0..4_u64, prop::option::of(0..9_u64)), 0..4),
         prop::collection::vec(tasks, 0..4),
-        prop::collection::vec((1..5_u64, prop::option::weighted(0.5, select(&REQUESTS[..]))), 0..2),
+        prop::collection::vec(
+            (1..5_u64, prop::option::weighted(0.5, select(&REQUESTS[..]))),
+            0..2,
+        ),
     )
-        .prop_map(|(events, repeats_event, status, close, alarm, parts, tasks, commands)| Rows {
-            events,
-            repeats_event,
-            status,
-            close,
-            alarm,
-            parts,
-            tasks,
-            commands,
-        })
+        .prop_map(
+            |(events, repeats_event, status, close, alarm, parts, tasks, commands)| Rows {
+                events,
+                repeats_event,
+                status,
+                close,
+                alarm,
+                parts,
+                tasks,
+                commands,
+            },
+        )
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -169,10 +206,20 @@ fn fill(change: &mut RunChange, rows: &Rows) {
         .map(|(number, status, kind, queue, priority, available_at, owner)| {
             let mut row = task(change, &format!("task-{number}"), *status);
             row.lease_owner = row.lease_owner.map(|_| (*owner).into());
-            TaskRow { kind: *kind, queue: (*queue).into(), priority: *priority, available_at: at(*available_at), ..row }
+            TaskRow {
+                kind: *kind,
+                queue: (*queue).into(),
+                priority: *priority,
+                available_at: at(*available_at),
+                ..row
+            }
         })
         .collect();
-    change.commands = rows.commands.iter().map(|(sequence, request)| command(*sequence, *request)).collect();
+    change.commands = rows
+        .commands
+        .iter()
+        .map(|(sequence, request)| command(*sequence, *request))
+        .collect();
 }
 
 fn step(run: &Run, version: Version, rows: &Rows) -> RunChange {
@@ -192,14 +239,25 @@ fn step(run: &Run, version: Version, rows: &Rows) -> RunChange {
 /// What is committed, or None when there is no run to change.
 async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
     match op {
-        Op::Start { which, workflow_type, seconds, rows } => {
+        Op::Start {
+            which,
+            workflow_type,
+            seconds,
+            rows,
+        } => {
             let mut change = begin(which, workflow_type, *seconds);
             fill(&mut change, rows);
-            Some(Changes { run: None, created: Some(change) })
+            Some(Changes {
+                run: None,
+                created: Some(change),
+            })
         }
         Op::Step { which, version, rows } => {
             let run = model.run(&run_id(which).into()).await.unwrap()?;
-            Some(Changes { run: Some(step(&run, *version, rows)), created: None })
+            Some(Changes {
+                run: Some(step(&run, *version, rows)),
+                created: None,
+            })
         }
         Op::Continue { which, version, rows } => {
             let run = model.run(&run_id(which).into()).await.unwrap()?;
@@ -207,10 +265,20 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
             if rows.close.is_none() {
                 close(&mut change, ClosedReason::Continued);
             }
-            let onward = Which { number: which.number + 1, ..which.clone() };
-            Some(Changes { run: Some(change), created: Some(begin(&onward, "order", 1)) })
+            let onward = Which {
+                number: which.number + 1,
+                ..which.clone()
+            };
+            Some(Changes {
+                run: Some(change),
+                created: Some(begin(&onward, "order", 1)),
+            })
         }
-        Op::CreateNamespace(_) | Op::UpdateNamespace(..) | Op::PutWorker { .. } | Op::DeleteWorker { .. } | Op::Settle => None,
+        Op::CreateNamespace(_)
+        | Op::UpdateNamespace(..)
+        | Op::PutWorker { .. }
+        | Op::DeleteWorker { .. }
+        | Op::Settle => None,
     }
 }
 
@@ -228,23 +296,37 @@ fn call<'a>(store: &'a dyn Store, op: &Op, changes: Option<&Arc<Changes>>) -> Op
     };
     // Rows are encoded or applied when the call is made, so nothing borrowed for it has to live until the answer.
     match op {
-        Op::Start { .. } | Op::Step { .. } | Op::Continue { .. } => Some(word(store.commit(Arc::clone(changes?)))),
+        Op::Start { .. } | Op::Step { .. } | Op::Continue { .. } => {
+            Some(word(store.commit(Arc::clone(changes?))))
+        }
         Op::CreateNamespace(name) => {
             let row = namespace(name, None);
-            Some(Box::pin(async move { store.create_namespace(&row).await.map(|()| true) }))
+            Some(Box::pin(async move {
+                store.create_namespace(&row).await.map(|()| true)
+            }))
         }
         Op::UpdateNamespace(name, days) => {
             let row = namespace(name, Some(*days));
-            Some(Box::pin(async move { store.update_namespace(&row).await.map(|()| true) }))
+            Some(Box::pin(async move {
+                store.update_namespace(&row).await.map(|()| true)
+            }))
         }
-        Op::PutWorker { namespace, worker: worker_id, heartbeat } => {
+        Op::PutWorker {
+            namespace,
+            worker: worker_id,
+            heartbeat,
+        } => {
             let mut row = worker(namespace, worker_id);
             row.last_heartbeat_at = at(*heartbeat);
-            Some(Box::pin(async move { store.put_worker(&row).await.map(|()| true) }))
+            Some(Box::pin(
+                async move { store.put_worker(&row).await.map(|()| true) },
+            ))
         }
         Op::DeleteWorker { namespace, worker } => {
             let (namespace, worker) = ((*namespace).into(), (*worker).into());
-            Some(Box::pin(async move { store.delete_worker(&namespace, &worker).await }))
+            Some(Box::pin(
+                async move { store.delete_worker(&namespace, &worker).await },
+            ))
         }
         Op::Settle => None,
     }
@@ -264,7 +346,14 @@ fn universe() -> Universe {
     let mut run_ids = Vec::new();
     for namespace in NAMESPACES {
         for workflow in WORKFLOWS {
-            run_ids.extend((1..=RUNS_PER_WORKFLOW + 1).map(|number| run_id(&Which { namespace, workflow, number }).into()));
+            run_ids.extend((1..=RUNS_PER_WORKFLOW + 1).map(|number| {
+                run_id(&Which {
+                    namespace,
+                    workflow,
+                    number,
+                })
+                .into()
+            }));
         }
     }
     Universe {
