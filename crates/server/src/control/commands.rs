@@ -6,8 +6,8 @@ use http::StatusCode;
 use longhaul_host::engine::Rejection;
 use longhaul_host::engine::run::external::{Receipt, Stop};
 use longhaul_host::{CommandTarget, Error, Host};
-use longhaul_protocol::payload::{self, Payload};
 use longhaul_protocol::Reason;
+use longhaul_protocol::payload::{self, Payload};
 use longhaul_protocol::workflow_command::FieldErrors;
 use serde_json::{Map, Value, json};
 
@@ -34,15 +34,24 @@ pub(super) async fn signal(call: Call) -> Result<Reply, Refusal> {
 async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
     check_name(name)?;
     let body = &call.body;
-    let arguments = body.payload(payload::input_list(body.raw("input"), "input")).unwrap_or_else(Payload::empty_list);
-    body.payload(payload::payload_codec(body.value("payload_codec").as_ref(), "payload_codec"));
+    let arguments = body
+        .payload(payload::input_list(body.raw("input"), "input"))
+        .unwrap_or_else(Payload::empty_list);
+    body.payload(payload::payload_codec(
+        body.value("payload_codec").as_ref(),
+        "payload_codec",
+    ));
     let is_dry_run = body.flag("dry_run").unwrap_or(false);
     let has_input = body.raw("input").is_some();
     let target = target(&call)?;
     if is_dry_run {
         return preview(call.host(), &target, name, has_input).await;
     }
-    let receipt = call.host().signal_workflow(&target, name, arguments).await.map_err(|error| refused(&error, &target, Some("signal")))?;
+    let receipt = call
+        .host()
+        .signal_workflow(&target, name, arguments)
+        .await
+        .map_err(|error| refused(&error, &target, Some("signal")))?;
     let mut body = shared(&receipt, &target);
     body.insert("signal_name".to_owned(), json!(name));
     Ok(Reply::new(StatusCode::ACCEPTED, Value::Object(body)))
@@ -52,18 +61,29 @@ async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
 fn check_name(name: &str) -> Result<(), Refusal> {
     if name == RESERVED_SIGNAL {
         let message = "This signal's name belongs to the runtime.";
-        return Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::RuntimeReservedSignal, message));
+        return Err(Refusal::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            Reason::RuntimeReservedSignal,
+            message,
+        ));
     }
-    if name.trim().is_empty() || name.len() > OPERATION_NAME_LENGTH_MAX || name.chars().any(char::is_control) {
-        let message = format!("must have 1 to {OPERATION_NAME_LENGTH_MAX} bytes, not all blank, no control characters");
-        return Err(Refusal::invalid(&FieldErrors::from([("signal_name".to_owned(), vec![message])])));
+    if name.trim().is_empty() || name.len() > OPERATION_NAME_LENGTH_MAX || name.chars().any(char::is_control)
+    {
+        let message =
+            format!("must have 1 to {OPERATION_NAME_LENGTH_MAX} bytes, not all blank, no control characters");
+        return Err(Refusal::invalid(&FieldErrors::from([(
+            "signal_name".to_owned(),
+            vec![message],
+        )])));
     }
     Ok(())
 }
 
 /// What a signal would do; nothing is recorded.
 async fn preview(host: &Host, target: &CommandTarget, name: &str, has_input: bool) -> Result<Reply, Refusal> {
-    let (run, is_current) = host.workflow_run(&target.namespace, &target.workflow_id, target.run_id.as_ref()).await?;
+    let (run, is_current) = host
+        .workflow_run(&target.namespace, &target.workflow_id, target.run_id.as_ref())
+        .await?;
     let declared = host.declared_signals(&run);
     let is_known = declared.is_empty() || declared.iter().any(|signal| signal == name);
     Ok(Reply::ok(json!({
@@ -99,7 +119,11 @@ pub(super) async fn terminate(call: Call) -> Result<Reply, Refusal> {
 async fn stop(call: Call, how: Stop) -> Result<Reply, Refusal> {
     let reason = call.body.note("reason", REASON_MAX);
     let target = target(&call)?;
-    let receipt = call.host().stop_workflow(&target, how, reason.as_deref()).await.map_err(|error| refused(&error, &target, None))?;
+    let receipt = call
+        .host()
+        .stop_workflow(&target, how, reason.as_deref())
+        .await
+        .map_err(|error| refused(&error, &target, None))?;
     Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
 }
 
@@ -117,7 +141,11 @@ fn target(call: &Call) -> Result<CommandTarget, Refusal> {
 }
 
 fn scope(target: &CommandTarget) -> &'static str {
-    if target.run_id.is_some() { "run" } else { "instance" }
+    if target.run_id.is_some() {
+        "run"
+    } else {
+        "instance"
+    }
 }
 
 /// The answer to an accepted command, or to a repeat of it.

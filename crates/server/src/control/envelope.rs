@@ -23,8 +23,14 @@ pub(super) struct Reply {
 impl Reply {
     /// `body` is a JSON object.
     pub(super) fn new(status: StatusCode, body: Value) -> Self {
-        let Value::Object(body) = body else { unreachable!("every answer is an object") };
-        Self { status, body, text: None }
+        let Value::Object(body) = body else {
+            unreachable!("every answer is an object")
+        };
+        Self {
+            status,
+            body,
+            text: None,
+        }
     }
 
     pub(super) fn ok(body: Value) -> Self {
@@ -51,15 +57,36 @@ pub(super) struct Operation {
 
 const WORKFLOW: &[&str] = &["workflow_id"];
 
-pub(super) const LIST: Operation = Operation { name: "list", required_fields: &[], success_fields: &[], operation_name_field: None };
-pub(super) const START: Operation =
-    Operation { name: "start", required_fields: &[], success_fields: &["workflow_id", "outcome"], operation_name_field: None };
-pub(super) const DESCRIBE: Operation =
-    Operation { name: "describe", required_fields: WORKFLOW, success_fields: &[], operation_name_field: None };
-pub(super) const LIST_RUNS: Operation =
-    Operation { name: "list_runs", required_fields: WORKFLOW, success_fields: &[], operation_name_field: None };
-pub(super) const DESCRIBE_RUN: Operation =
-    Operation { name: "describe_run", required_fields: WORKFLOW, success_fields: &["run_id"], operation_name_field: None };
+pub(super) const LIST: Operation = Operation {
+    name: "list",
+    required_fields: &[],
+    success_fields: &[],
+    operation_name_field: None,
+};
+pub(super) const START: Operation = Operation {
+    name: "start",
+    required_fields: &[],
+    success_fields: &["workflow_id", "outcome"],
+    operation_name_field: None,
+};
+pub(super) const DESCRIBE: Operation = Operation {
+    name: "describe",
+    required_fields: WORKFLOW,
+    success_fields: &[],
+    operation_name_field: None,
+};
+pub(super) const LIST_RUNS: Operation = Operation {
+    name: "list_runs",
+    required_fields: WORKFLOW,
+    success_fields: &[],
+    operation_name_field: None,
+};
+pub(super) const DESCRIBE_RUN: Operation = Operation {
+    name: "describe_run",
+    required_fields: WORKFLOW,
+    success_fields: &["run_id"],
+    operation_name_field: None,
+};
 pub(super) const HISTORY: Operation = Operation {
     name: "history",
     required_fields: &["workflow_id", "run_id"],
@@ -72,14 +99,31 @@ pub(super) const SIGNAL: Operation = Operation {
     success_fields: &["outcome"],
     operation_name_field: Some("signal_name"),
 };
-pub(super) const CANCEL: Operation =
-    Operation { name: "cancel", required_fields: WORKFLOW, success_fields: &["outcome"], operation_name_field: None };
-pub(super) const TERMINATE: Operation =
-    Operation { name: "terminate", required_fields: WORKFLOW, success_fields: &["outcome"], operation_name_field: None };
+pub(super) const CANCEL: Operation = Operation {
+    name: "cancel",
+    required_fields: WORKFLOW,
+    success_fields: &["outcome"],
+    operation_name_field: None,
+};
+pub(super) const TERMINATE: Operation = Operation {
+    name: "terminate",
+    required_fields: WORKFLOW,
+    success_fields: &["outcome"],
+    operation_name_field: None,
+};
 
 /// All of them, for discovery.
-pub(super) const OPERATIONS: [&Operation; 9] =
-    [&LIST, &START, &DESCRIBE, &LIST_RUNS, &DESCRIBE_RUN, &HISTORY, &SIGNAL, &CANCEL, &TERMINATE];
+pub(super) const OPERATIONS: [&Operation; 9] = [
+    &LIST,
+    &START,
+    &DESCRIBE,
+    &LIST_RUNS,
+    &DESCRIBE_RUN,
+    &HISTORY,
+    &SIGNAL,
+    &CANCEL,
+    &TERMINATE,
+];
 
 /// The block's schema.
 pub(super) const RESPONSE_SCHEMA: &str = "durable-workflow.v2.control-plane-response";
@@ -148,14 +192,20 @@ pub(super) fn contract() -> Map<String, Value> {
         "legacy_field_policy": "reject_non_canonical",
         "legacy_fields": {"query": "query_name", "signal": "signal_name", "update": "update_name", "wait_policy": "wait_for"},
     });
-    let Value::Object(contract) = contract else { unreachable!("written as an object") };
+    let Value::Object(contract) = contract else {
+        unreachable!("written as an object")
+    };
     contract
 }
 
 /// The answer to a request.
 pub(super) fn render(operation: Option<&Operation>, path: &Path, result: Result<Reply, Refusal>) -> Response {
     let reply = result.unwrap_or_else(refused);
-    let Reply { status, mut body, text } = reply;
+    let Reply {
+        status,
+        mut body,
+        text,
+    } = reply;
     if let Some(operation) = operation {
         let block = block(operation, path, status, &body);
         body.insert("control_plane".to_owned(), block);
@@ -167,11 +217,15 @@ pub(super) fn render(operation: Option<&Operation>, path: &Path, result: Result<
         json.pop();
         json.push_str(&format!(",\"{name}\":{value}}}"));
     }
-    let headers =
-        [(CONTENT_TYPE, HeaderValue::from_static("application/json")), (HEADER, HeaderValue::from_static(CONTROL_PLANE_VERSION))];
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (HEADER, HeaderValue::from_static(CONTROL_PLANE_VERSION)),
+    ];
     let mut response = (status, headers, json).into_response();
     if let (true, Some(seconds)) = (status.is_client_error() || status.is_server_error(), retry_after) {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }
@@ -180,7 +234,11 @@ fn refused(refusal: Refusal) -> Reply {
     let mut body = refusal.extra;
     body.insert("message".to_owned(), json!(refusal.message));
     body.insert("reason".to_owned(), json!(refusal.reason.as_str()));
-    Reply { status: refusal.status, body, text: None }
+    Reply {
+        status: refusal.status,
+        body,
+        text: None,
+    }
 }
 
 fn block(operation: &Operation, path: &Path, status: StatusCode, body: &Map<String, Value>) -> Value {
@@ -189,7 +247,10 @@ fn block(operation: &Operation, path: &Path, status: StatusCode, body: &Map<Stri
     block.insert("version".to_owned(), json!(1));
     block.insert("operation".to_owned(), json!(operation.name));
     // The path names the workflow also where the body, being a refusal, does not.
-    let workflow_id = path.get("workflow_id").map(Value::from).or_else(|| body.get("workflow_id").cloned());
+    let workflow_id = path
+        .get("workflow_id")
+        .map(Value::from)
+        .or_else(|| body.get("workflow_id").cloned());
     block.extend(workflow_id.map(|id| ("workflow_id".to_owned(), id)));
     block.extend(path.get("run_id").map(|id| ("run_id".to_owned(), json!(id))));
     if let Some(field) = operation.operation_name_field {

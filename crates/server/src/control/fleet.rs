@@ -14,7 +14,11 @@ pub(super) struct Fleet {
 
 impl Fleet {
     /// What is needed to judge these pins.
-    pub(super) async fn for_pins(host: &Host, namespace: &Namespace, any_pinned: bool) -> Result<Self, Refusal> {
+    pub(super) async fn for_pins(
+        host: &Host,
+        namespace: &Namespace,
+        any_pinned: bool,
+    ) -> Result<Self, Refusal> {
         if !any_pinned {
             return Ok(Self { live: Vec::new() });
         }
@@ -26,11 +30,22 @@ impl Fleet {
     /// Adds the four compatibility fields of one run.
     pub(super) fn judge(&self, body: &mut Map<String, Value>, pin: Option<&str>, queue: &TaskQueue) {
         let supported = pin.is_none_or(|pin| {
-            self.live.iter().any(|worker| worker.row.task_queue == *queue && worker.row.build_id.as_deref() == Some(pin))
+            self.live
+                .iter()
+                .any(|worker| worker.row.task_queue == *queue && worker.row.build_id.as_deref() == Some(pin))
         });
-        let reason = pin.filter(|_| !supported).map(|pin| format!("no live worker on queue {queue} has build {pin}"));
+        let reason = pin
+            .filter(|_| !supported)
+            .map(|pin| format!("no live worker on queue {queue} has build {pin}"));
         body.insert("compatibility".to_owned(), json!(pin));
-        body.insert("compatibility_status".to_owned(), json!(if supported { "compatible" } else { "no_compatible_worker" }));
+        body.insert(
+            "compatibility_status".to_owned(),
+            json!(if supported {
+                "compatible"
+            } else {
+                "no_compatible_worker"
+            }),
+        );
         body.insert("compatibility_supported_in_fleet".to_owned(), json!(supported));
         body.insert("compatibility_fleet_reason".to_owned(), json!(reason));
     }

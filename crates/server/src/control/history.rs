@@ -9,10 +9,10 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use longhaul_host::{HistoryRequest, StoredEvent};
 use serde_json::{Map, Value, json};
 
+use super::Call;
 use super::envelope::Reply;
 use super::fleet::Fleet;
 use super::workflows::principal;
-use super::Call;
 use crate::gate::Refusal;
 
 /// Events of a page when the caller does not say, and at most.
@@ -23,17 +23,26 @@ const PAGE_SIZE_MAX: usize = 1000;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Base64 of the last sequence seen, in decimal. Followers keep tokens across restarts and build their own, so the form stays.
-const TOKEN: GeneralPurpose =
-    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent));
+const TOKEN: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 pub(super) async fn read(call: Call) -> Result<Reply, Refusal> {
     let query = &call.query;
     let after = query.page_token(read_token).unwrap_or(0);
     let page_size = query.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX);
-    let wait = if query.flag("wait_new_event") { WAIT_MAX } else { Duration::ZERO };
+    let wait = if query.flag("wait_new_event") {
+        WAIT_MAX
+    } else {
+        Duration::ZERO
+    };
     query.check()?;
     let workflow_id = call.workflow_id();
-    let (run, _) = call.host().workflow_run(&call.namespace, &workflow_id, call.run_id().as_ref()).await?;
+    let (run, _) = call
+        .host()
+        .workflow_run(&call.namespace, &workflow_id, call.run_id().as_ref())
+        .await?;
     let run_id = run.run_id().clone();
     let request = HistoryRequest {
         namespace: call.namespace.clone(),
@@ -47,7 +56,10 @@ pub(super) async fn read(call: Call) -> Result<Reply, Refusal> {
     let mut body = Map::new();
     body.insert("workflow_id".to_owned(), json!(workflow_id));
     body.insert("run_id".to_owned(), json!(run_id));
-    body.insert("next_page_token".to_owned(), json!(page.next_after.map(|sequence| TOKEN.encode(sequence.to_string()))));
+    body.insert(
+        "next_page_token".to_owned(),
+        json!(page.next_after.map(|sequence| TOKEN.encode(sequence.to_string()))),
+    );
     let pin = run.spec.routing.compatibility.as_deref();
     let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
     fleet.judge(&mut body, pin, &run.spec.task_queue);
@@ -57,7 +69,11 @@ pub(super) async fn read(call: Call) -> Result<Reply, Refusal> {
 fn read_token(token: &str) -> Option<u64> {
     let digits = TOKEN.decode(token).ok()?;
     let digits = str::from_utf8(&digits).ok()?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok())
+        .flatten()
 }
 
 /// The events as JSON text. Payloads are stored as the text that is sent, and can be large: they are passed on unread.
@@ -95,7 +111,16 @@ mod tests {
         for (token, expected) in [("MTI=", Some(12)), ("MTI", Some(12)), ("MA==", Some(0))] {
             assert_eq!(read_token(token), expected, "{token}");
         }
-        for bad in ["", "12", "!!!", "LTE=", "KzE=", "MS41", "YWJj", "MTg0NDY3NDQwNzM3MDk1NTE2MTY="] {
+        for bad in [
+            "",
+            "12",
+            "!!!",
+            "LTE=",
+            "KzE=",
+            "MS41",
+            "YWJj",
+            "MTg0NDY3NDQwNzM3MDk1NTE2MTY=",
+        ] {
             assert_eq!(read_token(bad), None, "{bad}");
         }
     }

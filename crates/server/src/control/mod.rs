@@ -42,39 +42,100 @@ pub(crate) fn routes() -> Router<App> {
         .route("/health", get(system::health))
         .route("/ready", get(system::ready))
         .route("/cluster/info", on(MethodFilter::GET, ANYONE, cluster::info))
-        .route("/namespaces", on(MethodFilter::GET, NAMESPACE_READ, namespaces::list).merge(on(MethodFilter::POST, NAMESPACE_WRITE, namespaces::create)))
+        .route(
+            "/namespaces",
+            on(MethodFilter::GET, NAMESPACE_READ, namespaces::list).merge(on(
+                MethodFilter::POST,
+                NAMESPACE_WRITE,
+                namespaces::create,
+            )),
+        )
         .route(
             "/namespaces/{name}",
-            on(MethodFilter::GET, NAMESPACE_READ, namespaces::describe).merge(on(MethodFilter::PUT, NAMESPACE_WRITE, namespaces::update)),
+            on(MethodFilter::GET, NAMESPACE_READ, namespaces::describe).merge(on(
+                MethodFilter::PUT,
+                NAMESPACE_WRITE,
+                namespaces::update,
+            )),
         )
         .route(
             "/workflows",
-            on(MethodFilter::GET, operator(&envelope::LIST), workflows::list)
-                .merge(on(MethodFilter::POST, operator(&envelope::START), workflows::start)),
+            on(MethodFilter::GET, operator(&envelope::LIST), workflows::list).merge(on(
+                MethodFilter::POST,
+                operator(&envelope::START),
+                workflows::start,
+            )),
         )
-        .route("/workflows/{workflow_id}", on(MethodFilter::GET, operator(&envelope::DESCRIBE), workflows::describe))
-        .route("/workflows/{workflow_id}/runs", on(MethodFilter::GET, operator(&envelope::LIST_RUNS), workflows::runs))
-        .route("/workflows/{workflow_id}/runs/{run_id}", on(MethodFilter::GET, operator(&envelope::DESCRIBE_RUN), workflows::describe))
-        .route("/workflows/{workflow_id}/runs/{run_id}/history", on(MethodFilter::GET, operator(&envelope::HISTORY), history::read))
-        .route("/workflows/{workflow_id}/signal/{signal_name}", on(MethodFilter::POST, operator(&envelope::SIGNAL), commands::signal))
+        .route(
+            "/workflows/{workflow_id}",
+            on(
+                MethodFilter::GET,
+                operator(&envelope::DESCRIBE),
+                workflows::describe,
+            ),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs",
+            on(MethodFilter::GET, operator(&envelope::LIST_RUNS), workflows::runs),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}",
+            on(
+                MethodFilter::GET,
+                operator(&envelope::DESCRIBE_RUN),
+                workflows::describe,
+            ),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/history",
+            on(MethodFilter::GET, operator(&envelope::HISTORY), history::read),
+        )
+        .route(
+            "/workflows/{workflow_id}/signal/{signal_name}",
+            on(MethodFilter::POST, operator(&envelope::SIGNAL), commands::signal),
+        )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/signal/{signal_name}",
             on(MethodFilter::POST, operator(&envelope::SIGNAL), commands::signal),
         )
-        .route("/workflows/{workflow_id}/cancel", on(MethodFilter::POST, operator(&envelope::CANCEL), commands::cancel))
-        .route("/workflows/{workflow_id}/runs/{run_id}/cancel", on(MethodFilter::POST, operator(&envelope::CANCEL), commands::cancel))
-        .route("/workflows/{workflow_id}/terminate", on(MethodFilter::POST, operator(&envelope::TERMINATE), commands::terminate))
+        .route(
+            "/workflows/{workflow_id}/cancel",
+            on(MethodFilter::POST, operator(&envelope::CANCEL), commands::cancel),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/cancel",
+            on(MethodFilter::POST, operator(&envelope::CANCEL), commands::cancel),
+        )
+        .route(
+            "/workflows/{workflow_id}/terminate",
+            on(
+                MethodFilter::POST,
+                operator(&envelope::TERMINATE),
+                commands::terminate,
+            ),
+        )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/terminate",
-            on(MethodFilter::POST, operator(&envelope::TERMINATE), commands::terminate),
+            on(
+                MethodFilter::POST,
+                operator(&envelope::TERMINATE),
+                commands::terminate,
+            ),
         )
         .route("/workers", on(MethodFilter::GET, OPERATOR, workers::list))
         .route(
             "/workers/{worker_id}",
-            on(MethodFilter::GET, OPERATOR, workers::describe).merge(on(MethodFilter::DELETE, ADMIN, workers::deregister)),
+            on(MethodFilter::GET, OPERATOR, workers::describe).merge(on(
+                MethodFilter::DELETE,
+                ADMIN,
+                workers::deregister,
+            )),
         )
         .route("/task-queues", on(MethodFilter::GET, OPERATOR, task_queues::list))
-        .route("/task-queues/{name}", on(MethodFilter::GET, OPERATOR, task_queues::describe))
+        .route(
+            "/task-queues/{name}",
+            on(MethodFilter::GET, OPERATOR, task_queues::describe),
+        )
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
 }
@@ -88,25 +149,63 @@ struct Door {
 
 /// Discovery: any role, any version header or none, any namespace, because it is where clients learn what to send.
 const ANYONE: Door = Door {
-    gate: Gate { roles: &[Role::Worker, Role::Operator, Role::Admin], version: any_version, namespaced: false },
+    gate: Gate {
+        roles: &[Role::Worker, Role::Operator, Role::Admin],
+        version: any_version,
+        namespaced: false,
+    },
     operation: None,
 };
-const OPERATOR: Door = Door { gate: Gate { roles: OPERATORS, version: check_version, namespaced: true }, operation: None };
-const ADMIN: Door = Door { gate: Gate { roles: &[Role::Admin], version: check_version, namespaced: true }, operation: None };
+const OPERATOR: Door = Door {
+    gate: Gate {
+        roles: OPERATORS,
+        version: check_version,
+        namespaced: true,
+    },
+    operation: None,
+};
+const ADMIN: Door = Door {
+    gate: Gate {
+        roles: &[Role::Admin],
+        version: check_version,
+        namespaced: true,
+    },
+    operation: None,
+};
 /// The namespace a request is about stands in its path, so the one it was sent in need not exist.
-const NAMESPACE_READ: Door = Door { gate: Gate { roles: OPERATORS, version: check_version, namespaced: false }, operation: None };
-const NAMESPACE_WRITE: Door =
-    Door { gate: Gate { roles: &[Role::Admin], version: check_version, namespaced: false }, operation: None };
+const NAMESPACE_READ: Door = Door {
+    gate: Gate {
+        roles: OPERATORS,
+        version: check_version,
+        namespaced: false,
+    },
+    operation: None,
+};
+const NAMESPACE_WRITE: Door = Door {
+    gate: Gate {
+        roles: &[Role::Admin],
+        version: check_version,
+        namespaced: false,
+    },
+    operation: None,
+};
 
 const OPERATORS: &[Role] = &[Role::Operator, Role::Admin];
 
 /// A workflow operation; all of them are for operators.
 const fn operator(operation: &'static Operation) -> Door {
-    Door { gate: OPERATOR.gate, operation: Some(operation) }
+    Door {
+        gate: OPERATOR.gate,
+        operation: Some(operation),
+    }
 }
 
 fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
-    negotiate_control_plane(headers.get(CONTROL_PLANE_HEADER).and_then(|value| value.to_str().ok()))
+    negotiate_control_plane(
+        headers
+            .get(CONTROL_PLANE_HEADER)
+            .and_then(|value| value.to_str().ok()),
+    )
 }
 
 fn any_version(_: &HeaderMap) -> Result<(), VersionRefusal> {
@@ -148,7 +247,10 @@ where
     F: Fn(Call) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = Result<Reply, Refusal>> + Send + 'static,
 {
-    axum::routing::on(method, move |State(app): State<App>, request: Request<HttpBody>| serve(door, app, request, handler.clone()))
+    axum::routing::on(
+        method,
+        move |State(app): State<App>, request: Request<HttpBody>| serve(door, app, request, handler.clone()),
+    )
 }
 
 async fn serve<F, A>(door: Door, app: App, request: Request<HttpBody>, handler: F) -> Response
@@ -169,7 +271,14 @@ where
         Ok(passed) => {
             // Kept apart from the call, because the envelope names what the path named whatever the handler does with it.
             let named = path.clone();
-            let call = Call { app, namespace: passed.namespace, caller: passed.caller, body: passed.body, path, query };
+            let call = Call {
+                app,
+                namespace: passed.namespace,
+                caller: passed.caller,
+                body: passed.body,
+                path,
+                query,
+            };
             envelope::render(door.operation, &named, handler(call).await)
         }
         Err(refusal) => envelope::render(door.operation, &path, Err(refusal)),

@@ -38,7 +38,10 @@ pub(super) async fn create(call: Call) -> Result<Reply, Refusal> {
 pub(super) async fn update(call: Call) -> Result<Reply, Refusal> {
     let name = named(&call);
     let row = call.host().namespace(&name).await?;
-    let before = NamespaceSpec { description: row.description, retention_days: row.retention_days };
+    let before = NamespaceSpec {
+        description: row.description,
+        retention_days: row.retention_days,
+    };
     let spec = read_spec(&call.body, &before);
     call.body.check()?;
     let row = call.host().update_namespace(&name, &spec).await?;
@@ -52,10 +55,15 @@ fn named(call: &Call) -> Namespace {
 
 fn read_name(body: &Body) -> Namespace {
     let name = body.required_text("name", NAME_MAX);
-    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    let is_name = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     // A name of dots alone is a step in a path.
     if !is_name || (!name.is_empty() && name.bytes().all(|byte| byte == b'.')) {
-        body.refuse("name", "may hold letters, digits and . _ - only, and not dots alone");
+        body.refuse(
+            "name",
+            "may hold letters, digits and . _ - only, and not dots alone",
+        );
     }
     name.to_ascii_lowercase().into()
 }
@@ -67,14 +75,22 @@ fn read_spec(body: &Body, before: &NamespaceSpec) -> NamespaceSpec {
         Some(_) => body.note("description", DESCRIPTION_MAX),
         None => before.description.clone(),
     };
-    NamespaceSpec { description, retention_days: read_retention(body, before.retention_days) }
+    NamespaceSpec {
+        description,
+        retention_days: read_retention(body, before.retention_days),
+    }
 }
 
 fn read_retention(body: &Body, before: Option<u32>) -> Option<u32> {
     let days = body.integer("retention_days").and_then(|days| {
-        let days = u32::try_from(days).ok().filter(|days| (1..=RETENTION_DAYS_MAX).contains(days));
+        let days = u32::try_from(days)
+            .ok()
+            .filter(|days| (1..=RETENTION_DAYS_MAX).contains(days));
         if days.is_none() {
-            body.refuse("retention_days", &format!("must be a number from 1 to {RETENTION_DAYS_MAX}"));
+            body.refuse(
+                "retention_days",
+                &format!("must be a number from 1 to {RETENTION_DAYS_MAX}"),
+            );
         }
         days
     });
@@ -84,7 +100,9 @@ fn read_retention(body: &Body, before: Option<u32>) -> Option<u32> {
             body.refuse("retention_days", "must be absent when retention_mode is forever");
             None
         }
-        (Some("bounded"), days) => days.or(before).or_else(|| NamespaceSpec::default().retention_days),
+        (Some("bounded"), days) => days
+            .or(before)
+            .or_else(|| NamespaceSpec::default().retention_days),
         (Some(_), _) => {
             body.refuse("retention_mode", "must be bounded or forever");
             before

@@ -13,7 +13,12 @@ impl Path {
     /// Reads the segments the router matched; None when one cannot be decoded.
     pub(super) async fn of(parts: &mut Parts) -> Option<Self> {
         let params = RawPathParams::from_request_parts(parts, &()).await.ok()?;
-        Some(Self { segments: params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect() })
+        Some(Self {
+            segments: params
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        })
     }
 
     /// A path without names.
@@ -22,6 +27,9 @@ impl Path {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.segments.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+        self.segments
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
     }
 }

@@ -15,13 +15,22 @@ pub(super) struct Query {
 
 impl Query {
     pub(super) fn of(uri: &Uri) -> Self {
-        let parameters = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
-        Self { parameters, errors: RefCell::default() }
+        let parameters = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
+            .into_owned()
+            .collect();
+        Self {
+            parameters,
+            errors: RefCell::default(),
+        }
     }
 
     /// The text of a parameter; an empty one counts as absent.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.parameters.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        self.parameters
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
     }
 
     /// `1`, `0`, `true`, `false` in any case; absent and empty are false (control-plane.md §1.1).
@@ -38,7 +47,9 @@ impl Query {
 
     /// A number from 1 to `max`.
     pub(super) fn page_size(&self, default: usize, max: usize) -> usize {
-        let Some(text) = self.text("page_size") else { return default };
+        let Some(text) = self.text("page_size") else {
+            return default;
+        };
         match text.parse() {
             Ok(size) if (1..=max).contains(&size) => size,
             _ => {
@@ -59,13 +70,21 @@ impl Query {
     }
 
     pub(super) fn refuse(&self, name: &str, message: &str) {
-        self.errors.borrow_mut().entry(name.to_owned()).or_default().push(message.to_owned());
+        self.errors
+            .borrow_mut()
+            .entry(name.to_owned())
+            .or_default()
+            .push(message.to_owned());
     }
 
     /// Ends the reading: everything that was wrong, or nothing.
     pub(super) fn check(&self) -> Result<(), Refusal> {
         let errors = self.errors.borrow();
-        if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(&errors)) }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Refusal::invalid(&errors))
+        }
     }
 }
 
@@ -89,7 +108,14 @@ mod tests {
 
     #[test]
     fn flags_are_words_or_digits() {
-        for (text, expected) in [("f=1", true), ("f=TRUE", true), ("f=0", false), ("f=False", false), ("f=", false), ("", false)] {
+        for (text, expected) in [
+            ("f=1", true),
+            ("f=TRUE", true),
+            ("f=0", false),
+            ("f=False", false),
+            ("f=", false),
+            ("", false),
+        ] {
             let query = query(text);
             assert_eq!(query.flag("f"), expected, "{text}");
             assert!(query.check().is_ok(), "{text}");
@@ -101,12 +127,22 @@ mod tests {
 
     #[test]
     fn page_sizes_outside_the_range_are_refused() {
-        for (text, expected) in [("", Some(50)), ("page_size=1", Some(1)), ("page_size=200", Some(200))] {
+        for (text, expected) in [
+            ("", Some(50)),
+            ("page_size=1", Some(1)),
+            ("page_size=200", Some(200)),
+        ] {
             let query = query(text);
             assert_eq!(Some(query.page_size(50, 200)), expected);
             assert!(query.check().is_ok());
         }
-        for text in ["page_size=0", "page_size=201", "page_size=-1", "page_size=ten", "page_size=1.5"] {
+        for text in [
+            "page_size=0",
+            "page_size=201",
+            "page_size=-1",
+            "page_size=ten",
+            "page_size=1.5",
+        ] {
             let query = query(text);
             query.page_size(50, 200);
             assert!(query.check().is_err(), "{text}");

@@ -24,7 +24,10 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
 pub(super) async fn ready(State(app): State<App>) -> Response {
     let namespaces = app.host().namespaces().await;
     let has_store = namespaces.is_ok();
-    let has_default = namespaces.is_ok_and(|all| all.iter().any(|namespace| namespace.name.as_str() == DEFAULT_NAMESPACE));
+    let has_default = namespaces.is_ok_and(|all| {
+        all.iter()
+            .any(|namespace| namespace.name.as_str() == DEFAULT_NAMESPACE)
+    });
     let works = has_store && has_default;
     let check = |works: bool| json!({"status": if works { "ok" } else { "failed" }});
     let body = json!({
@@ -45,5 +48,9 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
 }
 
 fn status(works: bool) -> StatusCode {
-    if works { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+    if works {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    }
 }

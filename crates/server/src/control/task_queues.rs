@@ -13,9 +13,13 @@ use crate::gate::Refusal;
 
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     let queues = call.host().task_queues(&call.namespace).await?;
-    let rows: Vec<Value> =
-        queues.iter().map(|queue| Value::Object(shown(call.host(), &call.namespace, queue, &Expired::default()))).collect();
-    Ok(Reply::ok(json!({"namespace": call.namespace, "task_queues": rows})))
+    let rows: Vec<Value> = queues
+        .iter()
+        .map(|queue| Value::Object(shown(call.host(), &call.namespace, queue, &Expired::default())))
+        .collect();
+    Ok(Reply::ok(
+        json!({"namespace": call.namespace, "task_queues": rows}),
+    ))
 }
 
 /// An unknown queue is an empty one.
@@ -23,7 +27,12 @@ pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
     let name = TaskQueue::from(call.segment("name"));
     let (queue, leases) = call.host().task_queue(&call.namespace, &name).await?;
     let now = call.host().now();
-    let mut body = shown(call.host(), &call.namespace, &queue, &Expired::among(&leases, now));
+    let mut body = shown(
+        call.host(),
+        &call.namespace,
+        &queue,
+        &Expired::among(&leases, now),
+    );
     let pollers: Vec<Value> = queue
         .workers
         .iter()
@@ -34,7 +43,10 @@ pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
         })
         .collect();
     body.insert("pollers".to_owned(), json!(pollers));
-    body.insert("current_leases".to_owned(), leases.iter().map(|lease| lease_shown(lease, now)).collect());
+    body.insert(
+        "current_leases".to_owned(),
+        leases.iter().map(|lease| lease_shown(lease, now)).collect(),
+    );
     Ok(Reply::ok(Value::Object(body)))
 }
 
@@ -48,8 +60,16 @@ struct Expired {
 
 impl Expired {
     fn among(leases: &[TaskRow], now: Timestamp) -> Self {
-        let count = |kind| leases.iter().filter(|lease| lease.kind == kind && is_expired(lease, now)).count() as u64;
-        Self { workflow: count(TaskKind::Workflow), activity: count(TaskKind::Activity) }
+        let count = |kind| {
+            leases
+                .iter()
+                .filter(|lease| lease.kind == kind && is_expired(lease, now))
+                .count() as u64
+        };
+        Self {
+            workflow: count(TaskKind::Workflow),
+            activity: count(TaskKind::Activity),
+        }
     }
 }
 
@@ -101,10 +121,13 @@ fn shown(host: &Host, namespace: &Namespace, queue: &QueueView, expired: &Expire
 }
 
 fn stats(host: &Host, queue: &QueueView, workflow: &Load, activity: &Load) -> Value {
-    let oldest = [("workflow", workflow.oldest_ready_at), ("activity", activity.oldest_ready_at)]
-        .into_iter()
-        .filter_map(|(kind, at)| at.map(|at| (at, kind)))
-        .min();
+    let oldest = [
+        ("workflow", workflow.oldest_ready_at),
+        ("activity", activity.oldest_ready_at),
+    ]
+    .into_iter()
+    .filter_map(|(kind, at)| at.map(|at| (at, kind)))
+    .min();
     let age_seconds = oldest.map(|(at, _)| at.micros_until(host.now()) / 1_000_000);
     let stale = queue.workers.iter().filter(|worker| worker.is_stale).count();
     json!({
@@ -168,8 +191,14 @@ pub(super) fn repair_policy() -> Value {
 
 fn admission(queue: &QueueView, workflow: &Load, activity: &Load) -> Value {
     let active: Vec<&WorkerView> = queue.workers.iter().filter(|worker| !worker.is_stale).collect();
-    let workflow_slots = active.iter().map(|worker| worker.row.max_concurrent_workflow_tasks).sum();
-    let activity_slots = active.iter().map(|worker| worker.row.max_concurrent_activity_tasks).sum();
+    let workflow_slots = active
+        .iter()
+        .map(|worker| worker.row.max_concurrent_workflow_tasks)
+        .sum();
+    let activity_slots = active
+        .iter()
+        .map(|worker| worker.row.max_concurrent_activity_tasks)
+        .sum();
     json!({
         "workflow_tasks": task_admission("worker_registration.max_concurrent_workflow_tasks", active.len(), workflow_slots, workflow),
         "activity_tasks": task_admission("worker_registration.max_concurrent_activity_tasks", active.len(), activity_slots, activity),

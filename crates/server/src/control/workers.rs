@@ -39,11 +39,17 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
         .map(|worker| Value::Object(shown(call.host(), worker)))
         .collect();
     let stale_after = call.host().config().worker_stale_seconds;
-    Ok(Reply::ok(json!({"namespace": call.namespace, "workers": rows, "stale_after_seconds": stale_after})))
+    Ok(Reply::ok(
+        json!({"namespace": call.namespace, "workers": rows, "stale_after_seconds": stale_after}),
+    ))
 }
 
 pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
-    let worker = call.host().worker(&call.namespace, &worker_id(&call)).await.map_err(|error| refused(&error))?;
+    let worker = call
+        .host()
+        .worker(&call.namespace, &worker_id(&call))
+        .await
+        .map_err(|error| refused(&error))?;
     let mut body = shown(call.host(), &worker);
     body.insert("updated_at".to_owned(), json!(worker.row.updated_at));
     Ok(Reply::ok(Value::Object(body)))
@@ -52,7 +58,11 @@ pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
 /// The same effect as the worker's own goodbye.
 pub(super) async fn deregister(call: Call) -> Result<Reply, Refusal> {
     let worker_id = worker_id(&call);
-    let released = call.host().deregister_worker(&call.namespace, &worker_id).await.map_err(|error| refused(&error))?;
+    let released = call
+        .host()
+        .deregister_worker(&call.namespace, &worker_id)
+        .await
+        .map_err(|error| refused(&error))?;
     Ok(Reply::ok(json!({
         "worker_id": worker_id,
         "outcome": "deregistered",
@@ -69,7 +79,8 @@ fn refused(error: &Error) -> Refusal {
     match error {
         Error::WorkerNotRegistered(worker_id) => {
             let message = format!("There is no worker `{worker_id}` in this namespace.");
-            Refusal::new(StatusCode::NOT_FOUND, Reason::WorkerNotFound, message).with("worker_id", worker_id.as_str())
+            Refusal::new(StatusCode::NOT_FOUND, Reason::WorkerNotFound, message)
+                .with("worker_id", worker_id.as_str())
         }
         other => crate::error::refusal(other),
     }
@@ -89,15 +100,33 @@ pub(super) fn shown(host: &Host, worker: &WorkerView) -> Map<String, Value> {
     set("status", json!(worker.status()));
     set("supported_workflow_types", json!(row.supported_workflow_types));
     set("supported_activity_types", json!(row.supported_activity_types));
-    set("workflow_definition_fingerprints", json!(row.workflow_definition_fingerprints));
-    set("workflow_command_contracts", json!(row.workflow_command_contracts));
+    set(
+        "workflow_definition_fingerprints",
+        json!(row.workflow_definition_fingerprints),
+    );
+    set(
+        "workflow_command_contracts",
+        json!(row.workflow_command_contracts),
+    );
     set("capabilities", json!(row.capabilities));
-    set("max_concurrent_workflow_tasks", json!(row.max_concurrent_workflow_tasks));
-    set("max_concurrent_activity_tasks", json!(row.max_concurrent_activity_tasks));
-    set("max_concurrent_worker_sessions", json!(row.max_concurrent_worker_sessions));
+    set(
+        "max_concurrent_workflow_tasks",
+        json!(row.max_concurrent_workflow_tasks),
+    );
+    set(
+        "max_concurrent_activity_tasks",
+        json!(row.max_concurrent_activity_tasks),
+    );
+    set(
+        "max_concurrent_worker_sessions",
+        json!(row.max_concurrent_worker_sessions),
+    );
     set("task_slots", task_slots(row.task_slots.as_ref()));
     set("process_metrics", json!(row.process_metrics));
-    set("heartbeat_interval_seconds", json!(host.config().worker_heartbeat_seconds));
+    set(
+        "heartbeat_interval_seconds",
+        json!(host.config().worker_heartbeat_seconds),
+    );
     set("last_heartbeat_at", json!(row.last_heartbeat_at));
     set("registered_at", json!(row.registered_at));
     body
@@ -105,6 +134,13 @@ pub(super) fn shown(host: &Host, worker: &WorkerView) -> Map<String, Value> {
 
 /// Every slot by name; null where the worker did not say.
 fn task_slots(said: Option<&Value>) -> Value {
-    let slot = |name: &str| said.and_then(|slots| slots.get(name)).cloned().unwrap_or(Value::Null);
-    SLOTS.iter().map(|name| ((*name).to_owned(), slot(name))).collect()
+    let slot = |name: &str| {
+        said.and_then(|slots| slots.get(name))
+            .cloned()
+            .unwrap_or(Value::Null)
+    };
+    SLOTS
+        .iter()
+        .map(|name| ((*name).to_owned(), slot(name)))
+        .collect()
 }

@@ -3,9 +3,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use longhaul_host::{RunFilter, RunSummary, StatusFilter};
+use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::RunId;
 use longhaul_protocol::payload::Payload;
-use longhaul_protocol::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::Call;
@@ -30,10 +30,17 @@ const PAGE_SIZE_MAX: usize = 200;
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     let filter = read_filter(&call)?;
     let page = call.host().list_workflows(&filter).await?;
-    let fleet = Fleet::for_pins(call.host(), &call.namespace, page.runs.iter().any(|run| run.compatibility.is_some())).await?;
+    let fleet = Fleet::for_pins(
+        call.host(),
+        &call.namespace,
+        page.runs.iter().any(|run| run.compatibility.is_some()),
+    )
+    .await?;
     let next = page.runs.last().filter(|_| page.has_more).map(write_token);
     let rows: Vec<Value> = page.runs.iter().map(|run| list_row(run, &fleet)).collect();
-    Ok(Reply::ok(json!({"workflow_count": rows.len(), "workflows": rows, "next_page_token": next})))
+    Ok(Reply::ok(
+        json!({"workflow_count": rows.len(), "workflows": rows, "next_page_token": next}),
+    ))
 }
 
 fn read_filter(call: &Call) -> Result<RunFilter, Refusal> {
@@ -111,24 +118,35 @@ fn shared_row(run: &RunSummary, fleet: &Fleet) -> Map<String, Value> {
 pub(super) async fn runs(call: Call) -> Result<Reply, Refusal> {
     let workflow_id = call.workflow_id();
     let runs = call.host().workflow_runs(&call.namespace, &workflow_id).await?;
-    let fleet = Fleet::for_pins(call.host(), &call.namespace, runs.iter().any(|run| run.compatibility.is_some())).await?;
+    let fleet = Fleet::for_pins(
+        call.host(),
+        &call.namespace,
+        runs.iter().any(|run| run.compatibility.is_some()),
+    )
+    .await?;
     let current = runs.iter().map(|run| run.run_number).max();
     let rows: Vec<Value> = runs
         .iter()
         .map(|run| {
             let mut row = shared_row(run, &fleet);
             row.insert("run_number".to_owned(), json!(run.run_number));
-            row.insert("is_current_run".to_owned(), json!(Some(run.run_number) == current));
+            row.insert(
+                "is_current_run".to_owned(),
+                json!(Some(run.run_number) == current),
+            );
             row.insert("memo".to_owned(), memo_shown(run.memo.as_ref()));
             Value::Object(row)
         })
         .collect();
-    Ok(Reply::ok(json!({"workflow_id": workflow_id, "run_count": rows.len(), "runs": rows})))
+    Ok(Reply::ok(
+        json!({"workflow_id": workflow_id, "run_count": rows.len(), "runs": rows}),
+    ))
 }
 
 /// A memo for people: an object, also when there is none.
 fn memo_shown(memo: Option<&Payload>) -> Value {
-    memo.and_then(|memo| memo.display().ok()).unwrap_or_else(|| json!({}))
+    memo.and_then(|memo| memo.display().ok())
+        .unwrap_or_else(|| json!({}))
 }
 
 #[cfg(test)]
@@ -137,10 +155,21 @@ mod tests {
 
     #[test]
     fn tokens_name_a_place_and_nothing_else_is_one() {
-        let place = (Timestamp::from_micros(1_791_860_655_865_222), RunId::from("01k7f00000000000000000000a"));
+        let place = (
+            Timestamp::from_micros(1_791_860_655_865_222),
+            RunId::from("01k7f00000000000000000000a"),
+        );
         let token = URL_SAFE_NO_PAD.encode(format!("{}.{}", place.0.as_micros(), place.1));
         assert_eq!(read_token(&token), Some(place));
-        for bad in ["", "MTI=", "!!", "MTI", &URL_SAFE_NO_PAD.encode("x.y"), &URL_SAFE_NO_PAD.encode("1."), &URL_SAFE_NO_PAD.encode("1.a b")] {
+        for bad in [
+            "",
+            "MTI=",
+            "!!",
+            "MTI",
+            &URL_SAFE_NO_PAD.encode("x.y"),
+            &URL_SAFE_NO_PAD.encode("1."),
+            &URL_SAFE_NO_PAD.encode("1.a b"),
+        ] {
             assert_eq!(read_token(bad), None, "{bad}");
         }
     }

@@ -32,12 +32,21 @@ impl Server {
     /// With one token per role: `w`, `o`, `a`.
     pub(crate) async fn guarded() -> Self {
         let token = |name: &str| Some(name.to_owned());
-        Self::with(Auth::with_tokens(None, token("w"), token("o"), token("a")), Options::default()).await
+        Self::with(
+            Auth::with_tokens(None, token("w"), token("o"), token("a")),
+            Options::default(),
+        )
+        .await
     }
 
     pub(crate) async fn with(auth: Auth, options: Options) -> Self {
         let clock = ManualClock::new(BEGIN);
-        let host = Host::start_with_clock(Arc::new(Memory::new()), Config::default(), Arc::new(clock.clone())).await;
+        let host = Host::start_with_clock(
+            Arc::new(Memory::new()),
+            Config::default(),
+            Arc::new(clock.clone()),
+        )
+        .await;
         let host = host.expect("a host on an empty store");
         let router = App::new(host.clone(), auth, options).router();
         Self { router, host, clock }
@@ -54,7 +63,12 @@ impl Server {
     /// A call on the control plane; `path` begins after `/api`.
     pub(crate) fn call(&self, method: Method, path: &str) -> Call<'_> {
         let builder = Request::builder().method(method).uri(format!("/api{path}"));
-        Call { server: self, builder, version: Some(("x-durable-workflow-control-plane-version", "2")), body: Body::empty() }
+        Call {
+            server: self,
+            builder,
+            version: Some(("x-durable-workflow-control-plane-version", "2")),
+            body: Body::empty(),
+        }
     }
 
     /// A call on the worker plane; `path` begins after `/api/worker`.
@@ -66,7 +80,8 @@ impl Server {
 
     /// Starts a workflow of type `greet`; its run id.
     pub(crate) async fn start(&self, workflow_id: &str) -> String {
-        self.start_with(json!({"workflow_id": workflow_id, "workflow_type": "greet"})).await
+        self.start_with(json!({"workflow_id": workflow_id, "workflow_type": "greet"}))
+            .await
     }
 
     pub(crate) async fn start_with(&self, body: Value) -> String {
@@ -100,7 +115,10 @@ impl Server {
     /// Takes the next workflow task and answers it with `commands`.
     pub(crate) async fn decide(&self, worker_id: &str, commands: Value) {
         let task = self.poll(worker_id).await;
-        let path = format!("/workflow-tasks/{}/complete", task["task_id"].as_str().expect("a task id"));
+        let path = format!(
+            "/workflow-tasks/{}/complete",
+            task["task_id"].as_str().expect("a task id")
+        );
         let body = json!({
             "lease_owner": worker_id,
             "workflow_task_attempt": task["workflow_task_attempt"],
@@ -155,18 +173,40 @@ impl Call<'_> {
             builder = builder.header(name, version);
         }
         let request = builder.body(self.body).expect("a request");
-        let response = self.server.router.clone().oneshot(request).await.expect("the router always answers");
+        let response = self
+            .server
+            .router
+            .clone()
+            .oneshot(request)
+            .await
+            .expect("the router always answers");
         let (parts, body) = response.into_parts();
         let bytes = to_bytes(body, usize::MAX).await.expect("a body in memory");
-        let body = serde_json::from_slice(&bytes).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&bytes)));
-        Answer { status: parts.status, headers: parts.headers, body }
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&bytes)));
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        }
     }
 
     /// Sends it and expects a refusal; its body.
     pub(crate) async fn refused(self, status: u16, reason: &str) -> Value {
         let answer = self.send().await;
-        assert_eq!((answer.status.as_u16(), answer.body["reason"].as_str()), (status, Some(reason)), "{}", answer.body);
-        assert!(answer.body["message"].as_str().is_some_and(|message| !message.is_empty()), "{}", answer.body);
+        assert_eq!(
+            (answer.status.as_u16(), answer.body["reason"].as_str()),
+            (status, Some(reason)),
+            "{}",
+            answer.body
+        );
+        assert!(
+            answer.body["message"]
+                .as_str()
+                .is_some_and(|message| !message.is_empty()),
+            "{}",
+            answer.body
+        );
         answer.body
     }
 
@@ -174,7 +214,12 @@ impl Call<'_> {
     pub(crate) async fn invalid(self) -> Vec<String> {
         let body = self.refused(422, "validation_failed").await;
         assert_eq!(body["errors"], body["validation_errors"]);
-        body["errors"].as_object().expect("errors by field").keys().cloned().collect()
+        body["errors"]
+            .as_object()
+            .expect("errors by field")
+            .keys()
+            .cloned()
+            .collect()
     }
 
     /// Sends it and expects a success; its body.
@@ -194,7 +239,10 @@ pub(crate) struct Answer {
 
 impl Answer {
     pub(crate) fn text(&self, field: &str) -> String {
-        self.body[field].as_str().unwrap_or_else(|| panic!("no text {field} in {}", self.body)).to_owned()
+        self.body[field]
+            .as_str()
+            .unwrap_or_else(|| panic!("no text {field} in {}", self.body))
+            .to_owned()
     }
 }
 
@@ -206,6 +254,8 @@ pub(crate) fn envelope(json: &str) -> Value {
 
 /// Puts the fields of one object into another.
 pub(crate) fn merge(into: &mut Value, fields: Value) {
-    let (Value::Object(into), Value::Object(fields)) = (into, fields) else { panic!("two objects") };
+    let (Value::Object(into), Value::Object(fields)) = (into, fields) else {
+        panic!("two objects")
+    };
     into.extend(fields);
 }

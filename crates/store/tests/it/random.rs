@@ -395,8 +395,19 @@ async fn check(ops: &[Op], model: &Memory, sqlite: &Sqlite) {
     assert_same(model, sqlite, &universe()).await;
 }
 
+/// A few seconds' worth; `PROPTEST_CASES` asks for more.
+fn config() -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() {
+        asked.cases
+    } else {
+        96
+    };
+    ProptestConfig { cases, ..asked }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
     #[test]
     fn sqlite_answers_like_the_model(ops in prop::collection::vec(op(), 1..80)) {
         let (sqlite, _directory) = crate::files::temporary();

@@ -15,7 +15,10 @@ use crate::control::fleet::Fleet;
 use crate::gate::Refusal;
 
 pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
-    let description = call.host().describe_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref()).await?;
+    let description = call
+        .host()
+        .describe_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
+        .await?;
     let pin = description.run.spec.routing.compatibility.as_deref();
     let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
     let mut body = identity(&description);
@@ -26,7 +29,14 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
     }
     body.insert("actions".to_owned(), actions(&description));
     body.insert("commands_scope".to_owned(), json!("selected_run"));
-    body.insert("commands".to_owned(), description.commands.iter().map(|row| command(row, &description.run)).collect());
+    body.insert(
+        "commands".to_owned(),
+        description
+            .commands
+            .iter()
+            .map(|row| command(row, &description.run))
+            .collect(),
+    );
     body.insert("updates_scope".to_owned(), json!("selected_run"));
     body.insert("updates".to_owned(), json!([]));
     Ok(Reply::ok(Value::Object(body)))
@@ -46,7 +56,10 @@ fn identity(description: &Description) -> Map<String, Value> {
     set("status", json!(core.status.as_str()));
     set("status_bucket", json!(core.status.bucket()));
     set("is_terminal", json!(core.status.is_terminal()));
-    set("closed_reason", json!(closed.map(|closed| closed.reason.as_str())));
+    set(
+        "closed_reason",
+        json!(closed.map(|closed| closed.reason.as_str())),
+    );
     set("reason", json!(closed.and_then(|closed| closed.note.as_deref())));
     set("task_queue", json!(spec.task_queue));
     set("run_number", json!(spec.run_number));
@@ -93,9 +106,15 @@ fn show_payloads(body: &mut Map<String, Value>, run: &Run) {
 fn show_failure(body: &mut Map<String, Value>, run: &Run, failure: &RunFailure) {
     let mut exception = failure.exception.clone();
     // What the worker said about the exception itself counts; the rest is completed from the failure.
-    exception.entry("type").or_insert_with(|| json!(failure.exception_type));
-    exception.entry("class").or_insert_with(|| json!(failure.exception_class));
-    exception.entry("message").or_insert_with(|| json!(failure.message));
+    exception
+        .entry("type")
+        .or_insert_with(|| json!(failure.exception_type));
+    exception
+        .entry("class")
+        .or_insert_with(|| json!(failure.exception_class));
+    exception
+        .entry("message")
+        .or_insert_with(|| json!(failure.message));
     let own = json!({
         "message": failure.message,
         "reason": run.core.closed.as_ref().and_then(|closed| closed.note.as_deref()),
@@ -166,5 +185,6 @@ fn command(row: &CommandRow, run: &Run) -> Value {
 
 /// Who asked, stored as JSON text.
 pub(in crate::control) fn principal(text: Option<&str>) -> Value {
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null)
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or(Value::Null)
 }

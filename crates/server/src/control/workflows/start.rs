@@ -2,12 +2,12 @@
 //! decided by the engine.
 
 use http::StatusCode;
+use longhaul_host::Error;
 use longhaul_host::engine::Rejection;
 use longhaul_host::engine::run::start::{DuplicatePolicy, Start, StartOutcome};
 use longhaul_host::engine::run::state::Routing;
 use longhaul_protocol::id::WorkflowId;
 use longhaul_protocol::payload::{self, CODEC, Payload, memo};
-use longhaul_host::Error;
 use serde_json::{Map, Value, json};
 
 use crate::body::Body;
@@ -45,7 +45,11 @@ const FAIRNESS_WEIGHT_MAX: u32 = 1000;
 pub(in crate::control) async fn start(call: Call) -> Result<Reply, Refusal> {
     let start = read_start(&call)?;
     let (workflow_id, namespace) = (start.workflow_id.clone(), start.namespace.clone());
-    let started = call.host().start_workflow(start).await.map_err(|error| refused(&error, &workflow_id))?;
+    let started = call
+        .host()
+        .start_workflow(start)
+        .await
+        .map_err(|error| refused(&error, &workflow_id))?;
     let status = match started.outcome {
         StartOutcome::StartedNew => StatusCode::CREATED,
         StartOutcome::ReturnedExistingActive => StatusCode::OK,
@@ -73,7 +77,9 @@ fn refused(error: &Error, workflow_id: &WorkflowId) -> Refusal {
     match error {
         Error::Rejected(Rejection::AlreadyStarted { .. }) => {
             let reason = refusal.reason.as_str();
-            refusal.with("rejection_reason", reason).with("command_source", "control_plane")
+            refusal
+                .with("rejection_reason", reason)
+                .with("command_source", "control_plane")
         }
         _ => refusal,
     }
@@ -86,7 +92,10 @@ fn read_start(call: &Call) -> Result<Start, Refusal> {
             body.refuse(field, "is not supported");
         }
     }
-    body.payload(payload::payload_codec(body.value("payload_codec").as_ref(), "payload_codec"));
+    body.payload(payload::payload_codec(
+        body.value("payload_codec").as_ref(),
+        "payload_codec",
+    ));
     if body.raw("workflow_type").is_none() {
         body.refuse("workflow_type", "is required");
     }
@@ -94,8 +103,13 @@ fn read_start(call: &Call) -> Result<Start, Refusal> {
         namespace: call.namespace.clone(),
         workflow_id: read_workflow_id(body).unwrap_or_else(|| call.host().mint_workflow_id()),
         workflow_type: body.characters("workflow_type", NAME_MAX).unwrap_or_default(),
-        task_queue: body.note("task_queue", NAME_MAX).unwrap_or_else(|| QUEUE_DEFAULT.to_owned()).into(),
-        arguments: body.payload(payload::input_list(body.raw("input"), "input")).unwrap_or_else(Payload::empty_list),
+        task_queue: body
+            .note("task_queue", NAME_MAX)
+            .unwrap_or_else(|| QUEUE_DEFAULT.to_owned())
+            .into(),
+        arguments: body
+            .payload(payload::input_list(body.raw("input"), "input"))
+            .unwrap_or_else(Payload::empty_list),
         business_key: body.note("business_key", NAME_MAX),
         memo: read_memo(body, call.host().config().limits.memo_start_bytes),
         search_attributes: read_search_attributes(body),
@@ -121,7 +135,8 @@ fn read_workflow_id(body: &Body) -> Option<WorkflowId> {
 
 /// The alphabet of workflow ids and fairness keys.
 fn is_plain_name(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
+    text.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
 }
 
 /// A JSON object that the server encodes. Its values are data as they stand: no envelope is looked for inside.
@@ -136,10 +151,15 @@ fn read_memo(body: &Body, bytes_max: u64) -> Option<Payload> {
         return None;
     }
     let encoded = body.payload(payload::plain_json(raw, "memo"))?;
-    let Ok(payload::Value::Map(entries)) = encoded.decode() else { return None };
+    let Ok(payload::Value::Map(entries)) = encoded.decode() else {
+        return None;
+    };
     if let Some((key, _)) = entries.iter().find(|(key, _)| !memo::is_key(key)) {
         let shown: String = key.chars().take(memo::KEY_CHARACTERS_MAX).collect();
-        body.refuse("memo", &format!("has a key that is not 1 to 64 of A-Z a-z 0-9 _ . : - or is a number: {shown}"));
+        body.refuse(
+            "memo",
+            &format!("has a key that is not 1 to 64 of A-Z a-z 0-9 _ . : - or is a number: {shown}"),
+        );
         return None;
     }
     (!entries.is_empty()).then_some(encoded)
@@ -158,7 +178,10 @@ fn read_search_attributes(body: &Body) -> Map<String, Value> {
             body.refuse("search_attributes", "an attribute needs a name");
         }
         if !is_attribute {
-            body.refuse("search_attributes", &format!("{name} must be a string, a number, true or false, or a list of strings"));
+            body.refuse(
+                "search_attributes",
+                &format!("{name} must be a string, a number, true or false, or a list of strings"),
+            );
         }
     }
     attributes
@@ -166,7 +189,9 @@ fn read_search_attributes(body: &Body) -> Map<String, Value> {
 
 fn read_routing(body: &Body) -> Routing {
     let in_range = |field: &str, least: u32, most: u32, default: u32| {
-        let Some(number) = body.integer(field) else { return default };
+        let Some(number) = body.integer(field) else {
+            return default;
+        };
         match u32::try_from(number) {
             Ok(number) if (least..=most).contains(&number) => number,
             _ => {
@@ -181,7 +206,12 @@ fn read_routing(body: &Body) -> Routing {
     }
     let build_id = body.note("build_id", NAME_MAX);
     let compatibility = body.note("compatibility", NAME_MAX);
-    let priority = in_range("priority", 0, PRIORITY_MAX.into(), Routing::PRIORITY_DEFAULT.into());
+    let priority = in_range(
+        "priority",
+        0,
+        PRIORITY_MAX.into(),
+        Routing::PRIORITY_DEFAULT.into(),
+    );
     Routing {
         priority: u8::try_from(priority).unwrap_or(Routing::PRIORITY_DEFAULT),
         fairness_key,
@@ -196,7 +226,10 @@ fn read_duplicate_policy(body: &Body) -> DuplicatePolicy {
         None | Some("fail") => DuplicatePolicy::Fail,
         Some("use-existing") => DuplicatePolicy::UseExisting,
         Some(_) => {
-            body.refuse("duplicate_policy", &format!("must be one of {}", DUPLICATE_POLICIES.join(", ")));
+            body.refuse(
+                "duplicate_policy",
+                &format!("must be one of {}", DUPLICATE_POLICIES.join(", ")),
+            );
             DuplicatePolicy::Fail
         }
     }

@@ -10,7 +10,8 @@ use crate::harness::{Server, envelope, merge};
 
 fn example(name: &str) -> Value {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract/control-plane-examples");
-    let text = std::fs::read_to_string(directory.join(format!("{name}-parity.json"))).expect("a copied example");
+    let text =
+        std::fs::read_to_string(directory.join(format!("{name}-parity.json"))).expect("a copied example");
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -34,7 +35,11 @@ fn has_keys_of(ours: &Value, shown: &Value, at: &str) {
         }
         (Value::Null, _) | (_, Value::Null) => {}
         (ours, shown) => {
-            assert_eq!(std::mem::discriminant(ours), std::mem::discriminant(shown), "{at}: {ours} and {shown}");
+            assert_eq!(
+                std::mem::discriminant(ours),
+                std::mem::discriminant(shown),
+                "{at}: {ours} and {shown}"
+            );
         }
     }
 }
@@ -42,8 +47,12 @@ fn has_keys_of(ours: &Value, shown: &Value, at: &str) {
 /// A server with the namespace, the workflow, a worker, a lease and a second run, as the examples show them.
 async fn stage() -> (Server, String) {
     let server = Server::open().await;
-    server.post("/namespaces", &example("namespace-create")["request"]["body"]).accepted(201).await;
-    let worker = json!({"supported_workflow_types": ["orders.process"], "build_id": "b1", "task_queue": "orders"});
+    server
+        .post("/namespaces", &example("namespace-create")["request"]["body"])
+        .accepted(201)
+        .await;
+    let worker =
+        json!({"supported_workflow_types": ["orders.process"], "build_id": "b1", "task_queue": "orders"});
     server.register("polyglot-worker-231", worker).await;
     let mut body = example("workflow-start")["semantic_body"].clone();
     merge(&mut body, json!({"business_key": "order-42"}));
@@ -57,16 +66,25 @@ async fn stage() -> (Server, String) {
 async fn what_clients_send_to_start_is_taken_in_both_encodings() {
     let server = Server::open().await;
     let example = example("workflow-start");
-    let body = server.post("/workflows", &example["cli"]["expected_body"]).accepted(201).await;
+    let body = server
+        .post("/workflows", &example["cli"]["expected_body"])
+        .accepted(201)
+        .await;
     assert_eq!(body["workflow_id"], "wf-polyglot-231");
     let mut sdk = example["sdk_python"]["expected_body"].clone();
     let decoded = &example["sdk_python"]["payload_envelope"]["decoded"];
     sdk["input"] = envelope(&decoded.to_string());
     let again = server.post("/workflows", &sdk).accepted(200).await;
-    assert_eq!((&again["run_id"], &again["outcome"]), (&body["run_id"], &json!("returned_existing_active")));
+    assert_eq!(
+        (&again["run_id"], &again["outcome"]),
+        (&body["run_id"], &json!("returned_existing_active"))
+    );
     let described = server.get("/workflows/wf-polyglot-231").accepted(200).await;
     assert_eq!(&described["input"], decoded);
-    assert_eq!(described["search_attributes"], example["semantic_body"]["search_attributes"]);
+    assert_eq!(
+        described["search_attributes"],
+        example["semantic_body"]["search_attributes"]
+    );
     assert_eq!(described["memo"], example["semantic_body"]["memo"]);
 }
 
@@ -74,14 +92,26 @@ async fn what_clients_send_to_start_is_taken_in_both_encodings() {
 async fn every_key_of_the_published_reads_is_in_ours() {
     let (server, run_id) = stage().await;
     for (name, path) in [
-        ("workflow-list", "/workflows?workflow_type=orders.process&status=running&page_size=25".to_owned()),
+        (
+            "workflow-list",
+            "/workflows?workflow_type=orders.process&status=running&page_size=25".to_owned(),
+        ),
         ("workflow-describe", "/workflows/wf-polyglot-231".to_owned()),
-        ("workflow-show-run", format!("/workflows/wf-polyglot-231/runs/{run_id}")),
+        (
+            "workflow-show-run",
+            format!("/workflows/wf-polyglot-231/runs/{run_id}"),
+        ),
         ("workflow-list-runs", "/workflows/wf-polyglot-231/runs".to_owned()),
-        ("workflow-history", format!("/workflows/wf-polyglot-231/runs/{run_id}/history?wait_new_event=0")),
+        (
+            "workflow-history",
+            format!("/workflows/wf-polyglot-231/runs/{run_id}/history?wait_new_event=0"),
+        ),
         ("namespace-list", "/namespaces".to_owned()),
         ("namespace-describe", "/namespaces/billing".to_owned()),
-        ("worker-list", "/workers?task_queue=orders&status=active".to_owned()),
+        (
+            "worker-list",
+            "/workers?task_queue=orders&status=active".to_owned(),
+        ),
         ("worker-describe", "/workers/polyglot-worker-231".to_owned()),
         ("task-queue-list", "/task-queues".to_owned()),
         ("task-queue-describe", "/task-queues/orders".to_owned()),
@@ -101,28 +131,51 @@ async fn the_published_commands_are_taken() {
     let (server, _) = stage().await;
     let signal = example("workflow-signal");
     let path = signal["request"]["path"].as_str().unwrap();
-    server.post(path, &signal["cli"]["expected_body"]).accepted(202).await;
+    server
+        .post(path, &signal["cli"]["expected_body"])
+        .accepted(202)
+        .await;
     let decoded = &signal["sdk_python"]["payload_envelope"]["decoded"];
-    server.post(path, &json!({"input": envelope(&decoded.to_string())})).accepted(202).await;
+    server
+        .post(path, &json!({"input": envelope(&decoded.to_string())}))
+        .accepted(202)
+        .await;
     let cancel = example("workflow-cancel");
-    server.post(cancel["request"]["path"].as_str().unwrap(), &cancel["cli"]["expected_body"]).accepted(200).await;
+    server
+        .post(
+            cancel["request"]["path"].as_str().unwrap(),
+            &cancel["cli"]["expected_body"],
+        )
+        .accepted(200)
+        .await;
     let (server, _) = stage().await;
     let terminate = example("workflow-terminate");
-    server.post(terminate["request"]["path"].as_str().unwrap(), &terminate["sdk_python"]["expected_body"]).accepted(200).await;
+    server
+        .post(
+            terminate["request"]["path"].as_str().unwrap(),
+            &terminate["sdk_python"]["expected_body"],
+        )
+        .accepted(200)
+        .await;
 }
 
 #[tokio::test]
 async fn the_published_administration_is_taken() {
     let (server, _) = stage().await;
     let update = example("namespace-update");
-    let call = server.call(Method::PUT, update["request"]["path"].as_str().unwrap()).json(&update["request"]["body"]);
+    let call = server
+        .call(Method::PUT, update["request"]["path"].as_str().unwrap())
+        .json(&update["request"]["body"]);
     let ours = call.accepted(200).await;
     has_keys_of(&ours, &update["response_body"], "namespace-update");
     for (key, value) in update["semantic_body"].as_object().unwrap() {
         assert_eq!(&ours[key], value);
     }
     let removal = example("worker-deregister");
-    let ours = server.call(Method::DELETE, removal["request"]["path"].as_str().unwrap()).accepted(200).await;
+    let ours = server
+        .call(Method::DELETE, removal["request"]["path"].as_str().unwrap())
+        .accepted(200)
+        .await;
     for (key, value) in removal["response_body"].as_object().unwrap() {
         assert_eq!(&ours[key], value);
     }

@@ -39,17 +39,39 @@ const ROUTES: [(Method, &str, bool); 24] = [
 #[tokio::test]
 async fn each_gate_answers_before_the_next_one_is_asked() {
     let server = Server::guarded().await;
-    let bad = |token: &str| server.call(Method::POST, "/workflows").token(token).namespace("nowhere").raw("{").version(Some("3"));
+    let bad = |token: &str| {
+        server
+            .call(Method::POST, "/workflows")
+            .token(token)
+            .namespace("nowhere")
+            .raw("{")
+            .version(Some("3"))
+    };
     bad("wrong").refused(401, "unauthorized").await;
     bad("w").refused(403, "forbidden").await;
     bad("o").refused(400, "unsupported_control_plane_version").await;
-    bad("o").version(None).refused(400, "missing_control_plane_version").await;
-    bad("o").version(Some("2")).refused(404, "namespace_not_found").await;
+    bad("o")
+        .version(None)
+        .refused(400, "missing_control_plane_version")
+        .await;
+    bad("o")
+        .version(Some("2"))
+        .refused(404, "namespace_not_found")
+        .await;
     let known = |body: &'static str| server.call(Method::POST, "/workflows").token("o").raw(body);
     known("{").refused(415, "unsupported_media_type").await;
-    known("{").header("content-type", "application/json").refused(400, "malformed_json").await;
-    known("[]").header("content-type", "application/json").refused(422, "validation_failed").await;
-    known("{}").header("content-type", "application/json").refused(422, "validation_failed").await;
+    known("{")
+        .header("content-type", "application/json")
+        .refused(400, "malformed_json")
+        .await;
+    known("[]")
+        .header("content-type", "application/json")
+        .refused(422, "validation_failed")
+        .await;
+    known("{}")
+        .header("content-type", "application/json")
+        .refused(422, "validation_failed")
+        .await;
 }
 
 #[tokio::test]
@@ -60,15 +82,31 @@ async fn every_route_asks_for_a_credential_then_a_role_then_the_version() {
         call().refused(401, "unauthorized").await;
         let refusal = call().token("w").refused(403, "forbidden").await;
         assert_eq!(refusal["role"], "worker", "{path}");
-        let allowed = if is_operators { json!(["operator", "admin"]) } else { json!(["admin"]) };
+        let allowed = if is_operators {
+            json!(["operator", "admin"])
+        } else {
+            json!(["admin"])
+        };
         assert_eq!(refusal["allowed_roles"], allowed, "{path}");
         if is_operators {
-            call().token("o").version(None).refused(400, "missing_control_plane_version").await;
+            call()
+                .token("o")
+                .version(None)
+                .refused(400, "missing_control_plane_version")
+                .await;
         } else {
             call().token("o").refused(403, "forbidden").await;
         }
-        let refusal = call().token("a").version(Some("1")).refused(400, "unsupported_control_plane_version").await;
-        assert_eq!((&refusal["supported_version"], &refusal["requested_version"]), (&json!("2"), &json!("1")), "{path}");
+        let refusal = call()
+            .token("a")
+            .version(Some("1"))
+            .refused(400, "unsupported_control_plane_version")
+            .await;
+        assert_eq!(
+            (&refusal["supported_version"], &refusal["requested_version"]),
+            (&json!("2"), &json!("1")),
+            "{path}"
+        );
         assert!(refusal["remediation"].is_string());
     }
 }
@@ -81,7 +119,11 @@ async fn every_route_but_those_of_namespaces_needs_an_existing_namespace() {
         if path.starts_with("/namespaces") {
             assert_ne!(answer.body["reason"], "namespace_not_found", "{path}");
         } else {
-            assert_eq!((answer.status.as_u16(), answer.text("reason")), (404, "namespace_not_found".to_owned()), "{path}");
+            assert_eq!(
+                (answer.status.as_u16(), answer.text("reason")),
+                (404, "namespace_not_found".to_owned()),
+                "{path}"
+            );
             assert_eq!(answer.body["namespace"], "nowhere");
             assert!(answer.body["remediation"].is_string());
         }
@@ -99,7 +141,10 @@ async fn every_answer_names_the_version_it_speaks() {
     answers.push(server.get("/nothing").token("o").send().await);
     answers.push(server.call(Method::PATCH, "/workflows").token("o").send().await);
     for answer in answers {
-        let version = answer.headers.get("x-durable-workflow-control-plane-version").map(|value| value.to_str().unwrap());
+        let version = answer
+            .headers
+            .get("x-durable-workflow-control-plane-version")
+            .map(|value| value.to_str().unwrap());
         assert_eq!(version, Some("2"), "{}", answer.body);
         assert_eq!(answer.headers["content-type"], "application/json");
     }
@@ -119,8 +164,14 @@ async fn the_block_of_an_operation_is_in_refusals_of_every_gate() {
     ] {
         let block = &answer.body["control_plane"];
         assert_eq!(block["operation"], "signal", "{}", answer.body);
-        assert_eq!((&block["workflow_id"], &block["run_id"]), (&json!("order-7"), &json!("r1")));
-        assert_eq!((&block["operation_name"], &block["operation_name_field"]), (&json!("approve"), &json!("signal_name")));
+        assert_eq!(
+            (&block["workflow_id"], &block["run_id"]),
+            (&json!("order-7"), &json!("r1"))
+        );
+        assert_eq!(
+            (&block["operation_name"], &block["operation_name_field"]),
+            (&json!("approve"), &json!("signal_name"))
+        );
         assert_eq!(block["reason"], answer.body["reason"]);
         assert_eq!(block["message"], answer.body["message"]);
     }
@@ -156,7 +207,11 @@ async fn unknown_routes_are_not_found_and_known_ones_refuse_other_methods() {
     ];
     for path in later {
         for method in [Method::GET, Method::POST] {
-            server.call(method.clone(), path).token("o").refused(404, "not_found").await;
+            server
+                .call(method.clone(), path)
+                .token("o")
+                .refused(404, "not_found")
+                .await;
             server.call(method, path).refused(401, "unauthorized").await;
         }
     }
@@ -170,7 +225,11 @@ async fn unknown_routes_are_not_found_and_known_ones_refuse_other_methods() {
         (Method::POST, "/task-queues"),
         (Method::POST, "/cluster/info"),
     ] {
-        server.call(method.clone(), path).token("o").refused(405, "method_not_allowed").await;
+        server
+            .call(method.clone(), path)
+            .token("o")
+            .refused(405, "method_not_allowed")
+            .await;
         server.call(method, path).refused(401, "unauthorized").await;
     }
 }
@@ -178,7 +237,10 @@ async fn unknown_routes_are_not_found_and_known_ones_refuse_other_methods() {
 #[tokio::test]
 async fn unknown_worker_routes_keep_the_worker_envelope() {
     let server = Server::open().await;
-    let body = server.worker("/nothing", &json!({})).refused(404, "not_found").await;
+    let body = server
+        .worker("/nothing", &json!({}))
+        .refused(404, "not_found")
+        .await;
     assert_eq!(body["protocol_version"], "1.20");
 }
 
@@ -186,41 +248,82 @@ async fn unknown_worker_routes_keep_the_worker_envelope() {
 async fn a_path_that_is_not_utf_8_names_nothing() {
     let server = Server::guarded().await;
     server.get("/workflows/%ff").refused(401, "unauthorized").await;
-    server.get("/workflows/%ff").token("o").refused(404, "not_found").await;
+    server
+        .get("/workflows/%ff")
+        .token("o")
+        .refused(404, "not_found")
+        .await;
 }
 
 #[tokio::test]
 async fn path_segments_are_percent_decoded_once() {
     let server = Server::open().await;
     let run_id = server.start("a:b").await;
-    assert_eq!(server.get("/workflows/a%3Ab").accepted(200).await["run_id"], run_id);
-    let body = server.get("/workflows/a%253Ab").refused(404, "instance_not_found").await;
+    assert_eq!(
+        server.get("/workflows/a%3Ab").accepted(200).await["run_id"],
+        run_id
+    );
+    let body = server
+        .get("/workflows/a%253Ab")
+        .refused(404, "instance_not_found")
+        .await;
     assert_eq!(body["workflow_id"], "a%3Ab");
 }
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused_with_the_limit() {
-    let options = Options { max_request_bytes: 1000, ..Options::default() };
+    let options = Options {
+        max_request_bytes: 1000,
+        ..Options::default()
+    };
     let server = Server::with(Auth::open(), options).await;
     let large = json!({"workflow_type": "greet", "input": ["x".repeat(2000)]});
-    let body = server.post("/workflows", &large).refused(413, "payload_too_large").await;
+    let body = server
+        .post("/workflows", &large)
+        .refused(413, "payload_too_large")
+        .await;
     assert_eq!(body["limit"], 1000);
     // Also when the length is not announced, and before the media type is looked at.
-    server.call(Method::POST, "/workflows").raw(large.to_string()).refused(413, "payload_too_large").await;
-    server.post("/workflows", &json!({"workflow_type": "greet"})).accepted(201).await;
+    server
+        .call(Method::POST, "/workflows")
+        .raw(large.to_string())
+        .refused(413, "payload_too_large")
+        .await;
+    server
+        .post("/workflows", &json!({"workflow_type": "greet"}))
+        .accepted(201)
+        .await;
 }
 
 #[tokio::test]
 async fn json_by_any_of_its_media_types_is_read_and_other_media_is_not() {
     let server = Server::open().await;
     let body = json!({"workflow_type": "greet"}).to_string();
-    for media in ["application/json; charset=utf-8", "application/vnd.example+json", "Application/JSON"] {
-        server.call(Method::POST, "/workflows").raw(body.clone()).header("content-type", media).accepted(201).await;
+    for media in [
+        "application/json; charset=utf-8",
+        "application/vnd.example+json",
+        "Application/JSON",
+    ] {
+        server
+            .call(Method::POST, "/workflows")
+            .raw(body.clone())
+            .header("content-type", media)
+            .accepted(201)
+            .await;
     }
-    let refusal = server.call(Method::POST, "/workflows").raw(body).header("content-type", "text/plain");
+    let refusal = server
+        .call(Method::POST, "/workflows")
+        .raw(body)
+        .header("content-type", "text/plain");
     let refusal = refusal.refused(415, "unsupported_media_type").await;
-    assert_eq!(refusal["accepted_content_types"], json!(["application/json", "application/*+json"]));
-    let refusal = server.call(Method::POST, "/workflows").raw("{\"a\":").header("content-type", "application/json");
+    assert_eq!(
+        refusal["accepted_content_types"],
+        json!(["application/json", "application/*+json"])
+    );
+    let refusal = server
+        .call(Method::POST, "/workflows")
+        .raw("{\"a\":")
+        .header("content-type", "application/json");
     assert!(refusal.refused(400, "malformed_json").await["json_error"].is_string());
 }
 

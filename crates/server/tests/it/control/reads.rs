@@ -10,7 +10,12 @@ async fn list(server: &Server, query: &str) -> Value {
 }
 
 fn ids(page: &Value) -> Vec<&str> {
-    page["workflows"].as_array().unwrap().iter().map(|row| row["workflow_id"].as_str().unwrap()).collect()
+    page["workflows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["workflow_id"].as_str().unwrap())
+        .collect()
 }
 
 #[tokio::test]
@@ -37,7 +42,10 @@ async fn a_row_of_the_list_has_every_field() {
         "search_attributes": {"a": 1},
     });
     assert_eq!(page["workflows"], json!([expected]));
-    assert_eq!((&page["workflow_count"], &page["next_page_token"]), (&json!(1), &json!(null)));
+    assert_eq!(
+        (&page["workflow_count"], &page["next_page_token"]),
+        (&json!(1), &json!(null))
+    );
     assert_eq!(page["control_plane"]["operation"], "list");
     assert_eq!(page["control_plane"]["workflow_count"], 1);
 }
@@ -56,7 +64,10 @@ async fn pages_follow_each_other_without_gap_or_repeat_also_among_equal_times() 
     let mut expected: Vec<(String, String)> = Vec::new();
     let whole = list(&server, "").await;
     for row in whole["workflows"].as_array().unwrap() {
-        expected.push((row["started_at"].as_str().unwrap().to_owned(), row["run_id"].as_str().unwrap().to_owned()));
+        expected.push((
+            row["started_at"].as_str().unwrap().to_owned(),
+            row["run_id"].as_str().unwrap().to_owned(),
+        ));
     }
     let mut sorted = expected.clone();
     sorted.sort_by(|left, right| right.cmp(left));
@@ -65,16 +76,31 @@ async fn pages_follow_each_other_without_gap_or_repeat_also_among_equal_times() 
     let (mut seen, mut query, mut tokens) = (Vec::new(), "?page_size=4".to_owned(), Vec::new());
     loop {
         let page = list(&server, &query).await;
-        seen.extend(page["workflows"].as_array().unwrap().iter().map(|row| row["run_id"].as_str().unwrap().to_owned()));
-        let Some(token) = page["next_page_token"].as_str() else { break };
+        seen.extend(
+            page["workflows"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| row["run_id"].as_str().unwrap().to_owned()),
+        );
+        let Some(token) = page["next_page_token"].as_str() else {
+            break;
+        };
         assert!(!tokens.contains(&token.to_owned()), "a token never comes twice");
         tokens.push(token.to_owned());
-        let name = if tokens.len() % 2 == 0 { "page_token" } else { "next_page_token" };
+        let name = if tokens.len() % 2 == 0 {
+            "page_token"
+        } else {
+            "next_page_token"
+        };
         query = format!("?page_size=4&{name}={token}");
         // A run that starts between two pages is not on them.
         server.start(&format!("late{}", tokens.len())).await;
     }
-    assert_eq!(seen, expected.into_iter().map(|(_, run_id)| run_id).collect::<Vec<_>>());
+    assert_eq!(
+        seen,
+        expected.into_iter().map(|(_, run_id)| run_id).collect::<Vec<_>>()
+    );
 }
 
 #[tokio::test]
@@ -82,7 +108,10 @@ async fn a_page_that_is_exactly_full_is_the_last() {
     let server = Server::open().await;
     server.start("a").await;
     server.start("b").await;
-    assert_eq!(list(&server, "?page_size=2").await["next_page_token"], Value::Null);
+    assert_eq!(
+        list(&server, "?page_size=2").await["next_page_token"],
+        Value::Null
+    );
 }
 
 #[tokio::test]
@@ -92,9 +121,17 @@ async fn the_list_is_narrowed_by_type_and_by_bucket_or_status() {
         server.start(id).await;
         server.clock.advance_seconds(1);
     }
-    server.start_with(json!({"workflow_id": "other", "workflow_type": "other"})).await;
-    server.post("/workflows/cancelled/cancel", &json!({})).accepted(200).await;
-    server.post("/workflows/terminated/terminate", &json!({})).accepted(200).await;
+    server
+        .start_with(json!({"workflow_id": "other", "workflow_type": "other"}))
+        .await;
+    server
+        .post("/workflows/cancelled/cancel", &json!({}))
+        .accepted(200)
+        .await;
+    server
+        .post("/workflows/terminated/terminate", &json!({}))
+        .accepted(200)
+        .await;
     server.register("w", json!({})).await;
     for _ in 0..3 {
         let task = server.poll("w").await;
@@ -116,7 +153,10 @@ async fn the_list_is_narrowed_by_type_and_by_bucket_or_status() {
         ("?workflow_type=other", vec!["other"]),
         ("?workflow_type=greet&status=running", vec!["open"]),
         ("?workflow_type=none", vec![]),
-        ("?status=", vec!["other", "terminated", "cancelled", "broken", "done", "open"]),
+        (
+            "?status=",
+            vec!["other", "terminated", "cancelled", "broken", "done", "open"],
+        ),
     ] {
         assert_eq!(ids(&list(&server, query).await), expected, "{query}");
     }
@@ -134,9 +174,16 @@ async fn a_list_refuses_what_it_does_not_understand() {
         ("?page_token=MTI%3D", "next_page_token"),
         ("?query=Status%3D%22running%22", "query"),
     ] {
-        assert_eq!(server.get(&format!("/workflows{query}")).invalid().await, [field], "{query}");
+        assert_eq!(
+            server.get(&format!("/workflows{query}")).invalid().await,
+            [field],
+            "{query}"
+        );
     }
-    assert_eq!(server.get("/workflows?page_size=0&status=x").invalid().await, ["page_size", "status"]);
+    assert_eq!(
+        server.get("/workflows?page_size=0&status=x").invalid().await,
+        ["page_size", "status"]
+    );
 }
 
 #[tokio::test]
@@ -144,7 +191,10 @@ async fn a_described_run_has_every_field() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
     let by_workflow = server.get("/workflows/w").accepted(200).await;
-    let by_run = server.get(&format!("/workflows/w/runs/{run_id}")).accepted(200).await;
+    let by_run = server
+        .get(&format!("/workflows/w/runs/{run_id}"))
+        .accepted(200)
+        .await;
     assert_eq!(by_workflow["control_plane"]["operation"], "describe");
     assert_eq!(by_run["control_plane"]["operation"], "describe_run");
     assert_eq!(by_run["control_plane"]["run_id"], run_id);
@@ -236,7 +286,11 @@ async fn a_completed_run_shows_its_output_both_ways() {
     let server = Server::open().await;
     server.register("w", json!({})).await;
     for (id, result, output) in [
-        ("some", json!({"result": envelope(r#"{"ok":true,"n":1.0}"#)}), r#"{"ok":true,"n":1.0}"#),
+        (
+            "some",
+            json!({"result": envelope(r#"{"ok":true,"n":1.0}"#)}),
+            r#"{"ok":true,"n":1.0}"#,
+        ),
         ("none", json!({}), "null"),
     ] {
         server.start(id).await;
@@ -245,11 +299,17 @@ async fn a_completed_run_shows_its_output_both_ways() {
         server.clock.advance_seconds(1);
         server.decide("w", json!([command])).await;
         let body = server.get(&format!("/workflows/{id}")).accepted(200).await;
-        assert_eq!((&body["status"], &body["closed_reason"]), (&json!("completed"), &json!("completed")));
+        assert_eq!(
+            (&body["status"], &body["closed_reason"]),
+            (&json!("completed"), &json!("completed"))
+        );
         assert_eq!(body["is_terminal"], true);
         assert_eq!(body["output"], serde_json::from_str::<Value>(output).unwrap());
         assert_eq!(body["output_envelope"], envelope(output));
-        assert_eq!((&body["wait_kind"], &body["wait_reason"]), (&Value::Null, &Value::Null));
+        assert_eq!(
+            (&body["wait_kind"], &body["wait_reason"]),
+            (&Value::Null, &Value::Null)
+        );
         assert!(body["closed_at"].is_string());
         assert_eq!(body.get("failure"), None);
         assert_eq!(body["actions"]["can_signal"], false);
@@ -271,29 +331,51 @@ async fn a_failed_run_shows_its_failure() {
     });
     server.decide("w", json!([command])).await;
     let body = server.get("/workflows/w").accepted(200).await;
-    assert_eq!((&body["status"], &body["status_bucket"], &body["closed_reason"]), (&json!("failed"), &json!("failed"), &json!("failed")));
+    assert_eq!(
+        (&body["status"], &body["status_bucket"], &body["closed_reason"]),
+        (&json!("failed"), &json!("failed"), &json!("failed"))
+    );
     assert_eq!(body["error"], "card declined");
     let failure = &body["failure"];
     assert_eq!(failure["message"], "card declined");
-    assert_eq!((&failure["exception_type"], &failure["exception_class"]), (&json!("Declined"), &json!("app.Declined")));
+    assert_eq!(
+        (&failure["exception_type"], &failure["exception_class"]),
+        (&json!("Declined"), &json!("app.Declined"))
+    );
     assert_eq!(failure["non_retryable"], true);
-    assert_eq!((&failure["source_kind"], &failure["source_id"]), (&json!("workflow_run"), &json!(run_id)));
+    assert_eq!(
+        (&failure["source_kind"], &failure["source_id"]),
+        (&json!("workflow_run"), &json!(run_id))
+    );
     assert!(failure["event_sequence"].is_u64() && failure["failure_category"].is_string());
     assert_eq!(failure["exception"]["type"], "Declined");
     assert_eq!(failure["exception"]["class"], "app.Declined");
     assert_eq!(failure["exception"]["message"], "card declined");
     assert_eq!(body["exception"], failure["exception"]);
-    assert!(failure["activity_failures"].is_array() && failure["failures"].is_array() && body["failures"].is_array());
-    assert_eq!((&body["output"], &body["output_envelope"]), (&Value::Null, &Value::Null));
+    assert!(
+        failure["activity_failures"].is_array()
+            && failure["failures"].is_array()
+            && body["failures"].is_array()
+    );
+    assert_eq!(
+        (&body["output"], &body["output_envelope"]),
+        (&Value::Null, &Value::Null)
+    );
 }
 
 #[tokio::test]
 async fn a_stopped_run_shows_the_reason_it_was_given() {
     let server = Server::open().await;
     server.start("w").await;
-    server.post("/workflows/w/cancel", &json!({"reason": "refund"})).accepted(200).await;
+    server
+        .post("/workflows/w/cancel", &json!({"reason": "refund"}))
+        .accepted(200)
+        .await;
     let body = server.get("/workflows/w").accepted(200).await;
-    assert_eq!((&body["status"], &body["closed_reason"], &body["reason"]), (&json!("cancelled"), &json!("cancelled"), &json!("refund")));
+    assert_eq!(
+        (&body["status"], &body["closed_reason"], &body["reason"]),
+        (&json!("cancelled"), &json!("cancelled"), &json!("refund"))
+    );
     assert_eq!(body["failure"]["failure_category"], "cancelled");
     assert!(body["failures"].is_array());
 }
@@ -301,12 +383,20 @@ async fn a_stopped_run_shows_the_reason_it_was_given() {
 #[tokio::test]
 async fn a_timed_out_run_is_failed_with_the_kind_of_timeout() {
     let server = Server::open().await;
-    server.start_with(json!({"workflow_id": "w", "workflow_type": "greet", "run_timeout_seconds": 5})).await;
+    server
+        .start_with(json!({"workflow_id": "w", "workflow_type": "greet", "run_timeout_seconds": 5}))
+        .await;
     server.clock.advance_seconds(6);
     // Any command meets the deadline, whether or not the sweep was first.
-    server.post("/workflows/w/signal/s", &json!({})).refused(409, "run_not_active").await;
+    server
+        .post("/workflows/w/signal/s", &json!({}))
+        .refused(409, "run_not_active")
+        .await;
     let body = server.get("/workflows/w").accepted(200).await;
-    assert_eq!((&body["status"], &body["closed_reason"], &body["reason"]), (&json!("failed"), &json!("timed_out"), &json!("run_timeout")));
+    assert_eq!(
+        (&body["status"], &body["closed_reason"], &body["reason"]),
+        (&json!("failed"), &json!("timed_out"), &json!("run_timeout"))
+    );
 }
 
 #[tokio::test]
@@ -314,15 +404,30 @@ async fn what_a_run_waits_for_is_shown() {
     let server = Server::open().await;
     server.register("w", json!({})).await;
     for (id, command, kind) in [
-        ("a", json!({"type": "schedule_activity", "activity_type": "say", "arguments": envelope("[]")}), "activity"),
+        (
+            "a",
+            json!({"type": "schedule_activity", "activity_type": "say", "arguments": envelope("[]")}),
+            "activity",
+        ),
         ("t", json!({"type": "start_timer", "delay_seconds": 60}), "timer"),
-        ("s", json!({"type": "open_signal_wait", "signal_name": "go"}), "signal"),
-        ("c", json!({"type": "open_condition_wait", "condition_key": "k"}), "condition"),
+        (
+            "s",
+            json!({"type": "open_signal_wait", "signal_name": "go"}),
+            "signal",
+        ),
+        (
+            "c",
+            json!({"type": "open_condition_wait", "condition_key": "k"}),
+            "condition",
+        ),
     ] {
         server.start(id).await;
         server.decide("w", json!([command])).await;
         let body = server.get(&format!("/workflows/{id}")).accepted(200).await;
-        assert_eq!((&body["status"], &body["wait_kind"]), (&json!("waiting"), &json!(kind)));
+        assert_eq!(
+            (&body["status"], &body["wait_kind"]),
+            (&json!("waiting"), &json!(kind))
+        );
         assert!(body["wait_reason"].is_string());
         assert_eq!(body["control_plane"]["wait_kind"], kind);
     }
@@ -335,13 +440,24 @@ async fn a_chain_of_runs_is_listed_oldest_first() {
     let body = json!({"workflow_id": "w", "workflow_type": "greet", "memo": {"a": 1}});
     let first = server.start_with(body).await;
     server.clock.advance_seconds(1);
-    server.decide("w", json!([{"type": "continue_as_new", "arguments": envelope("[2]")}])).await;
+    server
+        .decide(
+            "w",
+            json!([{"type": "continue_as_new", "arguments": envelope("[2]")}]),
+        )
+        .await;
     let current = server.get("/workflows/w").accepted(200).await;
     let second = current["run_id"].as_str().unwrap().to_owned();
     assert_ne!(first, second);
-    assert_eq!((&current["run_number"], &current["run_count"], &current["input"]), (&json!(2), &json!(2), &json!([2])));
+    assert_eq!(
+        (&current["run_number"], &current["run_count"], &current["input"]),
+        (&json!(2), &json!(2), &json!([2]))
+    );
     let runs = server.get("/workflows/w/runs").accepted(200).await;
-    assert_eq!((&runs["workflow_id"], &runs["run_count"]), (&json!("w"), &json!(2)));
+    assert_eq!(
+        (&runs["workflow_id"], &runs["run_count"]),
+        (&json!("w"), &json!(2))
+    );
     let expected = json!({
         "workflow_id": "w",
         "run_id": first,
@@ -363,25 +479,47 @@ async fn a_chain_of_runs_is_listed_oldest_first() {
     });
     assert_eq!(runs["runs"][0], expected);
     assert_eq!(runs["runs"][1]["run_id"], second);
-    assert_eq!((&runs["runs"][1]["is_current_run"], &runs["runs"][1]["memo"]), (&json!(true), &json!({"a": 1})));
-    let old = server.get(&format!("/workflows/w/runs/{first}")).accepted(200).await;
-    assert_eq!((&old["is_current_run"], &old["closed_reason"]), (&json!(false), &json!("continued")));
+    assert_eq!(
+        (&runs["runs"][1]["is_current_run"], &runs["runs"][1]["memo"]),
+        (&json!(true), &json!({"a": 1}))
+    );
+    let old = server
+        .get(&format!("/workflows/w/runs/{first}"))
+        .accepted(200)
+        .await;
+    assert_eq!(
+        (&old["is_current_run"], &old["closed_reason"]),
+        (&json!(false), &json!("continued"))
+    );
     assert_eq!(old["actions"]["can_signal"], false);
 }
 
 #[tokio::test]
 async fn a_pinned_run_says_whether_its_build_has_a_worker() {
     let server = Server::open().await;
-    server.start_with(json!({"workflow_id": "w", "workflow_type": "greet", "build_id": "b1"})).await;
+    server
+        .start_with(json!({"workflow_id": "w", "workflow_type": "greet", "build_id": "b1"}))
+        .await;
     let body = server.get("/workflows/w").accepted(200).await;
-    assert_eq!((&body["compatibility"], &body["compatibility_status"]), (&json!("b1"), &json!("no_compatible_worker")));
+    assert_eq!(
+        (&body["compatibility"], &body["compatibility_status"]),
+        (&json!("b1"), &json!("no_compatible_worker"))
+    );
     assert_eq!(body["compatibility_supported_in_fleet"], false);
     assert!(body["compatibility_fleet_reason"].is_string());
     server.register("other", json!({"build_id": "b2"})).await;
-    server.register("elsewhere", json!({"build_id": "b1", "task_queue": "q2"})).await;
-    assert_eq!(list(&server, "").await["workflows"][0]["compatibility_status"], "no_compatible_worker");
+    server
+        .register("elsewhere", json!({"build_id": "b1", "task_queue": "q2"}))
+        .await;
+    assert_eq!(
+        list(&server, "").await["workflows"][0]["compatibility_status"],
+        "no_compatible_worker"
+    );
     server.register("w1", json!({"build_id": "b1"})).await;
-    assert_eq!(list(&server, "").await["workflows"][0]["compatibility_status"], "compatible");
+    assert_eq!(
+        list(&server, "").await["workflows"][0]["compatibility_status"],
+        "compatible"
+    );
     server.clock.advance_seconds(61);
     let runs = server.get("/workflows/w/runs").accepted(200).await;
     assert_eq!(runs["runs"][0]["compatibility_status"], "no_compatible_worker");
@@ -392,12 +530,25 @@ async fn missing_workflows_and_runs_are_named() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
     server.start("other").await;
-    for path in ["/workflows/none", "/workflows/none/runs", &format!("/workflows/none/runs/{run_id}")] {
+    for path in [
+        "/workflows/none",
+        "/workflows/none/runs",
+        &format!("/workflows/none/runs/{run_id}"),
+    ] {
         let body = server.get(path).refused(404, "instance_not_found").await;
-        assert_eq!((&body["workflow_id"], &body["control_plane"]["workflow_id"]), (&json!("none"), &json!("none")));
+        assert_eq!(
+            (&body["workflow_id"], &body["control_plane"]["workflow_id"]),
+            (&json!("none"), &json!("none"))
+        );
     }
-    for path in ["/workflows/w/runs/none".to_owned(), format!("/workflows/other/runs/{run_id}")] {
-        let body = server.call(Method::GET, &path).refused(404, "run_not_found").await;
+    for path in [
+        "/workflows/w/runs/none".to_owned(),
+        format!("/workflows/other/runs/{run_id}"),
+    ] {
+        let body = server
+            .call(Method::GET, &path)
+            .refused(404, "run_not_found")
+            .await;
         assert!(body["workflow_id"].is_string() && body["run_id"].is_string());
     }
 }

@@ -65,10 +65,19 @@ async fn a_new_workflow_is_created_and_described_in_full() {
 async fn without_an_id_the_server_gives_one() {
     let server = Server::open().await;
     let first = server.post("/workflows", &greet(json!({}))).accepted(201).await;
-    let second = server.post("/workflows", &greet(json!({"workflow_id": null}))).accepted(201).await;
+    let second = server
+        .post("/workflows", &greet(json!({"workflow_id": null})))
+        .accepted(201)
+        .await;
     for answer in [&first, &second] {
         let id = answer["workflow_id"].as_str().unwrap();
-        assert!(id.len() == 26 && id.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()), "{id}");
+        assert!(
+            id.len() == 26
+                && id
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()),
+            "{id}"
+        );
         assert_eq!(answer["control_plane"]["workflow_id"], answer["workflow_id"]);
     }
     assert_ne!(first["workflow_id"], second["workflow_id"]);
@@ -94,7 +103,10 @@ async fn every_way_to_write_the_input_means_the_same() {
         let started = server.post("/workflows", &body).accepted(201).await;
         let path = format!("/workflows/{}", started["workflow_id"].as_str().unwrap());
         let described = server.get(&path).accepted(200).await;
-        assert_eq!(described["input"], serde_json::from_str::<Value>(expected).unwrap());
+        assert_eq!(
+            described["input"],
+            serde_json::from_str::<Value>(expected).unwrap()
+        );
         assert_eq!(described["input_envelope"], envelope(expected));
     }
 }
@@ -114,20 +126,42 @@ async fn a_wrong_input_is_refused_at_the_part_that_is_wrong() {
         (envelope(r#"{"a":1}"#), "input.blob"),
         (envelope("null"), "input.blob"),
     ] {
-        assert_eq!(server.post("/workflows", &greet(json!({"input": input}))).invalid().await, [field], "{input}");
+        assert_eq!(
+            server
+                .post("/workflows", &greet(json!({"input": input})))
+                .invalid()
+                .await,
+            [field],
+            "{input}"
+        );
     }
     let overflow = r#"{"workflow_type":"greet","input":[99999999999999999999]}"#;
-    let call = server.call(http::Method::POST, "/workflows").raw(overflow).header("content-type", "application/json");
+    let call = server
+        .call(http::Method::POST, "/workflows")
+        .raw(overflow)
+        .header("content-type", "application/json");
     assert_eq!(call.invalid().await, ["input"]);
-    assert_eq!(server.post("/workflows", &greet(json!({"payload_codec": "json"}))).invalid().await, ["payload_codec"]);
-    server.post("/workflows", &greet(json!({"payload_codec": "avro"}))).accepted(201).await;
+    assert_eq!(
+        server
+            .post("/workflows", &greet(json!({"payload_codec": "json"})))
+            .invalid()
+            .await,
+        ["payload_codec"]
+    );
+    server
+        .post("/workflows", &greet(json!({"payload_codec": "avro"})))
+        .accepted(201)
+        .await;
 }
 
 #[tokio::test]
 async fn a_payload_over_the_limit_is_a_structural_breach() {
     let server = Server::open().await;
     let body = greet(json!({"input": ["x".repeat(2 * 1024 * 1024)]}));
-    let refusal = server.post("/workflows", &body).refused(422, "structural_limit_exceeded").await;
+    let refusal = server
+        .post("/workflows", &body)
+        .refused(422, "structural_limit_exceeded")
+        .await;
     assert_eq!(refusal["limit_kind"], "payload_size");
     assert_eq!(refusal["configured_limit"], 2_097_152);
     assert!(refusal["current_value"].as_u64().unwrap() > 2_097_152);
@@ -151,7 +185,10 @@ async fn every_field_has_its_rule() {
         (json!({"business_key": 7}), "business_key"),
         (json!({"duplicate_policy": "use_existing"}), "duplicate_policy"),
         (json!({"duplicate_policy": "allow"}), "duplicate_policy"),
-        (json!({"execution_timeout_seconds": 0}), "execution_timeout_seconds"),
+        (
+            json!({"execution_timeout_seconds": 0}),
+            "execution_timeout_seconds",
+        ),
         (json!({"run_timeout_seconds": -1}), "run_timeout_seconds"),
         (json!({"run_timeout_seconds": 1.5}), "run_timeout_seconds"),
         (json!({"run_timeout_seconds": "60"}), "run_timeout_seconds"),
@@ -173,29 +210,54 @@ async fn every_field_has_its_rule() {
         (json!({"search_attributes": {"a": {}}}), "search_attributes"),
         (json!({"search_attributes": {"a": [1]}}), "search_attributes"),
         (json!({"search_attributes": {"": 1}}), "search_attributes"),
-        (json!({"workflow_execution_timeout": 1}), "workflow_execution_timeout"),
+        (
+            json!({"workflow_execution_timeout": 1}),
+            "workflow_execution_timeout",
+        ),
         (json!({"workflow_run_timeout": 1}), "workflow_run_timeout"),
         (json!({"workflow_task_timeout": 1}), "workflow_task_timeout"),
         (json!({"retry_policy": {}}), "retry_policy"),
         (json!({"idempotency_key": "k"}), "idempotency_key"),
         (json!({"request_id": "r"}), "request_id"),
     ] {
-        assert_eq!(server.post("/workflows", &greet(fields.clone())).invalid().await, [field], "{fields}");
+        assert_eq!(
+            server.post("/workflows", &greet(fields.clone())).invalid().await,
+            [field],
+            "{fields}"
+        );
     }
-    assert_eq!(server.post("/workflows", &json!({})).invalid().await, ["workflow_type"]);
+    assert_eq!(
+        server.post("/workflows", &json!({})).invalid().await,
+        ["workflow_type"]
+    );
     let wrong_twice = greet(json!({"priority": 10, "workflow_id": "a b"}));
-    assert_eq!(server.post("/workflows", &wrong_twice).invalid().await, ["priority", "workflow_id"]);
+    assert_eq!(
+        server.post("/workflows", &wrong_twice).invalid().await,
+        ["priority", "workflow_id"]
+    );
     let nothing = server.get("/workflows").accepted(200).await;
-    assert_eq!(nothing["workflows"], json!([]), "a refused start leaves nothing behind");
+    assert_eq!(
+        nothing["workflows"],
+        json!([]),
+        "a refused start leaves nothing behind"
+    );
 }
 
 #[tokio::test]
 async fn search_attributes_over_a_limit_are_refused() {
     let server = Server::open().await;
-    let many: serde_json::Map<String, Value> = (0..101).map(|index| (format!("a{index}"), json!(1))).collect();
-    for attributes in [json!(many), json!({"a": "x".repeat(2049)}), json!({("k".repeat(129)): 1})] {
+    let many: serde_json::Map<String, Value> =
+        (0..101).map(|index| (format!("a{index}"), json!(1))).collect();
+    for attributes in [
+        json!(many),
+        json!({"a": "x".repeat(2049)}),
+        json!({("k".repeat(129)): 1}),
+    ] {
         let body = greet(json!({"search_attributes": attributes}));
-        let refusal = server.post("/workflows", &body).refused(422, "structural_limit_exceeded").await;
+        let refusal = server
+            .post("/workflows", &body)
+            .refused(422, "structural_limit_exceeded")
+            .await;
         assert_eq!(refusal["limit_kind"], "search_attribute_size");
     }
 }
@@ -222,7 +284,10 @@ async fn what_a_start_says_is_shown_again() {
     server.post("/workflows", &body).accepted(201).await;
     let described = server.get("/workflows/w").accepted(200).await;
     assert_eq!(described["task_queue"], "orders");
-    assert_eq!(described["memo"], json!({"source": "test", "nested": {"codec": "avro", "n": 1.0}}));
+    assert_eq!(
+        described["memo"],
+        json!({"source": "test", "nested": {"codec": "avro", "n": 1.0}})
+    );
     assert_eq!(described["search_attributes"], attributes);
     assert_eq!(described["run_timeout_seconds"], 60);
     assert_eq!(described["execution_timeout_seconds"], 3600);
@@ -236,10 +301,16 @@ async fn a_taken_id_is_refused_and_says_by_which_run() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
     let body = greet(json!({"workflow_id": "w"}));
-    let refusal = server.post("/workflows", &body).refused(409, "instance_already_started").await;
+    let refusal = server
+        .post("/workflows", &body)
+        .refused(409, "instance_already_started")
+        .await;
     assert_eq!(refusal["outcome"], "rejected_duplicate");
     assert_eq!(refusal["command_status"], "rejected");
-    assert_eq!((&refusal["workflow_id"], &refusal["run_id"]), (&json!("w"), &json!(run_id)));
+    assert_eq!(
+        (&refusal["workflow_id"], &refusal["run_id"]),
+        (&json!("w"), &json!(run_id))
+    );
     assert_eq!(refusal["control_plane"]["operation"], "start");
     assert_eq!(refusal["control_plane"]["workflow_id"], "w");
     assert_eq!(refusal["rejection_reason"], "instance_already_started");
@@ -248,14 +319,21 @@ async fn a_taken_id_is_refused_and_says_by_which_run() {
 #[tokio::test]
 async fn use_existing_answers_with_the_open_run_and_refuses_a_closed_one() {
     let server = Server::open().await;
-    let body = greet(json!({"workflow_id": "w", "duplicate_policy": "use-existing", "business_key": "other"}));
+    let body =
+        greet(json!({"workflow_id": "w", "duplicate_policy": "use-existing", "business_key": "other"}));
     let first = server.post("/workflows", &body).accepted(201).await;
     let again = server.post("/workflows", &body).accepted(200).await;
     assert_eq!(again["run_id"], first["run_id"]);
     assert_eq!(again["outcome"], "returned_existing_active");
     assert_eq!(again["command_status"], "accepted");
-    server.post("/workflows/w/terminate", &json!({})).accepted(200).await;
-    let refusal = server.post("/workflows", &body).refused(409, "instance_already_started").await;
+    server
+        .post("/workflows/w/terminate", &json!({}))
+        .accepted(200)
+        .await;
+    let refusal = server
+        .post("/workflows", &body)
+        .refused(409, "instance_already_started")
+        .await;
     assert_eq!(refusal["run_id"], first["run_id"]);
 }
 
@@ -265,7 +343,10 @@ async fn an_id_of_another_type_is_a_wrong_type() {
     server.start("w").await;
     for policy in ["fail", "use-existing"] {
         let body = json!({"workflow_id": "w", "workflow_type": "other", "duplicate_policy": policy});
-        assert_eq!(server.post("/workflows", &body).invalid().await, ["workflow_type"]);
+        assert_eq!(
+            server.post("/workflows", &body).invalid().await,
+            ["workflow_type"]
+        );
     }
 }
 
@@ -275,6 +356,16 @@ async fn many_starts_of_one_id_at_once_make_one_run() {
     let body = greet(json!({"workflow_id": "w", "duplicate_policy": "use-existing"}));
     let answers = futures::future::join_all((0..20).map(|_| server.post("/workflows", &body).send())).await;
     let created = answers.iter().filter(|answer| answer.status == 201).count();
-    assert_eq!((created, answers.iter().filter(|answer| answer.status == 200).count()), (1, 19));
-    assert!(answers.iter().all(|answer| answer.body["run_id"] == answers[0].body["run_id"]));
+    assert_eq!(
+        (
+            created,
+            answers.iter().filter(|answer| answer.status == 200).count()
+        ),
+        (1, 19)
+    );
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.body["run_id"] == answers[0].body["run_id"])
+    );
 }

@@ -109,7 +109,12 @@ async fn an_unknown_queue_is_an_empty_one_with_every_field() {
 #[tokio::test]
 async fn backlog_leases_and_pollers_are_counted() {
     let server = Server::open().await;
-    server.register("w", json!({"max_concurrent_workflow_tasks": 1, "max_concurrent_activity_tasks": 2})).await;
+    server
+        .register(
+            "w",
+            json!({"max_concurrent_workflow_tasks": 1, "max_concurrent_activity_tasks": 2}),
+        )
+        .await;
     server.start("a").await;
     let activity = json!({"type": "schedule_activity", "activity_type": "say", "arguments": envelope("[]")});
     server.decide("w", json!([activity])).await;
@@ -121,15 +126,39 @@ async fn backlog_leases_and_pollers_are_counted() {
     let shown = server.get("/task-queues/default").accepted(200).await;
     let stats = &shown["stats"];
     assert_eq!(stats["approximate_backlog_count"], 2);
-    assert_eq!((&stats["approximate_backlog_age"], &stats["approximate_backlog_age_seconds"]), (&json!("45s"), &json!(45)));
+    assert_eq!(
+        (
+            &stats["approximate_backlog_age"],
+            &stats["approximate_backlog_age_seconds"]
+        ),
+        (&json!("45s"), &json!(45))
+    );
     assert!(stats["oldest_ready_task"].is_object());
-    assert_eq!((&stats["workflow_tasks"]["ready_count"], &stats["workflow_tasks"]["leased_count"]), (&json!(1), &json!(1)));
-    assert_eq!((&stats["activity_tasks"]["ready_count"], &stats["activity_tasks"]["leased_count"]), (&json!(1), &json!(0)));
+    assert_eq!(
+        (
+            &stats["workflow_tasks"]["ready_count"],
+            &stats["workflow_tasks"]["leased_count"]
+        ),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(
+        (
+            &stats["activity_tasks"]["ready_count"],
+            &stats["activity_tasks"]["leased_count"]
+        ),
+        (&json!(1), &json!(0))
+    );
     assert_eq!(stats["pollers"]["active_count"], 1);
     let workflow = &shown["admission"]["workflow_tasks"];
-    assert_eq!((&workflow["status"], &workflow["available_slot_count"]), (&json!("saturated"), &json!(0)));
+    assert_eq!(
+        (&workflow["status"], &workflow["available_slot_count"]),
+        (&json!("saturated"), &json!(0))
+    );
     let activity = &shown["admission"]["activity_tasks"];
-    assert_eq!((&activity["status"], &activity["available_slot_count"]), (&json!("accepting"), &json!(2)));
+    assert_eq!(
+        (&activity["status"], &activity["available_slot_count"]),
+        (&json!("accepting"), &json!(2))
+    );
     let expected = json!([{
         "task_id": task["task_id"],
         "task_type": "workflow",
@@ -142,18 +171,32 @@ async fn backlog_leases_and_pollers_are_counted() {
     }]);
     assert_eq!(shown["current_leases"], expected);
     let poller = &shown["pollers"][0];
-    assert_eq!((&poller["worker_id"], &poller["is_stale"], &poller["status"]), (&json!("w"), &json!(false), &json!("active")));
+    assert_eq!(
+        (&poller["worker_id"], &poller["is_stale"], &poller["status"]),
+        (&json!("w"), &json!(false), &json!("active"))
+    );
     server.clock.advance_seconds(16);
     let shown = server.get("/task-queues/default").accepted(200).await;
-    assert_eq!((&shown["pollers"][0]["is_stale"], &shown["stats"]["pollers"]["stale_count"]), (&json!(true), &json!(1)));
-    assert_eq!(shown["admission"]["workflow_tasks"]["status"], "no_active_workers");
+    assert_eq!(
+        (
+            &shown["pollers"][0]["is_stale"],
+            &shown["stats"]["pollers"]["stale_count"]
+        ),
+        (&json!(true), &json!(1))
+    );
+    assert_eq!(
+        shown["admission"]["workflow_tasks"]["status"],
+        "no_active_workers"
+    );
 }
 
 #[tokio::test]
 async fn the_list_has_every_queue_with_tasks_or_workers() {
     let server = Server::open().await;
     server.register("w", json!({"task_queue": "idle"})).await;
-    server.start_with(json!({"workflow_id": "a", "workflow_type": "greet", "task_queue": "busy"})).await;
+    server
+        .start_with(json!({"workflow_id": "a", "workflow_type": "greet", "task_queue": "busy"}))
+        .await;
     let list = server.get("/task-queues").accepted(200).await;
     assert_eq!(list["namespace"], "default");
     let rows = list["task_queues"].as_array().unwrap();
@@ -161,5 +204,9 @@ async fn the_list_has_every_queue_with_tasks_or_workers() {
     assert_eq!(names, ["busy", "idle"]);
     assert_eq!(rows[0]["stats"]["approximate_backlog_count"], 1);
     assert_eq!(rows[1]["admission"]["workflow_tasks"]["status"], "accepting");
-    assert_eq!((rows[0].get("pollers"), rows[0].get("current_leases")), (None, None), "those are in the detail only");
+    assert_eq!(
+        (rows[0].get("pollers"), rows[0].get("current_leases")),
+        (None, None),
+        "those are in the detail only"
+    );
 }

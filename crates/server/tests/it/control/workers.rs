@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 use crate::harness::Server;
 
 fn ids(list: &Value) -> Vec<&str> {
-    list["workers"].as_array().unwrap().iter().map(|row| row["worker_id"].as_str().unwrap()).collect()
+    list["workers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["worker_id"].as_str().unwrap())
+        .collect()
 }
 
 #[tokio::test]
@@ -58,7 +63,10 @@ async fn a_worker_is_shown_with_every_field() {
     assert_eq!(shown, expected);
     expected.as_object_mut().unwrap().remove("updated_at");
     let list = server.get("/workers").accepted(200).await;
-    assert_eq!(list, json!({"namespace": "default", "workers": [expected], "stale_after_seconds": 60}));
+    assert_eq!(
+        list,
+        json!({"namespace": "default", "workers": [expected], "stale_after_seconds": 60})
+    );
 }
 
 #[tokio::test]
@@ -77,7 +85,11 @@ async fn the_list_is_narrowed_by_queue_and_status_and_hides_stale_workers() {
         ("?task_queue=q2", vec!["b"]),
         ("?task_queue=default&status=active", vec!["a"]),
     ] {
-        assert_eq!(ids(&server.get(&format!("/workers{query}")).accepted(200).await), expected, "{query}");
+        assert_eq!(
+            ids(&server.get(&format!("/workers{query}")).accepted(200).await),
+            expected,
+            "{query}"
+        );
     }
     assert_eq!(server.get("/workers?status=gone").invalid().await, ["status"]);
     assert_eq!(server.get("/workers/old").accepted(200).await["status"], "stale");
@@ -90,10 +102,16 @@ async fn an_administrator_can_remove_a_worker_and_its_task_is_free_again() {
     server.start("wf").await;
     server.poll("w").await;
     let body = server.call(Method::DELETE, "/workers/w").accepted(200).await;
-    assert_eq!(body, json!({"worker_id": "w", "outcome": "deregistered", "recovered_workflow_task_count": 1}));
+    assert_eq!(
+        body,
+        json!({"worker_id": "w", "outcome": "deregistered", "recovered_workflow_task_count": 1})
+    );
     let refusal = server.get("/workers/w").refused(404, "worker_not_found").await;
     assert_eq!(refusal["worker_id"], "w");
-    server.call(Method::DELETE, "/workers/w").refused(404, "worker_not_found").await;
+    server
+        .call(Method::DELETE, "/workers/w")
+        .refused(404, "worker_not_found")
+        .await;
     server.register("w2", json!({})).await;
     server.poll("w2").await;
 }

@@ -1,0 +1,79 @@
+//! `docs/requirements.md` names, for each requirement of the founding documents, the test that shows it. Here it is checked that
+//! every named test exists, that rows are named once, and that none of the rows this release is measured by is missing.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::tidy::rust_files;
+
+/// Rows of the two documents that the server answers to so far, by number of rows.
+const ROWS: [(&str, usize); 2] = [("S1", 30), ("S2", 169)];
+
+/// What is wrong with the page.
+pub(crate) fn missing_tests(root: &Path) -> Result<Vec<String>> {
+    let page = std::fs::read_to_string(root.join("docs/requirements.md")).context("docs/requirements.md names the test of every requirement")?;
+    let known = test_names(root)?;
+    let mut wrong = Vec::new();
+    let mut rows = BTreeSet::new();
+    for line in page.lines().filter(|line| line.starts_with("| S")) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let (Some(row), Some(tests)) = (cells.first(), cells.get(1)) else { continue };
+        if !rows.insert((*row).to_owned()) {
+            wrong.push(format!("docs/requirements.md names {row} twice"));
+        }
+        if tests.starts_with("open") {
+            continue;
+        }
+        let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        if named.is_empty() {
+            wrong.push(format!("docs/requirements.md names no test for {row}"));
+        }
+        for test in named {
+            let name = test.rsplit("::").next().unwrap_or(test);
+            if !known.contains(name) {
+                wrong.push(format!("docs/requirements.md: {row} names `{test}`, which does not exist"));
+            }
+        }
+    }
+    for (document, count) in ROWS {
+        for number in 1..=count {
+            let row = format!("{document}.{number}");
+            if !rows.contains(&row) {
+                wrong.push(format!("docs/requirements.md does not mention {row}"));
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+/// Names of all test functions, and of the stories and client programs that tests play.
+fn test_names(root: &Path) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for file in rust_files(root)? {
+        let text = std::fs::read_to_string(&file)?;
+        let mut is_test = false;
+        for line in text.lines().map(str::trim) {
+            if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+                is_test = true;
+            } else if let Some(name) = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn ")) {
+                if is_test {
+                    names.insert(name.split(['(', '<']).next().unwrap_or_default().to_owned());
+                }
+                is_test = false;
+            } else if !line.starts_with("#[") && !line.is_empty() {
+                is_test = false;
+            }
+        }
+    }
+    for (folder, extension) in [("crates/engine/tests/scenarios", "txt"), ("crates/longhaul/tests/clients/python", "py")] {
+        for entry in std::fs::read_dir(root.join(folder))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|found| found == extension) {
+                names.insert(path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned());
+            }
+        }
+    }
+    Ok(names)
+}
