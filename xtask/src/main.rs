@@ -38,7 +38,18 @@ fn main() -> Result<()> {
         Chore::Ci => {
             cargo(&root, &["fmt", "--all", "--check"])?;
             tidy::check(&root)?;
-            cargo(&root, &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+            cargo(
+                &root,
+                &[
+                    "clippy",
+                    "--workspace",
+                    "--all-targets",
+                    "--quiet",
+                    "--",
+                    "-D",
+                    "warnings",
+                ],
+            )?;
             deny_if_installed(&root)?;
             test(&root)
         }
@@ -50,7 +61,9 @@ fn main() -> Result<()> {
 
 fn root() -> Result<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().map(Path::to_path_buf).context("xtask lives one folder below the workspace")
+    here.parent()
+        .map(Path::to_path_buf)
+        .context("xtask lives one folder below the workspace")
 }
 
 fn test(root: &Path) -> Result<()> {
@@ -78,17 +91,39 @@ fn python_environment(root: &Path) -> Result<PathBuf> {
     if stamp.exists() {
         return Ok(python);
     }
-    println!("==> making {} with durable-workflow {DURABLE_WORKFLOW}", folder.display());
-    if run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder)).is_err() {
+    println!(
+        "==> making {} with durable-workflow {DURABLE_WORKFLOW}",
+        folder.display()
+    );
+    if run(Command::new("python3")
+        .args(["-m", "venv", "--clear"])
+        .arg(&folder))
+    .is_err()
+    {
         // Debian keeps venv in a package of its own.
         run(Command::new("apt-get").args(["install", "-y", "python3-venv"]))
             .context("python3 with its venv module is needed for the client tests")?;
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+        run(Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(&folder))?;
     }
-    let pip = |arguments: &[&str]| run(Command::new(&python).args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(arguments));
+    let pip = |arguments: &[&str]| {
+        run(Command::new(&python)
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args(arguments))
+    };
     // The package asks for a newer certifi than some indexes have, so its dependencies are named here and not resolved.
     pip(&["httpx", "certifi", "fastavro"])?;
-    pip(&["--no-deps", &format!("durable-workflow=={DURABLE_WORKFLOW}")])?;
+    pip(&[
+        "--no-deps",
+        &format!("durable-workflow=={DURABLE_WORKFLOW}"),
+    ])?;
     std::fs::write(&stamp, "").context("the environment could not be marked as complete")?;
     Ok(python)
 }
@@ -98,23 +133,32 @@ const DURABLE_WORKFLOW: &str = "2.12.0";
 
 /// cargo-deny takes minutes to build, so it is used where it is there and its absence is said.
 fn deny_if_installed(root: &Path) -> Result<()> {
-    let installed = Command::new(env!("CARGO")).args(["deny", "--version"]).output().is_ok_and(|output| output.status.success());
+    let installed = Command::new(env!("CARGO"))
+        .args(["deny", "--version"])
+        .output()
+        .is_ok_and(|output| output.status.success());
     if installed {
         cargo(root, &["deny", "check", "licenses", "bans", "sources"])
     } else {
-        println!("==> cargo-deny is not installed: licences were NOT checked (cargo install cargo-deny, then cargo xtask deny)");
+        println!(
+            "==> cargo-deny is not installed: licences were NOT checked (cargo install cargo-deny, then cargo xtask deny)"
+        );
         Ok(())
     }
 }
 
 fn cargo(root: &Path, arguments: &[&str]) -> Result<()> {
     println!("==> cargo {}", arguments.join(" "));
-    run(Command::new(env!("CARGO")).args(arguments).current_dir(root))
+    run(Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(root))
 }
 
 fn run(command: &mut Command) -> Result<()> {
     let shown = format!("{command:?}");
-    let status = command.status().with_context(|| format!("{shown} could not be run"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("{shown} could not be run"))?;
     if !status.success() {
         bail!("{shown} failed");
     }

@@ -13,13 +13,16 @@ const ROWS: [(&str, usize); 2] = [("S1", 30), ("S2", 169)];
 
 /// What is wrong with the page.
 pub(crate) fn missing_tests(root: &Path) -> Result<Vec<String>> {
-    let page = std::fs::read_to_string(root.join("docs/requirements.md")).context("docs/requirements.md names the test of every requirement")?;
+    let page = std::fs::read_to_string(root.join("docs/requirements.md"))
+        .context("docs/requirements.md names the test of every requirement")?;
     let known = test_names(root)?;
     let mut wrong = Vec::new();
     let mut rows = BTreeSet::new();
     for line in page.lines().filter(|line| line.starts_with("| S")) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let (Some(row), Some(tests)) = (cells.first(), cells.get(1)) else { continue };
+        let (Some(row), Some(tests)) = (cells.first(), cells.get(1)) else {
+            continue;
+        };
         if !rows.insert((*row).to_owned()) {
             wrong.push(format!("docs/requirements.md names {row} twice"));
         }
@@ -33,7 +36,9 @@ pub(crate) fn missing_tests(root: &Path) -> Result<Vec<String>> {
         for test in named {
             let name = test.rsplit("::").next().unwrap_or(test);
             if !known.contains(name) {
-                wrong.push(format!("docs/requirements.md: {row} names `{test}`, which does not exist"));
+                wrong.push(format!(
+                    "docs/requirements.md: {row} names `{test}`, which does not exist"
+                ));
             }
         }
     }
@@ -57,7 +62,10 @@ fn test_names(root: &Path) -> Result<BTreeSet<String>> {
         for line in text.lines().map(str::trim) {
             if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
                 is_test = true;
-            } else if let Some(name) = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn ")) {
+            } else if let Some(name) = line
+                .strip_prefix("async fn ")
+                .or_else(|| line.strip_prefix("fn "))
+            {
                 if is_test {
                     names.insert(name.split(['(', '<']).next().unwrap_or_default().to_owned());
                 }
@@ -67,11 +75,19 @@ fn test_names(root: &Path) -> Result<BTreeSet<String>> {
             }
         }
     }
-    for (folder, extension) in [("crates/engine/tests/scenarios", "txt"), ("crates/longhaul/tests/clients/python", "py")] {
+    for (folder, extension) in [
+        ("crates/engine/tests/scenarios", "txt"),
+        ("crates/longhaul/tests/clients/python", "py"),
+    ] {
         for entry in std::fs::read_dir(root.join(folder))? {
             let path = entry?.path();
             if path.extension().is_some_and(|found| found == extension) {
-                names.insert(path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned());
+                names.insert(
+                    path.file_name()
+                        .and_then(|name| name.to_str())
+                        .unwrap_or_default()
+                        .to_owned(),
+                );
             }
         }
     }

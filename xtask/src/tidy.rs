@@ -27,25 +27,43 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     if wrong.is_empty() {
         return Ok(());
     }
-    bail!("tidy found {} thing(s):\n  {}", wrong.len(), wrong.join("\n  "))
+    bail!(
+        "tidy found {} thing(s):\n  {}",
+        wrong.len(),
+        wrong.join("\n  ")
+    )
 }
 
 fn dependency_directions(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     let allowed: BTreeMap<&str, &[&str]> = MAY_DEPEND_ON.iter().copied().collect();
     for entry in std::fs::read_dir(root.join("crates"))? {
         let folder = entry?.path();
-        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let name = folder
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or_default()
+            .to_owned();
         let manifest = std::fs::read_to_string(folder.join("Cargo.toml"))?;
         let Some(allowed) = allowed.get(name.as_str()) else {
-            wrong.push(format!("crates/{name} is not in tidy's table of dependency directions"));
+            wrong.push(format!(
+                "crates/{name} is not in tidy's table of dependency directions"
+            ));
             continue;
         };
         // Tests may reach further down than the product.
-        let product = manifest.split("[dev-dependencies]").next().unwrap_or_default();
-        for line in product.lines().filter_map(|line| line.strip_prefix("longhaul-")) {
+        let product = manifest
+            .split("[dev-dependencies]")
+            .next()
+            .unwrap_or_default();
+        for line in product
+            .lines()
+            .filter_map(|line| line.strip_prefix("longhaul-"))
+        {
             let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
             if !allowed.contains(&dependency) {
-                wrong.push(format!("crates/{name} must not depend on longhaul-{dependency}"));
+                wrong.push(format!(
+                    "crates/{name} must not depend on longhaul-{dependency}"
+                ));
             }
         }
     }
@@ -54,8 +72,12 @@ fn dependency_directions(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
 
 fn documented_reasons(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     let source = std::fs::read_to_string(root.join("crates/protocol/src/reason.rs"))?;
-    let documents = std::fs::read_to_string(root.join("docs/reasons.md")).context("docs/reasons.md explains every reason")?;
-    for line in source.lines().filter(|line| line.trim_end().ends_with(" retry,") || line.trim_end().ends_with(" fatal,")) {
+    let documents = std::fs::read_to_string(root.join("docs/reasons.md"))
+        .context("docs/reasons.md explains every reason")?;
+    for line in source
+        .lines()
+        .filter(|line| line.trim_end().ends_with(" retry,") || line.trim_end().ends_with(" fatal,"))
+    {
         let reason = line.split('"').nth(1).unwrap_or_default();
         if !documents.contains(&format!("`{reason}`")) {
             wrong.push(format!("docs/reasons.md does not explain `{reason}`"));
@@ -69,7 +91,10 @@ fn switched_off_tests(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     let attribute = concat!("#[", "ignore");
     for file in rust_files(root)? {
         if std::fs::read_to_string(&file)?.contains(attribute) {
-            wrong.push(format!("{} switches a test off", file.strip_prefix(root).unwrap_or(&file).display()));
+            wrong.push(format!(
+                "{} switches a test off",
+                file.strip_prefix(root).unwrap_or(&file).display()
+            ));
         }
     }
     Ok(())

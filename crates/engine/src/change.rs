@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
-use longhaul_protocol::id::{ActivityAttemptId, CommandId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
+use longhaul_protocol::id::{
+    ActivityAttemptId, CommandId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -48,12 +48,18 @@ pub struct Decision<R> {
 impl<R> Decision<R> {
     /// Refused, and nothing changes.
     pub fn reject(rejection: Rejection) -> Self {
-        Self { changes: Changes::default(), reply: Err(rejection) }
+        Self {
+            changes: Changes::default(),
+            reply: Err(rejection),
+        }
     }
 
     /// Answered without a change.
     pub fn unchanged(reply: R) -> Self {
-        Self { changes: Changes::default(), reply: Ok(reply) }
+        Self {
+            changes: Changes::default(),
+            reply: Ok(reply),
+        }
     }
 }
 

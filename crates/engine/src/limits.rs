@@ -59,8 +59,16 @@ impl Default for Limits {
             search_attribute_count: 100,
             search_attribute_key_bytes: 128,
             search_attribute_value_bytes: 2048,
-            budget_soft: Budget { events: 8000, bytes: 4 * 1024 * 1024, fan_out: 160 },
-            budget_hard: Budget { events: 10_000, bytes: 5 * 1024 * 1024, fan_out: 200 },
+            budget_soft: Budget {
+                events: 8000,
+                bytes: 4 * 1024 * 1024,
+                fan_out: 160,
+            },
+            budget_hard: Budget {
+                events: 10_000,
+                bytes: 5 * 1024 * 1024,
+                fan_out: 200,
+            },
             workflow_task_lease_seconds: 300,
             activity_lease_seconds: 300,
             workflow_task_backoff_max_seconds: 60,
@@ -71,5 +79,13 @@ impl Default for Limits {
 
 /// `Err` when `value` is over `configured`.
 pub(crate) fn check(kind: &'static str, value: u64, configured: u64) -> Result<(), LimitBreach> {
-    if value > configured { Err(LimitBreach { kind, value, configured }) } else { Ok(()) }
+    if value > configured {
+        Err(LimitBreach {
+            kind,
+            value,
+            configured,
+        })
+    } else {
+        Ok(())
+    }
 }

@@ -22,7 +22,10 @@ pub enum Rejection {
     #[error("the task is not leased")]
     TaskNotLeased { task_status: TaskStatus },
     #[error("the lease has expired")]
-    LeaseExpired { owner: WorkerId, expires_at: Timestamp },
+    LeaseExpired {
+        owner: WorkerId,
+        expires_at: Timestamp,
+    },
     #[error("another worker holds the lease")]
     LeaseOwnerMismatch { owner: WorkerId },
     #[error("the lease is of another attempt")]
@@ -50,7 +53,10 @@ pub enum Rejection {
     #[error("structural limit {} exceeded: {} is over {}", .0.kind, .0.value, .0.configured)]
     LimitExceeded(LimitBreach),
     #[error("the request id stands for another command")]
-    RequestIdConflict { command: Box<crate::change::CommandRow>, conflict: Vec<&'static str> },
+    RequestIdConflict {
+        command: Box<crate::change::CommandRow>,
+        conflict: Vec<&'static str>,
+    },
     #[error("the workflow declares its signals and this is none of them")]
     UnknownSignal { declared: Vec<String> },
 }
@@ -98,6 +104,9 @@ pub fn activity_reason(closed: ClosedReason) -> Reason {
     match closed {
         ClosedReason::Cancelled => Reason::RunCancelled,
         ClosedReason::Terminated => Reason::RunTerminated,
-        ClosedReason::Completed | ClosedReason::Continued | ClosedReason::Failed | ClosedReason::TimedOut => Reason::RunClosed,
+        ClosedReason::Completed
+        | ClosedReason::Continued
+        | ClosedReason::Failed
+        | ClosedReason::TimedOut => Reason::RunClosed,
     }
 }

@@ -2,7 +2,8 @@
 
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity::{
-    ActivityClaim, Answer, Beat, ClaimActivityTask, CompleteActivity, FailActivity, Failure, HeartbeatActivity, Pulse, Reporter,
+    ActivityClaim, Answer, Beat, ClaimActivityTask, CompleteActivity, FailActivity, Failure,
+    HeartbeatActivity, Pulse, Reporter,
 };
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::{ActivityAttemptId, Namespace, TaskId, WorkerId};
@@ -55,32 +56,72 @@ impl Host {
     }
 
     /// Leases one task by its id, without waiting.
-    pub async fn claim_activity_task(&self, poll: &Poll, task_id: &TaskId) -> Result<ActivityClaim> {
+    pub async fn claim_activity_task(
+        &self,
+        poll: &Poll,
+        task_id: &TaskId,
+    ) -> Result<ActivityClaim> {
         let worker = self.polling_worker(poll).await?;
-        let row = self.task_row(&poll.namespace, task_id, TaskKind::Activity).await?;
-        let granted = Granted { task_id: task_id.clone(), run_id: row.run_id.clone(), sequence: row.sequence };
-        self.report(row, |_| ActivityTasks.command(&granted, &worker, poll)).await
+        let row = self
+            .task_row(&poll.namespace, task_id, TaskKind::Activity)
+            .await?;
+        let granted = Granted {
+            task_id: task_id.clone(),
+            run_id: row.run_id.clone(),
+            sequence: row.sequence,
+        };
+        self.report(row, |_| ActivityTasks.command(&granted, &worker, poll))
+            .await
     }
 
     /// Whether a task is claimed, can be, or cannot.
-    pub async fn activity_claim_status(&self, namespace: &Namespace, task_id: &TaskId) -> Result<ClaimStatus> {
-        self.claim_status(namespace, task_id, TaskKind::Activity).await
+    pub async fn activity_claim_status(
+        &self,
+        namespace: &Namespace,
+        task_id: &TaskId,
+    ) -> Result<ClaimStatus> {
+        self.claim_status(namespace, task_id, TaskKind::Activity)
+            .await
     }
 
     /// The activity succeeded.
-    pub async fn complete_activity_task(&self, report: &ActivityReport, result: Payload) -> Result<Answer> {
-        let row = self.task_row(&report.namespace, &report.task_id, TaskKind::Activity).await?;
-        self.report(row, |row| CompleteActivity { reporter: report.with(row), result: result.clone() }).await
+    pub async fn complete_activity_task(
+        &self,
+        report: &ActivityReport,
+        result: Payload,
+    ) -> Result<Answer> {
+        let row = self
+            .task_row(&report.namespace, &report.task_id, TaskKind::Activity)
+            .await?;
+        self.report(row, |row| CompleteActivity {
+            reporter: report.with(row),
+            result: result.clone(),
+        })
+        .await
     }
 
     /// The attempt failed.
-    pub async fn fail_activity_task(&self, report: &ActivityReport, failure: Failure) -> Result<Answer> {
-        let row = self.task_row(&report.namespace, &report.task_id, TaskKind::Activity).await?;
-        self.report(row, |row| FailActivity { reporter: report.with(row), failure: failure.clone() }).await
+    pub async fn fail_activity_task(
+        &self,
+        report: &ActivityReport,
+        failure: Failure,
+    ) -> Result<Answer> {
+        let row = self
+            .task_row(&report.namespace, &report.task_id, TaskKind::Activity)
+            .await?;
+        self.report(row, |row| FailActivity {
+            reporter: report.with(row),
+            failure: failure.clone(),
+        })
+        .await
     }
 
     /// The worker is alive; the answer says whether it should go on.
-    pub async fn heartbeat_activity_task(&self, report: &ActivityReport, progress: Option<Value>) -> Result<Pulse> {
+    pub async fn heartbeat_activity_task(
+        &self,
+        report: &ActivityReport,
+        progress: Option<Value>,
+    ) -> Result<Pulse> {
         self.beat(report, &Beat::Renew { progress }).await
     }
 
@@ -90,13 +131,23 @@ impl Host {
     }
 
     async fn beat(&self, report: &ActivityReport, beat: &Beat) -> Result<Pulse> {
-        let row = self.task_row(&report.namespace, &report.task_id, TaskKind::Activity).await?;
-        self.report(row, |row| HeartbeatActivity { reporter: report.with(row), beat: beat.clone() }).await
+        let row = self
+            .task_row(&report.namespace, &report.task_id, TaskKind::Activity)
+            .await?;
+        self.report(row, |row| HeartbeatActivity {
+            reporter: report.with(row),
+            beat: beat.clone(),
+        })
+        .await
     }
 }
 
 impl ActivityReport {
     fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Reporter {
-        Reporter { row, attempt_id: self.attempt_id.clone(), owner: self.owner.clone() }
+        Reporter {
+            row,
+            attempt_id: self.attempt_id.clone(),
+            owner: self.owner.clone(),
+        }
     }
 }

@@ -91,7 +91,9 @@ async fn ring(executor: &Executor) -> crate::error::Result<Option<Timestamp>> {
         }
         let mut failed = None;
         let tell = |run_id| async move { executor.execute(&run_id, &Elapse).await };
-        let mut told = futures::stream::iter(due).map(tell).buffer_unordered(CONCURRENT);
+        let mut told = futures::stream::iter(due)
+            .map(tell)
+            .buffer_unordered(CONCURRENT);
         while let Some(outcome) = told.next().await {
             if let Err(error) = outcome {
                 failed = Some(error);

@@ -22,7 +22,9 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp::from_micros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
     }
 
@@ -47,7 +49,12 @@ struct ManualState {
 impl ManualClock {
     /// A clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
-        Self { state: Arc::new(ManualState { now: Mutex::new(now), moved: Notify::new() }) }
+        Self {
+            state: Arc::new(ManualState {
+                now: Mutex::new(now),
+                moved: Notify::new(),
+            }),
+        }
     }
 
     /// Moves the clock forward and wakes whoever waited for that.

@@ -110,7 +110,14 @@ impl Dispatch {
     pub(crate) fn update(&self, row: &TaskRow) {
         let mut state = self.state.lock();
         if row.status == TaskStatus::Ready {
-            state.offer(QueueKey { namespace: row.namespace.clone(), kind: row.kind, queue: row.queue.clone() }, ReadyTask::from(row));
+            state.offer(
+                QueueKey {
+                    namespace: row.namespace.clone(),
+                    kind: row.kind,
+                    queue: row.queue.clone(),
+                },
+                ReadyTask::from(row),
+            );
         } else {
             state.withdraw(&row.task_id);
         }
@@ -149,16 +156,29 @@ impl Dispatch {
         let number = state.next_waiter;
         let (hand, handed) = oneshot::channel();
         let entry = state.queues.entry(queue.clone()).or_default();
-        entry.waiters.push_back(Waiter { number, appetite: appetite.clone(), hand });
-        Found::Wait(Ticket { handed, queue: queue.clone(), number })
+        entry.waiters.push_back(Waiter {
+            number,
+            appetite: appetite.clone(),
+            hand,
+        });
+        Found::Wait(Ticket {
+            handed,
+            queue: queue.clone(),
+            number,
+        })
     }
 
     /// Leaves the line.
     pub(crate) fn leave(&self, mut ticket: Ticket) {
         let mut state = self.state.lock();
-        let waiters = state.queues.get_mut(&ticket.queue).map(|queue| &mut queue.waiters);
+        let waiters = state
+            .queues
+            .get_mut(&ticket.queue)
+            .map(|queue| &mut queue.waiters);
         if let Some(waiters) = waiters
-            && let Some(place) = waiters.iter().position(|waiter| waiter.number == ticket.number)
+            && let Some(place) = waiters
+                .iter()
+                .position(|waiter| waiter.number == ticket.number)
         {
             waiters.remove(place);
             state.waiting -= 1;
@@ -179,7 +199,9 @@ impl Dispatch {
         if task.fairness_key.is_some() || task.fairness_weight != 1 {
             let mut state = self.state.lock();
             let entry = state.queues.entry(queue.clone()).or_default();
-            entry.fairness.count(task.fairness_key.as_deref(), task.fairness_weight, now);
+            entry
+                .fairness
+                .count(task.fairness_key.as_deref(), task.fairness_weight, now);
         }
     }
 }
@@ -191,8 +213,15 @@ impl State {
         }
         let queue = self.queues.entry(key.clone()).or_default();
         let mut task = task;
-        while let Some(place) = queue.waiters.iter().position(|waiter| waiter.appetite.takes(&task)) {
-            let waiter = queue.waiters.remove(place).expect("the place was just found");
+        while let Some(place) = queue
+            .waiters
+            .iter()
+            .position(|waiter| waiter.appetite.takes(&task))
+        {
+            let waiter = queue
+                .waiters
+                .remove(place)
+                .expect("the place was just found");
             self.waiting -= 1;
             match waiter.hand.send(task) {
                 Ok(()) => return,
@@ -204,15 +233,27 @@ impl State {
             queue.truncated = true;
             return;
         }
-        let place: Place = (task.priority, task.fairness_key.clone(), task.available_at, task.task_id.clone());
-        let class = queue.tiers.entry(place.0).or_default().entry(place.1.clone()).or_default();
+        let place: Place = (
+            task.priority,
+            task.fairness_key.clone(),
+            task.available_at,
+            task.task_id.clone(),
+        );
+        let class = queue
+            .tiers
+            .entry(place.0)
+            .or_default()
+            .entry(place.1.clone())
+            .or_default();
         class.insert((place.2, place.3.clone()), task);
         queue.len += 1;
         self.places.insert(place.3.clone(), (key, place));
     }
 
     fn withdraw(&mut self, task_id: &TaskId) {
-        let Some((key, place)) = self.places.remove(task_id) else { return };
+        let Some((key, place)) = self.places.remove(task_id) else {
+            return;
+        };
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.remove(&place);
         }
@@ -224,10 +265,14 @@ impl Queue {
     fn pick(&mut self, appetite: &Appetite, now: Timestamp) -> Option<ReadyTask> {
         let mut best = None;
         for classes in self.tiers.values() {
-            let mut candidates = classes.values().filter_map(|class| class.values().find(|task| appetite.takes(task)));
+            let mut candidates = classes
+                .values()
+                .filter_map(|class| class.values().find(|task| appetite.takes(task)));
             let first = candidates.next();
             best = candidates.fold(first, |best, task| match best {
-                Some(other) if !self.fairness.prefers(task.order(), other.order(), now) => Some(other),
+                Some(other) if !self.fairness.prefers(task.order(), other.order(), now) => {
+                    Some(other)
+                }
                 _ => Some(task),
             });
             if best.is_some() {
@@ -235,12 +280,19 @@ impl Queue {
             }
         }
         let task = best?.clone();
-        self.remove(&(task.priority, task.fairness_key.clone(), task.available_at, task.task_id.clone()));
+        self.remove(&(
+            task.priority,
+            task.fairness_key.clone(),
+            task.available_at,
+            task.task_id.clone(),
+        ));
         Some(task)
     }
 
     fn remove(&mut self, place: &Place) {
-        let Some(classes) = self.tiers.get_mut(&place.0) else { return };
+        let Some(classes) = self.tiers.get_mut(&place.0) else {
+            return;
+        };
         if let Some(class) = classes.get_mut(&place.1) {
             if class.remove(&(place.2, place.3.clone())).is_some() {
                 self.len -= 1;
@@ -258,7 +310,11 @@ impl Queue {
 impl ReadyTask {
     /// Fairness class, weight and age.
     fn order(&self) -> (Option<&str>, u32, Timestamp) {
-        (self.fairness_key.as_deref(), self.fairness_weight, self.available_at)
+        (
+            self.fairness_key.as_deref(),
+            self.fairness_weight,
+            self.available_at,
+        )
     }
 }
 

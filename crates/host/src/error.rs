@@ -20,12 +20,20 @@ pub enum Error {
     NamespaceExists(Namespace),
     #[error("worker `{0}` is not registered in this namespace")]
     WorkerNotRegistered(WorkerId),
-    #[error("worker `{0}` advertised another definition of workflow type `{1}` before; restart it with a new worker id")]
+    #[error(
+        "worker `{0}` advertised another definition of workflow type `{1}` before; restart it with a new worker id"
+    )]
     DefinitionChanged(WorkerId, String),
     #[error("the worker is registered for queue `{registered}`, not `{requested}`")]
-    TaskQueueMismatch { registered: TaskQueue, requested: TaskQueue },
+    TaskQueueMismatch {
+        registered: TaskQueue,
+        requested: TaskQueue,
+    },
     #[error("the worker is registered with another build id")]
-    BuildIdMismatch { registered: Option<String>, requested: Option<String> },
+    BuildIdMismatch {
+        registered: Option<String>,
+        requested: Option<String>,
+    },
     #[error("too many polls are waiting")]
     TooManyPolls,
     /// Several commits in a row came second. Nothing was changed.

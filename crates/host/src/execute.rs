@@ -92,7 +92,10 @@ pub(crate) enum Prepared<C> {
 pub(crate) trait Prepare: Sync {
     type Command: Command;
 
-    fn prepare(&self, locked: &Locked<'_>) -> impl Future<Output = Result<Prepared<Self::Command>>> + Send;
+    fn prepare(
+        &self,
+        locked: &Locked<'_>,
+    ) -> impl Future<Output = Result<Prepared<Self::Command>>> + Send;
 }
 
 /// A command that needs nothing.
@@ -107,16 +110,35 @@ impl<'a, C: Command + Sync> Prepare for Plain<'a, C> {
 }
 
 impl Executor {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, limits: Limits, hub: Arc<Hub>) -> Self {
-        Self { store, clock, limits, hub, cache: Mutex::new(Cache::default()) }
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        limits: Limits,
+        hub: Arc<Hub>,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            limits,
+            hub,
+            cache: Mutex::new(Cache::default()),
+        }
     }
 
     fn moment(&self) -> Moment<'_> {
-        Moment { now: self.clock.now(), entropy: rand::random(), limits: &self.limits }
+        Moment {
+            now: self.clock.now(),
+            entropy: rand::random(),
+            limits: &self.limits,
+        }
     }
 
     /// Decides one command on one run. `Ok(None)` when there is no such run.
-    pub(crate) async fn execute<C: Command + Sync>(&self, run_id: &RunId, command: &C) -> Result<Option<C::Reply>> {
+    pub(crate) async fn execute<C: Command + Sync>(
+        &self,
+        run_id: &RunId,
+        command: &C,
+    ) -> Result<Option<C::Reply>> {
         self.execute_prepared(run_id, &Plain(command)).await
     }
 
@@ -129,7 +151,9 @@ impl Executor {
         let mut run_id = run_id.clone();
         for _ in 0..CONFLICT_RETRIES {
             let cell = self.cell(&run_id);
-            let Some(mut locked) = self.lock(&cell, &run_id).await? else { return Ok(None) };
+            let Some(mut locked) = self.lock(&cell, &run_id).await? else {
+                return Ok(None);
+            };
             let command = match prepare.prepare(&locked).await? {
                 Prepared::Decide(command) => command,
                 Prepared::Elsewhere(other) => {
@@ -167,7 +191,9 @@ impl Executor {
     /// The run as it is now, durable.
     pub(crate) async fn read(&self, run_id: &RunId) -> Result<Option<Run>> {
         let cell = self.cell(run_id);
-        let Some(locked) = self.lock(&cell, run_id).await? else { return Ok(None) };
+        let Some(locked) = self.lock(&cell, run_id).await? else {
+            return Ok(None);
+        };
         let run = locked.run().clone();
         let tail = locked.state.tail.clone();
         drop(locked);
@@ -178,7 +204,9 @@ impl Executor {
     /// A panic while deciding is a bug that ends this request only: nothing was written, and the run is untouched.
     fn decide<R>(&self, decide: impl FnOnce(Moment<'_>) -> Decision<R>) -> Result<Decision<R>> {
         catch_unwind(AssertUnwindSafe(|| decide(self.moment()))).map_err(|_| {
-            tracing::error!("a decision panicked; the request was answered internal_error and nothing was committed");
+            tracing::error!(
+                "a decision panicked; the request was answered internal_error and nothing was committed"
+            );
             Error::Internal
         })
     }
@@ -192,7 +220,10 @@ impl Executor {
             return Arc::clone(cell);
         }
         cache.make_room();
-        let cell = Arc::new(Cell { state: AsyncMutex::default(), used: AtomicU64::new(clock) });
+        let cell = Arc::new(Cell {
+            state: AsyncMutex::default(),
+            used: AtomicU64::new(clock),
+        });
         cache.cells.insert(run_id.clone(), Arc::clone(&cell));
         cell
     }
@@ -239,13 +270,23 @@ impl Executor {
 
     /// A run that this commit creates is known before anybody asks for it.
     fn remember_created(&self, changes: &Changes, commit: &Commit) {
-        let Some(created) = &changes.created else { return };
+        let Some(created) = &changes.created else {
+            return;
+        };
         let mut cache = self.cache.lock();
         cache.make_room();
         cache.clock += 1;
-        let state = CellState { run: Some(created.apply(None)), tail: Some(commit.clone()) };
-        let cell = Cell { state: AsyncMutex::new(state), used: AtomicU64::new(cache.clock) };
-        cache.cells.insert(created.spec.run_id.clone(), Arc::new(cell));
+        let state = CellState {
+            run: Some(created.apply(None)),
+            tail: Some(commit.clone()),
+        };
+        let cell = Cell {
+            state: AsyncMutex::new(state),
+            used: AtomicU64::new(cache.clock),
+        };
+        cache
+            .cells
+            .insert(created.spec.run_id.clone(), Arc::new(cell));
     }
 
     fn forget(&self, run_id: &RunId) {
@@ -281,9 +322,11 @@ impl Durable {
         match self {
             Self::Resting(Some(tail)) => tail.await,
             Self::Resting(None) => Ok(()),
-            Self::Committing(task) => {
-                task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the task that waited for the commit ended".to_owned())))
-            }
+            Self::Committing(task) => task.await.unwrap_or_else(|_| {
+                Err(StoreError::Unavailable(
+                    "the task that waited for the commit ended".to_owned(),
+                ))
+            }),
         }
     }
 }
@@ -295,10 +338,16 @@ impl Cache {
         if self.cells.len() < CACHED_RUNS_MAX {
             return;
         }
-        let mut used: Vec<u64> = self.cells.values().map(|cell| cell.used.load(Ordering::Relaxed)).collect();
+        let mut used: Vec<u64> = self
+            .cells
+            .values()
+            .map(|cell| cell.used.load(Ordering::Relaxed))
+            .collect();
         let middle = used.len() / 2;
         let (_, median, _) = used.select_nth_unstable(middle);
         let median = *median;
-        self.cells.retain(|_, cell| cell.used.load(Ordering::Relaxed) > median || Arc::strong_count(cell) > 1);
+        self.cells.retain(|_, cell| {
+            cell.used.load(Ordering::Relaxed) > median || Arc::strong_count(cell) > 1
+        });
     }
 }

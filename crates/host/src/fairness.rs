@@ -33,15 +33,29 @@ impl Fairness {
         if self.classes.len() >= CLASSES_MAX {
             self.classes.retain(|_, count| count.faded(now) > 0.5);
         }
-        let count = self.classes.entry(class.map(str::to_owned)).or_insert(Count { dispatched: 0.0, at: now });
+        let count = self
+            .classes
+            .entry(class.map(str::to_owned))
+            .or_insert(Count {
+                dispatched: 0.0,
+                at: now,
+            });
         count.dispatched = count.faded(now) + 1.0;
         count.at = now;
     }
 
     /// Whether the first of two candidates goes before the second.
-    pub(crate) fn prefers(&self, first: (Option<&str>, u32, Timestamp), second: (Option<&str>, u32, Timestamp), now: Timestamp) -> bool {
+    pub(crate) fn prefers(
+        &self,
+        first: (Option<&str>, u32, Timestamp),
+        second: (Option<&str>, u32, Timestamp),
+        now: Timestamp,
+    ) -> bool {
         let share = |(class, weight, _): (Option<&str>, u32, Timestamp)| {
-            let dispatched = self.classes.get(&class.map(str::to_owned)).map_or(0.0, |count| count.faded(now));
+            let dispatched = self
+                .classes
+                .get(&class.map(str::to_owned))
+                .map_or(0.0, |count| count.faded(now));
             dispatched / f64::from(weight.max(1))
         };
         let (left, right) = (share(first), share(second));

@@ -44,7 +44,9 @@ pub use workflows::{CommandTarget, Description, HistoryRequest, RunList};
 
 /// What handlers need of the crates below, so that they depend on the host alone.
 pub use longhaul_engine as engine;
-pub use longhaul_store::{NamespaceRow, RunFilter, RunSummary, StatusFilter, StoredEvent, WorkerRow};
+pub use longhaul_store::{
+    NamespaceRow, RunFilter, RunSummary, StatusFilter, StoredEvent, WorkerRow,
+};
 
 use clock::{Clock, SystemClock};
 use execute::Executor;
@@ -66,7 +68,11 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         // Three missed heartbeats, and never less than a minute (worker-protocol §3.5).
-        Self { limits: Limits::default(), worker_heartbeat_seconds: 20, worker_stale_seconds: 60 }
+        Self {
+            limits: Limits::default(),
+            worker_heartbeat_seconds: 20,
+            worker_stale_seconds: 60,
+        }
     }
 }
 
@@ -97,9 +103,18 @@ impl Host {
     }
 
     /// As [`Self::start`], with another clock.
-    pub async fn start_with_clock(store: Arc<dyn Store>, config: Config, clock: Arc<dyn Clock>) -> Result<Self> {
+    pub async fn start_with_clock(
+        store: Arc<dyn Store>,
+        config: Config,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self> {
         let hub = Arc::new(Hub::new(Arc::default()));
-        let executor = Arc::new(Executor::new(Arc::clone(&store), Arc::clone(&clock), config.limits.clone(), Arc::clone(&hub)));
+        let executor = Arc::new(Executor::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            config.limits.clone(),
+            Arc::clone(&hub),
+        ));
         let inner = Inner {
             executor,
             store,
@@ -111,9 +126,15 @@ impl Host {
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
-        let host = Self { inner: Arc::new(inner) };
+        let host = Self {
+            inner: Arc::new(inner),
+        };
         host.recover().await?;
-        let sweep = alarms::run(Arc::clone(&host.inner.executor), Arc::clone(&host.inner.hub), host.inner.stopping.clone());
+        let sweep = alarms::run(
+            Arc::clone(&host.inner.executor),
+            Arc::clone(&host.inner.hub),
+            host.inner.stopping.clone(),
+        );
         host.inner.tasks.spawn(sweep);
         Ok(host)
     }
@@ -124,7 +145,12 @@ impl Host {
         for queue in self.inner.store.ready_queues().await? {
             self.refill(&queue).await?;
         }
-        for row in self.inner.store.leased_tasks(&LeaseFilter::default(), RESTORED_LEASES_MAX).await? {
+        for row in self
+            .inner
+            .store
+            .leased_tasks(&LeaseFilter::default(), RESTORED_LEASES_MAX)
+            .await?
+        {
             self.inner.hub.show(&row);
             self.inner.hub.polls.restore(&row);
         }
@@ -136,7 +162,10 @@ impl Host {
         self.begin_stop();
         self.inner.tasks.close();
         // Nothing here waits on the outside world for long; the bound is for a disk that hangs.
-        if tokio::time::timeout(Duration::from_secs(10), self.inner.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(Duration::from_secs(10), self.inner.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("some background work did not end in time");
         }
     }
@@ -148,7 +177,11 @@ impl Host {
 
     /// Counters for `/metrics`.
     pub fn metrics(&self) -> Arc<Metrics> {
-        self.inner.hub.metrics.polls_waiting.set(i64::try_from(self.inner.hub.dispatch.waiting()).unwrap_or(i64::MAX));
+        self.inner
+            .hub
+            .metrics
+            .polls_waiting
+            .set(i64::try_from(self.inner.hub.dispatch.waiting()).unwrap_or(i64::MAX));
         Arc::clone(&self.inner.hub.metrics)
     }
 

@@ -30,12 +30,32 @@ impl Metrics {
     /// Registers everything under names that begin with `longhaul_`.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("longhaul");
-        registry.register("runs_started", "Runs created, continued ones included", self.runs_started.clone());
-        registry.register("runs_closed", "Runs closed, by closed reason", self.runs_closed.clone());
-        registry.register("events_recorded", "History events committed", self.events_recorded.clone());
-        registry.register("tasks_leased", "Leases granted, by kind of task", self.tasks_leased.clone());
+        registry.register(
+            "runs_started",
+            "Runs created, continued ones included",
+            self.runs_started.clone(),
+        );
+        registry.register(
+            "runs_closed",
+            "Runs closed, by closed reason",
+            self.runs_closed.clone(),
+        );
+        registry.register(
+            "events_recorded",
+            "History events committed",
+            self.events_recorded.clone(),
+        );
+        registry.register(
+            "tasks_leased",
+            "Leases granted, by kind of task",
+            self.tasks_leased.clone(),
+        );
         registry.register("polls", "Polls answered, by outcome", self.polls.clone());
-        registry.register("polls_waiting", "Polls that wait for a task now", self.polls_waiting.clone());
+        registry.register(
+            "polls_waiting",
+            "Polls that wait for a task now",
+            self.polls_waiting.clone(),
+        );
     }
 
     pub(crate) fn committed(&self, change: &RunChange) {
@@ -45,7 +65,11 @@ impl Metrics {
         }
         // A closed run still takes commits that only record a refused command; the alarm is gone with the close itself.
         if let (Some(closed), false) = (&change.core.closed, change.events.is_empty()) {
-            self.runs_closed.get_or_create(&Kind { kind: closed.reason.as_str() }).inc();
+            self.runs_closed
+                .get_or_create(&Kind {
+                    kind: closed.reason.as_str(),
+                })
+                .inc();
         }
     }
 

@@ -31,14 +31,20 @@ pub struct NamespaceSpec {
 
 impl Default for NamespaceSpec {
     fn default() -> Self {
-        Self { description: None, retention_days: Some(RETENTION_DAYS_DEFAULT) }
+        Self {
+            description: None,
+            retention_days: Some(RETENTION_DAYS_DEFAULT),
+        }
     }
 }
 
 impl Host {
     pub(crate) async fn load_namespaces(&self) -> Result<()> {
         let default = Namespace::from(DEFAULT_NAMESPACE);
-        match self.create_namespace(&default, &NamespaceSpec::default()).await {
+        match self
+            .create_namespace(&default, &NamespaceSpec::default())
+            .await
+        {
             Ok(_) | Err(Error::NamespaceExists(_)) => {}
             Err(error) => return Err(error),
         }
@@ -59,18 +65,27 @@ impl Host {
             return Ok(row.clone());
         }
         let all = self.namespaces().await?;
-        all.into_iter().find(|row| row.name == *name).ok_or_else(|| Error::NamespaceNotFound(name.clone()))
+        all.into_iter()
+            .find(|row| row.name == *name)
+            .ok_or_else(|| Error::NamespaceNotFound(name.clone()))
     }
 
     /// All namespaces by name.
     pub async fn namespaces(&self) -> Result<Vec<NamespaceRow>> {
         let rows = self.inner.store.namespaces().await?;
-        *self.inner.namespaces.known.write() = rows.iter().map(|row| (row.name.clone(), row.clone())).collect();
+        *self.inner.namespaces.known.write() = rows
+            .iter()
+            .map(|row| (row.name.clone(), row.clone()))
+            .collect();
         Ok(rows)
     }
 
     /// Makes a namespace.
-    pub async fn create_namespace(&self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
+    pub async fn create_namespace(
+        &self,
+        name: &Namespace,
+        spec: &NamespaceSpec,
+    ) -> Result<NamespaceRow> {
         let now = self.now();
         let row = NamespaceRow {
             name: name.clone(),
@@ -81,21 +96,35 @@ impl Host {
         };
         match self.inner.store.create_namespace(&row).await {
             Ok(()) => {}
-            Err(longhaul_store::Error::Conflict) => return Err(Error::NamespaceExists(name.clone())),
+            Err(longhaul_store::Error::Conflict) => {
+                return Err(Error::NamespaceExists(name.clone()));
+            }
             Err(error) => return Err(error.into()),
         }
-        self.inner.namespaces.known.write().insert(name.clone(), row.clone());
+        self.inner
+            .namespaces
+            .known
+            .write()
+            .insert(name.clone(), row.clone());
         Ok(row)
     }
 
     /// Changes a namespace's description and retention.
-    pub async fn update_namespace(&self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
+    pub async fn update_namespace(
+        &self,
+        name: &Namespace,
+        spec: &NamespaceSpec,
+    ) -> Result<NamespaceRow> {
         let mut row = self.namespace(name).await?;
         row.description.clone_from(&spec.description);
         row.retention_days = spec.retention_days;
         row.updated_at = self.now();
         self.inner.store.update_namespace(&row).await?;
-        self.inner.namespaces.known.write().insert(name.clone(), row.clone());
+        self.inner
+            .namespaces
+            .known
+            .write()
+            .insert(name.clone(), row.clone());
         Ok(row)
     }
 }

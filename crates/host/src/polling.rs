@@ -52,22 +52,36 @@ impl Host {
     pub(crate) async fn poll<C: Claim>(&self, poll: &Poll, claim: &C) -> Result<Polled<Reply<C>>> {
         let deadline = Instant::now() + poll.timeout;
         let worker = self.polling_worker(poll).await?;
-        let queue = QueueKey { namespace: poll.namespace.clone(), kind: claim.kind(), queue: poll.task_queue.clone() };
+        let queue = QueueKey {
+            namespace: poll.namespace.clone(),
+            kind: claim.kind(),
+            queue: poll.task_queue.clone(),
+        };
         let mut first = None;
         if let Some(request_id) = &poll.poll_request_id {
-            let key = PollKey { queue: queue.clone(), worker_id: poll.worker_id.clone(), request_id: request_id.clone() };
+            let key = PollKey {
+                queue: queue.clone(),
+                worker_id: poll.worker_id.clone(),
+                request_id: request_id.clone(),
+            };
             match self.take_turn(&key, &worker, poll, claim, deadline).await? {
                 TurnTaken::Answered(answer) => return Ok(answer),
                 TurnTaken::First(turn) => first = Some(turn),
             }
         }
-        let appetite = Appetite { types: Arc::new(claim.types(&worker)), build_id: worker.build_id.clone() };
+        let appetite = Appetite {
+            types: Arc::new(claim.types(&worker)),
+            build_id: worker.build_id.clone(),
+        };
         loop {
             let Some(task) = self.next_task(&queue, &appetite, deadline).await? else {
                 self.inner.hub.metrics.polled("empty");
                 return Ok(Polled::Empty);
             };
-            match self.claim(&queue, task, &worker, poll, claim, &mut first).await? {
+            match self
+                .claim(&queue, task, &worker, poll, claim, &mut first)
+                .await?
+            {
                 Some(reply) => {
                     self.inner.hub.metrics.polled("leased");
                     self.inner.hub.metrics.leased(claim.kind().as_str());
@@ -96,7 +110,10 @@ impl Host {
                 Turn::First(first) => return Ok(TurnTaken::First(first)),
                 Turn::After(mut done) => {
                     waited = true;
-                    if tokio::time::timeout_at(deadline, done.changed()).await.is_err() {
+                    if tokio::time::timeout_at(deadline, done.changed())
+                        .await
+                        .is_err()
+                    {
                         return Ok(TurnTaken::Answered(Polled::Empty));
                     }
                 }
@@ -113,7 +130,12 @@ impl Host {
     }
 
     /// The next task for this worker, or None when the time is over.
-    async fn next_task(&self, queue: &QueueKey, appetite: &Appetite, deadline: Instant) -> Result<Option<ReadyTask>> {
+    async fn next_task(
+        &self,
+        queue: &QueueKey,
+        appetite: &Appetite,
+        deadline: Instant,
+    ) -> Result<Option<ReadyTask>> {
         loop {
             if self.inner.stopping.is_cancelled() {
                 return Ok(None);
@@ -123,7 +145,10 @@ impl Host {
                 Found::AskStore => self.refill(queue).await?,
                 Found::Full => return Err(Error::TooManyPolls),
                 Found::Wait(ticket) => {
-                    let mut line = InLine { dispatch: &self.inner.hub.dispatch, ticket: Some(ticket) };
+                    let mut line = InLine {
+                        dispatch: &self.inner.hub.dispatch,
+                        ticket: Some(ticket),
+                    };
                     tokio::select! {
                         biased;
                         handed = line.handed() => {
@@ -147,7 +172,11 @@ impl Host {
         claim: &C,
         first: &mut Option<FirstPoll>,
     ) -> Result<Option<Reply<C>>> {
-        let granted = polls::Granted { task_id: task.task_id.clone(), run_id: task.run_id.clone(), sequence: task.sequence };
+        let granted = polls::Granted {
+            task_id: task.task_id.clone(),
+            run_id: task.run_id.clone(),
+            sequence: task.sequence,
+        };
         let command = claim.command(&granted, worker, poll);
         let executor = Arc::clone(&self.inner.executor);
         let hub: Arc<Hub> = Arc::clone(&self.inner.hub);
@@ -177,8 +206,15 @@ impl Host {
 
     /// Fills the in-memory queue from the store.
     pub(crate) async fn refill(&self, queue: &QueueKey) -> Result<()> {
-        let rows = self.inner.store.ready_tasks(queue, READY_PER_QUEUE_MAX).await?;
-        self.inner.hub.dispatch.fill(queue, &rows, rows.len() < READY_PER_QUEUE_MAX);
+        let rows = self
+            .inner
+            .store
+            .ready_tasks(queue, READY_PER_QUEUE_MAX)
+            .await?;
+        self.inner
+            .hub
+            .dispatch
+            .fill(queue, &rows, rows.len() < READY_PER_QUEUE_MAX);
         Ok(())
     }
 }

@@ -72,7 +72,12 @@ impl Polls {
             None => {
                 let (sender, done) = watch::channel(());
                 state.entries.insert(key.clone(), Entry::Waiting(done));
-                Turn::First(FirstPoll { polls: Arc::clone(self), key: key.clone(), granted: false, _done: sender })
+                Turn::First(FirstPoll {
+                    polls: Arc::clone(self),
+                    key: key.clone(),
+                    granted: false,
+                    _done: sender,
+                })
             }
         }
     }
@@ -97,10 +102,27 @@ impl Polls {
 
     /// After a restart: what stored leases say about the polls that were answered with them.
     pub(crate) fn restore(&self, row: &TaskRow) {
-        let (Some(owner), Some(request_id)) = (&row.lease_owner, &row.poll_request_id) else { return };
-        let queue = QueueKey { namespace: row.namespace.clone(), kind: row.kind, queue: row.queue.clone() };
-        let key = PollKey { queue, worker_id: owner.clone(), request_id: request_id.clone() };
-        self.state.lock().grant(key, Granted { task_id: row.task_id.clone(), run_id: row.run_id.clone(), sequence: row.sequence });
+        let (Some(owner), Some(request_id)) = (&row.lease_owner, &row.poll_request_id) else {
+            return;
+        };
+        let queue = QueueKey {
+            namespace: row.namespace.clone(),
+            kind: row.kind,
+            queue: row.queue.clone(),
+        };
+        let key = PollKey {
+            queue,
+            worker_id: owner.clone(),
+            request_id: request_id.clone(),
+        };
+        self.state.lock().grant(
+            key,
+            Granted {
+                task_id: row.task_id.clone(),
+                run_id: row.run_id.clone(),
+                sequence: row.sequence,
+            },
+        );
     }
 }
 

@@ -30,24 +30,49 @@ impl Host {
             counts.entry(count.queue.clone()).or_default().push(count);
         }
         let workers = self.workers(namespace).await?;
-        let names: BTreeSet<TaskQueue> = counts.keys().cloned().chain(workers.iter().map(|worker| worker.row.task_queue.clone())).collect();
+        let names: BTreeSet<TaskQueue> = counts
+            .keys()
+            .cloned()
+            .chain(workers.iter().map(|worker| worker.row.task_queue.clone()))
+            .collect();
         Ok(names
             .into_iter()
             .map(|name| QueueView {
                 counts: counts.remove(&name).unwrap_or_default(),
-                workers: workers.iter().filter(|worker| worker.row.task_queue == name).cloned().collect(),
+                workers: workers
+                    .iter()
+                    .filter(|worker| worker.row.task_queue == name)
+                    .cloned()
+                    .collect(),
                 name,
             })
             .collect())
     }
 
     /// One queue and its current leases. An unknown queue is an empty one.
-    pub async fn task_queue(&self, namespace: &Namespace, name: &TaskQueue) -> Result<(QueueView, Vec<TaskRow>)> {
+    pub async fn task_queue(
+        &self,
+        namespace: &Namespace,
+        name: &TaskQueue,
+    ) -> Result<(QueueView, Vec<TaskRow>)> {
         let all = self.task_queues(namespace).await?;
         let view = all.into_iter().find(|view| view.name == *name);
-        let view = view.unwrap_or_else(|| QueueView { name: name.clone(), counts: Vec::new(), workers: Vec::new() });
-        let filter = LeaseFilter { namespace: Some(namespace.clone()), owner: None, queue: Some(name.clone()), kind: None };
-        let leases = self.inner.store.leased_tasks(&filter, SHOWN_LEASES_MAX).await?;
+        let view = view.unwrap_or_else(|| QueueView {
+            name: name.clone(),
+            counts: Vec::new(),
+            workers: Vec::new(),
+        });
+        let filter = LeaseFilter {
+            namespace: Some(namespace.clone()),
+            owner: None,
+            queue: Some(name.clone()),
+            kind: None,
+        };
+        let leases = self
+            .inner
+            .store
+            .leased_tasks(&filter, SHOWN_LEASES_MAX)
+            .await?;
         Ok((view, leases))
     }
 }

@@ -13,7 +13,10 @@ use crate::execute::{Locked, Prepare, Prepared};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClaimStatus {
     /// It is leased, until then.
-    Claimed { lease_owner: String, lease_expires_at: Timestamp },
+    Claimed {
+        lease_owner: String,
+        lease_expires_at: Timestamp,
+    },
     /// It may be claimed.
     Claimable,
     /// It may not.
@@ -22,12 +25,18 @@ pub enum ClaimStatus {
 
 impl Host {
     /// The row of a task in this namespace.
-    pub(crate) async fn task_row(&self, namespace: &Namespace, task_id: &TaskId, kind: TaskKind) -> Result<TaskRow> {
+    pub(crate) async fn task_row(
+        &self,
+        namespace: &Namespace,
+        task_id: &TaskId,
+        kind: TaskKind,
+    ) -> Result<TaskRow> {
         let row = match self.inner.hub.leased_row(task_id) {
             Some(row) => Some(row),
             None => self.inner.store.task(task_id).await?,
         };
-        row.filter(|row| row.namespace == *namespace && row.kind == kind).ok_or(Error::Rejected(Rejection::TaskNotFound))
+        row.filter(|row| row.namespace == *namespace && row.kind == kind)
+            .ok_or(Error::Rejected(Rejection::TaskNotFound))
     }
 
     /// Runs a command on the run that owns the task, with the task's row as it is under the run's lock.
@@ -37,15 +46,30 @@ impl Host {
         F: Fn(Box<TaskRow>) -> C + Send + Sync,
     {
         let run_id = row.run_id.clone();
-        let report = Report { host: self, row, build };
-        self.inner.executor.execute_prepared(&run_id, &report).await?.ok_or(Error::Rejected(Rejection::TaskNotFound))
+        let report = Report {
+            host: self,
+            row,
+            build,
+        };
+        self.inner
+            .executor
+            .execute_prepared(&run_id, &report)
+            .await?
+            .ok_or(Error::Rejected(Rejection::TaskNotFound))
     }
 
     /// The claim status of a task (`claimStatus` of the bridge contracts).
-    pub(crate) async fn claim_status(&self, namespace: &Namespace, task_id: &TaskId, kind: TaskKind) -> Result<ClaimStatus> {
+    pub(crate) async fn claim_status(
+        &self,
+        namespace: &Namespace,
+        task_id: &TaskId,
+        kind: TaskKind,
+    ) -> Result<ClaimStatus> {
         let row = match self.task_row(namespace, task_id, kind).await {
             Ok(row) => row,
-            Err(Error::Rejected(Rejection::TaskNotFound)) => return Ok(ClaimStatus::Refused(Reason::TaskNotFound)),
+            Err(Error::Rejected(Rejection::TaskNotFound)) => {
+                return Ok(ClaimStatus::Refused(Reason::TaskNotFound));
+            }
             Err(error) => return Err(error),
         };
         let run = self.inner.executor.read(&row.run_id).await?;
@@ -53,14 +77,19 @@ impl Host {
             return Ok(ClaimStatus::Refused(Reason::RunClosed));
         }
         Ok(match (row.status, row.lease_owner, row.lease_expires_at) {
-            (TaskStatus::Leased, Some(owner), Some(lease_expires_at)) => {
-                ClaimStatus::Claimed { lease_owner: owner.to_string(), lease_expires_at }
-            }
+            (TaskStatus::Leased, Some(owner), Some(lease_expires_at)) => ClaimStatus::Claimed {
+                lease_owner: owner.to_string(),
+                lease_expires_at,
+            },
             (TaskStatus::Ready, ..) => ClaimStatus::Claimable,
             (TaskStatus::Scheduled, ..) => ClaimStatus::Refused(Reason::NotDue),
-            (TaskStatus::Leased | TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled, ..) => {
-                ClaimStatus::Refused(Reason::TaskNotReady)
-            }
+            (
+                TaskStatus::Leased
+                | TaskStatus::Completed
+                | TaskStatus::Failed
+                | TaskStatus::Cancelled,
+                ..,
+            ) => ClaimStatus::Refused(Reason::TaskNotReady),
         })
     }
 }
@@ -81,11 +110,19 @@ where
 
     async fn prepare(&self, locked: &Locked<'_>) -> Result<Prepared<C>> {
         // An open task is judged by the run itself. A finished one is known only by its row, which must then be the newest.
-        let row = if locked.run().has_open_task(&self.row.task_id, self.row.sequence) {
+        let row = if locked
+            .run()
+            .has_open_task(&self.row.task_id, self.row.sequence)
+        {
             self.row.clone()
         } else {
             locked.settle().await?;
-            self.host.inner.store.task(&self.row.task_id).await?.ok_or(Error::Rejected(Rejection::TaskNotFound))?
+            self.host
+                .inner
+                .store
+                .task(&self.row.task_id)
+                .await?
+                .ok_or(Error::Rejected(Rejection::TaskNotFound))?
         };
         Ok(Prepared::Decide((self.build)(Box::new(row))))
     }

@@ -84,9 +84,16 @@ impl Hub {
     /// Watches a run for new events. Register first, look second, wait third.
     pub(crate) fn watch(self: &Arc<Self>, run_id: &RunId) -> Watch {
         let mut watched = self.watched.lock();
-        let entry = watched.entry(run_id.clone()).or_insert_with(|| Watched { changed: Arc::default(), watchers: 0 });
+        let entry = watched.entry(run_id.clone()).or_insert_with(|| Watched {
+            changed: Arc::default(),
+            watchers: 0,
+        });
         entry.watchers += 1;
-        Watch { hub: Arc::clone(self), run_id: run_id.clone(), changed: Arc::clone(&entry.changed) }
+        Watch {
+            hub: Arc::clone(self),
+            run_id: run_id.clone(),
+            changed: Arc::clone(&entry.changed),
+        }
     }
 }
 

@@ -84,15 +84,25 @@ impl Host {
     fn remember_worker(&self, row: WorkerRow) {
         let key = (row.namespace.clone(), row.worker_id.clone());
         let heard = AtomicI64::new(row.last_heartbeat_at.as_micros());
-        self.inner.workers.known.write().insert(key, Arc::new(Known { row, heard }));
+        self.inner
+            .workers
+            .known
+            .write()
+            .insert(key, Arc::new(Known { row, heard }));
     }
 
-    async fn known_worker(&self, namespace: &Namespace, worker_id: &WorkerId) -> Result<Option<Arc<Known>>> {
+    async fn known_worker(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<Option<Arc<Known>>> {
         let key = (namespace.clone(), worker_id.clone());
         if let Some(known) = self.inner.workers.known.read().get(&key) {
             return Ok(Some(Arc::clone(known)));
         }
-        let Some(row) = self.inner.store.worker(namespace, worker_id).await? else { return Ok(None) };
+        let Some(row) = self.inner.store.worker(namespace, worker_id).await? else {
+            return Ok(None);
+        };
         self.remember_worker(row);
         Ok(self.inner.workers.known.read().get(&key).cloned())
     }
@@ -100,8 +110,14 @@ impl Host {
     /// Registers a worker, or replaces its registration.
     pub async fn register_worker(&self, registration: Registration) -> Result<WorkerRow> {
         let now = self.now();
-        let worker_id = registration.worker_id.clone().unwrap_or_else(|| Ids::new(now, rand::random()).mint());
-        if let Some(earlier) = self.known_worker(&registration.namespace, &worker_id).await? {
+        let worker_id = registration
+            .worker_id
+            .clone()
+            .unwrap_or_else(|| Ids::new(now, rand::random()).mint());
+        if let Some(earlier) = self
+            .known_worker(&registration.namespace, &worker_id)
+            .await?
+        {
             self.check_definitions(&earlier, &registration, &worker_id, now)?;
         }
         let row = WorkerRow {
@@ -132,14 +148,26 @@ impl Host {
     }
 
     /// A live worker id stands for one set of definitions; other code must come under another id.
-    fn check_definitions(&self, earlier: &Known, registration: &Registration, worker_id: &WorkerId, now: Timestamp) -> Result<()> {
+    fn check_definitions(
+        &self,
+        earlier: &Known,
+        registration: &Registration,
+        worker_id: &WorkerId,
+        now: Timestamp,
+    ) -> Result<()> {
         if self.is_stale(earlier, now) {
             return Ok(());
         }
         for (workflow_type, fingerprint) in &registration.workflow_definition_fingerprints {
-            let before = earlier.row.workflow_definition_fingerprints.get(workflow_type);
+            let before = earlier
+                .row
+                .workflow_definition_fingerprints
+                .get(workflow_type);
             if before.is_some_and(|before| before != fingerprint) {
-                return Err(Error::DefinitionChanged(worker_id.clone(), workflow_type.clone()));
+                return Err(Error::DefinitionChanged(
+                    worker_id.clone(),
+                    workflow_type.clone(),
+                ));
             }
         }
         Ok(())
@@ -157,10 +185,16 @@ impl Host {
         known.heard.store(self.now().as_micros(), Ordering::Relaxed);
         let row = &known.row;
         if row.task_queue != poll.task_queue {
-            return Err(Error::TaskQueueMismatch { registered: row.task_queue.clone(), requested: poll.task_queue.clone() });
+            return Err(Error::TaskQueueMismatch {
+                registered: row.task_queue.clone(),
+                requested: poll.task_queue.clone(),
+            });
         }
         if poll.build_id.is_some() && poll.build_id != row.build_id {
-            return Err(Error::BuildIdMismatch { registered: row.build_id.clone(), requested: poll.build_id.clone() });
+            return Err(Error::BuildIdMismatch {
+                registered: row.build_id.clone(),
+                requested: poll.build_id.clone(),
+            });
         }
         Ok(row.clone())
     }
@@ -181,16 +215,27 @@ impl Host {
         row.process_metrics = process_metrics.or(row.process_metrics);
         self.inner.store.put_worker(&row).await?;
         self.remember_worker(row.clone());
-        Ok(WorkerView { row, is_stale: false })
+        Ok(WorkerView {
+            row,
+            is_stale: false,
+        })
     }
 
     /// Removes a registration and gives up the workflow tasks it holds; how many. Activities are left alone: they may still be
     /// running and may still complete.
-    pub async fn deregister_worker(&self, namespace: &Namespace, worker_id: &WorkerId) -> Result<u64> {
+    pub async fn deregister_worker(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<u64> {
         if !self.inner.store.delete_worker(namespace, worker_id).await? {
             return Err(Error::WorkerNotRegistered(worker_id.clone()));
         }
-        self.inner.workers.known.write().remove(&(namespace.clone(), worker_id.clone()));
+        self.inner
+            .workers
+            .known
+            .write()
+            .remove(&(namespace.clone(), worker_id.clone()));
         let filter = LeaseFilter {
             namespace: Some(namespace.clone()),
             owner: Some(worker_id.clone()),
@@ -198,9 +243,23 @@ impl Host {
             kind: Some(TaskKind::Workflow),
         };
         let mut released = 0;
-        for row in self.inner.store.leased_tasks(&filter, RELEASED_LEASES_MAX).await? {
-            let command = ReleaseWorkflowTask { task_id: row.task_id.clone(), owner: worker_id.clone() };
-            if self.inner.executor.execute(&row.run_id, &command).await?.unwrap_or(false) {
+        for row in self
+            .inner
+            .store
+            .leased_tasks(&filter, RELEASED_LEASES_MAX)
+            .await?
+        {
+            let command = ReleaseWorkflowTask {
+                task_id: row.task_id.clone(),
+                owner: worker_id.clone(),
+            };
+            if self
+                .inner
+                .executor
+                .execute(&row.run_id, &command)
+                .await?
+                .unwrap_or(false)
+            {
                 released += 1;
             }
         }
@@ -211,13 +270,18 @@ impl Host {
         let mut row = known.row.clone();
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         row.last_heartbeat_at = row.last_heartbeat_at.max(heard);
-        WorkerView { row, is_stale: self.is_stale(known, self.now()) }
+        WorkerView {
+            row,
+            is_stale: self.is_stale(known, self.now()),
+        }
     }
 
     /// One worker.
     pub async fn worker(&self, namespace: &Namespace, worker_id: &WorkerId) -> Result<WorkerView> {
         let known = self.known_worker(namespace, worker_id).await?;
-        known.map(|known| self.view(&known)).ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
+        known
+            .map(|known| self.view(&known))
+            .ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
     }
 
     /// All workers of a namespace by id.
@@ -229,21 +293,42 @@ impl Host {
             }
         }
         let known = self.inner.workers.known.read();
-        let mut views: Vec<WorkerView> = known.iter().filter(|((ns, _), _)| ns == namespace).map(|(_, known)| self.view(known)).collect();
+        let mut views: Vec<WorkerView> = known
+            .iter()
+            .filter(|((ns, _), _)| ns == namespace)
+            .map(|(_, known)| self.view(known))
+            .collect();
         views.sort_by(|left, right| left.row.worker_id.cmp(&right.row.worker_id));
         Ok(views)
     }
 
     /// The handlers that workers of this type and queue declare, as `declared_*` keys; the newest live registration counts.
-    pub(crate) fn declared_contract(&self, namespace: &Namespace, queue: &TaskQueue, workflow_type: &str) -> Map<String, Value> {
+    pub(crate) fn declared_contract(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        workflow_type: &str,
+    ) -> Map<String, Value> {
         let now = self.now();
         let known = self.inner.workers.known.read();
         let contract = known
             .values()
-            .filter(|known| known.row.namespace == *namespace && known.row.task_queue == *queue && !self.is_stale(known, now))
-            .filter_map(|known| known.row.workflow_command_contracts.get(workflow_type).map(|contract| (known.row.registered_at, contract)))
+            .filter(|known| {
+                known.row.namespace == *namespace
+                    && known.row.task_queue == *queue
+                    && !self.is_stale(known, now)
+            })
+            .filter_map(|known| {
+                known
+                    .row
+                    .workflow_command_contracts
+                    .get(workflow_type)
+                    .map(|contract| (known.row.registered_at, contract))
+            })
             .max_by_key(|(registered_at, _)| *registered_at);
-        let Some((_, Value::Object(contract))) = contract else { return Map::new() };
+        let Some((_, Value::Object(contract))) = contract else {
+            return Map::new();
+        };
         let mut declared = Map::new();
         for (from, to) in [
             ("queries", "declared_queries"),

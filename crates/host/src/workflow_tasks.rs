@@ -67,7 +67,11 @@ impl Claim for WorkflowTasks {
 
 impl Host {
     /// Waits for a workflow task and leases it.
-    pub async fn poll_workflow_task(&self, poll: &Poll, page_size: usize) -> Result<Polled<LeasedWorkflowTask>> {
+    pub async fn poll_workflow_task(
+        &self,
+        poll: &Poll,
+        page_size: usize,
+    ) -> Result<Polled<LeasedWorkflowTask>> {
         match self.poll(poll, &WorkflowTasks).await? {
             Polled::Leased(claim) => Ok(Polled::Leased(self.with_history(claim, page_size).await?)),
             Polled::Empty => Ok(Polled::Empty),
@@ -75,42 +79,102 @@ impl Host {
     }
 
     /// Leases one task by its id, without waiting.
-    pub async fn claim_workflow_task(&self, poll: &Poll, task_id: &TaskId, page_size: usize) -> Result<LeasedWorkflowTask> {
+    pub async fn claim_workflow_task(
+        &self,
+        poll: &Poll,
+        task_id: &TaskId,
+        page_size: usize,
+    ) -> Result<LeasedWorkflowTask> {
         let worker = self.polling_worker(poll).await?;
-        let row = self.task_row(&poll.namespace, task_id, TaskKind::Workflow).await?;
-        let granted = Granted { task_id: task_id.clone(), run_id: row.run_id.clone(), sequence: 0 };
-        let claim = self.report(row, |_| WorkflowTasks.command(&granted, &worker, poll)).await?;
+        let row = self
+            .task_row(&poll.namespace, task_id, TaskKind::Workflow)
+            .await?;
+        let granted = Granted {
+            task_id: task_id.clone(),
+            run_id: row.run_id.clone(),
+            sequence: 0,
+        };
+        let claim = self
+            .report(row, |_| WorkflowTasks.command(&granted, &worker, poll))
+            .await?;
         self.with_history(claim, page_size).await
     }
 
     /// Whether a task is claimed, can be, or cannot.
-    pub async fn workflow_claim_status(&self, namespace: &Namespace, task_id: &TaskId) -> Result<ClaimStatus> {
-        self.claim_status(namespace, task_id, TaskKind::Workflow).await
+    pub async fn workflow_claim_status(
+        &self,
+        namespace: &Namespace,
+        task_id: &TaskId,
+    ) -> Result<ClaimStatus> {
+        self.claim_status(namespace, task_id, TaskKind::Workflow)
+            .await
     }
 
-    async fn with_history(&self, claim: WorkflowClaim, page_size: usize) -> Result<LeasedWorkflowTask> {
-        let history = self.history_page(&claim.spec.run_id, 0, claim.observed_sequence, page_size).await?;
+    async fn with_history(
+        &self,
+        claim: WorkflowClaim,
+        page_size: usize,
+    ) -> Result<LeasedWorkflowTask> {
+        let history = self
+            .history_page(&claim.spec.run_id, 0, claim.observed_sequence, page_size)
+            .await?;
         Ok(LeasedWorkflowTask { claim, history })
     }
 
-    pub(crate) async fn history_page(&self, run_id: &RunId, after: u64, up_to: u64, page_size: usize) -> Result<HistoryPage> {
-        let events = self.inner.store.history(run_id, after, up_to, page_size).await?;
+    pub(crate) async fn history_page(
+        &self,
+        run_id: &RunId,
+        after: u64,
+        up_to: u64,
+        page_size: usize,
+    ) -> Result<HistoryPage> {
+        let events = self
+            .inner
+            .store
+            .history(run_id, after, up_to, page_size)
+            .await?;
         let last = events.last().map_or(after, |event| event.sequence);
-        Ok(HistoryPage { events, total: up_to, next_after: (last < up_to).then_some(last) })
+        Ok(HistoryPage {
+            events,
+            total: up_to,
+            next_after: (last < up_to).then_some(last),
+        })
     }
 
     /// One page of a leased task's history, cut at the lease's snapshot.
-    pub async fn workflow_task_history(&self, holder: &TaskHolder, after: u64, page_size: usize) -> Result<HistoryPage> {
-        let row = self.task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow).await?;
+    pub async fn workflow_task_history(
+        &self,
+        holder: &TaskHolder,
+        after: u64,
+        page_size: usize,
+    ) -> Result<HistoryPage> {
+        let row = self
+            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .await?;
         let run_id = row.run_id.clone();
-        let observed = self.report(row, |row| ReadHistory { holder: holder.with(row) }).await?;
-        self.history_page(&run_id, after.min(observed), observed, page_size).await
+        let observed = self
+            .report(row, |row| ReadHistory {
+                holder: holder.with(row),
+            })
+            .await?;
+        self.history_page(&run_id, after.min(observed), observed, page_size)
+            .await
     }
 
     /// Applies the worker's decision.
-    pub async fn complete_workflow_task(&self, holder: &TaskHolder, commands: Vec<WorkflowCommand>) -> Result<Answer> {
-        let row = self.task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow).await?;
-        self.report(row, |row| CompleteWorkflowTask { holder: holder.with(row), commands: commands.clone() }).await
+    pub async fn complete_workflow_task(
+        &self,
+        holder: &TaskHolder,
+        commands: Vec<WorkflowCommand>,
+    ) -> Result<Answer> {
+        let row = self
+            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .await?;
+        self.report(row, |row| CompleteWorkflowTask {
+            holder: holder.with(row),
+            commands: commands.clone(),
+        })
+        .await
     }
 
     /// Takes the task back from a worker that could not decide, or had nothing to decide.
@@ -121,7 +185,9 @@ impl Host {
         failure_type: Option<&str>,
         reason: Option<&str>,
     ) -> Result<Answer> {
-        let row = self.task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow).await?;
+        let row = self
+            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .await?;
         let build = |row| FailWorkflowTask {
             holder: holder.with(row),
             message: message.to_owned(),
@@ -133,13 +199,22 @@ impl Host {
 
     /// Renews the lease.
     pub async fn heartbeat_workflow_task(&self, holder: &TaskHolder) -> Result<Renewed> {
-        let row = self.task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow).await?;
-        self.report(row, |row| HeartbeatWorkflowTask { holder: holder.with(row) }).await
+        let row = self
+            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .await?;
+        self.report(row, |row| HeartbeatWorkflowTask {
+            holder: holder.with(row),
+        })
+        .await
     }
 }
 
 impl TaskHolder {
     fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Holder {
-        Holder { row, owner: self.owner.clone(), attempt: self.attempt }
+        Holder {
+            row,
+            owner: self.owner.clone(),
+            attempt: self.attempt,
+        }
     }
 }

@@ -7,8 +7,8 @@ use longhaul_engine::change::CommandRow;
 use longhaul_engine::run::external::{Receipt, Request, SignalRun, Stop, StopRun};
 use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
-use longhaul_protocol::{Ids, Payload};
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
+use longhaul_protocol::{Ids, Payload};
 use longhaul_store::{Instance, RunFilter, RunSummary};
 use serde_json::Value;
 
@@ -65,17 +65,28 @@ impl Host {
     /// Starts a workflow, or answers for the id that is taken.
     pub async fn start_workflow(&self, mut start: Start) -> Result<Started> {
         if start.declared.is_empty() {
-            start.declared = self.declared_contract(&start.namespace, &start.task_queue, &start.workflow_type);
+            start.declared =
+                self.declared_contract(&start.namespace, &start.task_queue, &start.workflow_type);
         }
         for _ in 0..START_RETRIES {
-            match self.inner.store.instance(&start.namespace, &start.workflow_id).await? {
+            match self
+                .inner
+                .store
+                .instance(&start.namespace, &start.workflow_id)
+                .await?
+            {
                 None => match self.inner.executor.create(&start).await {
                     // Another start of the same id came first: answer as its duplicate.
                     Err(Error::Contended) => {}
                     other => return other,
                 },
                 Some(instance) => {
-                    if let Some(started) = self.inner.executor.execute(&instance.current_run_id, &start).await? {
+                    if let Some(started) = self
+                        .inner
+                        .executor
+                        .execute(&instance.current_run_id, &start)
+                        .await?
+                    {
                         return Ok(started);
                     }
                 }
@@ -95,15 +106,29 @@ impl Host {
     }
 
     /// The named run, or the current one. A run of another workflow or namespace does not exist here.
-    async fn run_of(&self, namespace: &Namespace, workflow_id: &WorkflowId, run_id: Option<&RunId>) -> Result<(Instance, Run)> {
+    async fn run_of(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        run_id: Option<&RunId>,
+    ) -> Result<(Instance, Run)> {
         let mut instance = self.instance(namespace, workflow_id).await?;
         loop {
             let wanted = run_id.unwrap_or(&instance.current_run_id).clone();
             let run = self.inner.executor.read(&wanted).await?;
-            let run = run.filter(|run| run.spec.namespace == *namespace && run.spec.workflow_id == *workflow_id);
-            let Some(run) = run else { return Err(Error::RunNotFound(workflow_id.clone(), wanted)) };
+            let run = run.filter(|run| {
+                run.spec.namespace == *namespace && run.spec.workflow_id == *workflow_id
+            });
+            let Some(run) = run else {
+                return Err(Error::RunNotFound(workflow_id.clone(), wanted));
+            };
             // The run may have continued as new between the two reads: then the next one is current.
-            match run.core.closed.as_ref().and_then(|closed| closed.continued_to.clone()) {
+            match run
+                .core
+                .closed
+                .as_ref()
+                .and_then(|closed| closed.continued_to.clone())
+            {
                 Some(next) if instance.current_run_id == wanted => {
                     instance.current_run_id = next;
                     instance.run_count += 1;
@@ -117,21 +142,40 @@ impl Host {
     }
 
     /// The named run, or the current one, and whether it is current.
-    pub async fn workflow_run(&self, namespace: &Namespace, workflow_id: &WorkflowId, run_id: Option<&RunId>) -> Result<(Run, bool)> {
+    pub async fn workflow_run(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        run_id: Option<&RunId>,
+    ) -> Result<(Run, bool)> {
         let (instance, run) = self.run_of(namespace, workflow_id, run_id).await?;
         let is_current = instance.current_run_id == *run.run_id();
         Ok((run, is_current))
     }
 
     /// Everything about one run.
-    pub async fn describe_workflow(&self, namespace: &Namespace, workflow_id: &WorkflowId, run_id: Option<&RunId>) -> Result<Description> {
+    pub async fn describe_workflow(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        run_id: Option<&RunId>,
+    ) -> Result<Description> {
         let (instance, run) = self.run_of(namespace, workflow_id, run_id).await?;
         let commands = self.inner.store.commands(run.run_id()).await?;
-        Ok(Description { is_current: instance.current_run_id == *run.run_id(), run_count: instance.run_count, run, commands })
+        Ok(Description {
+            is_current: instance.current_run_id == *run.run_id(),
+            run_count: instance.run_count,
+            run,
+            commands,
+        })
     }
 
     /// All runs of a workflow, oldest first.
-    pub async fn workflow_runs(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> Result<Vec<RunSummary>> {
+    pub async fn workflow_runs(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+    ) -> Result<Vec<RunSummary>> {
         self.instance(namespace, workflow_id).await?;
         Ok(self.inner.store.runs_of(namespace, workflow_id).await?)
     }
@@ -149,7 +193,13 @@ impl Host {
     /// One page of a run's history, waiting for a new event if asked to.
     pub async fn workflow_history(&self, request: &HistoryRequest) -> Result<HistoryPage> {
         let watch = self.inner.hub.watch(&request.run_id);
-        let (_, mut run) = self.run_of(&request.namespace, &request.workflow_id, Some(&request.run_id)).await?;
+        let (_, mut run) = self
+            .run_of(
+                &request.namespace,
+                &request.workflow_id,
+                Some(&request.run_id),
+            )
+            .await?;
         let deadline = tokio::time::Instant::now() + request.wait;
         loop {
             let changed = watch.changed.notified();
@@ -161,7 +211,14 @@ impl Host {
             }
             let end = run.core.last_history_sequence;
             if end > request.after || request.wait.is_zero() || run.core.closed.is_some() {
-                return self.history_page(&request.run_id, request.after.min(end), end, request.page_size).await;
+                return self
+                    .history_page(
+                        &request.run_id,
+                        request.after.min(end),
+                        end,
+                        request.page_size,
+                    )
+                    .await;
             }
             tokio::select! {
                 () = &mut changed => {}
@@ -176,7 +233,12 @@ impl Host {
     }
 
     /// Sends a signal.
-    pub async fn signal_workflow(&self, target: &CommandTarget, name: &str, arguments: Payload) -> Result<Receipt> {
+    pub async fn signal_workflow(
+        &self,
+        target: &CommandTarget,
+        name: &str,
+        arguments: Payload,
+    ) -> Result<Receipt> {
         self.command(target, |request, run| SignalRun {
             request,
             name: name.to_owned(),
@@ -187,20 +249,42 @@ impl Host {
     }
 
     /// Closes the current run from outside.
-    pub async fn stop_workflow(&self, target: &CommandTarget, how: Stop, reason: Option<&str>) -> Result<Receipt> {
-        self.command(target, |request, _| StopRun { request, how, reason: reason.map(str::to_owned) }).await
+    pub async fn stop_workflow(
+        &self,
+        target: &CommandTarget,
+        how: Stop,
+        reason: Option<&str>,
+    ) -> Result<Receipt> {
+        self.command(target, |request, _| StopRun {
+            request,
+            how,
+            reason: reason.map(str::to_owned),
+        })
+        .await
     }
 
     /// Signals the workflow declares: those of its start, else of its newest live worker.
     pub fn declared_signals(&self, run: &Run) -> Vec<String> {
         let names = |value: Option<&Value>| -> Vec<String> {
-            value.and_then(Value::as_array).map(|list| list.iter().filter_map(Value::as_str).map(str::to_owned).collect()).unwrap_or_default()
+            value
+                .and_then(Value::as_array)
+                .map(|list| {
+                    list.iter()
+                        .filter_map(Value::as_str)
+                        .map(str::to_owned)
+                        .collect()
+                })
+                .unwrap_or_default()
         };
         let at_start = names(run.spec.declared.get("declared_signals"));
         if !run.spec.declared.is_empty() {
             return at_start;
         }
-        let now = self.declared_contract(&run.spec.namespace, &run.spec.task_queue, &run.spec.workflow_type);
+        let now = self.declared_contract(
+            &run.spec.namespace,
+            &run.spec.task_queue,
+            &run.spec.workflow_type,
+        );
         names(now.get("declared_signals"))
     }
 
@@ -209,16 +293,27 @@ impl Host {
         C: longhaul_engine::Command + Send + Sync,
         F: Fn(Request, &Run) -> C + Send + Sync,
     {
-        let instance = self.instance(&target.namespace, &target.workflow_id).await?;
+        let instance = self
+            .instance(&target.namespace, &target.workflow_id)
+            .await?;
         if let Some(run_id) = &target.run_id {
             // A named run must exist; whether it is current is decided under its lock.
-            self.run_of(&target.namespace, &target.workflow_id, Some(run_id)).await?;
+            self.run_of(&target.namespace, &target.workflow_id, Some(run_id))
+                .await?;
             if *run_id != instance.current_run_id {
                 return Err(Error::Rejected(Rejection::NotCurrent));
             }
         }
-        let command = ExternalCommand { host: self, target, build };
-        let reply = self.inner.executor.execute_prepared(&instance.current_run_id, &command).await?;
+        let command = ExternalCommand {
+            host: self,
+            target,
+            build,
+        };
+        let reply = self
+            .inner
+            .executor
+            .execute_prepared(&instance.current_run_id, &command)
+            .await?;
         reply.ok_or_else(|| Error::InstanceNotFound(target.workflow_id.clone()))
     }
 }
@@ -239,14 +334,26 @@ where
 
     async fn prepare(&self, locked: &Locked<'_>) -> Result<Prepared<C>> {
         let run = locked.run();
-        if let (Some(next), None) = (run.core.closed.as_ref().and_then(|closed| closed.continued_to.as_ref()), &self.target.run_id) {
+        if let (Some(next), None) = (
+            run.core
+                .closed
+                .as_ref()
+                .and_then(|closed| closed.continued_to.as_ref()),
+            &self.target.run_id,
+        ) {
             return Ok(Prepared::Elsewhere(next.clone()));
         }
         let earlier = match &self.target.request_id {
             Some(request_id) => {
                 locked.settle().await?;
                 let store = &self.host.inner.store;
-                store.command_by_request(&self.target.namespace, &self.target.workflow_id, request_id).await?
+                store
+                    .command_by_request(
+                        &self.target.namespace,
+                        &self.target.workflow_id,
+                        request_id,
+                    )
+                    .await?
             }
             None => None,
         };

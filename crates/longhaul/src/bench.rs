@@ -46,7 +46,12 @@ pub(crate) struct Args {
     url: Option<String>,
 
     /// Token for that server
-    #[arg(long, env = "LONGHAUL_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    #[arg(
+        long,
+        env = "LONGHAUL_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN"
+    )]
     token: Option<String>,
 
     /// Directory on the disk to measure; what the bench writes there is removed [default: the system's temporary directory]
@@ -99,7 +104,10 @@ pub(crate) enum Scenario {
 pub(crate) fn run(args: Args) -> Result<()> {
     // The server in this process has something to say only when something is wrong.
     crate::logs::start(crate::logs::Format::Text, "warn")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("the runtime could not be started")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime could not be started")?;
     let report = runtime.block_on(async {
         tokio::select! {
             report = Box::pin(measure_all(&args)) => report,
@@ -108,7 +116,11 @@ pub(crate) fn run(args: Args) -> Result<()> {
         }
     })?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report).context("the report could not be written as JSON")?);
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&report)
+                .context("the report could not be written as JSON")?
+        );
     } else {
         print!("{}", report.table());
     }
@@ -119,7 +131,11 @@ async fn measure_all(args: &Args) -> Result<Report> {
     let wants = |scenario| args.scenarios.is_empty() || args.scenarios.contains(&scenario);
     check_descriptors(args)?;
     let progress = Progress::new();
-    let home = Home::new(args.data.as_deref(), args.url.as_deref(), args.token.as_deref())?;
+    let home = Home::new(
+        args.data.as_deref(),
+        args.url.as_deref(),
+        args.token.as_deref(),
+    )?;
     let mut report = Report::new(&home);
 
     progress.show("fdatasync");
@@ -135,23 +151,30 @@ async fn measure_all(args: &Args) -> Result<Report> {
     }
     if wants(Scenario::Memory) {
         if home.is_in_process() {
-            report.memory = Some(memory::measure(&home, args.in_flight, args.open_runs, &progress).await?);
+            report.memory =
+                Some(memory::measure(&home, args.in_flight, args.open_runs, &progress).await?);
         } else {
             report.skip("memory", "the server is another process; run without --url");
         }
     }
     if wants(Scenario::Throughput) {
-        report.throughput = Some(throughput::measure(&home, args, report.echo.as_ref(), &progress).await?);
+        report.throughput =
+            Some(throughput::measure(&home, args, report.echo.as_ref(), &progress).await?);
     }
     if wants(Scenario::Stored) {
         if home.is_in_process() {
-            report.stored = Some(stored::measure(&home, args.in_flight, args.stored_runs, &progress).await?);
+            report.stored =
+                Some(stored::measure(&home, args.in_flight, args.stored_runs, &progress).await?);
         } else {
-            report.skip("stored", "it compares two stores of its own; run without --url");
+            report.skip(
+                "stored",
+                "it compares two stores of its own; run without --url",
+            );
         }
     }
     if wants(Scenario::LongRun) {
-        report.long_run = Some(long_run::measure(&home, args.seconds, args.events, &progress).await?);
+        report.long_run =
+            Some(long_run::measure(&home, args.seconds, args.events, &progress).await?);
     }
     progress.clear();
     Ok(report)
@@ -160,8 +183,13 @@ async fn measure_all(args: &Args) -> Result<Report> {
 /// Says it before connections fail half-way: both ends of each are in this process.
 fn check_descriptors(args: &Args) -> Result<()> {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-    let Some(limit) = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()) else { return Ok(()) };
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"));
+    let Some(limit) = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+    else {
+        return Ok(());
+    };
     let needed = load::CONNECTIONS_PER_WORKFLOW * 2 * args.in_flight + DESCRIPTORS_SPARE;
     if needed > limit {
         bail!(

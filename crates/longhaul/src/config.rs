@@ -41,19 +41,39 @@ pub(crate) struct ServeArgs {
     insecure: bool,
 
     /// One token for everybody
-    #[arg(long, env = "LONGHAUL_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    #[arg(
+        long,
+        env = "LONGHAUL_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN"
+    )]
     token: Option<String>,
 
     /// Token for workers
-    #[arg(long, env = "LONGHAUL_WORKER_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    #[arg(
+        long,
+        env = "LONGHAUL_WORKER_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN"
+    )]
     worker_token: Option<String>,
 
     /// Token for operators: start, signal, describe
-    #[arg(long, env = "LONGHAUL_OPERATOR_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    #[arg(
+        long,
+        env = "LONGHAUL_OPERATOR_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN"
+    )]
     operator_token: Option<String>,
 
     /// Token for administrators: namespaces, workers
-    #[arg(long, env = "LONGHAUL_ADMIN_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    #[arg(
+        long,
+        env = "LONGHAUL_ADMIN_TOKEN",
+        hide_env_values = true,
+        value_name = "TOKEN"
+    )]
     admin_token: Option<String>,
 
     /// Name of this server in discovery [default: the host name]
@@ -61,7 +81,11 @@ pub(crate) struct ServeArgs {
     server_id: Option<String>,
 
     /// How long a worker holds a workflow task without a heartbeat [default: 300]
-    #[arg(long, env = "LONGHAUL_WORKFLOW_TASK_LEASE_SECONDS", value_name = "SECONDS")]
+    #[arg(
+        long,
+        env = "LONGHAUL_WORKFLOW_TASK_LEASE_SECONDS",
+        value_name = "SECONDS"
+    )]
     workflow_task_lease_seconds: Option<u64>,
 
     /// How long a worker holds an activity task without a heartbeat [default: 300]
@@ -119,18 +143,36 @@ pub(crate) struct Tokens {
 
 impl Tokens {
     fn is_empty(&self) -> bool {
-        self.shared.is_none() && self.worker.is_none() && self.operator.is_none() && self.admin.is_none()
+        self.shared.is_none()
+            && self.worker.is_none()
+            && self.operator.is_none()
+            && self.admin.is_none()
     }
 }
 
 impl ServeArgs {
     pub(crate) fn settle(&self) -> Result<Settings> {
-        let file = self.config.as_deref().map(read_file).transpose()?.unwrap_or_default();
-        let listen = self.listen.clone().or(file.listen).unwrap_or_else(|| LISTEN_DEFAULT.to_owned());
+        let file = self
+            .config
+            .as_deref()
+            .map(read_file)
+            .transpose()?
+            .unwrap_or_default();
+        let listen = self
+            .listen
+            .clone()
+            .or(file.listen)
+            .unwrap_or_else(|| LISTEN_DEFAULT.to_owned());
         let listen = parse_listen(&listen)?;
-        let data = self.data.clone().or(file.data).unwrap_or_else(|| PathBuf::from(DATA_DEFAULT));
+        let data = self
+            .data
+            .clone()
+            .or(file.data)
+            .unwrap_or_else(|| PathBuf::from(DATA_DEFAULT));
         let store = self.store.clone().or(file.store);
-        let pick = |flag: &Option<String>, file: Option<String>| flag.clone().or(file).filter(|token| !token.is_empty());
+        let pick = |flag: &Option<String>, file: Option<String>| {
+            flag.clone().or(file).filter(|token| !token.is_empty())
+        };
         let tokens = Tokens {
             shared: pick(&self.token, file.token),
             worker: pick(&self.worker_token, file.worker_token),
@@ -148,25 +190,40 @@ impl ServeArgs {
             listen,
             database: database_path(store.as_deref(), &data)?,
             tokens,
-            server_id: self.server_id.clone().or(file.server_id).unwrap_or_else(host_name),
-            workflow_task_lease_seconds: self.workflow_task_lease_seconds.or(file.workflow_task_lease_seconds),
+            server_id: self
+                .server_id
+                .clone()
+                .or(file.server_id)
+                .unwrap_or_else(host_name),
+            workflow_task_lease_seconds: self
+                .workflow_task_lease_seconds
+                .or(file.workflow_task_lease_seconds),
             activity_lease_seconds: self.activity_lease_seconds.or(file.activity_lease_seconds),
-            log: self.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
+            log: self
+                .log
+                .clone()
+                .or(file.log)
+                .unwrap_or_else(|| "info".to_owned()),
             log_format: self.log_format.or(file.log_format).unwrap_or_default(),
         })
     }
 }
 
 fn read_file(path: &Path) -> Result<File> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("the configuration file {} cannot be read", path.display()))?;
-    toml::from_str(&text).with_context(|| format!("the configuration file {} is not valid", path.display()))
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("the configuration file {} cannot be read", path.display()))?;
+    toml::from_str(&text)
+        .with_context(|| format!("the configuration file {} is not valid", path.display()))
 }
 
 fn parse_listen(text: &str) -> Result<SocketAddr> {
     if let Ok(address) = text.parse() {
         return Ok(address);
     }
-    if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+    if let Some(port) = text
+        .strip_prefix("localhost:")
+        .and_then(|port| port.parse().ok())
+    {
         return Ok(SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port));
     }
     bail!("`{text}` is not an address to listen on; write it like 127.0.0.1:8080 or 0.0.0.0:8080")
@@ -178,7 +235,9 @@ fn database_path(store: Option<&str>, data: &Path) -> Result<PathBuf> {
         Some(url) => match url.strip_prefix("sqlite:") {
             Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
             Some(_) => bail!("sqlite: needs a path, as in sqlite:/var/lib/longhaul/longhaul.db"),
-            None if url.starts_with("postgres") => bail!("PostgreSQL is not supported by this release; use sqlite:PATH"),
+            None if url.starts_with("postgres") => {
+                bail!("PostgreSQL is not supported by this release; use sqlite:PATH")
+            }
             None => bail!("`{url}` is not a store; write sqlite:PATH"),
         },
     }
@@ -187,7 +246,11 @@ fn database_path(store: Option<&str>, data: &Path) -> Result<PathBuf> {
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
-    if name.is_empty() { "longhaul".to_owned() } else { name.to_owned() }
+    if name.is_empty() {
+        "longhaul".to_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -195,14 +258,37 @@ mod tests {
     use super::*;
 
     fn args(listen: &str) -> ServeArgs {
-        ServeArgs { listen: Some(listen.to_owned()), ..ServeArgs::default() }
+        ServeArgs {
+            listen: Some(listen.to_owned()),
+            ..ServeArgs::default()
+        }
     }
 
     #[test]
     fn an_open_address_needs_a_credential_or_a_loud_word() {
-        assert!(args("0.0.0.0:1").settle().unwrap_err().to_string().contains("--insecure"));
-        assert!(ServeArgs { token: Some("t".into()), ..args("0.0.0.0:1") }.settle().is_ok());
-        assert!(ServeArgs { insecure: true, ..args("0.0.0.0:1") }.settle().is_ok());
+        assert!(
+            args("0.0.0.0:1")
+                .settle()
+                .unwrap_err()
+                .to_string()
+                .contains("--insecure")
+        );
+        assert!(
+            ServeArgs {
+                token: Some("t".into()),
+                ..args("0.0.0.0:1")
+            }
+            .settle()
+            .is_ok()
+        );
+        assert!(
+            ServeArgs {
+                insecure: true,
+                ..args("0.0.0.0:1")
+            }
+            .settle()
+            .is_ok()
+        );
         assert!(args("127.0.0.1:1").settle().is_ok());
     }
 
@@ -211,18 +297,38 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("longhaul.toml");
         std::fs::write(&file, "listen = \"127.0.0.1:7\"\ndata = \"elsewhere\"\n").unwrap();
-        let from_file = ServeArgs { config: Some(file.clone()), ..ServeArgs::default() }.settle().unwrap();
+        let from_file = ServeArgs {
+            config: Some(file.clone()),
+            ..ServeArgs::default()
+        }
+        .settle()
+        .unwrap();
         assert_eq!(from_file.listen.port(), 7);
         assert!(from_file.database.starts_with("elsewhere"));
-        let from_flag = ServeArgs { config: Some(file.clone()), ..args("127.0.0.1:8") }.settle().unwrap();
+        let from_flag = ServeArgs {
+            config: Some(file.clone()),
+            ..args("127.0.0.1:8")
+        }
+        .settle()
+        .unwrap();
         assert_eq!(from_flag.listen.port(), 8);
         std::fs::write(&file, "lisen = \"127.0.0.1:7\"\n").unwrap();
-        assert!(ServeArgs { config: Some(file), ..ServeArgs::default() }.settle().is_err());
+        assert!(
+            ServeArgs {
+                config: Some(file),
+                ..ServeArgs::default()
+            }
+            .settle()
+            .is_err()
+        );
     }
 
     #[test]
     fn the_store_is_a_path_for_sqlite() {
-        assert_eq!(database_path(Some("sqlite:/x/y.db"), Path::new("d")).unwrap(), PathBuf::from("/x/y.db"));
+        assert_eq!(
+            database_path(Some("sqlite:/x/y.db"), Path::new("d")).unwrap(),
+            PathBuf::from("/x/y.db")
+        );
         assert!(database_path(Some("postgres://h/d"), Path::new("d")).is_err());
         assert!(database_path(Some("mysql:x"), Path::new("d")).is_err());
     }

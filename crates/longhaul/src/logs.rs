@@ -15,8 +15,13 @@ pub(crate) enum Format {
 
 /// Starts logging. `filter` is a level or a list such as `info,longhaul_host=debug`.
 pub(crate) fn start(format: Format, filter: &str) -> Result<()> {
-    let filter = EnvFilter::builder().parse(filter).with_context(|| format!("`{filter}` is not a log filter; try `info` or `debug`"))?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let filter = EnvFilter::builder()
+        .parse(filter)
+        .with_context(|| format!("`{filter}` is not a log filter; try `info` or `debug`"))?;
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false);
     match format {
         Format::Text => lines.finish().try_init(),
         Format::Json => lines.json().flatten_event(true).finish().try_init(),

@@ -1,6 +1,9 @@
 //! The binary: flags, wiring and output. What it starts lives in the crates below it.
 
-#![expect(clippy::print_stdout, reason = "the command line talks to people on standard output")]
+#![expect(
+    clippy::print_stdout,
+    reason = "the command line talks to people on standard output"
+)]
 
 use std::process::ExitCode;
 

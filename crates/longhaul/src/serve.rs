@@ -24,15 +24,25 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let settings = args.settle()?;
     logs::start(settings.log_format, &settings.log)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("the runtime could not be started")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime could not be started")?;
     runtime.block_on(serve(&settings))
 }
 
 async fn serve(settings: &Settings) -> Result<()> {
-    if let Some(directory) = settings.database.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        std::fs::create_dir_all(directory).with_context(|| format!("the data directory {} cannot be made", directory.display()))?;
+    if let Some(directory) = settings
+        .database
+        .parent()
+        .filter(|directory| !directory.as_os_str().is_empty())
+    {
+        std::fs::create_dir_all(directory).with_context(|| {
+            format!("the data directory {} cannot be made", directory.display())
+        })?;
     }
-    let store = Sqlite::open(&settings.database).with_context(|| format!("the store {} cannot be opened", settings.database.display()))?;
+    let store = Sqlite::open(&settings.database)
+        .with_context(|| format!("the store {} cannot be opened", settings.database.display()))?;
     let mut config = Config::default();
     if let Some(seconds) = settings.workflow_task_lease_seconds {
         config.limits.workflow_task_lease_seconds = seconds.max(1);
@@ -40,16 +50,31 @@ async fn serve(settings: &Settings) -> Result<()> {
     if let Some(seconds) = settings.activity_lease_seconds {
         config.limits.activity_lease_seconds = seconds.max(1);
     }
-    let host = Host::start(Arc::new(store), config).await.context("the stored state could not be recovered")?;
-    let tokens = &settings.tokens;
-    let auth = Auth::with_tokens(tokens.shared.clone(), tokens.worker.clone(), tokens.operator.clone(), tokens.admin.clone());
-    let open = auth.is_open();
-    let options = Options { server_id: settings.server_id.clone(), ..Options::default() };
-    let router = App::new(host.clone(), auth, options).router();
-    let listener = TcpListener::bind(settings.listen)
+    let host = Host::start(Arc::new(store), config)
         .await
-        .with_context(|| format!("cannot listen on {}; is another server running there? Choose another with --listen", settings.listen))?;
-    let address = listener.local_addr().context("the listening address is not known")?;
+        .context("the stored state could not be recovered")?;
+    let tokens = &settings.tokens;
+    let auth = Auth::with_tokens(
+        tokens.shared.clone(),
+        tokens.worker.clone(),
+        tokens.operator.clone(),
+        tokens.admin.clone(),
+    );
+    let open = auth.is_open();
+    let options = Options {
+        server_id: settings.server_id.clone(),
+        ..Options::default()
+    };
+    let router = App::new(host.clone(), auth, options).router();
+    let listener = TcpListener::bind(settings.listen).await.with_context(|| {
+        format!(
+            "cannot listen on {}; is another server running there? Choose another with --listen",
+            settings.listen
+        )
+    })?;
+    let address = listener
+        .local_addr()
+        .context("the listening address is not known")?;
     greet(address, &settings.database, open);
     tracing::info!(%address, database = %settings.database.display(), "serving");
     let listener = listener.tap_io(|stream| {
@@ -104,10 +129,19 @@ fn greet(address: SocketAddr, database: &Path, open: bool) {
     println!("  Health        {url}/api/health");
     println!("  Metrics       {url}/metrics");
     println!("  Data          {}", database.display());
-    println!("  Credentials   {}", if open { "none needed (loopback or --insecure)" } else { "bearer token" });
+    println!(
+        "  Credentials   {}",
+        if open {
+            "none needed (loopback or --insecure)"
+        } else {
+            "bearer token"
+        }
+    );
     println!();
     println!("  Python   pip install durable-workflow");
-    println!("           client = Client(\"{url}\"), then Worker(client, task_queue=\"…\", workflows=[…], activities=[…])");
+    println!(
+        "           client = Client(\"{url}\"), then Worker(client, task_queue=\"…\", workflows=[…], activities=[…])"
+    );
     println!("  Rust     cargo add durable-workflow");
     println!("           Client::builder(\"{url}\"), then Worker::new(client, \"…\")");
     println!();

@@ -133,7 +133,9 @@ pub fn describe() -> Description {
 pub fn clamp_poll_timeout_seconds(requested: Option<i64>) -> u64 {
     match requested {
         None => POLL_TIMEOUT_SECONDS_DEFAULT,
-        Some(seconds) => u64::try_from(seconds).unwrap_or(0).min(POLL_TIMEOUT_SECONDS_MAX),
+        Some(seconds) => u64::try_from(seconds)
+            .unwrap_or(0)
+            .min(POLL_TIMEOUT_SECONDS_MAX),
     }
 }
 
@@ -147,7 +149,10 @@ mod tests {
         assert_eq!(json["version"], "1.20");
         let count = |list: &str| json[list].as_array().unwrap().len();
         assert_eq!(count("terminal_commands"), 3);
-        assert_eq!(count("non_terminal_commands") + 3, WORKFLOW_TASK_COMMANDS.len());
+        assert_eq!(
+            count("non_terminal_commands") + 3,
+            WORKFLOW_TASK_COMMANDS.len()
+        );
         assert_eq!(
             json["history_compression"]["supported_encodings"],
             serde_json::json!(["gzip", "deflate"])

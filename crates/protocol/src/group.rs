@@ -62,7 +62,10 @@ impl Group {
             None | Some(Value::Null) => {
                 return match command.get("parallel_group_id") {
                     None | Some(Value::Null) => Ok(None),
-                    Some(_) => Err(missing("parallel_group_path", "is required beside parallel_group_id")),
+                    Some(_) => Err(missing(
+                        "parallel_group_path",
+                        "is required beside parallel_group_id",
+                    )),
                 };
             }
             Some(Value::Array(path)) if !path.is_empty() => path,
@@ -80,15 +83,24 @@ impl Group {
             levels.push(read_level(entry, place)?);
         }
         Self::check_top_level(&keys, path.last().expect("the path is not empty"))?;
-        Ok(Some(Self { keys: Arc::new(keys), levels }))
+        Ok(Some(Self {
+            keys: Arc::new(keys),
+            levels,
+        }))
     }
 
     /// The top-level keys repeat the innermost entry of the path.
-    fn check_top_level(keys: &Map<String, Value>, innermost: &Value) -> Result<(), (String, String)> {
+    fn check_top_level(
+        keys: &Map<String, Value>,
+        innermost: &Value,
+    ) -> Result<(), (String, String)> {
         for key in GROUP_KEYS {
             let inner = innermost.get(key).filter(|value| !value.is_null());
             if keys.get(key) != inner {
-                return Err(missing(key, "must equal the last entry of parallel_group_path"));
+                return Err(missing(
+                    key,
+                    "must equal the last entry of parallel_group_path",
+                ));
             }
         }
         Ok(())
@@ -111,7 +123,10 @@ impl Group {
 
     /// Whether any level picks the first member instead of waiting for all.
     pub fn is_selection(&self) -> bool {
-        let selects = |map: &Map<String, Value>| map.get("parallel_group_mode").is_some_and(|mode| mode == "select");
+        let selects = |map: &Map<String, Value>| {
+            map.get("parallel_group_mode")
+                .is_some_and(|mode| mode == "select")
+        };
         selects(&self.keys)
             || matches!(self.keys.get("parallel_group_path"), Some(Value::Array(path))
                 if path.iter().filter_map(Value::as_object).any(selects))
@@ -128,7 +143,12 @@ fn read_level(entry: &Value, place: usize) -> Result<Level, (String, String)> {
         Some(Value::String(text)) if !text.is_empty() => Ok(text.clone()),
         _ => Err((at(key), "must be a non-empty string".to_owned())),
     };
-    let number = |key: &str| entry.get(key).and_then(Value::as_u64).ok_or_else(|| (at(key), "must be an integer".to_owned()));
+    let number = |key: &str| {
+        entry
+            .get(key)
+            .and_then(Value::as_u64)
+            .ok_or_else(|| (at(key), "must be an integer".to_owned()))
+    };
     let level = Level {
         id: text("parallel_group_id")?,
         kind: text("parallel_group_kind")?,
@@ -137,16 +157,31 @@ fn read_level(entry: &Value, place: usize) -> Result<Level, (String, String)> {
         index: number("parallel_group_index")?,
     };
     if level.base < 1 {
-        return Err((at("parallel_group_base_sequence"), "must be at least 1".to_owned()));
+        return Err((
+            at("parallel_group_base_sequence"),
+            "must be at least 1".to_owned(),
+        ));
     }
     if level.size < 1 || level.size > GROUP_SIZE_MAX {
-        return Err((at("parallel_group_size"), format!("must be from 1 to {GROUP_SIZE_MAX}")));
+        return Err((
+            at("parallel_group_size"),
+            format!("must be from 1 to {GROUP_SIZE_MAX}"),
+        ));
     }
     if level.index >= level.size {
-        return Err((at("parallel_group_index"), "must be smaller than the group's size".to_owned()));
+        return Err((
+            at("parallel_group_index"),
+            "must be smaller than the group's size".to_owned(),
+        ));
     }
-    if !level.id.ends_with(&format!(":{}:{}", level.base, level.size)) {
-        return Err((at("parallel_group_id"), "must end in the group's base and size".to_owned()));
+    if !level
+        .id
+        .ends_with(&format!(":{}:{}", level.base, level.size))
+    {
+        return Err((
+            at("parallel_group_id"),
+            "must end in the group's base and size".to_owned(),
+        ));
     }
     Ok(level)
 }
@@ -169,7 +204,9 @@ mod tests {
 
     #[test]
     fn reads_levels_and_keeps_the_keys() {
-        let group = Group::read(&command(&[member(1, 4, 2), member(3, 2, 0)])).unwrap().unwrap();
+        let group = Group::read(&command(&[member(1, 4, 2), member(3, 2, 0)]))
+            .unwrap()
+            .unwrap();
         assert_eq!(group.outermost().sequence(), 3);
         assert_eq!(group.levels().len(), 2);
         assert_eq!(group.keys()["parallel_group_id"], "parallel-activities:3:2");
@@ -179,9 +216,18 @@ mod tests {
     #[test]
     fn refuses_what_does_not_fit_together() {
         for (path, key) in [
-            (vec![member(0, 2, 0)], "parallel_group_path.0.parallel_group_base_sequence"),
-            (vec![member(1, 1001, 0)], "parallel_group_path.0.parallel_group_size"),
-            (vec![member(1, 2, 2)], "parallel_group_path.0.parallel_group_index"),
+            (
+                vec![member(0, 2, 0)],
+                "parallel_group_path.0.parallel_group_base_sequence",
+            ),
+            (
+                vec![member(1, 1001, 0)],
+                "parallel_group_path.0.parallel_group_size",
+            ),
+            (
+                vec![member(1, 2, 2)],
+                "parallel_group_path.0.parallel_group_index",
+            ),
         ] {
             assert_eq!(Group::read(&command(&path)).unwrap_err().0, key);
         }

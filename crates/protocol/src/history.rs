@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::group::Group;
 use crate::id::{
-    ActivityAttemptId, ActivityExecutionId, CommandId, EventId, FailureId, RunId, SignalId, TaskId, TimerId, WaitId, WorkflowId,
+    ActivityAttemptId, ActivityExecutionId, CommandId, EventId, FailureId, RunId, SignalId, TaskId,
+    TimerId, WaitId, WorkflowId,
 };
 use crate::payload::Payload;
 use crate::time::Timestamp;
@@ -123,7 +124,10 @@ events! {
 
 /// `StartAccepted`, `StartRejected`.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct StartDecided {
     pub workflow_command_id: CommandId,
     pub workflow_instance_id: WorkflowId,
@@ -138,7 +142,10 @@ pub struct StartDecided {
 
 /// The run's first event, or its second after `StartAccepted`.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct WorkflowStarted {
     pub workflow_type: String,
     pub workflow_instance_id: WorkflowId,
@@ -166,7 +173,10 @@ pub struct WorkflowStarted {
 
 /// The workflow's result.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct WorkflowCompleted {
     pub output: Payload,
     pub payload_codec: &'static str,
@@ -174,7 +184,10 @@ pub struct WorkflowCompleted {
 
 /// Why the workflow failed.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct WorkflowFailed {
     pub failure_id: FailureId,
     pub source_kind: &'static str,
@@ -211,7 +224,10 @@ pub struct LimitBreach {
 
 /// A deadline of the run passed.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct WorkflowTimedOut {
     pub failure_id: FailureId,
     pub timeout_kind: &'static str,
@@ -225,7 +241,10 @@ pub struct WorkflowTimedOut {
 
 /// Where the work goes on.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct WorkflowContinuedAsNew {
     pub sequence: u64,
     pub continued_to_run_id: RunId,
@@ -236,7 +255,10 @@ pub struct WorkflowContinuedAsNew {
 
 /// `CancelRequested`, `TerminateRequested`.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct CloseRequested {
     pub workflow_command_id: CommandId,
     pub workflow_instance_id: WorkflowId,
@@ -248,7 +270,10 @@ pub struct CloseRequested {
 
 /// `WorkflowCancelled`, `WorkflowTerminated`.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct RunStopped {
     pub workflow_command_id: CommandId,
     pub workflow_instance_id: WorkflowId,
@@ -263,7 +288,10 @@ pub struct RunStopped {
 
 /// The keys every event of one activity call repeats.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ActivityCall {
     pub activity_execution_id: ActivityExecutionId,
     pub activity_type: String,
@@ -290,7 +318,10 @@ impl Serialize for GroupKeys {
 
 /// The call and its snapshot, which replay compares with the code.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ActivityScheduled {
     #[serde(flatten)]
     pub call: ActivityCall,
@@ -299,7 +330,10 @@ pub struct ActivityScheduled {
 
 /// The activity as the command asked for it: no server default is merged in.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ActivitySnapshot {
     pub id: ActivityExecutionId,
     pub idempotency_key: ActivityExecutionId,
@@ -319,7 +353,10 @@ pub struct ActivitySnapshot {
 
 /// One attempt began.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ActivityStarted {
     #[serde(flatten)]
     pub call: ActivityCall,
@@ -330,7 +367,10 @@ pub struct ActivityStarted {
 
 /// The worker reported progress.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ActivityHeartbeatRecorded {
     #[serde(flatten)]
     pub call: ActivityCall,
@@ -344,7 +384,10 @@ pub struct ActivityHeartbeatRecorded {
 
 /// Another attempt will follow.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ActivityRetryScheduled {
     #[serde(flatten)]
     pub call: ActivityCall,
@@ -375,7 +418,10 @@ pub struct ActivityRetryScheduled {
 
 /// The activity's result.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ActivityCompleted {
     #[serde(flatten)]
     pub call: ActivityCall,
@@ -387,7 +433,10 @@ pub struct ActivityCompleted {
 
 /// The activity's final failure, in the shape every language reads.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ActivityFailed {
     #[serde(flatten)]
     pub call: ActivityCall,
@@ -410,7 +459,10 @@ pub struct ActivityFailed {
 
 /// A deadline of the activity passed for good.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ActivityTimedOut {
     #[serde(flatten)]
     pub call: ActivityCall,
@@ -433,7 +485,10 @@ pub struct ActivityTimedOut {
 
 /// The activity ended with its run.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ActivityCancelled {
     #[serde(flatten)]
     pub call: ActivityCall,
@@ -448,7 +503,10 @@ pub struct ActivityCancelled {
 
 /// `TimerScheduled`, `TimerFired`, `TimerCancelled`.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct TimerPayload {
     pub timer_id: TimerId,
     pub sequence: u64,
@@ -476,7 +534,10 @@ pub struct TimerPayload {
 
 /// A signal as it came.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct SignalReceived {
     pub workflow_command_id: CommandId,
     pub signal_id: SignalId,
@@ -492,7 +553,10 @@ pub struct SignalReceived {
 
 /// The workflow waits for a signal.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct SignalWaitOpened {
     pub signal_name: String,
     pub signal_wait_id: WaitId,
@@ -505,7 +569,10 @@ pub struct SignalWaitOpened {
 
 /// The signal that ended a wait.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct SignalApplied {
     pub workflow_command_id: CommandId,
     pub signal_id: SignalId,
@@ -520,7 +587,10 @@ pub struct SignalApplied {
 
 /// `ConditionWaitOpened`, `ConditionWaitSatisfied`.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct ConditionWait {
     pub condition_wait_id: WaitId,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -544,7 +614,10 @@ pub struct ConditionWait {
 
 /// A recorded value.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct SideEffectRecorded {
     pub sequence: u64,
     pub result: Payload,
@@ -553,7 +626,10 @@ pub struct SideEffectRecorded {
 
 /// A recorded choice of version.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct VersionMarkerRecorded {
     pub sequence: u64,
     pub change_id: String,
@@ -564,7 +640,10 @@ pub struct VersionMarkerRecorded {
 
 /// Attributes as sent, and after the merge.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct SearchAttributesUpserted {
     pub sequence: u64,
     pub attributes: Map<String, Value>,
@@ -575,7 +654,10 @@ pub struct SearchAttributesUpserted {
 
 /// Memo entries as sent, and after the merge.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the keys are the protocol's; engine.md §5 explains each")]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
 pub struct MemoUpserted {
     pub sequence: u64,
     pub entries: Payload,

@@ -133,7 +133,9 @@ impl Ids {
     /// so that counting up cannot run into the time).
     pub fn new(now: Timestamp, entropy: u128) -> Self {
         let random = entropy & ((1 << (Self::RANDOM_BITS - 1)) - 1);
-        Self { next: (u128::from(now.as_millis()) << Self::RANDOM_BITS) | random }
+        Self {
+            next: (u128::from(now.as_millis()) << Self::RANDOM_BITS) | random,
+        }
     }
 
     /// The next id, as whichever kind is asked for.
@@ -155,7 +157,8 @@ mod tests {
         let second: RunId = ids.mint();
         assert_eq!(first.as_str().len(), 26);
         assert!(first < second);
-        let again: RunId = Ids::new(Timestamp::from_micros(1_791_860_655_865_222), u128::MAX).mint();
+        let again: RunId =
+            Ids::new(Timestamp::from_micros(1_791_860_655_865_222), u128::MAX).mint();
         assert_eq!(first, again);
     }
 

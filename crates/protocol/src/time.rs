@@ -26,12 +26,18 @@ impl Timestamp {
 
     /// Milliseconds since the epoch, never negative: the time part of an id.
     pub const fn as_millis(self) -> u64 {
-        if self.0 < 0 { 0 } else { (self.0 / 1000) as u64 }
+        if self.0 < 0 {
+            0
+        } else {
+            (self.0 / 1000) as u64
+        }
     }
 
     /// This time plus whole seconds, stopping at [`Self::MAX`].
     pub fn plus_seconds(self, seconds: u64) -> Self {
-        let micros = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        let micros = i64::try_from(seconds)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1_000_000);
         Self(self.0.saturating_add(micros)).min(Self::MAX)
     }
 
@@ -51,11 +57,16 @@ impl fmt::Display for Timestamp {
         let second_of_day = seconds.rem_euclid(86_400);
         let era = days.div_euclid(146_097);
         let day_of_era = days.rem_euclid(146_097);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let month_from_march = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let month = if month_from_march < 10 {
+            month_from_march + 3
+        } else {
+            month_from_march - 9
+        };
         let year = year_of_era + era * 400 + i64::from(month <= 2);
         write!(
             f,
@@ -116,14 +127,18 @@ mod tests {
     fn agrees_with_an_independent_calendar_over_four_centuries() {
         for day in 0..146_097_i64 {
             let micros = (day - 20_000) * 86_400_000_000 + 123_456;
-            let expected: jiff::Timestamp = Timestamp::from_micros(micros).to_string().parse().unwrap();
+            let expected: jiff::Timestamp =
+                Timestamp::from_micros(micros).to_string().parse().unwrap();
             assert_eq!(expected.as_microsecond(), micros);
         }
     }
 
     #[test]
     fn adding_never_overflows() {
-        assert_eq!(Timestamp::from_micros(5).plus_seconds(u64::MAX), Timestamp::MAX);
+        assert_eq!(
+            Timestamp::from_micros(5).plus_seconds(u64::MAX),
+            Timestamp::MAX
+        );
         assert_eq!(Timestamp::MAX.to_string().len(), 27);
     }
 }

@@ -165,7 +165,10 @@ mod tests {
     fn every_minor_up_to_the_advertised_one_is_accepted() {
         assert_eq!(WORKER_PROTOCOL_MINOR.to_string(), WORKER_PROTOCOL_VERSION);
         for minor in 0..=20 {
-            assert_eq!(negotiate(Some(&format!("1.{minor}"))).map(Minor::get), Ok(minor));
+            assert_eq!(
+                negotiate(Some(&format!("1.{minor}"))).map(Minor::get),
+                Ok(minor)
+            );
         }
         assert_eq!(negotiate(Some(" 1.19 ")).map(Minor::get), Ok(19));
     }
@@ -196,7 +199,11 @@ mod tests {
             "１.２",
         ] {
             let refusal = negotiate(Some(header)).unwrap_err();
-            assert_eq!(refusal.reason.as_str(), "unsupported_protocol_version", "{header}");
+            assert_eq!(
+                refusal.reason.as_str(),
+                "unsupported_protocol_version",
+                "{header}"
+            );
             assert_eq!(refusal.requested_version.as_deref(), Some(header));
             assert_eq!(refusal.supported_version, "1.20");
         }
@@ -223,7 +230,11 @@ mod tests {
         assert_eq!(negotiate_control_plane(Some("2")), Ok(()));
         for header in ["1", "3", "2.0", "02", "two"] {
             let refusal = negotiate_control_plane(Some(header)).unwrap_err();
-            assert_eq!(refusal.reason.as_str(), "unsupported_control_plane_version", "{header}");
+            assert_eq!(
+                refusal.reason.as_str(),
+                "unsupported_control_plane_version",
+                "{header}"
+            );
             assert_eq!(refusal.supported_version, "2");
         }
     }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::group::Group;
-use crate::payload::{Payload, command_payload, envelope_only, memo, optional_command_payload, payload_codec};
+use crate::payload::{
+    Payload, command_payload, envelope_only, memo, optional_command_payload, payload_codec,
+};
 
 /// Field path → what is wrong with it.
 pub type FieldErrors = BTreeMap<String, Vec<String>>;
@@ -16,19 +18,47 @@ pub const NAME_BYTES_MAX: usize = 255;
 
 /// One instruction of a completion.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "each is explained where the engine applies it; the names are the protocol's")]
+#[expect(
+    missing_docs,
+    reason = "each is explained where the engine applies it; the names are the protocol's"
+)]
 pub enum WorkflowCommand {
     ScheduleActivity(Box<ScheduleActivity>),
-    StartTimer { delay_seconds: u64, group: Option<Group> },
+    StartTimer {
+        delay_seconds: u64,
+        group: Option<Group>,
+    },
     OpenConditionWait(Box<OpenConditionWait>),
-    OpenSignalWait { signal_name: String, timeout_seconds: Option<u64>, group: Option<Group> },
-    RecordSideEffect { result: Payload },
-    RecordVersionMarker { change_id: String, version: i32, min_supported: i32, max_supported: i32 },
-    UpsertSearchAttributes { attributes: Map<String, Value>, attribute_types: Option<Map<String, Value>> },
-    UpsertMemo { entries: Payload },
-    CompleteWorkflow { result: Option<Payload> },
+    OpenSignalWait {
+        signal_name: String,
+        timeout_seconds: Option<u64>,
+        group: Option<Group>,
+    },
+    RecordSideEffect {
+        result: Payload,
+    },
+    RecordVersionMarker {
+        change_id: String,
+        version: i32,
+        min_supported: i32,
+        max_supported: i32,
+    },
+    UpsertSearchAttributes {
+        attributes: Map<String, Value>,
+        attribute_types: Option<Map<String, Value>>,
+    },
+    UpsertMemo {
+        entries: Payload,
+    },
+    CompleteWorkflow {
+        result: Option<Payload>,
+    },
     FailWorkflow(Box<FailWorkflow>),
-    ContinueAsNew { arguments: Option<Payload>, workflow_type: Option<String>, queue: Option<String> },
+    ContinueAsNew {
+        arguments: Option<Payload>,
+        workflow_type: Option<String>,
+        queue: Option<String>,
+    },
 }
 
 /// An activity call.
@@ -85,7 +115,9 @@ impl WorkflowCommand {
     /// Whether it closes the run.
     pub fn is_terminal(&self) -> bool {
         match self {
-            Self::CompleteWorkflow { .. } | Self::FailWorkflow(_) | Self::ContinueAsNew { .. } => true,
+            Self::CompleteWorkflow { .. } | Self::FailWorkflow(_) | Self::ContinueAsNew { .. } => {
+                true
+            }
             Self::ScheduleActivity(_)
             | Self::StartTimer { .. }
             | Self::OpenConditionWait(_)
@@ -137,23 +169,42 @@ impl WorkflowCommand {
 /// Every offending field with its messages; nothing of the list may then be applied.
 pub fn parse_commands(commands: &Value) -> Result<Vec<WorkflowCommand>, FieldErrors> {
     let Value::Array(list) = commands else {
-        return Err(BTreeMap::from([("commands".to_owned(), vec!["must be a list of commands".to_owned()])]));
+        return Err(BTreeMap::from([(
+            "commands".to_owned(),
+            vec!["must be a list of commands".to_owned()],
+        )]));
     };
     let mut errors = FieldErrors::new();
     if list.is_empty() {
-        add(&mut errors, "commands".to_owned(), "must hold at least one command");
+        add(
+            &mut errors,
+            "commands".to_owned(),
+            "must hold at least one command",
+        );
     }
     let mut parsed = Vec::with_capacity(list.len());
     for (index, command) in list.iter().enumerate() {
-        let mut fields = Fields { at: format!("commands.{index}"), map: command.as_object(), errors: &mut errors };
+        let mut fields = Fields {
+            at: format!("commands.{index}"),
+            map: command.as_object(),
+            errors: &mut errors,
+        };
         if let Some(command) = fields.command() {
             if command.is_terminal() && index + 1 != list.len() {
-                add(&mut errors, format!("commands.{index}.type"), "a command that closes the run must be the only one and come last");
+                add(
+                    &mut errors,
+                    format!("commands.{index}.type"),
+                    "a command that closes the run must be the only one and come last",
+                );
             }
             parsed.push(command);
         }
     }
-    if errors.is_empty() { Ok(parsed) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(parsed)
+    } else {
+        Err(errors)
+    }
 }
 
 fn add(errors: &mut FieldErrors, path: String, message: impl Into<String>) {
@@ -173,7 +224,10 @@ const SCOPED: &[(&str, &[&str])] = &[
     ("run_timeout_seconds", &[]),
     ("non_retryable", &["fail_workflow"]),
     ("delay_seconds", &["start_timer"]),
-    ("timeout_seconds", &["open_condition_wait", "open_signal_wait"]),
+    (
+        "timeout_seconds",
+        &["open_condition_wait", "open_signal_wait"],
+    ),
     ("arguments", &["schedule_activity", "continue_as_new"]),
     ("result", &["complete_workflow", "record_side_effect"]),
     ("entries", &["upsert_memo"]),
@@ -198,7 +252,13 @@ impl<'a> Fields<'a> {
         };
         let known = crate::describe::WORKFLOW_TASK_COMMANDS;
         if !known.contains(&command_type) {
-            self.refuse("type", &format!("unknown command type `{command_type}`; this server knows {}", known.join(", ")));
+            self.refuse(
+                "type",
+                &format!(
+                    "unknown command type `{command_type}`; this server knows {}",
+                    known.join(", ")
+                ),
+            );
             return None;
         }
         let before = self.errors.len();
@@ -221,13 +281,16 @@ impl<'a> Fields<'a> {
                 delay_seconds: self.required_seconds("delay_seconds")?,
                 group: self.group()?,
             },
-            "open_condition_wait" => WorkflowCommand::OpenConditionWait(Box::new(OpenConditionWait {
-                condition_key: self.text("condition_key")?,
-                condition_definition_fingerprint: self.text("condition_definition_fingerprint")?,
-                condition_wait_occurrence_id: self.text("condition_wait_occurrence_id")?,
-                timeout_seconds: self.number("timeout_seconds", 0)?,
-                group: self.group()?,
-            })),
+            "open_condition_wait" => {
+                WorkflowCommand::OpenConditionWait(Box::new(OpenConditionWait {
+                    condition_key: self.text("condition_key")?,
+                    condition_definition_fingerprint: self
+                        .text("condition_definition_fingerprint")?,
+                    condition_wait_occurrence_id: self.text("condition_wait_occurrence_id")?,
+                    timeout_seconds: self.number("timeout_seconds", 0)?,
+                    group: self.group()?,
+                }))
+            }
             "open_signal_wait" => WorkflowCommand::OpenSignalWait {
                 signal_name: self.name("signal_name")?,
                 timeout_seconds: self.number("timeout_seconds", 0)?,
@@ -237,7 +300,9 @@ impl<'a> Fields<'a> {
             "record_version_marker" => self.version_marker()?,
             "upsert_search_attributes" => self.search_attributes()?,
             "upsert_memo" => self.memo()?,
-            "complete_workflow" => WorkflowCommand::CompleteWorkflow { result: self.payload("result")? },
+            "complete_workflow" => WorkflowCommand::CompleteWorkflow {
+                result: self.payload("result")?,
+            },
             "fail_workflow" => self.fail_workflow()?,
             "continue_as_new" => WorkflowCommand::ContinueAsNew {
                 arguments: self.payload("arguments")?,
@@ -262,13 +327,31 @@ impl<'a> Fields<'a> {
             group: self.group()?,
         };
         if self.value("worker_session").is_some() {
-            self.refuse("worker_session", "worker sessions are not offered by this server yet");
+            self.refuse(
+                "worker_session",
+                "worker sessions are not offered by this server yet",
+            );
         }
         let exceeds = |inner: Option<u64>, outer: Option<u64>| matches!((inner, outer), (Some(inner), Some(outer)) if inner > outer);
         for (field, inner, outer_field, outer) in [
-            ("heartbeat_timeout", activity.heartbeat_timeout, "start_to_close_timeout", activity.start_to_close_timeout),
-            ("start_to_close_timeout", activity.start_to_close_timeout, "schedule_to_close_timeout", activity.schedule_to_close_timeout),
-            ("schedule_to_start_timeout", activity.schedule_to_start_timeout, "schedule_to_close_timeout", activity.schedule_to_close_timeout),
+            (
+                "heartbeat_timeout",
+                activity.heartbeat_timeout,
+                "start_to_close_timeout",
+                activity.start_to_close_timeout,
+            ),
+            (
+                "start_to_close_timeout",
+                activity.start_to_close_timeout,
+                "schedule_to_close_timeout",
+                activity.schedule_to_close_timeout,
+            ),
+            (
+                "schedule_to_start_timeout",
+                activity.schedule_to_start_timeout,
+                "schedule_to_close_timeout",
+                activity.schedule_to_close_timeout,
+            ),
         ] {
             if exceeds(inner, outer) {
                 self.refuse(field, &format!("must not be longer than {outer_field}"));
@@ -277,14 +360,22 @@ impl<'a> Fields<'a> {
         match activity.cancellation_policy.as_deref() {
             None | Some("try_cancel" | "wait_cancellation_completed") => {}
             Some("abandon") if activity.schedule_to_close_timeout.is_some() => {}
-            Some("abandon") => self.refuse("cancellation_policy", "abandon needs schedule_to_close_timeout"),
-            Some(_) => self.refuse("cancellation_policy", "must be try_cancel, wait_cancellation_completed or abandon"),
+            Some("abandon") => self.refuse(
+                "cancellation_policy",
+                "abandon needs schedule_to_close_timeout",
+            ),
+            Some(_) => self.refuse(
+                "cancellation_policy",
+                "must be try_cancel, wait_cancellation_completed or abandon",
+            ),
         }
         Some(WorkflowCommand::ScheduleActivity(Box::new(activity)))
     }
 
     fn retry_policy(&mut self) -> Option<Option<CommandRetryPolicy>> {
-        let Some(value) = self.value("retry_policy") else { return Some(None) };
+        let Some(value) = self.value("retry_policy") else {
+            return Some(None);
+        };
         let Some(policy) = value.as_object() else {
             self.refuse("retry_policy", "must be an object");
             return None;
@@ -295,20 +386,28 @@ impl<'a> Fields<'a> {
             Some(value) => match value.as_u64() {
                 Some(attempts) if attempts >= 1 => Some(Some(attempts)),
                 _ => {
-                    self.refuse("retry_policy.max_attempts", "must be an integer of at least 1, or null for no limit");
+                    self.refuse(
+                        "retry_policy.max_attempts",
+                        "must be an integer of at least 1, or null for no limit",
+                    );
                     return None;
                 }
             },
         };
         let backoff_seconds = match policy.get("backoff_seconds") {
             None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(list)) => match list.iter().map(Value::as_u64).collect::<Option<Vec<_>>>() {
-                Some(list) => list,
-                None => {
-                    self.refuse("retry_policy.backoff_seconds", "must hold integers of at least 0");
-                    return None;
+            Some(Value::Array(list)) => {
+                match list.iter().map(Value::as_u64).collect::<Option<Vec<_>>>() {
+                    Some(list) => list,
+                    None => {
+                        self.refuse(
+                            "retry_policy.backoff_seconds",
+                            "must hold integers of at least 0",
+                        );
+                        return None;
+                    }
                 }
-            },
+            }
             Some(value) => match value.as_u64() {
                 Some(seconds) => vec![seconds],
                 None => {
@@ -319,20 +418,32 @@ impl<'a> Fields<'a> {
         };
         let non_retryable_error_types = match policy.get("non_retryable_error_types") {
             None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(list)) if list.iter().all(Value::is_string) => {
-                list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-            }
+            Some(Value::Array(list)) if list.iter().all(Value::is_string) => list
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
             Some(_) => {
-                self.refuse("retry_policy.non_retryable_error_types", "must be a list of strings");
+                self.refuse(
+                    "retry_policy.non_retryable_error_types",
+                    "must be a list of strings",
+                );
                 return None;
             }
         };
-        Some(Some(CommandRetryPolicy { max_attempts, backoff_seconds, non_retryable_error_types }))
+        Some(Some(CommandRetryPolicy {
+            max_attempts,
+            backoff_seconds,
+            non_retryable_error_types,
+        }))
     }
 
     fn side_effect(&mut self) -> Option<WorkflowCommand> {
         if self.value("workflow_stream").is_some() {
-            self.refuse("workflow_stream", "output streams are not offered by this server yet");
+            self.refuse(
+                "workflow_stream",
+                "output streams are not offered by this server yet",
+            );
         }
         let Some(value) = self.value("result") else {
             self.refuse("result", "is required");
@@ -355,9 +466,17 @@ impl<'a> Fields<'a> {
         if min_supported > max_supported {
             self.refuse("min_supported", "must not be greater than max_supported");
         } else if version < min_supported || version > max_supported {
-            self.refuse("version", "must lie between min_supported and max_supported");
+            self.refuse(
+                "version",
+                "must lie between min_supported and max_supported",
+            );
         }
-        Some(WorkflowCommand::RecordVersionMarker { change_id, version, min_supported, max_supported })
+        Some(WorkflowCommand::RecordVersionMarker {
+            change_id,
+            version,
+            min_supported,
+            max_supported,
+        })
     }
 
     fn search_attributes(&mut self) -> Option<WorkflowCommand> {
@@ -369,20 +488,41 @@ impl<'a> Fields<'a> {
             self.refuse("attributes", "must not be empty");
         }
         for (key, value) in attributes {
-            let scalar = matches!(value, Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_));
-            if !scalar && !matches!(value, Value::Array(list) if list.iter().all(Value::is_string)) {
-                self.refuse(&format!("attributes.{key}"), "must be a string, a number, a boolean, a list of strings or null");
+            let scalar = matches!(
+                value,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)
+            );
+            if !scalar && !matches!(value, Value::Array(list) if list.iter().all(Value::is_string))
+            {
+                self.refuse(
+                    &format!("attributes.{key}"),
+                    "must be a string, a number, a boolean, a list of strings or null",
+                );
             }
         }
         let attribute_types = match self.value("attribute_types") {
             None => None,
             Some(Value::Object(types)) => {
                 for (key, value) in types {
-                    let known = ["string", "keyword", "keyword_list", "int", "float", "bool", "datetime"];
+                    let known = [
+                        "string",
+                        "keyword",
+                        "keyword_list",
+                        "int",
+                        "float",
+                        "bool",
+                        "datetime",
+                    ];
                     if !value.as_str().is_some_and(|name| known.contains(&name)) {
-                        self.refuse(&format!("attribute_types.{key}"), &format!("must be one of {}", known.join(", ")));
+                        self.refuse(
+                            &format!("attribute_types.{key}"),
+                            &format!("must be one of {}", known.join(", ")),
+                        );
                     } else if !attributes.contains_key(key) {
-                        self.refuse(&format!("attribute_types.{key}"), "names no attribute of this command");
+                        self.refuse(
+                            &format!("attribute_types.{key}"),
+                            "names no attribute of this command",
+                        );
                     }
                 }
                 Some(types.clone())
@@ -392,7 +532,10 @@ impl<'a> Fields<'a> {
                 return None;
             }
         };
-        Some(WorkflowCommand::UpsertSearchAttributes { attributes: attributes.clone(), attribute_types })
+        Some(WorkflowCommand::UpsertSearchAttributes {
+            attributes: attributes.clone(),
+            attribute_types,
+        })
     }
 
     fn memo(&mut self) -> Option<WorkflowCommand> {
@@ -409,7 +552,11 @@ impl<'a> Fields<'a> {
             }
         };
         // Limits are not shape: they fail the run later. Only keys and the map itself are checked here.
-        match entries.decode().map_err(|error| error.to_string()).and_then(|map| memo::check_keys(&map).map_err(|error| error.to_string())) {
+        match entries
+            .decode()
+            .map_err(|error| error.to_string())
+            .and_then(|map| memo::check_keys(&map).map_err(|error| error.to_string()))
+        {
             Ok(()) => Some(WorkflowCommand::UpsertMemo { entries }),
             Err(message) => {
                 add(self.errors, path, message);
@@ -461,7 +608,9 @@ impl<'a> Fields<'a> {
 
     /// The field's value; null counts as absent.
     fn value(&self, field: &str) -> Option<&'a Value> {
-        self.map.and_then(|map| map.get(field)).filter(|value| !value.is_null())
+        self.map
+            .and_then(|map| map.get(field))
+            .filter(|value| !value.is_null())
     }
 
     fn payload(&mut self, field: &str) -> Option<Option<Payload>> {
@@ -477,7 +626,10 @@ impl<'a> Fields<'a> {
     fn group(&mut self) -> Option<Option<Group>> {
         match Group::read(self.map?) {
             Ok(Some(group)) if group.is_selection() => {
-                self.refuse("parallel_group_mode", "durable selection is not offered by this server yet");
+                self.refuse(
+                    "parallel_group_mode",
+                    "durable selection is not offered by this server yet",
+                );
                 None
             }
             Ok(group) => Some(group),
@@ -490,9 +642,14 @@ impl<'a> Fields<'a> {
 
     fn name(&mut self, field: &str) -> Option<String> {
         match self.value(field) {
-            Some(Value::String(text)) if !text.is_empty() && text.len() <= NAME_BYTES_MAX => Some(text.clone()),
+            Some(Value::String(text)) if !text.is_empty() && text.len() <= NAME_BYTES_MAX => {
+                Some(text.clone())
+            }
             _ => {
-                self.refuse(field, &format!("must be a string of 1 to {NAME_BYTES_MAX} bytes"));
+                self.refuse(
+                    field,
+                    &format!("must be a string of 1 to {NAME_BYTES_MAX} bytes"),
+                );
                 None
             }
         }
@@ -510,7 +667,9 @@ impl<'a> Fields<'a> {
     }
 
     fn number(&mut self, field: &str, least: u64) -> Option<Option<u64>> {
-        let Some(value) = self.value(field) else { return Some(None) };
+        let Some(value) = self.value(field) else {
+            return Some(None);
+        };
         match value.as_u64() {
             Some(number) if number >= least => Some(Some(number)),
             _ => {
@@ -529,7 +688,10 @@ impl<'a> Fields<'a> {
     }
 
     fn required_i32(&mut self, field: &str) -> Option<i32> {
-        let number = self.value(field).and_then(Value::as_i64).and_then(|number| i32::try_from(number).ok());
+        let number = self
+            .value(field)
+            .and_then(Value::as_i64)
+            .and_then(|number| i32::try_from(number).ok());
         if number.is_none() {
             self.refuse(field, "must be a 32-bit integer");
         }

@@ -53,7 +53,12 @@ impl Auth {
     }
 
     /// One shared token and one per role; each is optional.
-    pub fn with_tokens(shared: Option<String>, worker: Option<String>, operator: Option<String>, admin: Option<String>) -> Self {
+    pub fn with_tokens(
+        shared: Option<String>,
+        worker: Option<String>,
+        operator: Option<String>,
+        admin: Option<String>,
+    ) -> Self {
         let mut tokens = Vec::new();
         let has_roles = worker.is_some() || operator.is_some() || admin.is_some();
         for (secret, role, subject) in [
@@ -61,12 +66,24 @@ impl Auth {
             (operator, Role::Operator, "role:operator"),
             (admin, Role::Admin, "role:admin"),
         ] {
-            tokens.extend(secret.map(|secret| Token { secret, subject, roles: vec![role] }));
+            tokens.extend(secret.map(|secret| Token {
+                secret,
+                subject,
+                roles: vec![role],
+            }));
         }
         if let Some(secret) = shared {
             // Beside role tokens the shared one keeps administrating, as it did before there were any.
-            let roles = if has_roles { vec![Role::Admin] } else { vec![Role::Worker, Role::Operator, Role::Admin] };
-            tokens.push(Token { secret, subject: "legacy-token", roles });
+            let roles = if has_roles {
+                vec![Role::Admin]
+            } else {
+                vec![Role::Worker, Role::Operator, Role::Admin]
+            };
+            tokens.push(Token {
+                secret,
+                subject: "legacy-token",
+                roles,
+            });
         }
         Self { tokens }
     }
@@ -120,8 +137,17 @@ mod tests {
     #[test]
     fn roles_have_no_hierarchy_and_wrong_tokens_have_none() {
         let auth = Auth::with_tokens(None, Some("w".into()), Some("o".into()), Some("a".into()));
-        assert!(auth.authenticate(&with("w")).unwrap().has_any(&[Role::Worker]));
-        assert!(!auth.authenticate(&with("a")).unwrap().has_any(&[Role::Worker]));
+        assert!(
+            auth.authenticate(&with("w"))
+                .unwrap()
+                .has_any(&[Role::Worker])
+        );
+        assert!(
+            !auth
+                .authenticate(&with("a"))
+                .unwrap()
+                .has_any(&[Role::Worker])
+        );
         assert!(auth.authenticate(&with("x")).is_none());
         assert!(auth.authenticate(&HeaderMap::new()).is_none());
     }
@@ -131,6 +157,9 @@ mod tests {
         let auth = Auth::with_tokens(Some("s".into()), None, None, None);
         assert_eq!(auth.authenticate(&with("s")).unwrap().roles.len(), 3);
         let beside_roles = Auth::with_tokens(Some("s".into()), Some("w".into()), None, None);
-        assert_eq!(beside_roles.authenticate(&with("s")).unwrap().roles, vec![Role::Admin]);
+        assert_eq!(
+            beside_roles.authenticate(&with("s")).unwrap().roles,
+            vec![Role::Admin]
+        );
     }
 }

@@ -26,19 +26,32 @@ impl Body {
             HashMap::new()
         } else {
             let value: &RawValue = serde_json::from_slice(&bytes).map_err(|error| {
-                Refusal::new(StatusCode::BAD_REQUEST, Reason::MalformedJson, format!("The request body is not JSON: {error}"))
-                    .with("json_error", error.to_string())
+                Refusal::new(
+                    StatusCode::BAD_REQUEST,
+                    Reason::MalformedJson,
+                    format!("The request body is not JSON: {error}"),
+                )
+                .with("json_error", error.to_string())
             })?;
             serde_json::from_str(value.get()).map_err(|_| {
-                Refusal::invalid(&FieldErrors::from([("body".to_owned(), vec!["must be a JSON object".to_owned()])]))
+                Refusal::invalid(&FieldErrors::from([(
+                    "body".to_owned(),
+                    vec!["must be a JSON object".to_owned()],
+                )]))
             })?
         };
-        Ok(Self { fields, errors: RefCell::default() })
+        Ok(Self {
+            fields,
+            errors: RefCell::default(),
+        })
     }
 
     /// The text of a field; null counts as absent.
     pub(crate) fn raw(&self, field: &str) -> Option<&RawValue> {
-        self.fields.get(field).map(|value| &**value).filter(|value| value.get() != "null")
+        self.fields
+            .get(field)
+            .map(|value| &**value)
+            .filter(|value| value.get() != "null")
     }
 
     /// The field as a tree; null counts as absent.
@@ -54,12 +67,18 @@ impl Body {
     }
 
     pub(crate) fn refuse(&self, field: &str, message: &str) {
-        self.errors.borrow_mut().entry(field.to_owned()).or_default().push(message.to_owned());
+        self.errors
+            .borrow_mut()
+            .entry(field.to_owned())
+            .or_default()
+            .push(message.to_owned());
     }
 
     /// Takes a payload position's verdict.
     pub(crate) fn payload<T>(&self, result: Result<T, FieldError>) -> Option<T> {
-        result.map_err(|error| self.refuse(&error.path, &error.message)).ok()
+        result
+            .map_err(|error| self.refuse(&error.path, &error.message))
+            .ok()
     }
 
     fn typed<T: serde::de::DeserializeOwned>(&self, field: &str, wanted: &str) -> Option<T> {
@@ -94,7 +113,11 @@ impl Body {
     /// An optional text for people of at most `max` characters; an empty one counts as absent.
     pub(crate) fn note(&self, field: &str, max: usize) -> Option<String> {
         let is_empty = self.raw(field).is_some_and(|raw| raw.get() == "\"\"");
-        if is_empty { None } else { self.characters(field, max) }
+        if is_empty {
+            None
+        } else {
+            self.characters(field, max)
+        }
     }
 
     /// A string that must be there. Returns an empty one after recording the error, so that reading can go on.
@@ -107,7 +130,10 @@ impl Body {
 
     /// The first of several names a field may have.
     pub(crate) fn required_text_of(&self, names: &[&str], max: usize) -> String {
-        let name = names.iter().find(|name| self.raw(name).is_some()).unwrap_or(&names[0]);
+        let name = names
+            .iter()
+            .find(|name| self.raw(name).is_some())
+            .unwrap_or(&names[0]);
         self.required_text(name, max)
     }
 
@@ -150,7 +176,10 @@ impl Body {
     pub(crate) fn nested(&self, field: &str) -> Option<Self> {
         let raw = self.raw(field)?;
         match serde_json::from_str(raw.get()) {
-            Ok(fields) => Some(Self { fields, errors: RefCell::default() }),
+            Ok(fields) => Some(Self {
+                fields,
+                errors: RefCell::default(),
+            }),
             Err(_) => {
                 self.refuse(field, "must be an object");
                 None
@@ -170,7 +199,11 @@ impl Body {
     /// Ends the reading: everything that was wrong, or nothing.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let errors = self.errors.borrow();
-        if errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(&errors)) }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Refusal::invalid(&errors))
+        }
     }
 }
 
@@ -180,7 +213,11 @@ mod tests {
 
     #[test]
     fn collects_everything_that_is_wrong() {
-        let body = Body::parse(Bytes::from_static(br#"{"a": 1, "b": "", "n": -3, "ok": "yes", "nil": null}"#)).ok().unwrap();
+        let body = Body::parse(Bytes::from_static(
+            br#"{"a": 1, "b": "", "n": -3, "ok": "yes", "nil": null}"#,
+        ))
+        .ok()
+        .unwrap();
         assert_eq!(body.text("ok", 10).as_deref(), Some("yes"));
         assert_eq!(body.text("nil", 10), None);
         body.text("a", 10);
@@ -188,14 +225,30 @@ mod tests {
         body.count("n", 0);
         body.required_text("missing", 10);
         let refusal = body.check().unwrap_err();
-        let fields: Vec<&String> = refusal.extra["errors"].as_object().unwrap().keys().collect();
+        let fields: Vec<&String> = refusal.extra["errors"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .collect();
         assert_eq!(fields, ["a", "b", "missing", "n"]);
     }
 
     #[test]
     fn tells_bad_json_from_a_bad_shape() {
-        assert_eq!(Body::parse(Bytes::from_static(b"{nope")).err().unwrap().reason, Reason::MalformedJson);
-        assert_eq!(Body::parse(Bytes::from_static(b"[1]")).err().unwrap().reason, Reason::ValidationFailed);
+        assert_eq!(
+            Body::parse(Bytes::from_static(b"{nope"))
+                .err()
+                .unwrap()
+                .reason,
+            Reason::MalformedJson
+        );
+        assert_eq!(
+            Body::parse(Bytes::from_static(b"[1]"))
+                .err()
+                .unwrap()
+                .reason,
+            Reason::ValidationFailed
+        );
         assert!(Body::parse(Bytes::new()).is_ok());
     }
 }

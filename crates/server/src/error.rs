@@ -15,22 +15,31 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
     match error {
         Error::Rejected(rejection) => with_rejection(refusal, rejection),
         Error::InstanceNotFound(workflow_id) => refusal.with("workflow_id", workflow_id.as_str()),
-        Error::RunNotFound(workflow_id, run_id) => refusal.with("workflow_id", workflow_id.as_str()).with("run_id", run_id.as_str()),
-        Error::NamespaceNotFound(namespace) => refusal
-            .with("namespace", namespace.as_str())
-            .with("remediation", "Create it with POST /api/namespaces, or send the X-Namespace header of one that exists."),
+        Error::RunNotFound(workflow_id, run_id) => refusal
+            .with("workflow_id", workflow_id.as_str())
+            .with("run_id", run_id.as_str()),
+        Error::NamespaceNotFound(namespace) => refusal.with("namespace", namespace.as_str()).with(
+            "remediation",
+            "Create it with POST /api/namespaces, or send the X-Namespace header of one that exists.",
+        ),
         Error::NamespaceExists(namespace) => refusal.with("namespace", namespace.as_str()),
         Error::WorkerNotRegistered(worker_id) => refusal.with("worker_id", worker_id.as_str()),
         Error::DefinitionChanged(worker_id, workflow_type) => refusal
             .with("worker_id", worker_id.as_str())
             .with("workflow_type", workflow_type.as_str())
             .with("remediation", "Restart the worker with a new worker id."),
-        Error::TaskQueueMismatch { registered, requested } => {
-            refusal.with("registered_task_queue", registered.as_str()).with("requested_task_queue", requested.as_str())
-        }
-        Error::BuildIdMismatch { registered, requested } => {
-            refusal.with("registered_build_id", registered.clone()).with("requested_build_id", requested.clone())
-        }
+        Error::TaskQueueMismatch {
+            registered,
+            requested,
+        } => refusal
+            .with("registered_task_queue", registered.as_str())
+            .with("requested_task_queue", requested.as_str()),
+        Error::BuildIdMismatch {
+            registered,
+            requested,
+        } => refusal
+            .with("registered_build_id", registered.clone())
+            .with("requested_build_id", requested.clone()),
         Error::TooManyPolls | Error::Contended | Error::Unavailable => {
             refusal.with("retryable", true).with("retry_after_seconds", 1)
         }
@@ -47,10 +56,13 @@ impl From<Error> for Refusal {
 fn status(error: &Error) -> StatusCode {
     match error {
         Error::Rejected(rejection) => rejected_status(rejection),
-        Error::InstanceNotFound(_) | Error::RunNotFound(..) | Error::NamespaceNotFound(_) => StatusCode::NOT_FOUND,
-        Error::NamespaceExists(_) | Error::DefinitionChanged(..) | Error::TaskQueueMismatch { .. } | Error::BuildIdMismatch { .. } => {
-            StatusCode::CONFLICT
+        Error::InstanceNotFound(_) | Error::RunNotFound(..) | Error::NamespaceNotFound(_) => {
+            StatusCode::NOT_FOUND
         }
+        Error::NamespaceExists(_)
+        | Error::DefinitionChanged(..)
+        | Error::TaskQueueMismatch { .. }
+        | Error::BuildIdMismatch { .. } => StatusCode::CONFLICT,
         // On polls; heartbeats and lookups answer 404 and say so themselves.
         Error::WorkerNotRegistered(_) => StatusCode::PRECONDITION_FAILED,
         Error::TooManyPolls => StatusCode::TOO_MANY_REQUESTS,
@@ -61,7 +73,9 @@ fn status(error: &Error) -> StatusCode {
 
 fn rejected_status(rejection: &Rejection) -> StatusCode {
     match rejection {
-        Rejection::TaskNotFound | Rejection::AttemptNotFound | Rejection::UnknownSignal { .. } => StatusCode::NOT_FOUND,
+        Rejection::TaskNotFound | Rejection::AttemptNotFound | Rejection::UnknownSignal { .. } => {
+            StatusCode::NOT_FOUND
+        }
         Rejection::NotClaimable { .. }
         | Rejection::RunClosed(_)
         | Rejection::RunTimedOut { .. }
@@ -90,7 +104,10 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             refusal
                 .with("can_continue", false)
                 .with("cancel_requested", stopped)
-                .with("stop_reason", format!("run_{}", closed.closed.reason.as_str()))
+                .with(
+                    "stop_reason",
+                    format!("run_{}", closed.closed.reason.as_str()),
+                )
                 .with("run_status", closed.status.as_str())
                 .with("run_closed_reason", closed.closed.reason.as_str())
                 .with("run_closed_at", json!(closed.closed.at))
@@ -98,8 +115,12 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
                 .with("lease_owner", json!(closed.lease_owner))
                 .with("lease_expires_at", json!(closed.lease_expires_at))
         }
-        Rejection::RunTimedOut { run_id } => refusal.with("run_status", "failed").with("run_id", run_id.as_str()),
-        Rejection::TaskNotLeased { task_status } => refusal.with("task_status", task_status.as_str()),
+        Rejection::RunTimedOut { run_id } => refusal
+            .with("run_status", "failed")
+            .with("run_id", run_id.as_str()),
+        Rejection::TaskNotLeased { task_status } => {
+            refusal.with("task_status", task_status.as_str())
+        }
         Rejection::LeaseExpired { owner, expires_at } => refusal
             .with("task_status", "leased")
             .with("lease_owner", owner.as_str())
@@ -107,19 +128,26 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::LeaseOwnerMismatch { owner } => refusal.with("lease_owner", owner.as_str()),
         Rejection::AttemptMismatch { current } => refusal.with("current_attempt", *current),
         Rejection::InvalidCommands { errors } | Rejection::VersionMarkerConflict { errors } => {
-            refusal.with("errors", json!(errors)).with("validation_errors", json!(errors))
+            refusal
+                .with("errors", json!(errors))
+                .with("validation_errors", json!(errors))
         }
-        Rejection::RunNotActive { status } => {
-            refusal.with("run_status", status.as_str()).with("is_terminal", status.is_terminal()).with("outcome", "rejected_not_active")
-        }
-        Rejection::NotCurrent => refusal.with("outcome", "rejected_not_current").with("target_scope", "run"),
+        Rejection::RunNotActive { status } => refusal
+            .with("run_status", status.as_str())
+            .with("is_terminal", status.is_terminal())
+            .with("outcome", "rejected_not_active"),
+        Rejection::NotCurrent => refusal
+            .with("outcome", "rejected_not_current")
+            .with("target_scope", "run"),
         Rejection::AlreadyStarted { run_id } => refusal
             .with("run_id", run_id.as_str())
             .with("outcome", "rejected_duplicate")
             .with("command_status", "rejected"),
         Rejection::OtherWorkflowType { workflow_type } => {
             let errors = json!({"workflow_type": [format!("this workflow id belongs to a workflow of type {workflow_type}")]});
-            refusal.with("errors", errors.clone()).with("validation_errors", errors)
+            refusal
+                .with("errors", errors.clone())
+                .with("validation_errors", errors)
         }
         Rejection::LimitExceeded(limit) => refusal
             .with("limit_kind", limit.kind)
@@ -131,9 +159,9 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             .with("retained_command_type", command.command_type.as_str())
             .with("retained_outcome", command.outcome.as_str())
             .with("conflict", json!(conflict)),
-        Rejection::UnknownSignal { declared } => {
-            refusal.with("declared_signals", json!(declared)).with("outcome", "rejected_unknown_signal")
-        }
+        Rejection::UnknownSignal { declared } => refusal
+            .with("declared_signals", json!(declared))
+            .with("outcome", "rejected_unknown_signal"),
         Rejection::TaskNotFound
         | Rejection::NotClaimable { .. }
         | Rejection::AttemptNotFound
@@ -144,9 +172,15 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
 }
 
 /// A panic ends its request only.
-#[expect(clippy::needless_pass_by_value, reason = "the signature is the layer's")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature is the layer's"
+)]
 pub(crate) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
-    let what = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    let what = panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
     tracing::error!(panic = what.unwrap_or_default(), "a handler panicked");
     let body = json!({
         "message": "The server has a bug; it has been logged.",

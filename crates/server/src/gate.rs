@@ -36,7 +36,12 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(status: StatusCode, reason: Reason, message: impl Into<String>) -> Self {
-        Self { status, reason, message: message.into(), extra: Map::new() }
+        Self {
+            status,
+            reason,
+            message: message.into(),
+            extra: Map::new(),
+        }
     }
 
     pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
@@ -46,11 +51,20 @@ impl Refusal {
 
     /// 422 with the fields that are wrong.
     pub(crate) fn invalid(errors: &longhaul_protocol::workflow_command::FieldErrors) -> Self {
-        let first = errors.iter().next().map_or_else(String::new, |(field, messages)| format!("{field}: {}", messages.join(" ")));
+        let first = errors
+            .iter()
+            .next()
+            .map_or_else(String::new, |(field, messages)| {
+                format!("{field}: {}", messages.join(" "))
+            });
         let errors = json!(errors);
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::ValidationFailed, format!("The request is not valid. {first}"))
-            .with("errors", errors.clone())
-            .with("validation_errors", errors)
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            Reason::ValidationFailed,
+            format!("The request is not valid. {first}"),
+        )
+        .with("errors", errors.clone())
+        .with("validation_errors", errors)
     }
 }
 
@@ -68,7 +82,11 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// Passes a request through every gate.
-    pub(crate) async fn pass(self, app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> {
+    pub(crate) async fn pass(
+        self,
+        app: &App,
+        request: Request<HttpBody>,
+    ) -> Result<Passed, Refusal> {
         let (parts, body) = request.into_parts();
         let caller = self.admit(app, &parts.headers)?;
         (self.version)(&parts.headers).map_err(version_refused)?;
@@ -76,21 +94,42 @@ impl Gate {
         if self.namespaced {
             require_namespace(app, &namespace).await?;
         }
-        let bytes = read_body(&parts.method, &parts.headers, body, app.options().max_request_bytes).await?;
+        let bytes = read_body(
+            &parts.method,
+            &parts.headers,
+            body,
+            app.options().max_request_bytes,
+        )
+        .await?;
         let body = Body::parse(bytes)?;
-        Ok(Passed { namespace, caller, body })
+        Ok(Passed {
+            namespace,
+            caller,
+            body,
+        })
     }
 
     /// Credential and role.
     pub(crate) fn admit(self, app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let caller = app.auth().authenticate(headers).ok_or_else(|| {
-            Refusal::new(StatusCode::UNAUTHORIZED, Reason::Unauthorized, "A valid bearer token is required in the Authorization header.")
+            Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                Reason::Unauthorized,
+                "A valid bearer token is required in the Authorization header.",
+            )
         })?;
         if !caller.has_any(self.roles) {
             let role = caller.roles.first().map_or("none", |role| role.as_str());
             let allowed: Vec<&str> = self.roles.iter().map(|role| role.as_str()).collect();
-            let message = format!("The {role} role may not do this; it needs {}.", allowed.join(" or "));
-            return Err(Refusal::new(StatusCode::FORBIDDEN, Reason::Forbidden, message).with("role", role).with("allowed_roles", allowed));
+            let message = format!(
+                "The {role} role may not do this; it needs {}.",
+                allowed.join(" or ")
+            );
+            return Err(
+                Refusal::new(StatusCode::FORBIDDEN, Reason::Forbidden, message)
+                    .with("role", role)
+                    .with("allowed_roles", allowed),
+            );
         }
         Ok(caller)
     }
@@ -105,12 +144,20 @@ fn version_refused(refusal: VersionRefusal) -> Refusal {
 
 /// The header, else the query parameter, else the default; compared without case.
 pub(crate) fn namespace_of(headers: &HeaderMap, uri: &Uri) -> Namespace {
-    let header = headers.get("x-namespace").and_then(|value| value.to_str().ok()).map(str::trim).filter(|name| !name.is_empty());
+    let header = headers
+        .get("x-namespace")
+        .and_then(|value| value.to_str().ok())
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
     let name = header.map(str::to_owned).or_else(|| {
         let query = uri.query()?;
-        form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "namespace").map(|(_, value)| value.trim().to_owned())
+        form_urlencoded::parse(query.as_bytes())
+            .find(|(key, _)| key == "namespace")
+            .map(|(_, value)| value.trim().to_owned())
     });
-    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+    let name = name
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
     Namespace::from(name.to_lowercase())
 }
 
@@ -118,12 +165,24 @@ async fn require_namespace(app: &App, namespace: &Namespace) -> Result<(), Refus
     Ok(app.host().require_namespace(namespace).await?)
 }
 
-async fn read_body(method: &Method, headers: &HeaderMap, body: HttpBody, limit: usize) -> Result<Bytes, Refusal> {
+async fn read_body(
+    method: &Method,
+    headers: &HeaderMap,
+    body: HttpBody,
+    limit: usize,
+) -> Result<Bytes, Refusal> {
     let too_large = || {
-        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, Reason::PayloadTooLarge, format!("A request body may hold at most {limit} bytes."))
-            .with("limit", limit)
+        Refusal::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            Reason::PayloadTooLarge,
+            format!("A request body may hold at most {limit} bytes."),
+        )
+        .with("limit", limit)
     };
-    let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|text| text.parse::<u64>().ok());
+    let declared = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.parse::<u64>().ok());
     if declared.is_some_and(|length| length > limit as u64) {
         return Err(too_large());
     }
@@ -131,18 +190,39 @@ async fn read_body(method: &Method, headers: &HeaderMap, body: HttpBody, limit: 
         if error.is::<LengthLimitError>() {
             too_large()
         } else {
-            Refusal::new(StatusCode::BAD_REQUEST, Reason::MalformedJson, "The request body could not be read.")
+            Refusal::new(
+                StatusCode::BAD_REQUEST,
+                Reason::MalformedJson,
+                "The request body could not be read.",
+            )
         }
     })?;
     let bytes = collected.to_bytes();
     if bytes.is_empty() || method == Method::GET {
         return Ok(Bytes::new());
     }
-    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if essence != "application/json" && !(essence.starts_with("application/") && essence.ends_with("+json")) {
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Reason::UnsupportedMediaType, "Send the body as application/json.")
-            .with("accepted_content_types", json!(["application/json", "application/*+json"])));
+    let media_type = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let essence = media_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    if essence != "application/json"
+        && !(essence.starts_with("application/") && essence.ends_with("+json"))
+    {
+        return Err(Refusal::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Reason::UnsupportedMediaType,
+            "Send the body as application/json.",
+        )
+        .with(
+            "accepted_content_types",
+            json!(["application/json", "application/*+json"]),
+        ));
     }
     Ok(bytes)
 }

@@ -46,15 +46,27 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { server_id: "longhaul".to_owned(), version: env!("CARGO_PKG_VERSION"), max_request_bytes: 16 * 1024 * 1024 }
+        Self {
+            server_id: "longhaul".to_owned(),
+            version: env!("CARGO_PKG_VERSION"),
+            max_request_bytes: 16 * 1024 * 1024,
+        }
     }
 }
 
 impl App {
     /// An application on a running host.
     pub fn new(host: Host, auth: Auth, options: Options) -> Self {
-        let worker_envelope = worker::envelope::closing(&control::capabilities::server_capabilities());
-        Self { inner: Arc::new(AppInner { host, auth, options, worker_envelope }) }
+        let worker_envelope =
+            worker::envelope::closing(&control::capabilities::server_capabilities());
+        Self {
+            inner: Arc::new(AppInner {
+                host,
+                auth,
+                options,
+                worker_envelope,
+            }),
+        }
     }
 
     pub(crate) fn host(&self) -> &Host {
@@ -81,8 +93,14 @@ impl App {
             .route("/health", get(control::system::health))
             .route("/metrics", get(metrics::render))
             .fallback(control::not_found)
-            .layer(tower_http::compression::CompressionLayer::new().gzip(true).deflate(true))
-            .layer(tower_http::catch_panic::CatchPanicLayer::custom(error::panicked))
+            .layer(
+                tower_http::compression::CompressionLayer::new()
+                    .gzip(true)
+                    .deflate(true),
+            )
+            .layer(tower_http::catch_panic::CatchPanicLayer::custom(
+                error::panicked,
+            ))
             .with_state(self.clone())
     }
 }

@@ -131,8 +131,8 @@ fn dress(change: &mut RunChange, step: u64, minted: usize) {
             r#"{{"activity_execution_id":"01j9zzzzzzzzzzzzzzzzzzzzzz","activity_type":"charge","activity_class":"charge","sequence":{step},"activity_attempt_id":"01j9zzzzzzzzzzzzzzzzzzzzzz","attempt_number":1,"result":{{"codec":"avro","blob":"{blob}"}},"payload_codec":"avro"}}"#
         );
     }
-    let status =
-        [TaskStatus::Ready, TaskStatus::Leased, TaskStatus::Completed][usize::try_from(step % 3).unwrap()];
+    let status = [TaskStatus::Ready, TaskStatus::Leased, TaskStatus::Completed]
+        [usize::try_from(step % 3).unwrap()];
     // Made when it becomes ready, and kept until it is done.
     let task_id: TaskId = match &change.core.workflow_task {
         Some(task) if status != TaskStatus::Ready => task.id.clone(),

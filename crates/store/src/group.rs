@@ -67,7 +67,9 @@ impl<S: Sink> Group<S> {
         let writer = thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || run(sink, &receiver, &shared))
-            .map_err(|error| Error::Unavailable(format!("cannot start the writer thread: {error}")))?;
+            .map_err(|error| {
+                Error::Unavailable(format!("cannot start the writer thread: {error}"))
+            })?;
         Ok(Self {
             sender: Some(sender),
             writer: Some(writer),
@@ -135,7 +137,9 @@ fn run<S: Sink>(mut sink: S, receiver: &mpsc::Receiver<Waiting<S::Write>>, count
             let full = writes.len() >= BATCH_WRITES_MAX || bytes >= BATCH_BYTES_MAX;
             next = if full { None } else { receiver.try_recv().ok() };
         }
-        counters.waiting.fetch_sub(writes.len() as u64, Ordering::Relaxed);
+        counters
+            .waiting
+            .fetch_sub(writes.len() as u64, Ordering::Relaxed);
 
         let started = Instant::now();
         let results = write_batch(&mut sink, &writes);
@@ -160,7 +164,8 @@ fn write_batch<S: Sink>(sink: &mut S, writes: &[S::Write]) -> Vec<Result<bool, E
             writes
                 .iter()
                 .map(|write| {
-                    attempt(sink, std::slice::from_ref(write)).and_then(|mut results| results.remove(0))
+                    attempt(sink, std::slice::from_ref(write))
+                        .and_then(|mut results| results.remove(0))
                 })
                 .collect()
         }
@@ -218,7 +223,8 @@ impl Counters {
         self.refused.fetch_add(refused as u64, Ordering::Relaxed);
         self.failed.fetch_add(failed as u64, Ordering::Relaxed);
         self.batches.fetch_add(1, Ordering::Relaxed);
-        self.batch_last.store(results.len() as u64, Ordering::Relaxed);
+        self.batch_last
+            .store(results.len() as u64, Ordering::Relaxed);
         self.batch_nanos.fetch_add(nanos(took), Ordering::Relaxed);
     }
 
@@ -294,7 +300,8 @@ mod tests {
             if batch.contains(&"sick") {
                 return Err(Error::Unavailable("sick".to_owned()));
             }
-            let (refused, written): (Vec<_>, Vec<_>) = batch.iter().partition(|write| **write == "refused");
+            let (refused, written): (Vec<_>, Vec<_>) =
+                batch.iter().partition(|write| **write == "refused");
             assert!(refused.len() + written.len() == batch.len());
             self.written.lock().unwrap().push(written);
             Ok(batch
@@ -346,7 +353,11 @@ mod tests {
 
     #[test]
     fn what_waits_is_one_batch_in_order_of_the_calls() {
-        check(&["a", "b", "c"], &[&["a", "b", "c"]], &["done", "done", "done"]);
+        check(
+            &["a", "b", "c"],
+            &[&["a", "b", "c"]],
+            &["done", "done", "done"],
+        );
     }
 
     #[test]

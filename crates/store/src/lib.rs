@@ -89,7 +89,11 @@ pub trait Store: Send + Sync + 'static {
     /// Every queue that has a ready task now.
     fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>>;
     /// Leased tasks, optionally of one owner or one queue, at most `limit`, oldest id first.
-    fn leased_tasks<'a>(&'a self, filter: &'a LeaseFilter, limit: usize) -> Answer<'a, Vec<TaskRow>>;
+    fn leased_tasks<'a>(
+        &'a self,
+        filter: &'a LeaseFilter,
+        limit: usize,
+    ) -> Answer<'a, Vec<TaskRow>>;
     /// Number of ready and leased tasks per queue of a namespace.
     fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>>;
 
@@ -108,7 +112,11 @@ pub trait Store: Send + Sync + 'static {
     /// Creates or replaces a worker registration.
     fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()>;
     /// Deletes a registration; whether there was one.
-    fn delete_worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, bool>;
+    fn delete_worker<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        worker_id: &'a WorkerId,
+    ) -> Answer<'a, bool>;
     /// One registration.
     fn worker<'a>(
         &'a self,

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::{self, FutureExt as _};
-use longhaul_engine::change::{Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus};
+use longhaul_engine::change::{
+    Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus,
+};
 use longhaul_engine::run::state::{Run, Status};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
@@ -13,8 +15,8 @@ use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
 use parking_lot::Mutex;
 
 use crate::{
-    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter, RunSummary,
-    StatusFilter, Store, StoredEvent, WorkerRow, shape,
+    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
+    RunSummary, StatusFilter, Store, StoredEvent, WorkerRow, shape,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -49,7 +51,10 @@ impl Memory {
         future::ready(Ok(read(&self.tables.lock()))).boxed()
     }
 
-    fn write<'a, T: Send + 'a>(&self, write: impl FnOnce(&mut Tables) -> Result<T, Error>) -> Answer<'a, T> {
+    fn write<'a, T: Send + 'a>(
+        &self,
+        write: impl FnOnce(&mut Tables) -> Result<T, Error>,
+    ) -> Answer<'a, T> {
         future::ready(write(&mut self.tables.lock())).boxed()
     }
 }
@@ -135,8 +140,14 @@ impl Tables {
                 .or_default()
                 .insert(spec.run_number, run_id.clone());
         }
-        let events = change.events.iter().map(|event| (event.sequence, stored(event)));
-        self.events.entry(run_id.clone()).or_default().extend(events);
+        let events = change
+            .events
+            .iter()
+            .map(|event| (event.sequence, stored(event)));
+        self.events
+            .entry(run_id.clone())
+            .or_default()
+            .extend(events);
         let tasks = change
             .tasks
             .iter()
@@ -161,7 +172,9 @@ impl Tables {
     }
 
     fn tasks(&self, status: TaskStatus) -> impl Iterator<Item = &TaskRow> {
-        self.tasks.values().filter(move |task| task.status == status)
+        self.tasks
+            .values()
+            .filter(move |task| task.status == status)
     }
 }
 
@@ -180,7 +193,9 @@ impl Store for Memory {
         workflow_id: &'a WorkflowId,
     ) -> Answer<'a, Option<Instance>> {
         self.read(|tables| {
-            let runs = tables.workflows.get(&(namespace.clone(), workflow_id.clone()))?;
+            let runs = tables
+                .workflows
+                .get(&(namespace.clone(), workflow_id.clone()))?;
             let (run_number, run_id) = runs.last_key_value()?;
             Some(Instance {
                 current_run_id: run_id.clone(),
@@ -195,7 +210,9 @@ impl Store for Memory {
         workflow_id: &'a WorkflowId,
     ) -> Answer<'a, Vec<RunSummary>> {
         self.read(|tables| {
-            let runs = tables.workflows.get(&(namespace.clone(), workflow_id.clone()));
+            let runs = tables
+                .workflows
+                .get(&(namespace.clone(), workflow_id.clone()));
             let runs = runs.into_iter().flat_map(BTreeMap::values);
             runs.filter_map(|run_id| tables.runs.get(run_id))
                 .map(summary)
@@ -225,7 +242,11 @@ impl Store for Memory {
         limit: usize,
     ) -> Answer<'a, Vec<StoredEvent>> {
         self.read(|tables| {
-            let events = tables.events.get(run_id).into_iter().flat_map(BTreeMap::values);
+            let events = tables
+                .events
+                .get(run_id)
+                .into_iter()
+                .flat_map(BTreeMap::values);
             events
                 .filter(|event| after < event.sequence && event.sequence <= up_to)
                 .take(limit)
@@ -253,7 +274,11 @@ impl Store for Memory {
         request_id: &'a str,
     ) -> Answer<'a, Option<(RunId, CommandRow)>> {
         self.read(|tables| {
-            let key = (namespace.clone(), workflow_id.clone(), request_id.to_owned());
+            let key = (
+                namespace.clone(),
+                workflow_id.clone(),
+                request_id.to_owned(),
+            );
             let (run_id, sequence) = tables.requests.get(&key)?;
             let command = tables.commands.get(run_id)?.get(sequence)?;
             Some((run_id.clone(), command.clone()))
@@ -284,7 +309,11 @@ impl Store for Memory {
         })
     }
 
-    fn leased_tasks<'a>(&'a self, filter: &'a LeaseFilter, limit: usize) -> Answer<'a, Vec<TaskRow>> {
+    fn leased_tasks<'a>(
+        &'a self,
+        filter: &'a LeaseFilter,
+        limit: usize,
+    ) -> Answer<'a, Vec<TaskRow>> {
         self.read(|tables| {
             let leased = tables.tasks(TaskStatus::Leased).filter(|task| {
                 filter
@@ -295,7 +324,10 @@ impl Store for Memory {
                         .owner
                         .as_ref()
                         .is_none_or(|owner| Some(owner) == task.lease_owner.as_ref())
-                    && filter.queue.as_ref().is_none_or(|queue| *queue == task.queue)
+                    && filter
+                        .queue
+                        .as_ref()
+                        .is_none_or(|queue| *queue == task.queue)
                     && filter.kind.is_none_or(|kind| kind == task.kind)
             });
             leased.take(limit).cloned().collect()
@@ -305,7 +337,11 @@ impl Store for Memory {
     fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>> {
         self.read(|tables| {
             let mut counts = BTreeMap::new();
-            for task in tables.tasks.values().filter(|task| task.namespace == *namespace) {
+            for task in tables
+                .tasks
+                .values()
+                .filter(|task| task.namespace == *namespace)
+            {
                 let (ready, leased) = (
                     task.status == TaskStatus::Ready,
                     task.status == TaskStatus::Leased,
@@ -337,7 +373,11 @@ impl Store for Memory {
 
     fn due_runs(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<RunId>> {
         self.read(|tables| {
-            let mut due: Vec<_> = tables.alarms.iter().filter(|(_, alarm)| **alarm <= now).collect();
+            let mut due: Vec<_> = tables
+                .alarms
+                .iter()
+                .filter(|(_, alarm)| **alarm <= now)
+                .collect();
             due.sort_by_key(|(run_id, alarm)| (**alarm, (*run_id).clone()));
             due.into_iter()
                 .take(limit)
@@ -387,7 +427,11 @@ impl Store for Memory {
         })
     }
 
-    fn delete_worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, bool> {
+    fn delete_worker<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        worker_id: &'a WorkerId,
+    ) -> Answer<'a, bool> {
         self.write(|tables| {
             Ok(tables
                 .workers

@@ -51,7 +51,9 @@ fn check_run(change: &RunChange) -> Result<(), String> {
     }
     // Invariant: a workflow's runs are numbered, and its newest run is its current one.
     match (&change.instance, change.base_version) {
-        (Some(InstanceChange::MoveCurrent { run_number }), None) if *run_number != change.spec.run_number => {
+        (Some(InstanceChange::MoveCurrent { run_number }), None)
+            if *run_number != change.spec.run_number =>
+        {
             Err(format!(
                 "run number {} becomes current as {run_number}",
                 change.spec.run_number
@@ -65,5 +67,8 @@ fn check_run(change: &RunChange) -> Result<(), String> {
 
 /// The alarm that counts: a closed run is never due, whatever its core says.
 pub(crate) fn alarm(change: &RunChange) -> Option<Timestamp> {
-    change.core.alarm.filter(|_| !change.core.status.is_terminal())
+    change
+        .core
+        .alarm
+        .filter(|_| !change.core.status.is_terminal())
 }

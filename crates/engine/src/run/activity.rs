@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use longhaul_protocol::history::{
-    ActivityCall, ActivityCompleted, ActivityFailed, ActivityHeartbeatRecorded, ActivityRetryScheduled, ActivityScheduled,
-    ActivitySnapshot, ActivityStarted, EventPayload, GroupKeys, LimitBreach, PAYLOAD_CODEC,
+    ActivityCall, ActivityCompleted, ActivityFailed, ActivityHeartbeatRecorded,
+    ActivityRetryScheduled, ActivityScheduled, ActivitySnapshot, ActivityStarted, EventPayload,
+    GroupKeys, LimitBreach, PAYLOAD_CODEC,
 };
 use longhaul_protocol::id::{ActivityAttemptId, TaskId, TaskQueue, WorkerId};
 use longhaul_protocol::workflow_command::ScheduleActivity;
@@ -15,7 +16,9 @@ use longhaul_protocol::{Payload, Reason, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::draft::Draft;
-use super::state::{Activity, Attempt, Closed, Part, PartKey, PastAttempt, Resume, RetryPolicy, Run, Spec, Status};
+use super::state::{
+    Activity, Attempt, Closed, Part, PartKey, PastAttempt, Resume, RetryPolicy, Run, Spec, Status,
+};
 use crate::change::{ClosedTask, Report, TaskKind, TaskRow, TaskStatus, Verb};
 use crate::rejection::{RunClosed, activity_reason};
 use crate::{Command, Decision, Moment, Rejection, limits};
@@ -134,13 +137,20 @@ pub struct Deadlines {
 impl Activity {
     /// Attempts the policy allows; None is without limit.
     pub(super) fn max_attempts(&self) -> Option<u64> {
-        self.retry.as_ref().map_or(Some(1), |retry| retry.max_attempts)
+        self.retry
+            .as_ref()
+            .map_or(Some(1), |retry| retry.max_attempts)
     }
 
     /// Seconds to wait after attempt `number`.
     pub(super) fn backoff_seconds(&self, number: u64) -> u64 {
-        let list = self.retry.as_ref().map_or(&[][..], |retry| &retry.backoff_seconds);
-        let place = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX).min(list.len().saturating_sub(1));
+        let list = self
+            .retry
+            .as_ref()
+            .map_or(&[][..], |retry| &retry.backoff_seconds);
+        let place = usize::try_from(number.saturating_sub(1))
+            .unwrap_or(usize::MAX)
+            .min(list.len().saturating_sub(1));
         list.get(place).copied().unwrap_or(0)
     }
 
@@ -174,7 +184,10 @@ impl Activity {
     /// The current attempt may no longer report.
     pub(super) fn retire_attempt(&mut self) {
         if let Some(attempt) = self.attempt.take() {
-            self.past_attempts.push(PastAttempt { id: attempt.id, task_id: self.task_id.clone() });
+            self.past_attempts.push(PastAttempt {
+                id: attempt.id,
+                task_id: self.task_id.clone(),
+            });
             if self.past_attempts.len() > PAST_ATTEMPTS_MAX {
                 self.past_attempts.remove(0);
             }
@@ -182,8 +195,13 @@ impl Activity {
     }
 
     fn attempts_of_current_task(&self) -> Vec<ActivityAttemptId> {
-        let past = self.past_attempts.iter().filter(|past| past.task_id == self.task_id).map(|past| past.id.clone());
-        past.chain(self.attempt.iter().map(|attempt| attempt.id.clone())).collect()
+        let past = self
+            .past_attempts
+            .iter()
+            .filter(|past| past.task_id == self.task_id)
+            .map(|past| past.id.clone());
+        past.chain(self.attempt.iter().map(|attempt| attempt.id.clone()))
+            .collect()
     }
 
     /// All deadlines, with those of the run.
@@ -202,15 +220,31 @@ impl Activity {
 
 impl Draft<'_> {
     /// `schedule_activity`.
-    pub(super) fn schedule_activity(&mut self, sequence: u64, command: &ScheduleActivity) -> Result<(), LimitBreach> {
-        limits::check("pending_activity_count", self.core.open.activities + 1, self.limits.pending_activities)?;
-        self.join_group(sequence, "activity", Some(&command.activity_type), command.group.as_ref());
+    pub(super) fn schedule_activity(
+        &mut self,
+        sequence: u64,
+        command: &ScheduleActivity,
+    ) -> Result<(), LimitBreach> {
+        limits::check(
+            "pending_activity_count",
+            self.core.open.activities + 1,
+            self.limits.pending_activities,
+        )?;
+        self.join_group(
+            sequence,
+            "activity",
+            Some(&command.activity_type),
+            command.group.as_ref(),
+        );
         let retry = retry_snapshot(command);
         let after = |seconds: Option<u64>| seconds.map(|seconds| self.now.plus_seconds(seconds));
         let activity = Activity {
             sequence,
             activity_type: command.activity_type.clone(),
-            queue: command.queue.as_deref().map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from),
+            queue: command
+                .queue
+                .as_deref()
+                .map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from),
             cancellation_policy: command.cancellation_policy.clone(),
             scheduled_at: self.now,
             available_at: self.now,
@@ -225,24 +259,29 @@ impl Draft<'_> {
             execution_id: self.ids.mint(),
             task_id: self.ids.mint(),
         };
-        let arguments = command.arguments.clone().unwrap_or_else(Payload::empty_list);
-        self.append(EventPayload::ActivityScheduled(Box::new(ActivityScheduled {
-            call: activity.call(),
-            activity: ActivitySnapshot {
-                id: activity.execution_id.clone(),
-                idempotency_key: activity.execution_id.clone(),
-                sequence,
-                activity_type: activity.activity_type.clone(),
-                class: activity.activity_type.clone(),
-                local_activity: false,
-                status: "pending",
-                attempt_count: 0,
-                payload_codec: PAYLOAD_CODEC,
-                queue: activity.queue.to_string(),
-                retry_policy: activity.retry.as_ref().map(snapshot_json),
-                arguments: arguments.clone(),
+        let arguments = command
+            .arguments
+            .clone()
+            .unwrap_or_else(Payload::empty_list);
+        self.append(EventPayload::ActivityScheduled(Box::new(
+            ActivityScheduled {
+                call: activity.call(),
+                activity: ActivitySnapshot {
+                    id: activity.execution_id.clone(),
+                    idempotency_key: activity.execution_id.clone(),
+                    sequence,
+                    activity_type: activity.activity_type.clone(),
+                    class: activity.activity_type.clone(),
+                    local_activity: false,
+                    status: "pending",
+                    attempt_count: 0,
+                    payload_codec: PAYLOAD_CODEC,
+                    queue: activity.queue.to_string(),
+                    retry_policy: activity.retry.as_ref().map(snapshot_json),
+                    arguments: arguments.clone(),
+                },
             },
-        })));
+        )));
         self.core.open.activities += 1;
         self.put(PartKey::Arguments(sequence), Part::Arguments(arguments));
         self.put_activity(activity);
@@ -251,7 +290,10 @@ impl Draft<'_> {
 
     /// Stores the activity and shows its open task to the matching side.
     pub(super) fn put_activity(&mut self, activity: Activity) {
-        let leased = activity.attempt.as_ref().is_some_and(|attempt| attempt.lease_expires_at.is_some());
+        let leased = activity
+            .attempt
+            .as_ref()
+            .is_some_and(|attempt| attempt.lease_expires_at.is_some());
         let status = match (leased, activity.offered) {
             (true, _) => TaskStatus::Leased,
             (false, true) => TaskStatus::Ready,
@@ -259,12 +301,23 @@ impl Draft<'_> {
         };
         let row = self.activity_row(&activity, status, None);
         self.tasks.insert(row.task_id.clone(), row);
-        self.put(PartKey::Activity(activity.sequence), Part::Activity(Box::new(activity)));
+        self.put(
+            PartKey::Activity(activity.sequence),
+            Part::Activity(Box::new(activity)),
+        );
     }
 
-    pub(super) fn activity_row(&self, activity: &Activity, status: TaskStatus, closed: Option<ClosedTask>) -> TaskRow {
+    pub(super) fn activity_row(
+        &self,
+        activity: &Activity,
+        status: TaskStatus,
+        closed: Option<ClosedTask>,
+    ) -> TaskRow {
         let routing = &self.spec.routing;
-        let lease = activity.attempt.as_ref().filter(|attempt| attempt.lease_expires_at.is_some());
+        let lease = activity
+            .attempt
+            .as_ref()
+            .filter(|attempt| attempt.lease_expires_at.is_some());
         TaskRow {
             task_id: activity.task_id.clone(),
             run_id: self.spec.run_id.clone(),
@@ -289,7 +342,13 @@ impl Draft<'_> {
     }
 
     /// Ends the activity's current task; the activity itself may live on in a retry.
-    pub(super) fn close_activity_task(&mut self, activity: &Activity, status: TaskStatus, outcome: &str, report: Option<Report>) {
+    pub(super) fn close_activity_task(
+        &mut self,
+        activity: &Activity,
+        status: TaskStatus,
+        outcome: &str,
+        report: Option<Report>,
+    ) {
         let closed = ClosedTask {
             report,
             attempts: activity.attempts_of_current_task(),
@@ -308,12 +367,18 @@ impl Draft<'_> {
 
     /// When another attempt may start, if the policy, the deadline and the number of attempts allow one.
     pub(super) fn retry_at(&self, activity: &Activity) -> Option<(Timestamp, u64)> {
-        if activity.max_attempts().is_some_and(|max| activity.attempt_count >= max) {
+        if activity
+            .max_attempts()
+            .is_some_and(|max| activity.attempt_count >= max)
+        {
             return None;
         }
         let backoff = activity.backoff_seconds(activity.attempt_count);
         let at = self.now.plus_seconds(backoff);
-        (activity.schedule_to_close_deadline_at.is_none_or(|deadline| at < deadline)).then_some((at, backoff))
+        (activity
+            .schedule_to_close_deadline_at
+            .is_none_or(|deadline| at < deadline))
+        .then_some((at, backoff))
     }
 
     /// Schedules the next attempt and returns its task. `why` fills the event beyond what is the same for all retries.
@@ -349,7 +414,10 @@ impl Draft<'_> {
         activity.task_id = task_id.clone();
         activity.available_at = at;
         activity.offered = at <= self.now;
-        let to_start = activity.retry.as_ref().and_then(|retry| retry.schedule_to_start_timeout);
+        let to_start = activity
+            .retry
+            .as_ref()
+            .and_then(|retry| retry.schedule_to_start_timeout);
         activity.schedule_deadline_at = to_start.map(|seconds| at.plus_seconds(seconds));
         self.put_activity(activity);
         task_id
@@ -358,7 +426,12 @@ impl Draft<'_> {
     /// The workflow task that this decision created, if any.
     fn created_workflow_task(&self, before: &Run) -> Option<&TaskId> {
         let task = self.core.workflow_task.as_ref()?;
-        (before.core.workflow_task.as_ref().is_none_or(|old| old.id != task.id)).then_some(&task.id)
+        (before
+            .core
+            .workflow_task
+            .as_ref()
+            .is_none_or(|old| old.id != task.id))
+        .then_some(&task.id)
     }
 }
 
@@ -395,27 +468,44 @@ impl Command for ClaimActivityTask {
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<ActivityClaim> {
         let not_claimable = |reason| Err(Rejection::NotClaimable { reason });
         if run.core.closed.is_some() {
-            return Decision { changes: crate::Changes::default(), reply: not_claimable(Reason::RunClosed) };
+            return Decision {
+                changes: crate::Changes::default(),
+                reply: not_claimable(Reason::RunClosed),
+            };
         }
         let mut draft = Draft::of(run, moment);
         if draft.time_out_if_due() {
             return draft.finish(not_claimable(Reason::RunClosed));
         }
-        let Some(activity) = draft.activity(self.sequence).filter(|activity| activity.task_id == self.task_id).cloned() else {
-            return Decision::reject(Rejection::NotClaimable { reason: Reason::TaskNotReady });
+        let Some(activity) = draft
+            .activity(self.sequence)
+            .filter(|activity| activity.task_id == self.task_id)
+            .cloned()
+        else {
+            return Decision::reject(Rejection::NotClaimable {
+                reason: Reason::TaskNotReady,
+            });
         };
         if let Some(attempt) = &activity.attempt
-            && let Some(expires_at) = attempt.lease_expires_at.filter(|expires_at| *expires_at > moment.now)
+            && let Some(expires_at) = attempt
+                .lease_expires_at
+                .filter(|expires_at| *expires_at > moment.now)
         {
-            let same_poll = attempt.owner == self.worker_id && self.poll_request_id.is_some() && attempt.poll_request_id == self.poll_request_id;
+            let same_poll = attempt.owner == self.worker_id
+                && self.poll_request_id.is_some()
+                && attempt.poll_request_id == self.poll_request_id;
             return if same_poll {
                 Decision::unchanged(claim_view(&draft, &activity, attempt.clone(), expires_at))
             } else {
-                Decision::reject(Rejection::NotClaimable { reason: Reason::LeasedByOther })
+                Decision::reject(Rejection::NotClaimable {
+                    reason: Reason::LeasedByOther,
+                })
             };
         }
         if activity.available_at > moment.now {
-            return Decision::reject(Rejection::NotClaimable { reason: Reason::NotDue });
+            return Decision::reject(Rejection::NotClaimable {
+                reason: Reason::NotDue,
+            });
         }
         // A deadline that passed wins over another delivery.
         if draft.expire_activity(self.sequence) {
@@ -427,13 +517,21 @@ impl Command for ClaimActivityTask {
 }
 
 impl Draft<'_> {
-    fn grant_activity(&mut self, mut activity: Activity, claim: &ClaimActivityTask) -> ActivityClaim {
+    fn grant_activity(
+        &mut self,
+        mut activity: Activity,
+        claim: &ClaimActivityTask,
+    ) -> ActivityClaim {
         activity.retire_attempt();
         activity.attempt_count += 1;
         let attempt_id = self.ids.mint();
         let lease_expires_at = self.now.plus_seconds(self.limits.activity_lease_seconds);
         let timeout = |pick: fn(&RetryPolicy) -> Option<u64>| {
-            activity.retry.as_ref().and_then(pick).map(|seconds| self.now.plus_seconds(seconds))
+            activity
+                .retry
+                .as_ref()
+                .and_then(pick)
+                .map(|seconds| self.now.plus_seconds(seconds))
         };
         let attempt = Attempt {
             id: attempt_id,
@@ -461,12 +559,23 @@ impl Draft<'_> {
     }
 }
 
-fn claim_view(draft: &Draft<'_>, activity: &Activity, attempt: Attempt, lease_expires_at: Timestamp) -> ActivityClaim {
+fn claim_view(
+    draft: &Draft<'_>,
+    activity: &Activity,
+    attempt: Attempt,
+    lease_expires_at: Timestamp,
+) -> ActivityClaim {
     let arguments = match draft.part(PartKey::Arguments(activity.sequence)) {
         Some(Part::Arguments(arguments)) => arguments.clone(),
         _ => Payload::empty_list(),
     };
-    ActivityClaim { spec: Arc::clone(&draft.spec), activity: activity.clone(), attempt, lease_expires_at, arguments }
+    ActivityClaim {
+        spec: Arc::clone(&draft.spec),
+        activity: activity.clone(),
+        attempt,
+        lease_expires_at,
+        arguments,
+    }
 }
 
 /// Where a report stands after the fence.
@@ -481,7 +590,9 @@ impl Reporter {
     fn fence(&self, run: &Run, verb: Option<Verb>) -> Fenced {
         let activity = run.activity(self.row.sequence);
         let open = activity.filter(|activity| activity.task_id == self.row.task_id);
-        let current = open.and_then(|activity| activity.attempt.as_ref()).filter(|attempt| attempt.id == self.attempt_id);
+        let current = open
+            .and_then(|activity| activity.attempt.as_ref())
+            .filter(|attempt| attempt.id == self.attempt_id);
         let mut verdict = None;
         if current.is_none() {
             verdict = Some(match &self.row.closed {
@@ -493,12 +604,22 @@ impl Reporter {
                     {
                         return Fenced::Duplicate(report.answer.clone());
                     }
-                    let reported = closed.report.as_ref().is_some_and(|report| report.attempt_id.as_ref() == Some(&self.attempt_id));
-                    if reported || closed.activity_status.as_deref() == Some("completed") { Rejection::AttemptClosed } else { Rejection::StaleAttempt }
+                    let reported = closed
+                        .report
+                        .as_ref()
+                        .is_some_and(|report| report.attempt_id.as_ref() == Some(&self.attempt_id));
+                    if reported || closed.activity_status.as_deref() == Some("completed") {
+                        Rejection::AttemptClosed
+                    } else {
+                        Rejection::StaleAttempt
+                    }
                 }
                 _ => self.unknown_here(activity, open),
             });
-            if matches!(verdict, Some(Rejection::AttemptNotFound | Rejection::TaskMismatch)) {
+            if matches!(
+                verdict,
+                Some(Rejection::AttemptNotFound | Rejection::TaskMismatch)
+            ) {
                 return Fenced::Refused(verdict.expect("just matched"));
             }
         }
@@ -515,18 +636,29 @@ impl Reporter {
             (None, Some(activity), Some(attempt)) if attempt.owner == self.owner => {
                 Fenced::Current(Box::new(activity.clone()), attempt.clone())
             }
-            (None, _, Some(attempt)) => Fenced::Refused(Rejection::LeaseOwnerMismatch { owner: attempt.owner.clone() }),
+            (None, _, Some(attempt)) => Fenced::Refused(Rejection::LeaseOwnerMismatch {
+                owner: attempt.owner.clone(),
+            }),
             (verdict, _, _) => Fenced::Refused(verdict.unwrap_or(Rejection::StaleAttempt)),
         }
     }
 
     /// An attempt that this task's finished row does not know: an earlier one of the open activity, or nobody's.
     fn unknown_here(&self, activity: Option<&Activity>, open: Option<&Activity>) -> Rejection {
-        let past = activity.and_then(|activity| activity.past_attempts.iter().find(|past| past.id == self.attempt_id));
+        let past = activity.and_then(|activity| {
+            activity
+                .past_attempts
+                .iter()
+                .find(|past| past.id == self.attempt_id)
+        });
         match past {
             Some(past) if past.task_id == self.row.task_id => Rejection::StaleAttempt,
             Some(_) => Rejection::TaskMismatch,
-            None if open.is_none() && activity.and_then(|a| a.attempt.as_ref()).is_some_and(|attempt| attempt.id == self.attempt_id) => {
+            None if open.is_none()
+                && activity
+                    .and_then(|a| a.attempt.as_ref())
+                    .is_some_and(|attempt| attempt.id == self.attempt_id) =>
+            {
                 Rejection::TaskMismatch
             }
             None => Rejection::AttemptNotFound,
@@ -534,10 +666,21 @@ impl Reporter {
     }
 
     fn report(&self, verb: Verb, answer: &Value) -> Report {
-        Report { verb, owner: self.owner.clone(), attempt: 0, attempt_id: Some(self.attempt_id.clone()), answer: answer.clone() }
+        Report {
+            verb,
+            owner: self.owner.clone(),
+            attempt: 0,
+            attempt_id: Some(self.attempt_id.clone()),
+            answer: answer.clone(),
+        }
     }
 
-    fn answer(&self, outcome: &str, reason: Option<Reason>, next_task_id: Option<&TaskId>) -> Value {
+    fn answer(
+        &self,
+        outcome: &str,
+        reason: Option<Reason>,
+        next_task_id: Option<&TaskId>,
+    ) -> Value {
         json!({
             "task_id": self.row.task_id,
             "activity_attempt_id": self.attempt_id,
@@ -558,17 +701,36 @@ impl Command for CompleteActivity {
             Err(decision) => return decision,
         };
         let mut draft = Draft::of(run, moment);
-        if let Err(limit) = limits::check("payload_size", self.result.blob().len() as u64, moment.limits.payload_bytes) {
+        if let Err(limit) = limits::check(
+            "payload_size",
+            self.result.blob().len() as u64,
+            moment.limits.payload_bytes,
+        ) {
             let failure = Failure {
-                message: format!("The activity's result is larger than a payload may be: {} bytes of base64, {} allowed.", limit.value, limit.configured),
+                message: format!(
+                    "The activity's result is larger than a payload may be: {} bytes of base64, {} allowed.",
+                    limit.value, limit.configured
+                ),
                 failure_type: Some("StructuralLimitExceeded".to_owned()),
                 non_retryable: true,
                 ..Failure::default()
             };
             draft.fail_activity(&activity, &attempt, &failure, Some(limit));
-            let answer = self.reporter.answer("failed", Some(Reason::StructuralLimitExceeded), draft.created_workflow_task(run));
-            draft.close_activity_task(&activity, TaskStatus::Completed, "failed", Some(self.reporter.report(Verb::Complete, &answer)));
-            return draft.finish(Ok(Answer { body: answer, duplicate: false }));
+            let answer = self.reporter.answer(
+                "failed",
+                Some(Reason::StructuralLimitExceeded),
+                draft.created_workflow_task(run),
+            );
+            draft.close_activity_task(
+                &activity,
+                TaskStatus::Completed,
+                "failed",
+                Some(self.reporter.report(Verb::Complete, &answer)),
+            );
+            return draft.finish(Ok(Answer {
+                body: answer,
+                duplicate: false,
+            }));
         }
         draft.append(EventPayload::ActivityCompleted(ActivityCompleted {
             call: activity.call(),
@@ -578,10 +740,24 @@ impl Command for CompleteActivity {
             payload_codec: PAYLOAD_CODEC,
         }));
         draft.drop_activity(activity.sequence);
-        draft.resolve(activity.group.as_ref(), false, activity.resume("ActivityCompleted"));
-        let answer = self.reporter.answer("completed", None, draft.created_workflow_task(run));
-        draft.close_activity_task(&activity, TaskStatus::Completed, "completed", Some(self.reporter.report(Verb::Complete, &answer)));
-        draft.finish(Ok(Answer { body: answer, duplicate: false }))
+        draft.resolve(
+            activity.group.as_ref(),
+            false,
+            activity.resume("ActivityCompleted"),
+        );
+        let answer = self
+            .reporter
+            .answer("completed", None, draft.created_workflow_task(run));
+        draft.close_activity_task(
+            &activity,
+            TaskStatus::Completed,
+            "completed",
+            Some(self.reporter.report(Verb::Complete, &answer)),
+        );
+        draft.finish(Ok(Answer {
+            body: answer,
+            duplicate: false,
+        }))
     }
 }
 
@@ -596,11 +772,19 @@ impl Command for FailActivity {
         let mut draft = Draft::of(run, moment);
         let listed = activity.retry.as_ref().is_some_and(|retry| {
             retry.non_retryable_error_types.iter().any(|name| {
-                self.failure.failure_type.as_ref() == Some(name) || self.failure.class.as_ref() == Some(name)
+                self.failure.failure_type.as_ref() == Some(name)
+                    || self.failure.class.as_ref() == Some(name)
             })
         });
-        let failure = Failure { non_retryable: self.failure.non_retryable || listed, ..self.failure.clone() };
-        let retry = if failure.non_retryable { None } else { draft.retry_at(&activity) };
+        let failure = Failure {
+            non_retryable: self.failure.non_retryable || listed,
+            ..self.failure.clone()
+        };
+        let retry = if failure.non_retryable {
+            None
+        } else {
+            draft.retry_at(&activity)
+        };
         let mut answer;
         match retry {
             Some(at) => {
@@ -614,12 +798,22 @@ impl Command for FailActivity {
             }
             None => {
                 draft.fail_activity(&activity, &attempt, &failure, None);
-                answer = self.reporter.answer("failed", None, draft.created_workflow_task(run));
+                answer = self
+                    .reporter
+                    .answer("failed", None, draft.created_workflow_task(run));
             }
         }
         answer["retry_scheduled"] = json!(retry.is_some());
-        draft.close_activity_task(&activity, TaskStatus::Completed, "failed", Some(self.reporter.report(Verb::Fail, &answer)));
-        draft.finish(Ok(Answer { body: answer, duplicate: false }))
+        draft.close_activity_task(
+            &activity,
+            TaskStatus::Completed,
+            "failed",
+            Some(self.reporter.report(Verb::Fail, &answer)),
+        );
+        draft.finish(Ok(Answer {
+            body: answer,
+            duplicate: false,
+        }))
     }
 }
 
@@ -631,7 +825,10 @@ fn fence_report(
     moment: Moment<'_>,
 ) -> Result<(Box<Activity>, Attempt), Decision<Answer>> {
     match reporter.fence(run, Some(verb)) {
-        Fenced::Duplicate(body) => Err(Decision::unchanged(Answer { body, duplicate: true })),
+        Fenced::Duplicate(body) => Err(Decision::unchanged(Answer {
+            body,
+            duplicate: true,
+        })),
         Fenced::Refused(rejection) => Err(Decision::reject(rejection)),
         Fenced::Current(activity, attempt) => {
             let mut draft = Draft::of(run, moment);
@@ -653,7 +850,13 @@ fn fence_report(
 
 impl Draft<'_> {
     /// The activity failed for good.
-    fn fail_activity(&mut self, activity: &Activity, attempt: &Attempt, failure: &Failure, limit: Option<LimitBreach>) {
+    fn fail_activity(
+        &mut self,
+        activity: &Activity,
+        attempt: &Attempt,
+        failure: &Failure,
+        limit: Option<LimitBreach>,
+    ) {
         let mut exception = Map::new();
         exception.insert("message".to_owned(), json!(failure.message));
         exception.insert("non_retryable".to_owned(), json!(failure.non_retryable));
@@ -679,7 +882,11 @@ impl Draft<'_> {
             activity_attempt_id: attempt.id.clone(),
             attempt_number: attempt.number,
             failure_id,
-            failure_category: if limit.is_some() { "structural_limit" } else { "activity" },
+            failure_category: if limit.is_some() {
+                "structural_limit"
+            } else {
+                "activity"
+            },
             non_retryable: failure.non_retryable,
             exception_type: failure.failure_type.clone(),
             exception_class: failure.class.clone(),
@@ -689,7 +896,11 @@ impl Draft<'_> {
             limit,
         })));
         self.drop_activity(activity.sequence);
-        self.resolve(activity.group.as_ref(), true, activity.resume("ActivityFailed"));
+        self.resolve(
+            activity.group.as_ref(),
+            true,
+            activity.resume("ActivityFailed"),
+        );
     }
 }
 
@@ -699,7 +910,9 @@ impl Command for HeartbeatActivity {
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Pulse> {
         let (activity, attempt) = match self.reporter.fence(run, None) {
             Fenced::Current(activity, attempt) => (activity, attempt),
-            Fenced::Duplicate(_) => return Decision::unchanged(self.stopped(run, Reason::AttemptClosed)),
+            Fenced::Duplicate(_) => {
+                return Decision::unchanged(self.stopped(run, Reason::AttemptClosed));
+            }
             Fenced::Refused(rejection) => {
                 let reason = match &rejection {
                     Rejection::RunClosed(closed) => activity_reason(closed.closed.reason),
@@ -714,7 +927,11 @@ impl Command for HeartbeatActivity {
         };
         let mut draft = Draft::of(run, moment);
         if draft.time_out_if_due() {
-            let pulse = self.stopped_by(draft.core.status, draft.core.closed.clone(), Reason::RunClosed);
+            let pulse = self.stopped_by(
+                draft.core.status,
+                draft.core.closed.clone(),
+                Reason::RunClosed,
+            );
             return draft.finish(Ok(pulse));
         }
         let (activity, attempt) = draft.renew_activity(*activity, attempt, progress.as_ref());
@@ -728,7 +945,9 @@ impl HeartbeatActivity {
     }
 
     fn stopped_by(&self, run_status: Status, closed: Option<Closed>, reason: Reason) -> Pulse {
-        let by_run = closed.as_ref().is_some_and(|closed| closed.reason.was_stopped());
+        let by_run = closed
+            .as_ref()
+            .is_some_and(|closed| closed.reason.was_stopped());
         let run_closed = closed.is_some();
         Pulse {
             can_continue: false,
@@ -737,7 +956,11 @@ impl HeartbeatActivity {
             reason: Some(reason),
             lease_expires_at: None,
             last_heartbeat_at: None,
-            task_status: if run_closed { TaskStatus::Cancelled } else { self.reporter.row.status },
+            task_status: if run_closed {
+                TaskStatus::Cancelled
+            } else {
+                self.reporter.row.status
+            },
             attempt_status: if run_closed { "cancelled" } else { "expired" },
             activity_status: if run_closed { "cancelled" } else { "running" },
             run_status,
@@ -755,7 +978,11 @@ fn healthy(run: &Run, activity: &Activity, attempt: &Attempt, recorded: bool) ->
         reason: None,
         lease_expires_at: attempt.lease_expires_at,
         last_heartbeat_at: attempt.last_heartbeat_at,
-        task_status: if attempt.lease_expires_at.is_some() { TaskStatus::Leased } else { TaskStatus::Ready },
+        task_status: if attempt.lease_expires_at.is_some() {
+            TaskStatus::Leased
+        } else {
+            TaskStatus::Ready
+        },
         attempt_status: "running",
         activity_status: "running",
         run_status: run.core.status,
@@ -766,32 +993,43 @@ fn healthy(run: &Run, activity: &Activity, attempt: &Attempt, recorded: bool) ->
 
 impl Draft<'_> {
     /// An accepted heartbeat. One that comes after the lease ran out, and before the next claim, takes the task back.
-    fn renew_activity(&mut self, mut activity: Activity, mut attempt: Attempt, progress: Option<&Value>) -> (Activity, Attempt) {
+    fn renew_activity(
+        &mut self,
+        mut activity: Activity,
+        mut attempt: Attempt,
+        progress: Option<&Value>,
+    ) -> (Activity, Attempt) {
         let lease_expires_at = self.now.plus_seconds(self.limits.activity_lease_seconds);
         attempt.lease_expires_at = Some(lease_expires_at);
         attempt.last_heartbeat_at = Some(self.now);
-        let timeout = activity.retry.as_ref().and_then(|retry| retry.heartbeat_timeout);
+        let timeout = activity
+            .retry
+            .as_ref()
+            .and_then(|retry| retry.heartbeat_timeout);
         attempt.heartbeat_deadline_at = timeout.map(|seconds| self.now.plus_seconds(seconds));
         let changed = progress.is_some() && attempt.progress.as_ref() != progress;
-        let quiet_until = attempt.recorded_heartbeat_at.map(|at| at.plus_seconds(self.limits.heartbeat_event_seconds));
+        let quiet_until = attempt
+            .recorded_heartbeat_at
+            .map(|at| at.plus_seconds(self.limits.heartbeat_event_seconds));
         if changed {
             attempt.progress = progress.cloned();
         }
         // History has a budget: a chatty activity writes at most one event per interval unless it has something new to say.
         if changed || quiet_until.is_none_or(|until| until <= self.now) {
             attempt.recorded_heartbeat_at = Some(self.now);
-            self.append(EventPayload::ActivityHeartbeatRecorded(ActivityHeartbeatRecorded {
-                call: activity.call(),
-                activity_attempt_id: attempt.id.clone(),
-                attempt_number: attempt.number,
-                heartbeat_at: self.now,
-                lease_expires_at,
-                progress: attempt.progress.clone(),
-            }));
+            self.append(EventPayload::ActivityHeartbeatRecorded(
+                ActivityHeartbeatRecorded {
+                    call: activity.call(),
+                    activity_attempt_id: attempt.id.clone(),
+                    attempt_number: attempt.number,
+                    heartbeat_at: self.now,
+                    lease_expires_at,
+                    progress: attempt.progress.clone(),
+                },
+            ));
         }
         activity.attempt = Some(attempt.clone());
         self.put_activity(activity.clone());
         (activity, attempt)
     }
 }
-

@@ -73,13 +73,21 @@ impl Activity {
 impl Draft<'_> {
     /// Applies a passed deadline of the activity; whether there was one.
     pub(super) fn expire_activity(&mut self, sequence: u64) -> bool {
-        let Some(mut activity) = self.activity(sequence).cloned() else { return false };
-        let Some(timeout) = activity.passed_deadline(self.now) else { return false };
+        let Some(mut activity) = self.activity(sequence).cloned() else {
+            return false;
+        };
+        let Some(timeout) = activity.passed_deadline(self.now) else {
+            return false;
+        };
         if timeout == Timeout::ScheduleToStart {
             // The wait that nobody ended counts as an attempt, or a queue without workers would retry for ever.
             activity.attempt_count += 1;
         }
-        let retry = if timeout == Timeout::ScheduleToClose { None } else { self.retry_at(&activity) };
+        let retry = if timeout == Timeout::ScheduleToClose {
+            None
+        } else {
+            self.retry_at(&activity)
+        };
         self.close_activity_task(&activity, TaskStatus::Cancelled, "failed", None);
         match retry {
             Some(at) => {
@@ -97,7 +105,8 @@ impl Draft<'_> {
 
     fn time_out_activity(&mut self, activity: &Activity, timeout: Timeout) {
         let attempt = activity.attempt.as_ref();
-        let only = |kind: Timeout, deadline: Option<Timestamp>| deadline.filter(|_| kind == timeout);
+        let only =
+            |kind: Timeout, deadline: Option<Timestamp>| deadline.filter(|_| kind == timeout);
         let failure_id = self.ids.mint();
         self.append(EventPayload::ActivityTimedOut(Box::new(ActivityTimedOut {
             call: activity.call(),
@@ -108,12 +117,25 @@ impl Draft<'_> {
             timeout_kind: timeout.as_str(),
             message: timeout_message(activity, timeout),
             schedule_deadline_at: only(Timeout::ScheduleToStart, activity.schedule_deadline_at),
-            close_deadline_at: only(Timeout::StartToClose, attempt.and_then(|attempt| attempt.close_deadline_at)),
-            schedule_to_close_deadline_at: only(Timeout::ScheduleToClose, activity.schedule_to_close_deadline_at),
-            heartbeat_deadline_at: only(Timeout::Heartbeat, attempt.and_then(|attempt| attempt.heartbeat_deadline_at)),
+            close_deadline_at: only(
+                Timeout::StartToClose,
+                attempt.and_then(|attempt| attempt.close_deadline_at),
+            ),
+            schedule_to_close_deadline_at: only(
+                Timeout::ScheduleToClose,
+                activity.schedule_to_close_deadline_at,
+            ),
+            heartbeat_deadline_at: only(
+                Timeout::Heartbeat,
+                attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
+            ),
         })));
         self.drop_activity(activity.sequence);
-        self.resolve(activity.group.as_ref(), true, activity.resume("ActivityTimedOut"));
+        self.resolve(
+            activity.group.as_ref(),
+            true,
+            activity.resume("ActivityTimedOut"),
+        );
     }
 
     /// Deadlines, expired leases and due retries of every activity.
@@ -128,7 +150,9 @@ impl Draft<'_> {
             if self.expire_activity(sequence) {
                 continue;
             }
-            let Some(mut activity) = self.activity(sequence).cloned() else { continue };
+            let Some(mut activity) = self.activity(sequence).cloned() else {
+                continue;
+            };
             match &mut activity.attempt {
                 // The attempt stays current until the next claim: its worker may only be late.
                 Some(attempt) if attempt.lease_expires_at.is_some_and(|at| at <= self.now) => {
@@ -144,5 +168,9 @@ impl Draft<'_> {
 }
 
 fn timeout_message(activity: &Activity, timeout: Timeout) -> String {
-    format!("Activity {} {} deadline expired.", activity.activity_type, timeout.in_words())
+    format!(
+        "Activity {} {} deadline expired.",
+        activity.activity_type,
+        timeout.in_words()
+    )
 }

@@ -32,11 +32,19 @@ struct Placing<'d, 'c> {
 
 impl Draft<'_> {
     /// Gives every command its place, or says which contradict what is recorded.
-    pub(super) fn place<'c>(&self, commands: &'c [WorkflowCommand]) -> Result<Batch<'c>, Rejection> {
+    pub(super) fn place<'c>(
+        &self,
+        commands: &'c [WorkflowCommand],
+    ) -> Result<Batch<'c>, Rejection> {
         let recorded = self.core.last_command_sequence;
         let mut placing = Placing {
             draft: self,
-            batch: Batch { calls: Vec::new(), terminal: None, next_sequence: recorded + 1, sent_again: BTreeSet::new() },
+            batch: Batch {
+                calls: Vec::new(),
+                terminal: None,
+                next_sequence: recorded + 1,
+                sent_again: BTreeSet::new(),
+            },
             groups: BTreeMap::new(),
             errors: FieldErrors::new(),
         };
@@ -45,7 +53,9 @@ impl Draft<'_> {
         }
         placing.check_groups_are_whole();
         if !placing.errors.is_empty() {
-            return Err(Rejection::InvalidCommands { errors: placing.errors });
+            return Err(Rejection::InvalidCommands {
+                errors: placing.errors,
+            });
         }
         self.check_version_markers(commands)?;
         self.check_attribute_types(commands)?;
@@ -56,10 +66,22 @@ impl Draft<'_> {
     fn check_version_markers(&self, commands: &[WorkflowCommand]) -> Result<(), Rejection> {
         let mut chosen: BTreeMap<&str, i32> = BTreeMap::new();
         for (index, command) in commands.iter().enumerate() {
-            let WorkflowCommand::RecordVersionMarker { change_id, version, .. } = command else { continue };
-            let recorded = self.core.version_markers.get(change_id).or_else(|| chosen.get(change_id.as_str())).copied();
+            let WorkflowCommand::RecordVersionMarker {
+                change_id, version, ..
+            } = command
+            else {
+                continue;
+            };
+            let recorded = self
+                .core
+                .version_markers
+                .get(change_id)
+                .or_else(|| chosen.get(change_id.as_str()))
+                .copied();
             if let Some(recorded) = recorded.filter(|recorded| recorded != version) {
-                let message = format!("version {recorded} of `{change_id}` is recorded; a run keeps its first decision");
+                let message = format!(
+                    "version {recorded} of `{change_id}` is recorded; a run keeps its first decision"
+                );
                 let errors = BTreeMap::from([(format!("commands.{index}.version"), vec![message])]);
                 return Err(Rejection::VersionMarkerConflict { errors });
             }
@@ -71,11 +93,25 @@ impl Draft<'_> {
     /// A type once declared for a key stays.
     fn check_attribute_types(&self, commands: &[WorkflowCommand]) -> Result<(), Rejection> {
         for (index, command) in commands.iter().enumerate() {
-            let WorkflowCommand::UpsertSearchAttributes { attribute_types: Some(types), .. } = command else { continue };
+            let WorkflowCommand::UpsertSearchAttributes {
+                attribute_types: Some(types),
+                ..
+            } = command
+            else {
+                continue;
+            };
             for (key, declared) in types {
-                if let Some(known) = self.core.search_attribute_types.get(key).filter(|known| *known != declared) {
+                if let Some(known) = self
+                    .core
+                    .search_attribute_types
+                    .get(key)
+                    .filter(|known| *known != declared)
+                {
                     let message = format!("`{key}` is declared as {known} in this run");
-                    let errors = BTreeMap::from([(format!("commands.{index}.attribute_types.{key}"), vec![message])]);
+                    let errors = BTreeMap::from([(
+                        format!("commands.{index}.attribute_types.{key}"),
+                        vec![message],
+                    )]);
                     return Err(Rejection::InvalidCommands { errors });
                 }
             }
@@ -111,17 +147,29 @@ impl<'c> Placing<'_, 'c> {
         let (kind, name) = leaf(command);
         for level in group.levels() {
             if level.sequence() != sequence {
-                return self.refuse(index, "every level's base and index must give the same command sequence");
+                return self.refuse(
+                    index,
+                    "every level's base and index must give the same command sequence",
+                );
             }
             if level.kind != kind && level.kind != "mixed" {
-                return self.refuse(index, &format!("a {kind} cannot be a member of a group of kind {}", level.kind));
+                return self.refuse(
+                    index,
+                    &format!(
+                        "a {kind} cannot be a member of a group of kind {}",
+                        level.kind
+                    ),
+                );
             }
         }
         if sequence <= recorded {
             let same = matches!(self.draft.part(PartKey::Member(sequence)), Some(Part::Member(member))
                 if member.kind == kind && member.name.as_deref() == name && member.group == *group);
             if !same {
-                return self.refuse(index, &format!("command sequence {sequence} is recorded as another call"));
+                return self.refuse(
+                    index,
+                    &format!("command sequence {sequence} is recorded as another call"),
+                );
             }
             if self.draft.wait(sequence).is_some() {
                 self.batch.sent_again.insert(sequence);
@@ -131,13 +179,23 @@ impl<'c> Placing<'_, 'c> {
         let latest = recorded + 1 + index as u64;
         if sequence < self.batch.next_sequence || sequence > latest {
             let expected = self.batch.next_sequence;
-            return self.refuse(index, &format!("the group numbers this call {sequence}; from {expected} to {latest} was expected"));
+            return self.refuse(
+                index,
+                &format!("the group numbers this call {sequence}; from {expected} to {latest} was expected"),
+            );
         }
         for level in group.levels() {
-            let (known, members) = self.groups.entry(level.id.clone()).or_insert_with(|| (level.clone(), BTreeSet::new()));
-            let agrees = known.base == level.base && known.size == level.size && known.kind == level.kind;
+            let (known, members) = self
+                .groups
+                .entry(level.id.clone())
+                .or_insert_with(|| (level.clone(), BTreeSet::new()));
+            let agrees =
+                known.base == level.base && known.size == level.size && known.kind == level.kind;
             if !agrees || !members.insert(sequence) {
-                return self.refuse(index, &format!("contradicts another member of group {}", level.id));
+                return self.refuse(
+                    index,
+                    &format!("contradicts another member of group {}", level.id),
+                );
             }
         }
         self.batch.next_sequence = sequence + 1;
@@ -148,8 +206,15 @@ impl<'c> Placing<'_, 'c> {
     fn check_groups_are_whole(&mut self) {
         for (id, (level, members)) in &self.groups {
             if members.len() as u64 != level.size {
-                let message = format!("group {id} has {} members, {} arrived", level.size, members.len());
-                self.errors.entry("commands".to_owned()).or_default().push(message);
+                let message = format!(
+                    "group {id} has {} members, {} arrived",
+                    level.size,
+                    members.len()
+                );
+                self.errors
+                    .entry("commands".to_owned())
+                    .or_default()
+                    .push(message);
             }
         }
     }
@@ -165,13 +230,18 @@ impl<'c> Placing<'_, 'c> {
                         && *fingerprint == command.condition_definition_fingerprint)
         };
         self.draft.parts().find_map(|(_, part)| match part {
-            Part::Wait(wait) if !self.batch.sent_again.contains(&wait.sequence) && same(wait) => Some(wait.sequence),
+            Part::Wait(wait) if !self.batch.sent_again.contains(&wait.sequence) && same(wait) => {
+                Some(wait.sequence)
+            }
             _ => None,
         })
     }
 
     fn refuse(&mut self, index: usize, message: &str) {
-        self.errors.entry(format!("commands.{index}.parallel_group_path")).or_default().push(message.to_owned());
+        self.errors
+            .entry(format!("commands.{index}.parallel_group_path"))
+            .or_default()
+            .push(message.to_owned());
     }
 }
 

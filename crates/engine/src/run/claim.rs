@@ -51,11 +51,18 @@ impl Command for ClaimWorkflowTask {
             return draft.finish(Err(not_claimable(Reason::RunClosed)));
         }
         draft.expire_workflow_lease();
-        let Some(task) = draft.core.workflow_task.clone().filter(|task| task.id == self.task_id) else {
+        let Some(task) = draft
+            .core
+            .workflow_task
+            .clone()
+            .filter(|task| task.id == self.task_id)
+        else {
             return Decision::reject(not_claimable(Reason::TaskNotReady));
         };
         if let Some(lease) = &task.lease {
-            let same_poll = lease.owner == self.worker_id && self.poll_request_id.is_some() && lease.poll_request_id == self.poll_request_id;
+            let same_poll = lease.owner == self.worker_id
+                && self.poll_request_id.is_some()
+                && lease.poll_request_id == self.poll_request_id;
             return if same_poll {
                 Decision::unchanged(self.view(&draft, &task, lease))
             } else {
@@ -72,12 +79,18 @@ impl Command for ClaimWorkflowTask {
 }
 
 impl Draft<'_> {
-    fn grant_workflow_task(&mut self, mut task: WorkflowTask, claim: &ClaimWorkflowTask) -> WorkflowTask {
+    fn grant_workflow_task(
+        &mut self,
+        mut task: WorkflowTask,
+        claim: &ClaimWorkflowTask,
+    ) -> WorkflowTask {
         let delivery = self.deliverable_signal();
         task.attempt += 1;
         task.lease = Some(WorkflowLease {
             owner: claim.worker_id.clone(),
-            expires_at: self.now.plus_seconds(self.limits.workflow_task_lease_seconds),
+            expires_at: self
+                .now
+                .plus_seconds(self.limits.workflow_task_lease_seconds),
             observed_sequence: self.core.last_history_sequence,
             delivered_signal: delivery.map(|(signal, _)| signal),
             delivered_to: delivery.map(|(_, wait)| wait),
@@ -95,7 +108,9 @@ impl ClaimWorkflowTask {
     fn view(&self, draft: &Draft<'_>, task: &WorkflowTask, lease: &WorkflowLease) -> WorkflowClaim {
         let mut resume = task.resume.clone();
         let mut signal_arguments = None;
-        let delivered = lease.delivered_signal.and_then(|signal| draft.signal(signal));
+        let delivered = lease
+            .delivered_signal
+            .and_then(|signal| draft.signal(signal));
         let wait = lease.delivered_to.and_then(|wait| draft.wait(wait));
         if let (Some(signal), Some(wait)) = (delivered, wait) {
             resume.signal_name = Some(signal.name.clone());
@@ -104,7 +119,9 @@ impl ClaimWorkflowTask {
             signal_arguments = Some(signal.arguments.clone());
         } else if resume.workflow_signal_id.is_some() && self.runtime != "rust" {
             signal_arguments = draft.parts().find_map(|(_, part)| match part {
-                Part::Signal(signal) if Some(&signal.id) == resume.workflow_signal_id.as_ref() => Some(signal.arguments.clone()),
+                Part::Signal(signal) if Some(&signal.id) == resume.workflow_signal_id.as_ref() => {
+                    Some(signal.arguments.clone())
+                }
                 _ => None,
             });
         } else {

@@ -3,7 +3,9 @@
 //! A workflow that ends by itself closes what is left without events, because they would change what a later replay sees.
 //! A run that is stopped from outside says so for every activity and timer.
 
-use longhaul_protocol::history::{ActivityCancelled, EventPayload, LimitBreach, WorkflowFailed, WorkflowTimedOut};
+use longhaul_protocol::history::{
+    ActivityCancelled, EventPayload, LimitBreach, WorkflowFailed, WorkflowTimedOut,
+};
 use longhaul_protocol::id::{CommandId, RunId};
 use longhaul_protocol::workflow_command::FailWorkflow;
 use serde_json::{Map, Value, json};
@@ -14,9 +16,20 @@ use crate::change::TaskStatus;
 
 impl Draft<'_> {
     /// Sets the run closed and removes everything open. The terminal event has been written.
-    pub(super) fn close(&mut self, reason: ClosedReason, note: Option<String>, continued_to: Option<RunId>, outcome: Option<Outcome>) {
+    pub(super) fn close(
+        &mut self,
+        reason: ClosedReason,
+        note: Option<String>,
+        continued_to: Option<RunId>,
+        outcome: Option<Outcome>,
+    ) {
         self.core.status = reason.status();
-        self.core.closed = Some(Closed { reason, at: self.now, note, continued_to });
+        self.core.closed = Some(Closed {
+            reason,
+            at: self.now,
+            note,
+            continued_to,
+        });
         self.core.next_wake = None;
         self.close_workflow_task(TaskStatus::Cancelled, None);
         for activity in self.activities() {
@@ -50,8 +63,13 @@ impl Draft<'_> {
 
     /// Closes the run if one of its deadlines has passed; whether it did. Grace: none.
     pub(super) fn time_out_if_due(&mut self) -> bool {
-        let passed = |deadline: Option<longhaul_protocol::Timestamp>| deadline.filter(|deadline| *deadline <= self.now);
-        let (kind, word, deadline) = match (passed(self.spec.execution_deadline_at), passed(self.spec.run_deadline_at)) {
+        let passed = |deadline: Option<longhaul_protocol::Timestamp>| {
+            deadline.filter(|deadline| *deadline <= self.now)
+        };
+        let (kind, word, deadline) = match (
+            passed(self.spec.execution_deadline_at),
+            passed(self.spec.run_deadline_at),
+        ) {
             (Some(deadline), _) => ("execution_timeout", "execution", deadline),
             (None, Some(deadline)) => ("run_timeout", "run", deadline),
             (None, None) => return false,
@@ -77,7 +95,12 @@ impl Draft<'_> {
             exception: Map::new(),
             event_sequence,
         };
-        self.close(ClosedReason::TimedOut, Some(kind.to_owned()), None, Some(Outcome::Failure(Box::new(failure))));
+        self.close(
+            ClosedReason::TimedOut,
+            Some(kind.to_owned()),
+            None,
+            Some(Outcome::Failure(Box::new(failure))),
+        );
         true
     }
 
@@ -92,7 +115,11 @@ impl Draft<'_> {
         complete("type", command.exception_type.as_ref());
         complete("class", command.exception_class.as_ref());
         complete("message", Some(&command.message));
-        let failure_category = if limit.is_some() { "structural_limit" } else { "application" };
+        let failure_category = if limit.is_some() {
+            "structural_limit"
+        } else {
+            "application"
+        };
         let failure_id = self.ids.mint();
         let event_sequence = self.append(EventPayload::WorkflowFailed(Box::new(WorkflowFailed {
             failure_id,
@@ -117,16 +144,27 @@ impl Draft<'_> {
             exception,
             event_sequence,
         };
-        self.close(ClosedReason::Failed, None, None, Some(Outcome::Failure(Box::new(failure))));
+        self.close(
+            ClosedReason::Failed,
+            None,
+            None,
+            Some(Outcome::Failure(Box::new(failure))),
+        );
     }
 }
 
 /// The failure of a run whose completion broke a limit.
 pub(super) fn limit_failure(limit: &LimitBreach) -> FailWorkflow {
     FailWorkflow {
-        message: format!("Structural limit {} exceeded: {} is over {}.", limit.kind, limit.value, limit.configured),
+        message: format!(
+            "Structural limit {} exceeded: {} is over {}.",
+            limit.kind, limit.value, limit.configured
+        ),
         exception_type: Some("StructuralLimitExceeded".to_owned()),
-        exception: Some(Map::from_iter([("limit_kind".to_owned(), json!(limit.kind))])),
+        exception: Some(Map::from_iter([(
+            "limit_kind".to_owned(),
+            json!(limit.kind),
+        )])),
         non_retryable: true,
         ..FailWorkflow::default()
     }

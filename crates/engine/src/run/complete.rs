@@ -3,10 +3,10 @@
 //! Order: stored answer of the same call, fence, checks against state, then waits that the decision consumed, its commands,
 //! buffered messages, overdue timeouts, the terminal event, and the next task. All of it or nothing.
 
-use longhaul_protocol::{Payload, Reason};
 use longhaul_protocol::history::{EventPayload, LimitBreach, PAYLOAD_CODEC, WorkflowCompleted};
 use longhaul_protocol::id::{TaskId, WorkerId};
 use longhaul_protocol::workflow_command::WorkflowCommand;
+use longhaul_protocol::{Payload, Reason};
 use serde_json::{Value, json};
 
 use super::activity::Answer;
@@ -48,10 +48,18 @@ impl Holder {
 
     /// The guards of worker-protocol §5.3 in their order; a run past its deadline is handled by the caller.
     pub(super) fn fence(&self, run: &Run, verb: Option<Verb>, moment: Moment<'_>) -> Fenced {
-        let open = run.core.workflow_task.as_ref().filter(|task| task.id == *self.task_id());
+        let open = run
+            .core
+            .workflow_task
+            .as_ref()
+            .filter(|task| task.id == *self.task_id());
         let reported = match open {
             Some(task) => task.last_report.as_deref(),
-            None => self.row.closed.as_ref().and_then(|closed| closed.report.as_ref()),
+            None => self
+                .row
+                .closed
+                .as_ref()
+                .and_then(|closed| closed.report.as_ref()),
         };
         if let Some(report) = reported
             && Some(report.verb) == verb
@@ -61,32 +69,47 @@ impl Holder {
             return Fenced::Duplicate(report.answer.clone());
         }
         if let Some(closed) = &run.core.closed {
-            return Fenced::Refused(if closed.reason == ClosedReason::TimedOut && verb.is_some() {
-                Rejection::RunTimedOut { run_id: run.run_id().clone() }
-            } else {
-                Rejection::RunClosed(Box::new(RunClosed {
-                    status: run.core.status,
-                    closed: closed.clone(),
-                    task_status: self.row.status,
-                    lease_owner: self.row.lease_owner.clone(),
-                    lease_expires_at: self.row.lease_expires_at,
-                }))
-            });
+            return Fenced::Refused(
+                if closed.reason == ClosedReason::TimedOut && verb.is_some() {
+                    Rejection::RunTimedOut {
+                        run_id: run.run_id().clone(),
+                    }
+                } else {
+                    Rejection::RunClosed(Box::new(RunClosed {
+                        status: run.core.status,
+                        closed: closed.clone(),
+                        task_status: self.row.status,
+                        lease_owner: self.row.lease_owner.clone(),
+                        lease_expires_at: self.row.lease_expires_at,
+                    }))
+                },
+            );
         }
         let Some(task) = open else {
-            return Fenced::Refused(Rejection::TaskNotLeased { task_status: self.row.status });
+            return Fenced::Refused(Rejection::TaskNotLeased {
+                task_status: self.row.status,
+            });
         };
         let Some(lease) = &task.lease else {
-            return Fenced::Refused(Rejection::TaskNotLeased { task_status: TaskStatus::Ready });
+            return Fenced::Refused(Rejection::TaskNotLeased {
+                task_status: TaskStatus::Ready,
+            });
         };
         if lease.expires_at <= moment.now {
-            return Fenced::Refused(Rejection::LeaseExpired { owner: lease.owner.clone(), expires_at: lease.expires_at });
+            return Fenced::Refused(Rejection::LeaseExpired {
+                owner: lease.owner.clone(),
+                expires_at: lease.expires_at,
+            });
         }
         if lease.owner != self.owner {
-            return Fenced::Refused(Rejection::LeaseOwnerMismatch { owner: lease.owner.clone() });
+            return Fenced::Refused(Rejection::LeaseOwnerMismatch {
+                owner: lease.owner.clone(),
+            });
         }
         if task.attempt != self.attempt {
-            return Fenced::Refused(Rejection::AttemptMismatch { current: task.attempt });
+            return Fenced::Refused(Rejection::AttemptMismatch {
+                current: task.attempt,
+            });
         }
         Fenced::Held(Box::new(task.clone()))
     }
@@ -102,7 +125,9 @@ impl Holder {
         match self.fence(run, verb, moment) {
             Fenced::Duplicate(body) => return Err(Decision::unchanged(answer(body))),
             // A passed deadline closes the run before anything else is said about the lease.
-            Fenced::Refused(rejection) if run.core.closed.is_some() => return Err(Decision::reject(rejection)),
+            Fenced::Refused(rejection) if run.core.closed.is_some() => {
+                return Err(Decision::reject(rejection));
+            }
             Fenced::Refused(rejection) => {
                 let mut draft = Draft::of(run, moment);
                 if draft.time_out_if_due() {
@@ -115,7 +140,10 @@ impl Holder {
                 if draft.time_out_if_due() {
                     return Err(self.timed_out(draft, verb));
                 }
-                draft.cause = Cause { task_id: Some(task.id.clone()), ..Cause::default() };
+                draft.cause = Cause {
+                    task_id: Some(task.id.clone()),
+                    ..Cause::default()
+                };
                 Ok((draft, task))
             }
         }
@@ -123,7 +151,9 @@ impl Holder {
 
     fn timed_out<R>(&self, draft: Draft<'_>, verb: Option<Verb>) -> Decision<R> {
         let rejection = if verb.is_some() {
-            Rejection::RunTimedOut { run_id: draft.run_id().clone() }
+            Rejection::RunTimedOut {
+                run_id: draft.run_id().clone(),
+            }
         } else {
             Rejection::RunClosed(Box::new(RunClosed {
                 status: draft.core.status,
@@ -137,7 +167,13 @@ impl Holder {
     }
 
     pub(super) fn report(&self, verb: Verb, answer: &Value) -> Report {
-        Report { verb, owner: self.owner.clone(), attempt: self.attempt, attempt_id: None, answer: answer.clone() }
+        Report {
+            verb,
+            owner: self.owner.clone(),
+            attempt: self.attempt,
+            attempt_id: None,
+            answer: answer.clone(),
+        }
     }
 }
 
@@ -145,8 +181,14 @@ impl Command for CompleteWorkflowTask {
     type Reply = Answer;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Answer> {
-        let duplicate = |body| Answer { body, duplicate: true };
-        let (draft, task) = match self.holder.hold(run, Some(Verb::Complete), moment, duplicate) {
+        let duplicate = |body| Answer {
+            body,
+            duplicate: true,
+        };
+        let (draft, task) = match self
+            .holder
+            .hold(run, Some(Verb::Complete), moment, duplicate)
+        {
             Ok(held) => held,
             Err(decision) => return decision,
         };
@@ -154,32 +196,56 @@ impl Command for CompleteWorkflowTask {
             Ok(batch) => batch,
             Err(rejection) => return Decision::reject(rejection),
         };
-        let applied = self.check_sizes(moment).and_then(|()| apply(draft, &task, &batch));
+        let applied = self
+            .check_sizes(moment)
+            .and_then(|()| apply(draft, &task, &batch));
         let (mut draft, limit) = match applied {
             Ok(draft) => (draft, None),
             // The batch is dropped and the run fails: a refusal would stop one worker and loop the other (engine.md §2.7).
-            Err(limit) => (fail_over_limit(run, moment, &task, limit.clone()), Some(limit)),
+            Err(limit) => (
+                fail_over_limit(run, moment, &task, limit.clone()),
+                Some(limit),
+            ),
         };
         let answer = self.answer(&draft, limit.as_ref());
         draft.record_report(&task, self.holder.report(Verb::Complete, &answer));
-        draft.finish(Ok(Answer { body: answer, duplicate: false }))
+        draft.finish(Ok(Answer {
+            body: answer,
+            duplicate: false,
+        }))
     }
 }
 
 impl CompleteWorkflowTask {
     fn check_sizes(&self, moment: Moment<'_>) -> Result<(), LimitBreach> {
-        limits::check("command_batch_size", self.commands.len() as u64, moment.limits.commands_per_completion)?;
+        limits::check(
+            "command_batch_size",
+            self.commands.len() as u64,
+            moment.limits.commands_per_completion,
+        )?;
         for payload in self.commands.iter().flat_map(WorkflowCommand::payloads) {
-            limits::check("payload_size", payload.blob().len() as u64, moment.limits.payload_bytes)?;
+            limits::check(
+                "payload_size",
+                payload.blob().len() as u64,
+                moment.limits.payload_bytes,
+            )?;
         }
         Ok(())
     }
 
     fn answer(&self, draft: &Draft<'_>, limit: Option<&LimitBreach>) -> Value {
         // Completing a task opens new ones and touches no other open one.
-        let opened = draft.tasks.values().filter(|row| row.status.is_open() && row.task_id != *self.holder.task_id());
+        let opened = draft
+            .tasks
+            .values()
+            .filter(|row| row.status.is_open() && row.task_id != *self.holder.task_id());
         let mut created: Vec<&TaskId> = opened.map(|row| &row.task_id).collect();
-        created.extend(draft.created.iter().flat_map(|change| change.tasks.iter().map(|row| &row.task_id)));
+        created.extend(
+            draft
+                .created
+                .iter()
+                .flat_map(|change| change.tasks.iter().map(|row| &row.task_id)),
+        );
         let mut answer = json!({
             "task_id": self.holder.task_id(),
             "workflow_task_attempt": self.holder.attempt,
@@ -201,22 +267,38 @@ impl CompleteWorkflowTask {
 }
 
 /// Applies a placed batch. An error means that a structural limit is broken and the draft must be thrown away.
-pub(super) fn apply<'a>(mut draft: Draft<'a>, task: &WorkflowTask, batch: &Batch<'_>) -> Result<Draft<'a>, LimitBreach> {
+pub(super) fn apply<'a>(
+    mut draft: Draft<'a>,
+    task: &WorkflowTask,
+    batch: &Batch<'_>,
+) -> Result<Draft<'a>, LimitBreach> {
     draft.consume_waits(task, batch);
     for (sequence, command) in &batch.calls {
         draft.apply_call(*sequence, command)?;
         draft.core.last_command_sequence = *sequence;
     }
-    if let Some(WorkflowCommand::ContinueAsNew { arguments, workflow_type, queue }) = batch.terminal {
+    if let Some(WorkflowCommand::ContinueAsNew {
+        arguments,
+        workflow_type,
+        queue,
+    }) = batch.terminal
+    {
         draft.core.last_command_sequence = batch.next_sequence;
-        draft.continue_as_new(batch.next_sequence, arguments.as_ref(), workflow_type.as_deref(), queue.as_deref());
+        draft.continue_as_new(
+            batch.next_sequence,
+            arguments.as_ref(),
+            workflow_type.as_deref(),
+            queue.as_deref(),
+        );
     } else {
         let wrote = !draft.events.is_empty();
         let unseen = draft.buffered().len() as u64;
         draft.flush_buffered();
         draft.fire_overdue_wait_timeouts();
         match batch.terminal {
-            Some(WorkflowCommand::CompleteWorkflow { result }) => draft.complete_run(result.as_ref()),
+            Some(WorkflowCommand::CompleteWorkflow { result }) => {
+                draft.complete_run(result.as_ref())
+            }
             Some(WorkflowCommand::FailWorkflow(failure)) => draft.fail_run(failure, None),
             // What the task wrote, its calls or the ends of its waits, is progress: with nothing left to wait for, the workflow
             // must look again. An acknowledgement that wrote nothing is not, or it would be asked for ever.
@@ -224,14 +306,30 @@ pub(super) fn apply<'a>(mut draft: Draft<'a>, task: &WorkflowTask, batch: &Batch
         }
     }
     let written = draft.events.len() as u64;
-    limits::check("history_transaction_size", written, draft.limits.events_per_transaction)?;
-    limits::check("history_event_count", draft.core.last_history_sequence, draft.limits.events_per_run)?;
+    limits::check(
+        "history_transaction_size",
+        written,
+        draft.limits.events_per_transaction,
+    )?;
+    limits::check(
+        "history_event_count",
+        draft.core.last_history_sequence,
+        draft.limits.events_per_run,
+    )?;
     Ok(draft)
 }
 
-fn fail_over_limit<'a>(run: &'a Run, moment: Moment<'a>, task: &WorkflowTask, limit: LimitBreach) -> Draft<'a> {
+fn fail_over_limit<'a>(
+    run: &'a Run,
+    moment: Moment<'a>,
+    task: &WorkflowTask,
+    limit: LimitBreach,
+) -> Draft<'a> {
     let mut draft = Draft::of(run, moment);
-    draft.cause = Cause { task_id: Some(task.id.clone()), ..Cause::default() };
+    draft.cause = Cause {
+        task_id: Some(task.id.clone()),
+        ..Cause::default()
+    };
     draft.flush_buffered();
     draft.fail_run(&limit_failure(&limit), Some(limit));
     draft
@@ -250,24 +348,54 @@ impl Draft<'_> {
 
     fn apply_call(&mut self, sequence: u64, command: &WorkflowCommand) -> Result<(), LimitBreach> {
         match command {
-            WorkflowCommand::ScheduleActivity(activity) => self.schedule_activity(sequence, activity)?,
-            WorkflowCommand::StartTimer { delay_seconds, group } => {
-                limits::check("pending_timer_count", self.core.open.timers + 1, self.limits.pending_timers)?;
+            WorkflowCommand::ScheduleActivity(activity) => {
+                self.schedule_activity(sequence, activity)?
+            }
+            WorkflowCommand::StartTimer {
+                delay_seconds,
+                group,
+            } => {
+                limits::check(
+                    "pending_timer_count",
+                    self.core.open.timers + 1,
+                    self.limits.pending_timers,
+                )?;
                 self.start_timer(sequence, *delay_seconds, group.as_ref());
             }
             WorkflowCommand::OpenConditionWait(wait) => self.open_condition_wait(sequence, wait),
-            WorkflowCommand::OpenSignalWait { signal_name, timeout_seconds, group } => {
+            WorkflowCommand::OpenSignalWait {
+                signal_name,
+                timeout_seconds,
+                group,
+            } => {
                 self.open_signal_wait(sequence, signal_name, *timeout_seconds, group.as_ref());
             }
-            WorkflowCommand::RecordSideEffect { result } => self.record_side_effect(sequence, result),
-            WorkflowCommand::RecordVersionMarker { change_id, version, min_supported, max_supported } => {
-                self.record_version_marker(sequence, change_id, *version, (*min_supported, *max_supported));
+            WorkflowCommand::RecordSideEffect { result } => {
+                self.record_side_effect(sequence, result)
             }
-            WorkflowCommand::UpsertSearchAttributes { attributes, attribute_types } => {
+            WorkflowCommand::RecordVersionMarker {
+                change_id,
+                version,
+                min_supported,
+                max_supported,
+            } => {
+                self.record_version_marker(
+                    sequence,
+                    change_id,
+                    *version,
+                    (*min_supported, *max_supported),
+                );
+            }
+            WorkflowCommand::UpsertSearchAttributes {
+                attributes,
+                attribute_types,
+            } => {
                 self.upsert_search_attributes(sequence, attributes, attribute_types.as_ref())?;
             }
             WorkflowCommand::UpsertMemo { entries } => self.upsert_memo(sequence, entries)?,
-            WorkflowCommand::CompleteWorkflow { .. } | WorkflowCommand::FailWorkflow(_) | WorkflowCommand::ContinueAsNew { .. } => {
+            WorkflowCommand::CompleteWorkflow { .. }
+            | WorkflowCommand::FailWorkflow(_)
+            | WorkflowCommand::ContinueAsNew { .. } => {
                 unreachable!("a terminal command is not a call")
             }
         }
@@ -276,19 +404,37 @@ impl Draft<'_> {
 
     fn complete_run(&mut self, result: Option<&Payload>) {
         let output = result.cloned().unwrap_or_else(Payload::null);
-        self.append(EventPayload::WorkflowCompleted(WorkflowCompleted { output: output.clone(), payload_codec: PAYLOAD_CODEC }));
-        self.close(ClosedReason::Completed, None, None, Some(Outcome::Output(output)));
+        self.append(EventPayload::WorkflowCompleted(WorkflowCompleted {
+            output: output.clone(),
+            payload_codec: PAYLOAD_CODEC,
+        }));
+        self.close(
+            ClosedReason::Completed,
+            None,
+            None,
+            Some(Outcome::Output(output)),
+        );
     }
 
     /// The task saw everything up to its lease; what came after wants another look.
-    pub(super) fn end_plain_task(&mut self, task: &WorkflowTask, unseen_signals: u64, made_progress: bool) {
-        let observed = task.lease.as_ref().map_or(0, |lease| lease.observed_sequence);
+    pub(super) fn end_plain_task(
+        &mut self,
+        task: &WorkflowTask,
+        unseen_signals: u64,
+        made_progress: bool,
+    ) {
+        let observed = task
+            .lease
+            .as_ref()
+            .map_or(0, |lease| lease.observed_sequence);
         self.core.handled_sequence = self.core.handled_sequence.max(observed);
         self.core.open.unseen_signals = unseen_signals;
         self.forget_handled_groups();
         self.core.workflow_task = None;
         self.core.status = Status::Waiting;
-        let blocked = self.parts().any(|(_, part)| matches!(part, Part::Activity(_) | Part::Timer(_) | Part::Wait(_)));
+        let blocked = self
+            .parts()
+            .any(|(_, part)| matches!(part, Part::Activity(_) | Part::Timer(_) | Part::Wait(_)));
         self.choose_next_task(made_progress && !blocked);
     }
 
@@ -296,7 +442,14 @@ impl Draft<'_> {
     pub(super) fn record_report(&mut self, task: &WorkflowTask, report: Report) {
         let open = self.core.workflow_task.take();
         self.core.workflow_task = Some(task.clone());
-        self.close_workflow_task(TaskStatus::Completed, Some(ClosedTask { report: Some(report), attempts: Vec::new(), activity_status: None }));
+        self.close_workflow_task(
+            TaskStatus::Completed,
+            Some(ClosedTask {
+                report: Some(report),
+                attempts: Vec::new(),
+                activity_status: None,
+            }),
+        );
         self.core.workflow_task = open;
     }
 }

@@ -26,21 +26,27 @@ impl Draft<'_> {
         for signal in &moved {
             self.remove(PartKey::Buffered(signal.command_sequence));
         }
-        self.append(EventPayload::WorkflowContinuedAsNew(WorkflowContinuedAsNew {
-            sequence,
-            continued_to_run_id: run_id.clone(),
-            continued_to_run_number: run_number,
-            workflow_link_id: link_id,
-            closed_reason: ClosedReason::Continued.as_str(),
-        }));
+        self.append(EventPayload::WorkflowContinuedAsNew(
+            WorkflowContinuedAsNew {
+                sequence,
+                continued_to_run_id: run_id.clone(),
+                continued_to_run_number: run_number,
+                workflow_link_id: link_id,
+                closed_reason: ClosedReason::Continued.as_str(),
+            },
+        ));
         let spec = Spec {
             run_id: run_id.clone(),
             run_number,
-            workflow_type: workflow_type.map_or_else(|| self.spec.workflow_type.clone(), str::to_owned),
+            workflow_type: workflow_type
+                .map_or_else(|| self.spec.workflow_type.clone(), str::to_owned),
             task_queue: queue.map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from),
             arguments: arguments.unwrap_or(&self.spec.arguments).clone(),
             started_at: self.now,
-            run_deadline_at: self.spec.run_timeout_seconds.map(|seconds| self.now.plus_seconds(seconds)),
+            run_deadline_at: self
+                .spec
+                .run_timeout_seconds
+                .map(|seconds| self.now.plus_seconds(seconds)),
             continued_from: Some(self.spec.run_id.clone()),
             ..(*self.spec).clone()
         };
@@ -49,7 +55,13 @@ impl Draft<'_> {
         core.memo.clone_from(&self.core.memo);
         core.search_attributes = Arc::clone(&self.core.search_attributes);
         core.search_attribute_types = Arc::clone(&self.core.search_attribute_types);
-        let mut next = Draft::new_run(Arc::new(spec), core, self.ids.clone(), self.now, self.limits);
+        let mut next = Draft::new_run(
+            Arc::new(spec),
+            core,
+            self.ids.clone(),
+            self.now,
+            self.limits,
+        );
         next.instance = Some(InstanceChange::MoveCurrent { run_number });
         next.append_started(None);
         // The first task has an empty context, and sees the moved signals in history.

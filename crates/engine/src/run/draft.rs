@@ -42,15 +42,35 @@ pub(super) struct Cause {
 
 impl<'a> Draft<'a> {
     pub(super) fn of(run: &'a Run, moment: Moment<'a>) -> Self {
-        Self::with(Some(run), Arc::clone(&run.spec), run.core.clone(), Ids::new(moment.now, moment.entropy), moment.now, moment.limits)
+        Self::with(
+            Some(run),
+            Arc::clone(&run.spec),
+            run.core.clone(),
+            Ids::new(moment.now, moment.entropy),
+            moment.now,
+            moment.limits,
+        )
     }
 
     /// A run that does not exist yet.
-    pub(super) fn new_run(spec: Arc<Spec>, core: Core, ids: Ids, now: Timestamp, limits: &'a Limits) -> Self {
+    pub(super) fn new_run(
+        spec: Arc<Spec>,
+        core: Core,
+        ids: Ids,
+        now: Timestamp,
+        limits: &'a Limits,
+    ) -> Self {
         Self::with(None, spec, core, ids, now, limits)
     }
 
-    fn with(base: Option<&'a Run>, spec: Arc<Spec>, core: Core, ids: Ids, now: Timestamp, limits: &'a Limits) -> Self {
+    fn with(
+        base: Option<&'a Run>,
+        spec: Arc<Spec>,
+        core: Core,
+        ids: Ids,
+        now: Timestamp,
+        limits: &'a Limits,
+    ) -> Self {
         Self {
             base,
             spec,
@@ -78,7 +98,8 @@ impl<'a> Draft<'a> {
 
     /// Appends one event and returns its sequence.
     pub(super) fn append(&mut self, payload: EventPayload) -> u64 {
-        let text = serde_json::to_string(&payload).expect("event payloads are plain data with string keys");
+        let text = serde_json::to_string(&payload)
+            .expect("event payloads are plain data with string keys");
         let sequence = self.core.last_history_sequence + 1;
         // Invariant: recording times never step back within a run, even when the clock does.
         let recorded_at = self.now.max(self.core.last_event_at);
@@ -121,9 +142,19 @@ impl<'a> Draft<'a> {
 
     /// Every part as it is now, ascending by key.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&PartKey, &Part)> {
-        let base = self.base.into_iter().flat_map(|run| run.parts.iter()).filter(|(key, _)| !self.changed.contains_key(key));
-        let changed = self.changed.iter().filter_map(|(key, part)| part.as_ref().map(|part| (key, part)));
-        Merge { left: base.peekable(), right: changed.peekable() }
+        let base = self
+            .base
+            .into_iter()
+            .flat_map(|run| run.parts.iter())
+            .filter(|(key, _)| !self.changed.contains_key(key));
+        let changed = self
+            .changed
+            .iter()
+            .filter_map(|(key, part)| part.as_ref().map(|part| (key, part)));
+        Merge {
+            left: base.peekable(),
+            right: changed.peekable(),
+        }
     }
 
     pub(super) fn activity(&self, sequence: u64) -> Option<&Activity> {
@@ -162,19 +193,51 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn activities(&self) -> Vec<Activity> {
-        self.parts().filter_map(|(_, part)| if let Part::Activity(activity) = part { Some((**activity).clone()) } else { None }).collect()
+        self.parts()
+            .filter_map(|(_, part)| {
+                if let Part::Activity(activity) = part {
+                    Some((**activity).clone())
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     pub(super) fn timers(&self) -> Vec<Timer> {
-        self.parts().filter_map(|(_, part)| if let Part::Timer(timer) = part { Some((**timer).clone()) } else { None }).collect()
+        self.parts()
+            .filter_map(|(_, part)| {
+                if let Part::Timer(timer) = part {
+                    Some((**timer).clone())
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     pub(super) fn waits(&self) -> Vec<Wait> {
-        self.parts().filter_map(|(_, part)| if let Part::Wait(wait) = part { Some((**wait).clone()) } else { None }).collect()
+        self.parts()
+            .filter_map(|(_, part)| {
+                if let Part::Wait(wait) = part {
+                    Some((**wait).clone())
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     pub(super) fn buffered(&self) -> Vec<Signal> {
-        self.parts().filter_map(|(_, part)| if let Part::Buffered(signal) = part { Some((**signal).clone()) } else { None }).collect()
+        self.parts()
+            .filter_map(|(_, part)| {
+                if let Part::Buffered(signal) = part {
+                    Some((**signal).clone())
+                } else {
+                    None
+                }
+            })
+            .collect()
     }
 
     /// When the run next needs attention by itself.
@@ -245,7 +308,13 @@ impl<'a> Draft<'a> {
     /// Everything this draft changed, with the answer for the caller.
     pub(super) fn finish<R>(self, reply: Result<R, crate::Rejection>) -> Decision<R> {
         let (run, created) = self.into_change();
-        Decision { changes: Changes { run: Some(run), created }, reply }
+        Decision {
+            changes: Changes {
+                run: Some(run),
+                created,
+            },
+            reply,
+        }
     }
 }
 

@@ -33,7 +33,12 @@ impl Command for Elapse {
 impl Draft<'_> {
     /// The worker is taken for lost: the same task goes to the next one, and what arrived meanwhile enters history.
     pub(super) fn expire_workflow_lease(&mut self) {
-        let expired = self.core.workflow_task.as_ref().and_then(|task| task.lease.as_ref()).is_some_and(|lease| lease.expires_at <= self.now);
+        let expired = self
+            .core
+            .workflow_task
+            .as_ref()
+            .and_then(|task| task.lease.as_ref())
+            .is_some_and(|lease| lease.expires_at <= self.now);
         if expired {
             self.flush_buffered();
             let now = self.now;
@@ -44,7 +49,9 @@ impl Draft<'_> {
     /// A task that was put off is ready now.
     fn offer_workflow_task(&mut self) {
         let now = self.now;
-        let Some(task) = &mut self.core.workflow_task else { return };
+        let Some(task) = &mut self.core.workflow_task else {
+            return;
+        };
         if task.lease.is_none() && !task.offered && task.available_at <= now {
             task.offered = true;
             self.show_workflow_task();

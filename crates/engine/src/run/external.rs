@@ -57,11 +57,21 @@ pub struct Receipt {
 
 impl Request {
     fn scope(&self) -> &'static str {
-        if self.requested_run_id.is_some() { "run" } else { "instance" }
+        if self.requested_run_id.is_some() {
+            "run"
+        } else {
+            "instance"
+        }
     }
 
     /// The earlier receipt of the same request id, or the refusal when it stands for something else.
-    fn repeat(&self, run: &Run, command_type: &str, name: Option<&str>, arguments: Option<&Payload>) -> Option<Decision<Receipt>> {
+    fn repeat(
+        &self,
+        run: &Run,
+        command_type: &str,
+        name: Option<&str>,
+        arguments: Option<&Payload>,
+    ) -> Option<Decision<Receipt>> {
         let earlier = self.earlier.as_deref()?;
         let mut conflict = Vec::new();
         if earlier.command_type != command_type || earlier.target_name.as_deref() != name {
@@ -74,9 +84,14 @@ impl Request {
             conflict.push("target");
         }
         Some(if !conflict.is_empty() {
-            Decision::reject(Rejection::RequestIdConflict { command: Box::new(earlier.clone()), conflict })
+            Decision::reject(Rejection::RequestIdConflict {
+                command: Box::new(earlier.clone()),
+                conflict,
+            })
         } else if earlier.status == "rejected" {
-            Decision::reject(Rejection::RunNotActive { status: run.core.status })
+            Decision::reject(Rejection::RunNotActive {
+                status: run.core.status,
+            })
         } else {
             Decision::unchanged(Receipt {
                 run_id: run.run_id().clone(),
@@ -91,7 +106,10 @@ impl Request {
 /// Two payloads of one meaning can differ in bytes, so they are compared decoded.
 fn same_value(left: Option<&Payload>, right: Option<&Payload>) -> bool {
     match (left, right) {
-        (Some(left), Some(right)) => left == right || matches!((left.decode(), right.decode()), (Ok(left), Ok(right)) if left == right),
+        (Some(left), Some(right)) => {
+            left == right
+                || matches!((left.decode(), right.decode()), (Ok(left), Ok(right)) if left == right)
+        }
         (None, None) => true,
         (Some(_), None) | (None, Some(_)) => false,
     }
@@ -99,9 +117,23 @@ fn same_value(left: Option<&Payload>, right: Option<&Payload>) -> bool {
 
 impl Draft<'_> {
     /// Records the command with everything a repeat is compared with.
-    fn record_request(&mut self, request: &Request, command_type: &str, name: Option<&str>, arguments: Option<&Payload>, outcome: &str, rejection: Option<&str>) -> CommandRow {
+    fn record_request(
+        &mut self,
+        request: &Request,
+        command_type: &str,
+        name: Option<&str>,
+        arguments: Option<&Payload>,
+        outcome: &str,
+        rejection: Option<&str>,
+    ) -> CommandRow {
         let command_id: CommandId = self.ids.mint();
-        let row = self.record_command(command_type, command_id, outcome, rejection, request.principal.clone());
+        let row = self.record_command(
+            command_type,
+            command_id,
+            outcome,
+            rejection,
+            request.principal.clone(),
+        );
         row.target_name = name.map(str::to_owned);
         row.target_scope = request.scope().to_owned();
         row.requested_run_id.clone_from(&request.requested_run_id);
@@ -111,19 +143,40 @@ impl Draft<'_> {
     }
 
     fn receipt(&self, command: CommandRow) -> Receipt {
-        Receipt { run_id: self.run_id().clone(), workflow_type: self.spec.workflow_type.clone(), command, retained: false }
+        Receipt {
+            run_id: self.run_id().clone(),
+            workflow_type: self.spec.workflow_type.clone(),
+            command,
+            retained: false,
+        }
     }
 }
 
 /// A command on a run that takes no more: refused, and remembered without touching its history.
-fn refuse_closed(mut draft: Draft<'_>, request: &Request, command_type: &str, name: Option<&str>, arguments: Option<&Payload>) -> Decision<Receipt> {
-    draft.record_request(request, command_type, name, arguments, "rejected_not_active", Some("run_not_active"));
+fn refuse_closed(
+    mut draft: Draft<'_>,
+    request: &Request,
+    command_type: &str,
+    name: Option<&str>,
+    arguments: Option<&Payload>,
+) -> Decision<Receipt> {
+    draft.record_request(
+        request,
+        command_type,
+        name,
+        arguments,
+        "rejected_not_active",
+        Some("run_not_active"),
+    );
     let status = draft.core.status;
     draft.finish(Err(Rejection::RunNotActive { status }))
 }
 
 fn is_current(run: &Run, request: &Request) -> bool {
-    request.requested_run_id.as_ref().is_none_or(|requested| requested == run.run_id())
+    request
+        .requested_run_id
+        .as_ref()
+        .is_none_or(|requested| requested == run.run_id())
 }
 
 impl Command for SignalRun {
@@ -131,7 +184,10 @@ impl Command for SignalRun {
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Receipt> {
         let name = Some(self.name.as_str());
-        if let Some(repeat) = self.request.repeat(run, "signal", name, Some(&self.arguments)) {
+        if let Some(repeat) = self
+            .request
+            .repeat(run, "signal", name, Some(&self.arguments))
+        {
             return repeat;
         }
         if !is_current(run, &self.request) {
@@ -142,15 +198,40 @@ impl Command for SignalRun {
             return refuse_closed(draft, &self.request, "signal", name, Some(&self.arguments));
         }
         if !self.declared.is_empty() && !self.declared.contains(&self.name) {
-            return Decision::reject(Rejection::UnknownSignal { declared: self.declared.clone() });
+            return Decision::reject(Rejection::UnknownSignal {
+                declared: self.declared.clone(),
+            });
         }
-        let room = limits::check("payload_size", self.arguments.blob().len() as u64, moment.limits.payload_bytes)
-            .and_then(|()| limits::check("pending_signal_count", run.core.open.unseen_signals + 1, moment.limits.pending_signals))
-            .and_then(|()| limits::check("history_event_count", run.core.last_history_sequence + 1, moment.limits.events_per_run));
+        let room = limits::check(
+            "payload_size",
+            self.arguments.blob().len() as u64,
+            moment.limits.payload_bytes,
+        )
+        .and_then(|()| {
+            limits::check(
+                "pending_signal_count",
+                run.core.open.unseen_signals + 1,
+                moment.limits.pending_signals,
+            )
+        })
+        .and_then(|()| {
+            limits::check(
+                "history_event_count",
+                run.core.last_history_sequence + 1,
+                moment.limits.events_per_run,
+            )
+        });
         if let Err(limit) = room {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }
-        let command = draft.record_request(&self.request, "signal", name, Some(&self.arguments), "signal_received", None);
+        let command = draft.record_request(
+            &self.request,
+            "signal",
+            name,
+            Some(&self.arguments),
+            "signal_received",
+            None,
+        );
         let signal = Signal {
             command_sequence: command.sequence,
             id: draft.ids.mint(),
@@ -198,7 +279,14 @@ impl Command for StopRun {
             return refuse_closed(draft, &self.request, command_type, None, None);
         }
         draft.flush_buffered();
-        let mut command = draft.record_request(&self.request, command_type, None, None, self.how.closed_reason().as_str(), None);
+        let mut command = draft.record_request(
+            &self.request,
+            command_type,
+            None,
+            None,
+            self.how.closed_reason().as_str(),
+            None,
+        );
         command.reason.clone_from(&self.reason);
         if let Some(row) = draft.commands.last_mut() {
             row.reason.clone_from(&self.reason);
@@ -211,7 +299,11 @@ impl Command for StopRun {
 
 impl StopRun {
     fn stop(&self, draft: &mut Draft<'_>, command_id: &CommandId) {
-        draft.cause = Cause { task_id: None, command_id: Some(command_id.clone()), principal: self.request.principal.clone() };
+        draft.cause = Cause {
+            task_id: None,
+            command_id: Some(command_id.clone()),
+            principal: self.request.principal.clone(),
+        };
         let requested = CloseRequested {
             workflow_command_id: command_id.clone(),
             workflow_instance_id: draft.spec.workflow_id.clone(),
@@ -252,6 +344,11 @@ impl StopRun {
             exception: serde_json::Map::new(),
             event_sequence,
         };
-        draft.close(self.how.closed_reason(), self.reason.clone(), None, Some(Outcome::Failure(Box::new(failure))));
+        draft.close(
+            self.how.closed_reason(),
+            self.reason.clone(),
+            None,
+            Some(Outcome::Failure(Box::new(failure))),
+        );
     }
 }

@@ -38,7 +38,10 @@ impl Command for FailWorkflowTask {
     type Reply = Answer;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Answer> {
-        let duplicate = |body| Answer { body, duplicate: true };
+        let duplicate = |body| Answer {
+            body,
+            duplicate: true,
+        };
         let (draft, task) = match self.holder.hold(run, Some(Verb::Fail), moment, duplicate) {
             Ok(held) => held,
             Err(decision) => return decision,
@@ -64,18 +67,32 @@ impl FailWorkflowTask {
             Ok(draft) => draft,
             Err(limit) => return Decision::reject(Rejection::LimitExceeded(limit)),
         };
-        let next = draft.core.workflow_task.as_ref().map(|task| task.id.clone());
+        let next = draft
+            .core
+            .workflow_task
+            .as_ref()
+            .map(|task| task.id.clone());
         let answer = self.answer("waiting_for_history", next.as_ref());
         draft.record_report(task, self.holder.report(Verb::Fail, &answer));
-        draft.finish(Ok(Answer { body: answer, duplicate: false }))
+        draft.finish(Ok(Answer {
+            body: answer,
+            duplicate: false,
+        }))
     }
 
     /// The same task again, later. It keeps its id, from which workers derive idempotency keys.
     fn back_off(&self, mut draft: Draft<'_>, task: &WorkflowTask) -> Decision<Answer> {
-        let replay_blocked = self.failure_type.as_deref().is_some_and(|name| REPLAY_FAILURES.contains(&name))
+        let replay_blocked = self
+            .failure_type
+            .as_deref()
+            .is_some_and(|name| REPLAY_FAILURES.contains(&name))
             || self.reason.as_deref() == Some("workflow_entry_arguments_mismatch");
         let longest = draft.limits.workflow_task_backoff_max_seconds;
-        let seconds = if replay_blocked { longest } else { (1_u64 << task.failures.min(16)).min(longest) };
+        let seconds = if replay_blocked {
+            longest
+        } else {
+            (1_u64 << task.failures.min(16)).min(longest)
+        };
         let answer = self.answer("failed", Some(&task.id));
         draft.flush_buffered();
         if let Some(open) = &mut draft.core.workflow_task {
@@ -86,7 +103,10 @@ impl FailWorkflowTask {
         }
         let at = draft.now.plus_seconds(seconds);
         draft.return_workflow_task(at);
-        draft.finish(Ok(Answer { body: answer, duplicate: false }))
+        draft.finish(Ok(Answer {
+            body: answer,
+            duplicate: false,
+        }))
     }
 
     fn answer(&self, outcome: &str, next_task_id: Option<&TaskId>) -> Value {
@@ -123,13 +143,23 @@ impl Command for HeartbeatWorkflowTask {
             Ok((draft, _)) => draft,
             Err(decision) => return decision,
         };
-        let lease_expires_at = draft.now.plus_seconds(draft.limits.workflow_task_lease_seconds);
-        if let Some(lease) = draft.core.workflow_task.as_mut().and_then(|task| task.lease.as_mut()) {
+        let lease_expires_at = draft
+            .now
+            .plus_seconds(draft.limits.workflow_task_lease_seconds);
+        if let Some(lease) = draft
+            .core
+            .workflow_task
+            .as_mut()
+            .and_then(|task| task.lease.as_mut())
+        {
             lease.expires_at = lease_expires_at;
         }
         draft.show_workflow_task();
         let run_status = draft.core.status;
-        draft.finish(Ok(Renewed { lease_expires_at, run_status }))
+        draft.finish(Ok(Renewed {
+            lease_expires_at,
+            run_status,
+        }))
     }
 }
 
@@ -146,7 +176,11 @@ impl Command for ReadHistory {
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<u64> {
         let never = |_| unreachable!("reading has no stored answer");
         match self.holder.hold(run, None, moment, never) {
-            Ok((_, task)) => Decision::unchanged(task.lease.as_ref().map_or(0, |lease| lease.observed_sequence)),
+            Ok((_, task)) => Decision::unchanged(
+                task.lease
+                    .as_ref()
+                    .map_or(0, |lease| lease.observed_sequence),
+            ),
             Err(decision) => decision,
         }
     }
@@ -165,7 +199,11 @@ impl Command for ReleaseWorkflowTask {
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<bool> {
         let held = run.core.workflow_task.as_ref().is_some_and(|task| {
-            task.id == self.task_id && task.lease.as_ref().is_some_and(|lease| lease.owner == self.owner)
+            task.id == self.task_id
+                && task
+                    .lease
+                    .as_ref()
+                    .is_some_and(|lease| lease.owner == self.owner)
         });
         if !held {
             return Decision::unchanged(false);

@@ -8,20 +8,38 @@ use super::state::{Member, OpenGroup, Part, PartKey, Resume};
 
 impl Draft<'_> {
     /// Remembers a new call of a group, so that the same call sent again is recognised.
-    pub(super) fn join_group(&mut self, sequence: u64, kind: &str, name: Option<&str>, group: Option<&Group>) {
+    pub(super) fn join_group(
+        &mut self,
+        sequence: u64,
+        kind: &str,
+        name: Option<&str>,
+        group: Option<&Group>,
+    ) {
         let Some(group) = group else { return };
         let outermost = group.outermost();
-        let fan_out = group.levels().iter().map(|level| level.size).max().unwrap_or(0);
+        let fan_out = group
+            .levels()
+            .iter()
+            .map(|level| level.size)
+            .max()
+            .unwrap_or(0);
         self.core.history_fan_out = self.core.history_fan_out.max(fan_out);
-        let mut open = self.open_group(outermost.base).cloned().unwrap_or(OpenGroup {
-            size: outermost.size,
-            unresolved: 0,
-            failed: false,
-            resolved_at: None,
-        });
+        let mut open = self
+            .open_group(outermost.base)
+            .cloned()
+            .unwrap_or(OpenGroup {
+                size: outermost.size,
+                unresolved: 0,
+                failed: false,
+                resolved_at: None,
+            });
         open.unresolved += 1;
         self.put(PartKey::Group(outermost.base), Part::Group(open));
-        let member = Member { kind: kind.to_owned(), name: name.map(str::to_owned), group: group.clone() };
+        let member = Member {
+            kind: kind.to_owned(),
+            name: name.map(str::to_owned),
+            group: group.clone(),
+        };
         self.put(PartKey::Member(sequence), Part::Member(Box::new(member)));
     }
 
@@ -29,7 +47,9 @@ impl Draft<'_> {
     pub(super) fn resolve_member(&mut self, group: Option<&Group>, failed: bool) -> bool {
         let Some(group) = group else { return true };
         let base = group.outermost().base;
-        let Some(mut open) = self.open_group(base).cloned() else { return true };
+        let Some(mut open) = self.open_group(base).cloned() else {
+            return true;
+        };
         open.unresolved = open.unresolved.saturating_sub(1);
         open.failed |= failed;
         let done = open.unresolved == 0;
@@ -53,7 +73,9 @@ impl Draft<'_> {
         let done: Vec<(u64, u64)> = self
             .parts()
             .filter_map(|(key, part)| match (key, part) {
-                (PartKey::Group(base), Part::Group(group)) if group.resolved_at.is_some_and(|at| at <= handled) => {
+                (PartKey::Group(base), Part::Group(group))
+                    if group.resolved_at.is_some_and(|at| at <= handled) =>
+                {
                     Some((*base, group.size))
                 }
                 _ => None,
@@ -90,6 +112,7 @@ impl Draft<'_> {
                 (Some(base), _) => only = Some(base),
             }
         }
-        only.and_then(|base| self.open_group(base)).is_some_and(|group| group.failed)
+        only.and_then(|base| self.open_group(base))
+            .is_some_and(|group| group.failed)
     }
 }

@@ -1,7 +1,9 @@
 //! Signals once they are accepted: into history in command order, bound to waits, delivered by at most one task each
 //! (engine.md §4.5, §4.7, §7.2).
 
-use longhaul_protocol::history::{EventPayload, GroupKeys, PAYLOAD_CODEC, SignalApplied, SignalReceived};
+use longhaul_protocol::history::{
+    EventPayload, GroupKeys, PAYLOAD_CODEC, SignalApplied, SignalReceived,
+};
 use longhaul_protocol::id::WaitId;
 
 use super::draft::{Cause, Draft};
@@ -11,8 +13,16 @@ impl Draft<'_> {
     /// Takes an accepted signal: into history at once, or behind the leased task.
     pub(super) fn accept_signal(&mut self, signal: Signal) {
         self.core.open.unseen_signals += 1;
-        if self.core.workflow_task.as_ref().is_some_and(|task| task.lease.is_some()) {
-            self.put(PartKey::Buffered(signal.command_sequence), Part::Buffered(Box::new(signal)));
+        if self
+            .core
+            .workflow_task
+            .as_ref()
+            .is_some_and(|task| task.lease.is_some())
+        {
+            self.put(
+                PartKey::Buffered(signal.command_sequence),
+                Part::Buffered(Box::new(signal)),
+            );
         } else {
             self.record_signal(signal);
         }
@@ -24,7 +34,11 @@ impl Draft<'_> {
             Some((_, id)) => id.clone(),
             None => WaitId::from(format!("signal-command:{}", signal.command_id)),
         };
-        let cause = Cause { task_id: None, command_id: Some(signal.command_id.clone()), principal: signal.principal.clone() };
+        let cause = Cause {
+            task_id: None,
+            command_id: Some(signal.command_id.clone()),
+            principal: signal.principal.clone(),
+        };
         let outer = std::mem::replace(&mut self.cause, cause);
         let workflow_sequence = self.newest_wait();
         self.append(EventPayload::SignalReceived(SignalReceived {
@@ -46,7 +60,10 @@ impl Draft<'_> {
             // The signal came first: its timeout must not take the wait away before the task that delivers it.
             self.cancel_timer(sequence);
         }
-        self.put(PartKey::Signal(signal.command_sequence), Part::Signal(Box::new(signal)));
+        self.put(
+            PartKey::Signal(signal.command_sequence),
+            Part::Signal(Box::new(signal)),
+        );
         if !self.signals_are_of_no_use() {
             self.wake(resume);
         }
@@ -82,7 +99,11 @@ impl Draft<'_> {
             })
             .collect();
         self.parts().find_map(|(_, part)| match part {
-            Part::Signal(signal) if signal.name == name && !bound.contains(&signal.command_sequence) => Some(signal.command_sequence),
+            Part::Signal(signal)
+                if signal.name == name && !bound.contains(&signal.command_sequence) =>
+            {
+                Some(signal.command_sequence)
+            }
             _ => None,
         })
     }
@@ -94,7 +115,9 @@ impl Draft<'_> {
         let mut oldest: Option<(u64, u64)> = None;
         for (_, part) in self.parts() {
             let Part::Wait(wait) = part else { continue };
-            let WaitFor::Signal { name, bound } = &wait.what else { continue };
+            let WaitFor::Signal { name, bound } = &wait.what else {
+                continue;
+            };
             if seen.contains(&name.as_str()) {
                 continue;
             }
@@ -110,8 +133,12 @@ impl Draft<'_> {
 
     /// The task that delivered a signal is finished: the wait is resolved, before the decision's own events.
     pub(super) fn apply_delivered_signal(&mut self, command_sequence: u64, wait_sequence: u64) {
-        let Some(signal) = self.signal(command_sequence).cloned() else { return };
-        let Some(wait) = self.wait(wait_sequence).cloned() else { return };
+        let Some(signal) = self.signal(command_sequence).cloned() else {
+            return;
+        };
+        let Some(wait) = self.wait(wait_sequence).cloned() else {
+            return;
+        };
         self.cancel_timer(wait_sequence);
         self.append(EventPayload::SignalApplied(SignalApplied {
             workflow_command_id: signal.command_id.clone(),

@@ -96,25 +96,58 @@ impl Start {
         };
         let mut core = fresh_core(moment.now);
         core.memo.clone_from(&self.memo);
-        core.search_attributes = Arc::new(self.search_attributes.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect());
+        core.search_attributes = Arc::new(
+            self.search_attributes
+                .iter()
+                .filter(|(_, v)| !v.is_null())
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect(),
+        );
         let mut draft = Draft::new_run(Arc::new(spec), core, ids, moment.now, moment.limits);
         draft.instance = Some(InstanceChange::Create);
         let command_id: CommandId = draft.ids.mint();
-        draft.cause = Cause { task_id: None, command_id: Some(command_id.clone()), principal: self.principal.clone() };
+        draft.cause = Cause {
+            task_id: None,
+            command_id: Some(command_id.clone()),
+            principal: self.principal.clone(),
+        };
         let decided = draft.start_decided(&command_id, StartOutcome::StartedNew.as_str(), None);
         draft.append(EventPayload::StartAccepted(decided));
         draft.append_started(Some(command_id.clone()));
-        draft.record_command("start", command_id, StartOutcome::StartedNew.as_str(), None, self.principal.clone());
+        draft.record_command(
+            "start",
+            command_id,
+            StartOutcome::StartedNew.as_str(),
+            None,
+            self.principal.clone(),
+        );
         draft.create_workflow_task(Resume::default());
         let started = draft.started(StartOutcome::StartedNew);
         let (run, _) = draft.into_change();
-        Decision { changes: Changes { run: None, created: Some(run) }, reply: Ok(started) }
+        Decision {
+            changes: Changes {
+                run: None,
+                created: Some(run),
+            },
+            reply: Ok(started),
+        }
     }
 
-    fn check_limits(&self, moment: Moment<'_>) -> Result<(), longhaul_protocol::history::LimitBreach> {
-        limits::check("payload_size", self.arguments.blob().len() as u64, moment.limits.payload_bytes)?;
+    fn check_limits(
+        &self,
+        moment: Moment<'_>,
+    ) -> Result<(), longhaul_protocol::history::LimitBreach> {
+        limits::check(
+            "payload_size",
+            self.arguments.blob().len() as u64,
+            moment.limits.payload_bytes,
+        )?;
         if let Some(memo) = &self.memo {
-            limits::check("memo_size", memo.blob().len() as u64, moment.limits.memo_start_bytes)?;
+            limits::check(
+                "memo_size",
+                memo.blob().len() as u64,
+                moment.limits.memo_start_bytes,
+            )?;
         }
         check_attributes(&self.search_attributes, moment.limits)
     }
@@ -126,9 +159,13 @@ impl Command for Start {
     /// A start of an id that has a run. It changes nothing of the run but may leave a trace in its history.
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Started> {
         if run.spec.workflow_type != self.workflow_type {
-            return Decision::reject(Rejection::OtherWorkflowType { workflow_type: run.spec.workflow_type.clone() });
+            return Decision::reject(Rejection::OtherWorkflowType {
+                workflow_type: run.spec.workflow_type.clone(),
+            });
         }
-        let taken = Rejection::AlreadyStarted { run_id: run.run_id().clone() };
+        let taken = Rejection::AlreadyStarted {
+            run_id: run.run_id().clone(),
+        };
         let mut draft = Draft::of(run, moment);
         if run.core.closed.is_some() {
             return Decision::reject(taken);
@@ -137,7 +174,11 @@ impl Command for Start {
             return draft.finish(Err(taken));
         }
         let command_id: CommandId = draft.ids.mint();
-        draft.cause = Cause { task_id: None, command_id: Some(command_id.clone()), principal: self.principal.clone() };
+        draft.cause = Cause {
+            task_id: None,
+            command_id: Some(command_id.clone()),
+            principal: self.principal.clone(),
+        };
         let room = draft.core.last_history_sequence < draft.limits.events_per_run;
         match self.duplicate_policy {
             DuplicatePolicy::UseExisting => {
@@ -146,16 +187,32 @@ impl Command for Start {
                     let decided = draft.start_decided(&command_id, outcome.as_str(), None);
                     draft.append(EventPayload::StartAccepted(decided));
                 }
-                draft.record_command("start", command_id, outcome.as_str(), None, self.principal.clone());
+                draft.record_command(
+                    "start",
+                    command_id,
+                    outcome.as_str(),
+                    None,
+                    self.principal.clone(),
+                );
                 let started = draft.started(outcome);
                 draft.finish(Ok(started))
             }
             DuplicatePolicy::Fail => {
                 if room {
-                    let decided = draft.start_decided(&command_id, "rejected_duplicate", Some("instance_already_started"));
+                    let decided = draft.start_decided(
+                        &command_id,
+                        "rejected_duplicate",
+                        Some("instance_already_started"),
+                    );
                     draft.append(EventPayload::StartRejected(decided));
                 }
-                draft.record_command("start", command_id, "rejected_duplicate", Some("instance_already_started"), self.principal.clone());
+                draft.record_command(
+                    "start",
+                    command_id,
+                    "rejected_duplicate",
+                    Some("instance_already_started"),
+                    self.principal.clone(),
+                );
                 draft.finish(Err(taken))
             }
         }
@@ -205,7 +262,12 @@ impl Draft<'_> {
         })));
     }
 
-    fn start_decided(&self, command_id: &CommandId, outcome: &'static str, rejection_reason: Option<&'static str>) -> StartDecided {
+    fn start_decided(
+        &self,
+        command_id: &CommandId,
+        outcome: &'static str,
+        rejection_reason: Option<&'static str>,
+    ) -> StartDecided {
         StartDecided {
             workflow_command_id: command_id.clone(),
             workflow_instance_id: self.spec.workflow_id.clone(),
@@ -246,7 +308,12 @@ impl Draft<'_> {
             requested_run_id: None,
             request_id: None,
             arguments: None,
-            status: if rejection.is_some() { "rejected" } else { "accepted" }.to_owned(),
+            status: if rejection.is_some() {
+                "rejected"
+            } else {
+                "accepted"
+            }
+            .to_owned(),
             outcome: outcome.to_owned(),
             reason: None,
             rejection_reason: rejection.map(str::to_owned),

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use longhaul_protocol::group::Group;
 use longhaul_protocol::id::{
-    ActivityAttemptId, ActivityExecutionId, CommandId, Namespace, RunId, SignalId, TaskId, TaskQueue, TimerId, WaitId, WorkerId,
-    WorkflowId,
+    ActivityAttemptId, ActivityExecutionId, CommandId, Namespace, RunId, SignalId, TaskId,
+    TaskQueue, TimerId, WaitId, WorkerId, WorkflowId,
 };
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,12 @@ impl Routing {
 
 impl Default for Routing {
     fn default() -> Self {
-        Self { priority: Self::PRIORITY_DEFAULT, fairness_key: None, fairness_weight: 1, compatibility: None }
+        Self {
+            priority: Self::PRIORITY_DEFAULT,
+            fairness_key: None,
+            fairness_weight: 1,
+            compatibility: None,
+        }
     }
 }
 

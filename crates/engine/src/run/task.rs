@@ -45,7 +45,10 @@ impl Draft<'_> {
         if let Some(resume) = self.core.next_wake.take() {
             self.create_workflow_task(resume);
         } else if let Some((signal, _)) = self.deliverable_signal() {
-            let resume = self.signal(signal).map(super::signal::resume).unwrap_or_default();
+            let resume = self
+                .signal(signal)
+                .map(super::signal::resume)
+                .unwrap_or_default();
             self.create_workflow_task(resume);
         } else if progress_without_block {
             self.create_workflow_task(Resume::default());
@@ -67,7 +70,9 @@ impl Draft<'_> {
 
     /// Writes the row of the open workflow task as it is now.
     pub(super) fn show_workflow_task(&mut self) {
-        let Some(task) = self.core.workflow_task.clone() else { return };
+        let Some(task) = self.core.workflow_task.clone() else {
+            return;
+        };
         let status = match (&task.lease, task.offered) {
             (Some(_), _) => TaskStatus::Leased,
             (None, true) => TaskStatus::Ready,
@@ -79,12 +84,19 @@ impl Draft<'_> {
 
     /// Ends the open workflow task. `closed` is what a repeat of the finishing call is answered from.
     pub(super) fn close_workflow_task(&mut self, status: TaskStatus, closed: Option<ClosedTask>) {
-        let Some(task) = self.core.workflow_task.take() else { return };
+        let Some(task) = self.core.workflow_task.take() else {
+            return;
+        };
         let row = self.workflow_task_row(&task, status, closed.map(Box::new));
         self.tasks.insert(row.task_id.clone(), row);
     }
 
-    fn workflow_task_row(&self, task: &WorkflowTask, status: TaskStatus, closed: Option<Box<ClosedTask>>) -> TaskRow {
+    fn workflow_task_row(
+        &self,
+        task: &WorkflowTask,
+        status: TaskStatus,
+        closed: Option<Box<ClosedTask>>,
+    ) -> TaskRow {
         let routing = &self.spec.routing;
         let lease = task.lease.as_ref();
         TaskRow {

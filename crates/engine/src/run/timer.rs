@@ -14,7 +14,9 @@ impl Timer {
     pub(super) fn next_due(&self, workflow_task_leased: bool) -> Option<Timestamp> {
         match self.kind {
             TimerKind::Plain => Some(self.fire_at),
-            TimerKind::ConditionTimeout | TimerKind::SignalTimeout => (!workflow_task_leased).then_some(self.fire_at),
+            TimerKind::ConditionTimeout | TimerKind::SignalTimeout => {
+                (!workflow_task_leased).then_some(self.fire_at)
+            }
         }
     }
 }
@@ -27,11 +29,22 @@ impl Draft<'_> {
     }
 
     /// The timeout of a wait that was just opened; it shares the wait's number and stands in no group by itself.
-    pub(super) fn start_wait_timeout(&mut self, sequence: u64, delay_seconds: u64, kind: TimerKind) {
+    pub(super) fn start_wait_timeout(
+        &mut self,
+        sequence: u64,
+        delay_seconds: u64,
+        kind: TimerKind,
+    ) {
         self.schedule_timer(sequence, delay_seconds, kind, None);
     }
 
-    fn schedule_timer(&mut self, sequence: u64, delay_seconds: u64, kind: TimerKind, group: Option<&Group>) {
+    fn schedule_timer(
+        &mut self,
+        sequence: u64,
+        delay_seconds: u64,
+        kind: TimerKind,
+        group: Option<&Group>,
+    ) {
         let timer = Timer {
             id: self.ids.mint(),
             sequence,
@@ -51,10 +64,20 @@ impl Draft<'_> {
 
     /// Fires every timer that is due, in order of time.
     pub(super) fn fire_due_timers(&mut self) {
-        let leased = self.core.workflow_task.as_ref().is_some_and(|task| task.lease.is_some());
+        let leased = self
+            .core
+            .workflow_task
+            .as_ref()
+            .is_some_and(|task| task.lease.is_some());
         let mut due: Vec<(Timestamp, u64)> = self
             .parts()
-            .filter_map(|(_, part)| if let Part::Timer(timer) = part { Some(timer) } else { None })
+            .filter_map(|(_, part)| {
+                if let Part::Timer(timer) = part {
+                    Some(timer)
+                } else {
+                    None
+                }
+            })
             .filter(|timer| timer.next_due(leased).is_some_and(|at| at <= self.now))
             .map(|timer| (timer.fire_at, timer.sequence))
             .collect();
@@ -68,7 +91,13 @@ impl Draft<'_> {
     pub(super) fn fire_overdue_wait_timeouts(&mut self) {
         let mut due: Vec<(Timestamp, u64)> = self
             .parts()
-            .filter_map(|(_, part)| if let Part::Timer(timer) = part { Some(timer) } else { None })
+            .filter_map(|(_, part)| {
+                if let Part::Timer(timer) = part {
+                    Some(timer)
+                } else {
+                    None
+                }
+            })
             .filter(|timer| timer.kind != TimerKind::Plain && timer.fire_at <= self.now)
             .map(|timer| (timer.fire_at, timer.sequence))
             .collect();
@@ -79,7 +108,9 @@ impl Draft<'_> {
     }
 
     fn fire_timer(&mut self, sequence: u64) {
-        let Some(timer) = self.timer(sequence).cloned() else { return };
+        let Some(timer) = self.timer(sequence).cloned() else {
+            return;
+        };
         let mut payload = self.timer_payload(&timer);
         payload.fired_at = Some(self.now);
         self.append(EventPayload::TimerFired(payload));
@@ -99,7 +130,9 @@ impl Draft<'_> {
                 self.resolve(timer.group.as_ref(), false, resume);
             }
             TimerKind::ConditionTimeout | TimerKind::SignalTimeout => {
-                let Some(wait) = self.wait(sequence).cloned() else { return };
+                let Some(wait) = self.wait(sequence).cloned() else {
+                    return;
+                };
                 self.remove(PartKey::Wait(sequence));
                 fill_wait(&mut resume, &wait);
                 self.resolve(wait.group.as_ref(), false, resume);
@@ -109,7 +142,9 @@ impl Draft<'_> {
 
     /// The wait was satisfied, or the run is closing aloud.
     pub(super) fn cancel_timer(&mut self, sequence: u64) {
-        let Some(timer) = self.timer(sequence).cloned() else { return };
+        let Some(timer) = self.timer(sequence).cloned() else {
+            return;
+        };
         let mut payload = self.timer_payload(&timer);
         payload.cancelled_at = Some(self.now);
         self.append(EventPayload::TimerCancelled(payload));
@@ -143,10 +178,14 @@ impl Draft<'_> {
         };
         if let Some(wait) = self.wait(timer.sequence) {
             match &wait.what {
-                WaitFor::Condition { key, fingerprint, .. } => {
+                WaitFor::Condition {
+                    key, fingerprint, ..
+                } => {
                     payload.condition_wait_id = Some(wait.id.clone());
                     payload.condition_key.clone_from(key);
-                    payload.condition_definition_fingerprint.clone_from(fingerprint);
+                    payload
+                        .condition_definition_fingerprint
+                        .clone_from(fingerprint);
                 }
                 WaitFor::Signal { name, .. } => {
                     payload.signal_wait_id = Some(wait.id.clone());
@@ -161,11 +200,15 @@ impl Draft<'_> {
 fn fill_wait(resume: &mut Resume, wait: &Wait) {
     resume.open_wait_id = Some(wait.id.to_string());
     match &wait.what {
-        WaitFor::Condition { key, fingerprint, .. } => {
+        WaitFor::Condition {
+            key, fingerprint, ..
+        } => {
             resume.workflow_wait_kind = Some("condition".to_owned());
             resume.condition_wait_id = Some(wait.id.clone());
             resume.condition_key.clone_from(key);
-            resume.condition_definition_fingerprint.clone_from(fingerprint);
+            resume
+                .condition_definition_fingerprint
+                .clone_from(fingerprint);
         }
         WaitFor::Signal { name, .. } => {
             resume.workflow_wait_kind = Some("signal".to_owned());

@@ -15,12 +15,31 @@ pub struct HistoryBudget {
 
 pub fn history_budget(core: &Core, limits: &Limits) -> HistoryBudget {
     let used = [
-        ("event_count", core.last_history_sequence, limits.budget_soft.events, limits.budget_hard.events),
-        ("size_bytes", core.history_size_bytes, limits.budget_soft.bytes, limits.budget_hard.bytes),
-        ("fan_out", core.history_fan_out, limits.budget_soft.fan_out, limits.budget_hard.fan_out),
+        (
+            "event_count",
+            core.last_history_sequence,
+            limits.budget_soft.events,
+            limits.budget_hard.events,
+        ),
+        (
+            "size_bytes",
+            core.history_size_bytes,
+            limits.budget_soft.bytes,
+            limits.budget_hard.bytes,
+        ),
+        (
+            "fan_out",
+            core.history_fan_out,
+            limits.budget_soft.fan_out,
+            limits.budget_hard.fan_out,
+        ),
     ];
     let over = |value: u64, threshold: u64| threshold > 0 && value >= threshold;
-    let dimensions: Vec<&'static str> = used.iter().filter(|(_, value, soft, _)| over(*value, *soft)).map(|(name, ..)| *name).collect();
+    let dimensions: Vec<&'static str> = used
+        .iter()
+        .filter(|(_, value, soft, _)| over(*value, *soft))
+        .map(|(name, ..)| *name)
+        .collect();
     let pressure = if used.iter().any(|(_, value, _, hard)| over(*value, *hard)) {
         "continue_as_new_recommended"
     } else if dimensions.is_empty() {
@@ -44,27 +63,55 @@ pub fn waits_for(run: &Run) -> Option<(&'static str, String)> {
     }
     if let Some(task) = &run.core.workflow_task {
         let what = match (&task.lease, &task.last_error) {
-            (Some(lease), _) => format!("worker {} is deciding (attempt {})", lease.owner, task.attempt),
-            (None, Some(error)) => format!("a workflow task failed {} time(s), next try at {}: {error}", task.failures, task.available_at),
-            (None, None) => format!("a workflow task waits for a worker on queue {}", run.spec.task_queue),
+            (Some(lease), _) => format!(
+                "worker {} is deciding (attempt {})",
+                lease.owner, task.attempt
+            ),
+            (None, Some(error)) => format!(
+                "a workflow task failed {} time(s), next try at {}: {error}",
+                task.failures, task.available_at
+            ),
+            (None, None) => format!(
+                "a workflow task waits for a worker on queue {}",
+                run.spec.task_queue
+            ),
         };
         return Some(("workflow-task", what));
     }
     run.parts.values().find_map(|part| match part {
-        Part::Activity(activity) => Some(("activity", format!("activity {} (attempt {})", activity.activity_type, activity.attempt_count))),
+        Part::Activity(activity) => Some((
+            "activity",
+            format!(
+                "activity {} (attempt {})",
+                activity.activity_type, activity.attempt_count
+            ),
+        )),
         Part::Wait(wait) => Some(match &wait.what {
-            WaitFor::Condition { key, .. } => ("condition", format!("condition {}", key.as_deref().unwrap_or("without a key"))),
+            WaitFor::Condition { key, .. } => (
+                "condition",
+                format!("condition {}", key.as_deref().unwrap_or("without a key")),
+            ),
             WaitFor::Signal { name, .. } => ("signal", format!("signal {name}")),
         }),
         Part::Timer(timer) => Some(("timer", format!("timer until {}", timer.fire_at))),
-        Part::Arguments(_) | Part::Signal(_) | Part::Buffered(_) | Part::Group(_) | Part::Member(_) | Part::Outcome(_) => None,
+        Part::Arguments(_)
+        | Part::Signal(_)
+        | Part::Buffered(_)
+        | Part::Group(_)
+        | Part::Member(_)
+        | Part::Outcome(_) => None,
     })
 }
 
 impl Run {
     /// Whether the task is open in this run; a finished one is known by its row only.
     pub fn has_open_task(&self, task_id: &longhaul_protocol::id::TaskId, sequence: u64) -> bool {
-        self.core.workflow_task.as_ref().is_some_and(|task| task.id == *task_id)
-            || self.activity(sequence).is_some_and(|activity| activity.task_id == *task_id)
+        self.core
+            .workflow_task
+            .as_ref()
+            .is_some_and(|task| task.id == *task_id)
+            || self
+                .activity(sequence)
+                .is_some_and(|activity| activity.task_id == *task_id)
     }
 }

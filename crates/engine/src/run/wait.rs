@@ -14,7 +14,12 @@ use super::state::{Part, PartKey, Resume, TimerKind, Wait, WaitFor};
 impl Draft<'_> {
     pub(super) fn open_condition_wait(&mut self, sequence: u64, command: &OpenConditionWait) {
         let group = command.group.as_ref();
-        self.join_group(sequence, "condition", command.condition_key.as_deref(), group);
+        self.join_group(
+            sequence,
+            "condition",
+            command.condition_key.as_deref(),
+            group,
+        );
         let wait = Wait {
             id: self.ids.mint(),
             sequence,
@@ -26,17 +31,28 @@ impl Draft<'_> {
             },
             group: group.cloned(),
         };
-        self.append(EventPayload::ConditionWaitOpened(condition_payload(&wait, None, None)));
+        self.append(EventPayload::ConditionWaitOpened(condition_payload(
+            &wait, None, None,
+        )));
         self.put(PartKey::Wait(sequence), Part::Wait(Box::new(wait)));
         if let Some(timeout) = command.timeout_seconds {
             self.start_wait_timeout(sequence, timeout, TimerKind::ConditionTimeout);
         }
     }
 
-    pub(super) fn open_signal_wait(&mut self, sequence: u64, name: &str, timeout_seconds: Option<u64>, group: Option<&Group>) {
+    pub(super) fn open_signal_wait(
+        &mut self,
+        sequence: u64,
+        name: &str,
+        timeout_seconds: Option<u64>,
+        group: Option<&Group>,
+    ) {
         self.join_group(sequence, "signal", Some(name), group);
         let bound = self.oldest_unbound_signal(name);
-        let id = match bound.and_then(|signal| self.signal(signal)).and_then(|signal| signal.wait_id.clone()) {
+        let id = match bound
+            .and_then(|signal| self.signal(signal))
+            .and_then(|signal| signal.wait_id.clone())
+        {
             Some(id) => id,
             None => self.ids.mint(),
         };
@@ -44,7 +60,10 @@ impl Draft<'_> {
             id,
             sequence,
             timeout_seconds,
-            what: WaitFor::Signal { name: name.to_owned(), bound },
+            what: WaitFor::Signal {
+                name: name.to_owned(),
+                bound,
+            },
             group: group.cloned(),
         };
         self.append(EventPayload::SignalWaitOpened(SignalWaitOpened {
@@ -62,11 +81,19 @@ impl Draft<'_> {
     }
 
     /// Open condition waits that the decision did not send again were satisfied. Written before the decision's own events.
-    pub(super) fn satisfy_conditions(&mut self, sent_again: &BTreeSet<u64>, closes_run: bool, resume: &Resume) {
+    pub(super) fn satisfy_conditions(
+        &mut self,
+        sent_again: &BTreeSet<u64>,
+        closes_run: bool,
+        resume: &Resume,
+    ) {
         let satisfied: Vec<Wait> = self
             .waits()
             .into_iter()
-            .filter(|wait| matches!(wait.what, WaitFor::Condition { .. }) && !sent_again.contains(&wait.sequence))
+            .filter(|wait| {
+                matches!(wait.what, WaitFor::Condition { .. })
+                    && !sent_again.contains(&wait.sequence)
+            })
             .collect();
         // A terminal decision does not say which of several waits it passed.
         if closes_run && satisfied.len() != 1 {
@@ -74,7 +101,11 @@ impl Draft<'_> {
         }
         for wait in satisfied {
             let timer_id = self.timer(wait.sequence).map(|timer| timer.id.clone());
-            self.append(EventPayload::ConditionWaitSatisfied(condition_payload(&wait, timer_id, Some(resume))));
+            self.append(EventPayload::ConditionWaitSatisfied(condition_payload(
+                &wait,
+                timer_id,
+                Some(resume),
+            )));
             self.cancel_timer(wait.sequence);
             self.remove(PartKey::Wait(wait.sequence));
             self.resolve_member(wait.group.as_ref(), false);
@@ -83,7 +114,15 @@ impl Draft<'_> {
 
     /// The newest open wait, by which a message says where in the workflow it arrived.
     pub(super) fn newest_wait(&self) -> Option<u64> {
-        self.parts().filter_map(|(_, part)| if let Part::Wait(wait) = part { Some(wait.sequence) } else { None }).max()
+        self.parts()
+            .filter_map(|(_, part)| {
+                if let Part::Wait(wait) = part {
+                    Some(wait.sequence)
+                } else {
+                    None
+                }
+            })
+            .max()
     }
 
     /// The oldest open signal wait of that name that no signal is meant for.
@@ -97,9 +136,17 @@ impl Draft<'_> {
     }
 }
 
-fn condition_payload(wait: &Wait, timer_id: Option<TimerId>, resume: Option<&Resume>) -> ConditionWait {
+fn condition_payload(
+    wait: &Wait,
+    timer_id: Option<TimerId>,
+    resume: Option<&Resume>,
+) -> ConditionWait {
     let (occurrence_id, key, fingerprint) = match &wait.what {
-        WaitFor::Condition { occurrence_id, key, fingerprint } => (occurrence_id.clone(), key.clone(), fingerprint.clone()),
+        WaitFor::Condition {
+            occurrence_id,
+            key,
+            fingerprint,
+        } => (occurrence_id.clone(), key.clone(), fingerprint.clone()),
         WaitFor::Signal { .. } => (None, None, None),
     };
     let signal_id = resume.and_then(|resume| resume.workflow_signal_id.clone());
@@ -111,7 +158,9 @@ fn condition_payload(wait: &Wait, timer_id: Option<TimerId>, resume: Option<&Res
         sequence: wait.sequence,
         timeout_seconds: wait.timeout_seconds,
         timer_id,
-        signal_name: resume.filter(|_| signal_id.is_some()).and_then(|resume| resume.signal_name.clone()),
+        signal_name: resume
+            .filter(|_| signal_id.is_some())
+            .and_then(|resume| resume.signal_name.clone()),
         workflow_signal_id: signal_id,
         group: GroupKeys(wait.group.clone()),
     }

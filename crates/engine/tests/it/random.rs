@@ -15,20 +15,54 @@ use crate::world::World;
 
 #[derive(Clone, Debug)]
 enum Act {
-    Claim { worker: u8, rust: bool, same_poll: bool },
-    Complete { worker: u8, commands: Vec<Call>, end: Option<End> },
+    Claim {
+        worker: u8,
+        rust: bool,
+        same_poll: bool,
+    },
+    Complete {
+        worker: u8,
+        commands: Vec<Call>,
+        end: Option<End>,
+    },
     Repeat,
-    Acknowledge { worker: u8 },
-    FailTask { worker: u8 },
-    Release { worker: u8 },
-    ClaimActivity { which: u8, worker: u8 },
-    CompleteActivity { which: u8, worker: u8 },
-    FailActivity { which: u8, worker: u8, final_failure: bool },
-    Beat { which: u8, worker: u8 },
-    Signal { name: u8, request: Option<u8> },
-    Wait { seconds: u16 },
+    Acknowledge {
+        worker: u8,
+    },
+    FailTask {
+        worker: u8,
+    },
+    Release {
+        worker: u8,
+    },
+    ClaimActivity {
+        which: u8,
+        worker: u8,
+    },
+    CompleteActivity {
+        which: u8,
+        worker: u8,
+    },
+    FailActivity {
+        which: u8,
+        worker: u8,
+        final_failure: bool,
+    },
+    Beat {
+        which: u8,
+        worker: u8,
+    },
+    Signal {
+        name: u8,
+        request: Option<u8>,
+    },
+    Wait {
+        seconds: u16,
+    },
     DuplicateStart,
-    Stop { terminate: bool },
+    Stop {
+        terminate: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +89,10 @@ fn call() -> impl Strategy<Value = Call> {
         (1_u8..4, 0_u8..5).prop_map(|(retries, timeout)| Call::Activity { retries, timeout }),
         (0_u8..5).prop_map(|seconds| Call::Timer { seconds }),
         (1_u8..5).prop_map(|size| Call::Fan { size }),
-        (0_u8..2, prop::option::of(0_u8..5)).prop_map(|(key, timeout)| Call::Condition { key, timeout }),
-        (0_u8..2, prop::option::of(0_u8..5)).prop_map(|(name, timeout)| Call::SignalWait { name, timeout }),
+        (0_u8..2, prop::option::of(0_u8..5))
+            .prop_map(|(key, timeout)| Call::Condition { key, timeout }),
+        (0_u8..2, prop::option::of(0_u8..5))
+            .prop_map(|(name, timeout)| Call::SignalWait { name, timeout }),
         Just(Call::SideEffect),
         (0_u8..2).prop_map(|change| Call::Marker { change }),
         Just(Call::Attribute),
@@ -96,24 +132,47 @@ impl Player {
     }
 
     fn activity(&self, which: u8) -> Option<u64> {
-        let known: Vec<u64> = self.world.tasks.values().filter(|row| row.sequence > 0 && row.run_id == *self.world.run().run_id()).map(|row| row.sequence).collect();
+        let known: Vec<u64> = self
+            .world
+            .tasks
+            .values()
+            .filter(|row| row.sequence > 0 && row.run_id == *self.world.run().run_id())
+            .map(|row| row.sequence)
+            .collect();
         (!known.is_empty()).then(|| known[usize::from(which) % known.len()])
     }
 
     fn something_is_pending(&self) -> bool {
-        self.world.run().parts.keys().any(|key| matches!(key, PartKey::Activity(_) | PartKey::Timer(_) | PartKey::Wait(_)))
+        self.world.run().parts.keys().any(|key| {
+            matches!(
+                key,
+                PartKey::Activity(_) | PartKey::Timer(_) | PartKey::Wait(_)
+            )
+        })
     }
 
     fn play(&mut self, act: &Act) {
         match act {
-            Act::Claim { worker, rust, same_poll } => {
+            Act::Claim {
+                worker,
+                rust,
+                same_poll,
+            } => {
                 if !same_poll {
                     self.polls += 1;
                 }
                 let poll = format!("p{}", self.polls);
-                let _ = self.world.claim(&Self::worker(*worker), if *rust { "rust" } else { "python" }, Some(&poll));
+                let _ = self.world.claim(
+                    &Self::worker(*worker),
+                    if *rust { "rust" } else { "python" },
+                    Some(&poll),
+                );
             }
-            Act::Complete { worker, commands, end } => self.complete(*worker, commands, *end),
+            Act::Complete {
+                worker,
+                commands,
+                end,
+            } => self.complete(*worker, commands, *end),
             Act::Repeat => {
                 if let Some((worker, attempt, commands)) = self.last_completion.clone() {
                     let commands = parse_commands(&Value::Array(commands)).unwrap();
@@ -122,25 +181,49 @@ impl Player {
             }
             // A worker says that only when something is pending.
             Act::Acknowledge { worker } if self.something_is_pending() => {
-                let _ = self.world.fail(&Self::worker(*worker), None, "WorkflowTaskWaitingForHistory");
+                let _ = self.world.fail(
+                    &Self::worker(*worker),
+                    None,
+                    "WorkflowTaskWaitingForHistory",
+                );
             }
             Act::Acknowledge { .. } => {}
-            Act::FailTask { worker } => drop(self.world.fail(&Self::worker(*worker), None, "RuntimeError")),
+            Act::FailTask { worker } => drop(self.world.fail(
+                &Self::worker(*worker),
+                None,
+                "RuntimeError",
+            )),
             Act::Release { worker } => drop(self.world.release(&Self::worker(*worker))),
             Act::ClaimActivity { which, worker } => {
                 if let Some(sequence) = self.activity(*which) {
-                    let _ = self.world.claim_activity(sequence, &Self::worker(*worker), None);
+                    let _ = self
+                        .world
+                        .claim_activity(sequence, &Self::worker(*worker), None);
                 }
             }
             Act::CompleteActivity { which, worker } => {
                 if let Some(sequence) = self.activity(*which) {
-                    let _ = self.world.complete_activity(sequence, &Self::worker(*worker), Payload::null());
+                    let _ = self.world.complete_activity(
+                        sequence,
+                        &Self::worker(*worker),
+                        Payload::null(),
+                    );
                 }
             }
-            Act::FailActivity { which, worker, final_failure } => {
+            Act::FailActivity {
+                which,
+                worker,
+                final_failure,
+            } => {
                 if let Some(sequence) = self.activity(*which) {
-                    let failure = Failure { message: "no".into(), non_retryable: *final_failure, ..Failure::default() };
-                    let _ = self.world.fail_activity(sequence, &Self::worker(*worker), failure);
+                    let failure = Failure {
+                        message: "no".into(),
+                        non_retryable: *final_failure,
+                        ..Failure::default()
+                    };
+                    let _ = self
+                        .world
+                        .fail_activity(sequence, &Self::worker(*worker), failure);
                 }
             }
             Act::Beat { which, worker } => {
@@ -150,11 +233,20 @@ impl Player {
             }
             Act::Signal { name, request } => {
                 let request = request.map(|number| format!("r{number}"));
-                let _ = self.world.signal(&format!("s{name}"), "", request.as_deref());
+                let _ = self
+                    .world
+                    .signal(&format!("s{name}"), "", request.as_deref());
             }
             Act::Wait { seconds } => self.wait(u64::from(*seconds)),
             Act::DuplicateStart => drop(self.world.start(&BTreeMap::new())),
-            Act::Stop { terminate } => drop(self.world.stop(if *terminate { Stop::Terminate } else { Stop::Cancel }, None)),
+            Act::Stop { terminate } => drop(self.world.stop(
+                if *terminate {
+                    Stop::Terminate
+                } else {
+                    Stop::Cancel
+                },
+                None,
+            )),
         }
     }
 
@@ -163,7 +255,10 @@ impl Player {
         self.world.now = self.world.now.plus_seconds(seconds);
         let _ = self.world.elapse();
         let alarm = self.world.run().core.alarm;
-        assert!(alarm.is_none_or(|alarm| alarm > self.world.now), "an alarm that has rung lies in the future");
+        assert!(
+            alarm.is_none_or(|alarm| alarm > self.world.now),
+            "an alarm that has rung lies in the future"
+        );
     }
 
     fn complete(&mut self, worker: u8, calls: &[Call], end: Option<End>) {
@@ -177,14 +272,24 @@ impl Player {
             End::Fail => json!({"type": "fail_workflow", "message": "no"}),
             End::Continue => json!({"type": "continue_as_new"}),
         }));
-        let attempt = self.world.run().core.workflow_task.as_ref().map(|task| task.attempt);
-        let parsed = parse_commands(&Value::Array(commands.clone())).expect("the generator writes good commands");
+        let attempt = self
+            .world
+            .run()
+            .core
+            .workflow_task
+            .as_ref()
+            .map(|task| task.attempt);
+        let parsed = parse_commands(&Value::Array(commands.clone()))
+            .expect("the generator writes good commands");
         let worker = Self::worker(worker);
         let before = self.world.run().core.last_history_sequence;
         let run_id = self.world.run().run_id().clone();
         let (_, reply) = self.world.complete(&worker, None, parsed);
         if reply.is_err() && self.world.runs[&run_id].core.closed.is_none() {
-            assert_eq!(self.world.runs[&run_id].core.last_history_sequence, before, "33: a rejected batch changes nothing");
+            assert_eq!(
+                self.world.runs[&run_id].core.last_history_sequence, before,
+                "33: a rejected batch changes nothing"
+            );
         }
         if let (Ok(_), Some(attempt)) = (reply, attempt) {
             self.last_completion = Some((worker, attempt, commands));
@@ -237,11 +342,15 @@ fn render(call: Call, next: &mut u64) -> Vec<Value> {
             // A wait like an open one is sent again, not opened; the sequence after it is then not taken. Keys by sequence
             // keep the generator's arithmetic right.
             let sequence = take();
-            vec![json!({"type": "open_condition_wait", "condition_key": format!("c{key}-{sequence}"), "timeout_seconds": timeout})]
+            vec![
+                json!({"type": "open_condition_wait", "condition_key": format!("c{key}-{sequence}"), "timeout_seconds": timeout}),
+            ]
         }
         Call::SignalWait { name, timeout } => {
             take();
-            vec![json!({"type": "open_signal_wait", "signal_name": format!("s{name}"), "timeout_seconds": timeout})]
+            vec![
+                json!({"type": "open_signal_wait", "signal_name": format!("s{name}"), "timeout_seconds": timeout}),
+            ]
         }
         Call::SideEffect => {
             take();
@@ -249,7 +358,9 @@ fn render(call: Call, next: &mut u64) -> Vec<Value> {
         }
         Call::Marker { change } => {
             take();
-            vec![json!({"type": "record_version_marker", "change_id": format!("v{change}"), "version": 1, "min_supported": 0, "max_supported": 1})]
+            vec![
+                json!({"type": "record_version_marker", "change_id": format!("v{change}"), "version": 1, "min_supported": 0, "max_supported": 1}),
+            ]
         }
         Call::Attribute => {
             take();

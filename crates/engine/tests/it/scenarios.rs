@@ -18,7 +18,10 @@ use crate::world::{Step, World};
 #[test]
 fn every_story_ends_as_it_is_told() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     assert!(files.len() >= 10, "the stories are there");
     let update = std::env::var_os("UPDATE_SCENARIOS").is_some();
@@ -29,19 +32,37 @@ fn every_story_ends_as_it_is_told() {
         if update {
             std::fs::write(&file, &happened).unwrap();
         } else if told != happened {
-            wrong.push(format!("{}\n{}", file.display(), first_difference(&told, &happened)));
+            wrong.push(format!(
+                "{}\n{}",
+                file.display(),
+                first_difference(&told, &happened)
+            ));
         }
     }
-    assert!(wrong.is_empty(), "{}\n\nUPDATE_SCENARIOS=1 writes them anew.", wrong.join("\n\n"));
+    assert!(
+        wrong.is_empty(),
+        "{}\n\nUPDATE_SCENARIOS=1 writes them anew.",
+        wrong.join("\n\n")
+    );
 }
 
 fn first_difference(told: &str, happened: &str) -> String {
     let pairs = told.lines().zip(happened.lines()).enumerate();
-    pairs.filter(|(_, (left, right))| left != right).take(3).map(|(line, (left, right))| format!("line {}: told `{left}`, happened `{right}`", line + 1)).collect::<Vec<_>>().join("\n")
+    pairs
+        .filter(|(_, (left, right))| left != right)
+        .take(3)
+        .map(|(line, (left, right))| {
+            format!("line {}: told `{left}`, happened `{right}`", line + 1)
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn play(story: &str) -> String {
-    let mut stage = Stage { world: World::new(), names: BTreeMap::new() };
+    let mut stage = Stage {
+        world: World::new(),
+        names: BTreeMap::new(),
+    };
     let mut written = String::new();
     let mut lines = story.lines().peekable();
     while let Some(line) = lines.next() {
@@ -77,13 +98,27 @@ impl Stage {
                 None => plain.push(word),
             }
         }
-        let worker = options.get("worker").map_or("w1", String::as_str).to_owned();
+        let worker = options
+            .get("worker")
+            .map_or("w1", String::as_str)
+            .to_owned();
         let attempt = options.get("attempt").map(|number| number.parse().unwrap());
         let poll = options.get("poll").map(String::as_str);
         let request = options.get("request").map(String::as_str);
-        let sequence = || plain.first().and_then(|word| word.parse().ok()).expect("the step names a call");
+        let sequence = || {
+            plain
+                .first()
+                .and_then(|word| word.parse().ok())
+                .expect("the step names a call")
+        };
         let (step, outcome) = match verb {
-            "start" => told(self.world.start(&options), |started| format!("{} status={}", started.outcome.as_str(), started.status.as_str())),
+            "start" => told(self.world.start(&options), |started| {
+                format!(
+                    "{} status={}",
+                    started.outcome.as_str(),
+                    started.status.as_str()
+                )
+            }),
             "limit" => {
                 let value = plain[1].parse().unwrap();
                 match plain[0] {
@@ -100,9 +135,15 @@ impl Stage {
                 told(self.world.elapse(), |()| "time passed".to_owned())
             }
             "claim" => {
-                let runtime = options.get("runtime").map_or("python", String::as_str).to_owned();
+                let runtime = options
+                    .get("runtime")
+                    .map_or("python", String::as_str)
+                    .to_owned();
                 told(self.world.claim(&worker, &runtime, poll), |claim| {
-                    let mut text = format!("leased attempt={} observed={}", claim.attempt, claim.observed_sequence);
+                    let mut text = format!(
+                        "leased attempt={} observed={}",
+                        claim.attempt, claim.observed_sequence
+                    );
                     for (key, value) in [
                         ("wait", &claim.resume.workflow_wait_kind),
                         ("source", &claim.resume.resume_source_kind),
@@ -122,18 +163,41 @@ impl Stage {
             "complete" => {
                 let list: Vec<Value> = lines[1..].iter().map(|line| read_command(line)).collect();
                 match parse_commands(&Value::Array(list)) {
-                    Ok(commands) => told(self.world.complete(&worker, attempt, commands), |body| show_answer(&body)),
+                    Ok(commands) => told(self.world.complete(&worker, attempt, commands), |body| {
+                        show_answer(&body)
+                    }),
                     Err(errors) => (Step::default(), format!("malformed: {}", json!(errors))),
                 }
             }
-            "nothing-to-do" => told(self.world.fail(&worker, attempt, "WorkflowTaskWaitingForHistory"), |body| show_answer(&body)),
-            "fail-task" => told(self.world.fail(&worker, attempt, plain.first().unwrap_or(&"RuntimeError")), |body| show_answer(&body)),
-            "heartbeat-task" => told(self.world.heartbeat_task(&worker, attempt), |()| "renewed".to_owned()),
-            "release" => told(self.world.release(&worker), |released| format!("released={released}")),
-            "claim-activity" => told(self.world.claim_activity(sequence(), &worker, poll), |number| format!("leased attempt={number}")),
+            "nothing-to-do" => told(
+                self.world
+                    .fail(&worker, attempt, "WorkflowTaskWaitingForHistory"),
+                |body| show_answer(&body),
+            ),
+            "fail-task" => told(
+                self.world
+                    .fail(&worker, attempt, plain.first().unwrap_or(&"RuntimeError")),
+                |body| show_answer(&body),
+            ),
+            "heartbeat-task" => told(self.world.heartbeat_task(&worker, attempt), |()| {
+                "renewed".to_owned()
+            }),
+            "release" => told(self.world.release(&worker), |released| {
+                format!("released={released}")
+            }),
+            "claim-activity" => told(
+                self.world.claim_activity(sequence(), &worker, poll),
+                |number| format!("leased attempt={number}"),
+            ),
             "complete-activity" => {
-                let result = Payload::encode(&PayloadValue::String(options.get("result").cloned().unwrap_or_default())).unwrap();
-                told(self.world.complete_activity(sequence(), &worker, result), |body| show_answer(&body))
+                let result = Payload::encode(&PayloadValue::String(
+                    options.get("result").cloned().unwrap_or_default(),
+                ))
+                .unwrap();
+                told(
+                    self.world.complete_activity(sequence(), &worker, result),
+                    |body| show_answer(&body),
+                )
             }
             "fail-activity" => {
                 let failure = Failure {
@@ -142,17 +206,35 @@ impl Stage {
                     non_retryable: options.contains_key("non_retryable"),
                     ..Failure::default()
                 };
-                told(self.world.fail_activity(sequence(), &worker, failure), |body| show_answer(&body))
+                told(
+                    self.world.fail_activity(sequence(), &worker, failure),
+                    |body| show_answer(&body),
+                )
             }
             "beat" => {
-                let progress = options.get("message").map(|message| json!({"message": message}));
-                told(self.world.beat(sequence(), &worker, progress), |pulse| pulse)
+                let progress = options
+                    .get("message")
+                    .map(|message| json!({"message": message}));
+                told(self.world.beat(sequence(), &worker, progress), |pulse| {
+                    pulse
+                })
             }
-            "signal" => told(self.world.signal(plain[0], plain.get(1).unwrap_or(&""), request), |receipt| {
-                format!("{} command={} retained={}", receipt.command.outcome, receipt.command.sequence, receipt.retained)
+            "signal" => told(
+                self.world
+                    .signal(plain[0], plain.get(1).unwrap_or(&""), request),
+                |receipt| {
+                    format!(
+                        "{} command={} retained={}",
+                        receipt.command.outcome, receipt.command.sequence, receipt.retained
+                    )
+                },
+            ),
+            "cancel" => told(self.world.stop(Stop::Cancel, request), |receipt| {
+                receipt.command.outcome
             }),
-            "cancel" => told(self.world.stop(Stop::Cancel, request), |receipt| receipt.command.outcome),
-            "terminate" => told(self.world.stop(Stop::Terminate, request), |receipt| receipt.command.outcome),
+            "terminate" => told(self.world.stop(Stop::Terminate, request), |receipt| {
+                receipt.command.outcome
+            }),
             other => panic!("no step `{other}` in stories"),
         };
         self.show(&step, &outcome)
@@ -163,11 +245,25 @@ impl Stage {
         for (run_id, event) in &step.events {
             let known = self.names.len() + 1;
             let run = *self.names.entry(run_id.clone()).or_insert(known);
-            let place = if run > 1 { format!("{run}#") } else { "#".to_owned() };
-            let _ = write!(text, "\n{place}{} {}{}", event.sequence, event.event_type, show_payload(&event.payload));
+            let place = if run > 1 {
+                format!("{run}#")
+            } else {
+                "#".to_owned()
+            };
+            let _ = write!(
+                text,
+                "\n{place}{} {}{}",
+                event.sequence,
+                event.event_type,
+                show_payload(&event.payload)
+            );
         }
         for row in &step.tasks {
-            let kind = if row.sequence > 0 { format!("activity {}", row.sequence) } else { "workflow".to_owned() };
+            let kind = if row.sequence > 0 {
+                format!("activity {}", row.sequence)
+            } else {
+                "workflow".to_owned()
+            };
             let _ = write!(text, "\ntask {kind} {:?}", row.status);
             if let Some(owner) = &row.lease_owner {
                 let _ = write!(text, " by {owner} attempt {}", row.attempt);
@@ -180,7 +276,10 @@ impl Stage {
     }
 }
 
-fn told<T>((step, reply): (Step, Result<T, longhaul_engine::Rejection>), show: impl FnOnce(T) -> String) -> (Step, String) {
+fn told<T>(
+    (step, reply): (Step, Result<T, longhaul_engine::Rejection>),
+    show: impl FnOnce(T) -> String,
+) -> (Step, String) {
     let outcome = match reply {
         Ok(value) => show(value),
         Err(rejection) => format!("rejected: {}", rejection.reason()),
@@ -201,8 +300,15 @@ fn read_command(line: &str) -> Value {
         let parsed = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
         if key == "group" {
             // group=base/size/index of activities or timers.
-            let numbers: Vec<u64> = value.split('/').map(|number| number.parse().unwrap()).collect();
-            let kind = if command["type"] == "start_timer" { "timer" } else { "activity" };
+            let numbers: Vec<u64> = value
+                .split('/')
+                .map(|number| number.parse().unwrap())
+                .collect();
+            let kind = if command["type"] == "start_timer" {
+                "timer"
+            } else {
+                "activity"
+            };
             let entry = json!({
                 "parallel_group_id": format!("parallel-calls:{}:{}", numbers[0], numbers[1]), "parallel_group_kind": kind,
                 "parallel_group_base_sequence": numbers[0], "parallel_group_size": numbers[1], "parallel_group_index": numbers[2],
@@ -222,7 +328,13 @@ fn show_answer(body: &Value) -> String {
     let mut text = body["outcome"].as_str().unwrap_or("?").to_owned();
     for key in ["run_status", "reason", "limit_kind", "retry_scheduled"] {
         if let Some(value) = body.get(key).filter(|value| !value.is_null()) {
-            let _ = write!(text, " {key}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+            let _ = write!(
+                text,
+                " {key}={}",
+                value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned)
+            );
         }
     }
     text
@@ -233,12 +345,39 @@ fn show_payload(payload: &str) -> String {
     let body: Value = serde_json::from_str(payload).unwrap();
     let mut text = String::new();
     for key in [
-        "sequence", "activity_type", "attempt_number", "retry_after_attempt", "retry_backoff_seconds", "retry_reason", "timeout_kind", "delay_seconds",
-        "timer_kind", "signal_name", "workflow_sequence", "condition_key", "change_id", "version", "merged", "outcome", "reason", "failure_category",
-        "exception_type", "message", "continued_to_run_number",
+        "sequence",
+        "activity_type",
+        "attempt_number",
+        "retry_after_attempt",
+        "retry_backoff_seconds",
+        "retry_reason",
+        "timeout_kind",
+        "delay_seconds",
+        "timer_kind",
+        "signal_name",
+        "workflow_sequence",
+        "condition_key",
+        "change_id",
+        "version",
+        "merged",
+        "outcome",
+        "reason",
+        "failure_category",
+        "exception_type",
+        "message",
+        "continued_to_run_number",
     ] {
-        if let Some(value) = body.get(key).filter(|value| !value.is_object() || key == "merged" && value.get("codec").is_none()) {
-            let _ = write!(text, " {key}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        if let Some(value) = body
+            .get(key)
+            .filter(|value| !value.is_object() || key == "merged" && value.get("codec").is_none())
+        {
+            let _ = write!(
+                text,
+                " {key}={}",
+                value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned)
+            );
         }
     }
     text

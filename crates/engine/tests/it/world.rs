@@ -16,7 +16,9 @@ use longhaul_engine::run::start::{DuplicatePolicy, Start, Started};
 use longhaul_engine::run::state::{Routing, Run};
 use longhaul_engine::{Command, Decision, Limits, Moment, Rejection};
 use longhaul_protocol::history::Event;
-use longhaul_protocol::id::{ActivityAttemptId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
+use longhaul_protocol::id::{
+    ActivityAttemptId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId,
+};
 use longhaul_protocol::payload::Value as PayloadValue;
 use longhaul_protocol::workflow_command::WorkflowCommand;
 use longhaul_protocol::{Payload, Timestamp};
@@ -64,10 +66,17 @@ impl World {
         &self.runs[self.current.as_ref().expect("a run was started")]
     }
 
-    fn decide<R: std::fmt::Debug>(&mut self, decide: impl FnOnce(&Self, Moment<'_>) -> Decision<R>) -> (Step, Result<R, Rejection>) {
+    fn decide<R: std::fmt::Debug>(
+        &mut self,
+        decide: impl FnOnce(&Self, Moment<'_>) -> Decision<R>,
+    ) -> (Step, Result<R, Rejection>) {
         self.steps += 1;
         let limits = self.limits.clone();
-        let moment = Moment { now: self.now, entropy: self.steps << 32, limits: &limits };
+        let moment = Moment {
+            now: self.now,
+            entropy: self.steps << 32,
+            limits: &limits,
+        };
         let decision = decide(self, moment);
         let step = self.commit(decision.changes);
         invariants::check(self);
@@ -79,7 +88,11 @@ impl World {
         for change in changes.run.into_iter().chain(changes.created) {
             let run_id = change.spec.run_id.clone();
             let before = self.runs.remove(&run_id);
-            assert_eq!(change.base_version, before.as_ref().map(|run| run.version), "a commit rests on the version it saw");
+            assert_eq!(
+                change.base_version,
+                before.as_ref().map(|run| run.version),
+                "a commit rests on the version it saw"
+            );
             self.runs.insert(run_id.clone(), change.apply(before));
             if change.instance.is_some() {
                 self.current = Some(run_id.clone());
@@ -99,12 +112,23 @@ impl World {
     }
 
     /// Applies a command to the current run.
-    pub(crate) fn apply<C: Command<Reply: std::fmt::Debug>>(&mut self, command: &C) -> (Step, Result<C::Reply, Rejection>) {
+    pub(crate) fn apply<C: Command<Reply: std::fmt::Debug>>(
+        &mut self,
+        command: &C,
+    ) -> (Step, Result<C::Reply, Rejection>) {
         self.decide(|world, moment| command.decide(world.run(), moment))
     }
 
-    pub(crate) fn start(&mut self, options: &BTreeMap<String, String>) -> (Step, Result<Started, Rejection>) {
-        let text = |key: &str, default: &str| options.get(key).cloned().unwrap_or_else(|| default.to_owned());
+    pub(crate) fn start(
+        &mut self,
+        options: &BTreeMap<String, String>,
+    ) -> (Step, Result<Started, Rejection>) {
+        let text = |key: &str, default: &str| {
+            options
+                .get(key)
+                .cloned()
+                .unwrap_or_else(|| default.to_owned())
+        };
         let seconds = |key: &str| options.get(key).map(|value| value.parse().unwrap());
         let start = Start {
             namespace: Namespace::from("default"),
@@ -118,7 +142,11 @@ impl World {
             run_timeout_seconds: seconds("run_timeout"),
             execution_timeout_seconds: seconds("execution_timeout"),
             routing: Routing::default(),
-            duplicate_policy: if text("policy", "fail") == "use-existing" { DuplicatePolicy::UseExisting } else { DuplicatePolicy::Fail },
+            duplicate_policy: if text("policy", "fail") == "use-existing" {
+                DuplicatePolicy::UseExisting
+            } else {
+                DuplicatePolicy::Fail
+            },
             declared: Map::new(),
             principal: None,
         };
@@ -131,12 +159,25 @@ impl World {
     fn workflow_task_row(&self) -> Option<TaskRow> {
         let run = self.run();
         let open = run.core.workflow_task.as_ref().map(|task| task.id.clone());
-        let newest = || self.tasks.values().filter(|row| row.kind == TaskKind::Workflow && row.run_id == *run.run_id()).max_by(|a, b| a.task_id.cmp(&b.task_id));
+        let newest = || {
+            self.tasks
+                .values()
+                .filter(|row| row.kind == TaskKind::Workflow && row.run_id == *run.run_id())
+                .max_by(|a, b| a.task_id.cmp(&b.task_id))
+        };
         open.map_or_else(|| newest().cloned(), |id| self.tasks.get(&id).cloned())
     }
 
-    pub(crate) fn claim(&mut self, worker: &str, runtime: &str, poll: Option<&str>) -> (Step, Result<WorkflowClaim, Rejection>) {
-        let task_id = self.workflow_task_row().expect("there was a workflow task").task_id;
+    pub(crate) fn claim(
+        &mut self,
+        worker: &str,
+        runtime: &str,
+        poll: Option<&str>,
+    ) -> (Step, Result<WorkflowClaim, Rejection>) {
+        let task_id = self
+            .workflow_task_row()
+            .expect("there was a workflow task")
+            .task_id;
         self.apply(&ClaimWorkflowTask {
             task_id,
             worker_id: WorkerId::from(worker),
@@ -147,16 +188,33 @@ impl World {
 
     fn holder(&self, worker: &str, attempt: Option<u64>) -> Holder {
         let row = self.workflow_task_row().expect("there was a workflow task");
-        Holder { attempt: attempt.unwrap_or(row.attempt), row: Box::new(row), owner: WorkerId::from(worker) }
+        Holder {
+            attempt: attempt.unwrap_or(row.attempt),
+            row: Box::new(row),
+            owner: WorkerId::from(worker),
+        }
     }
 
-    pub(crate) fn complete(&mut self, worker: &str, attempt: Option<u64>, commands: Vec<WorkflowCommand>) -> (Step, Result<Value, Rejection>) {
-        let command = CompleteWorkflowTask { holder: self.holder(worker, attempt), commands };
+    pub(crate) fn complete(
+        &mut self,
+        worker: &str,
+        attempt: Option<u64>,
+        commands: Vec<WorkflowCommand>,
+    ) -> (Step, Result<Value, Rejection>) {
+        let command = CompleteWorkflowTask {
+            holder: self.holder(worker, attempt),
+            commands,
+        };
         let (step, reply) = self.apply(&command);
         (step, reply.map(|answer| answer.body))
     }
 
-    pub(crate) fn fail(&mut self, worker: &str, attempt: Option<u64>, failure_type: &str) -> (Step, Result<Value, Rejection>) {
+    pub(crate) fn fail(
+        &mut self,
+        worker: &str,
+        attempt: Option<u64>,
+        failure_type: &str,
+    ) -> (Step, Result<Value, Rejection>) {
         let command = FailWorkflowTask {
             holder: self.holder(worker, attempt),
             message: "it did not work".to_owned(),
@@ -167,14 +225,26 @@ impl World {
         (step, reply.map(|answer| answer.body))
     }
 
-    pub(crate) fn heartbeat_task(&mut self, worker: &str, attempt: Option<u64>) -> (Step, Result<(), Rejection>) {
-        let (step, reply) = self.apply(&HeartbeatWorkflowTask { holder: self.holder(worker, attempt) });
+    pub(crate) fn heartbeat_task(
+        &mut self,
+        worker: &str,
+        attempt: Option<u64>,
+    ) -> (Step, Result<(), Rejection>) {
+        let (step, reply) = self.apply(&HeartbeatWorkflowTask {
+            holder: self.holder(worker, attempt),
+        });
         (step, reply.map(drop))
     }
 
     pub(crate) fn release(&mut self, worker: &str) -> (Step, Result<bool, Rejection>) {
-        let task_id = self.workflow_task_row().expect("there was a workflow task").task_id;
-        self.apply(&ReleaseWorkflowTask { task_id, owner: WorkerId::from(worker) })
+        let task_id = self
+            .workflow_task_row()
+            .expect("there was a workflow task")
+            .task_id;
+        self.apply(&ReleaseWorkflowTask {
+            task_id,
+            owner: WorkerId::from(worker),
+        })
     }
 
     pub(crate) fn elapse(&mut self) -> (Step, Result<(), Rejection>) {
@@ -183,12 +253,24 @@ impl World {
 
     /// The newest task of the activity call.
     fn activity_row(&self, sequence: u64) -> Option<TaskRow> {
-        let rows = self.tasks.values().filter(|row| row.kind == TaskKind::Activity && row.sequence == sequence && row.run_id == *self.run().run_id());
-        rows.max_by(|left, right| left.task_id.cmp(&right.task_id)).cloned()
+        let rows = self.tasks.values().filter(|row| {
+            row.kind == TaskKind::Activity
+                && row.sequence == sequence
+                && row.run_id == *self.run().run_id()
+        });
+        rows.max_by(|left, right| left.task_id.cmp(&right.task_id))
+            .cloned()
     }
 
-    pub(crate) fn claim_activity(&mut self, sequence: u64, worker: &str, poll: Option<&str>) -> (Step, Result<u64, Rejection>) {
-        let Some(row) = self.activity_row(sequence) else { return (Step::default(), Err(Rejection::TaskNotFound)) };
+    pub(crate) fn claim_activity(
+        &mut self,
+        sequence: u64,
+        worker: &str,
+        poll: Option<&str>,
+    ) -> (Step, Result<u64, Rejection>) {
+        let Some(row) = self.activity_row(sequence) else {
+            return (Step::default(), Err(Rejection::TaskNotFound));
+        };
         let (step, reply) = self.apply(&ClaimActivityTask {
             task_id: row.task_id,
             sequence,
@@ -204,31 +286,82 @@ impl World {
     /// A report on the activity's newest known attempt, against the task that attempt belongs to.
     fn reporter(&self, sequence: u64, worker: &str) -> Option<Reporter> {
         let attempt_id = self.attempts.get(&sequence)?.clone();
-        let knows = |row: &&TaskRow| row.closed.as_ref().is_some_and(|closed| closed.attempts.contains(&attempt_id));
-        let row = self.tasks.values().find(knows).cloned().or_else(|| self.activity_row(sequence))?;
-        Some(Reporter { row: Box::new(row), attempt_id, owner: WorkerId::from(worker) })
+        let knows = |row: &&TaskRow| {
+            row.closed
+                .as_ref()
+                .is_some_and(|closed| closed.attempts.contains(&attempt_id))
+        };
+        let row = self
+            .tasks
+            .values()
+            .find(knows)
+            .cloned()
+            .or_else(|| self.activity_row(sequence))?;
+        Some(Reporter {
+            row: Box::new(row),
+            attempt_id,
+            owner: WorkerId::from(worker),
+        })
     }
 
-    pub(crate) fn complete_activity(&mut self, sequence: u64, worker: &str, result: Payload) -> (Step, Result<Value, Rejection>) {
-        let Some(reporter) = self.reporter(sequence, worker) else { return (Step::default(), Err(Rejection::AttemptNotFound)) };
+    pub(crate) fn complete_activity(
+        &mut self,
+        sequence: u64,
+        worker: &str,
+        result: Payload,
+    ) -> (Step, Result<Value, Rejection>) {
+        let Some(reporter) = self.reporter(sequence, worker) else {
+            return (Step::default(), Err(Rejection::AttemptNotFound));
+        };
         let (step, reply) = self.apply(&CompleteActivity { reporter, result });
         (step, reply.map(|answer| answer.body))
     }
 
-    pub(crate) fn fail_activity(&mut self, sequence: u64, worker: &str, failure: Failure) -> (Step, Result<Value, Rejection>) {
-        let Some(reporter) = self.reporter(sequence, worker) else { return (Step::default(), Err(Rejection::AttemptNotFound)) };
+    pub(crate) fn fail_activity(
+        &mut self,
+        sequence: u64,
+        worker: &str,
+        failure: Failure,
+    ) -> (Step, Result<Value, Rejection>) {
+        let Some(reporter) = self.reporter(sequence, worker) else {
+            return (Step::default(), Err(Rejection::AttemptNotFound));
+        };
         let (step, reply) = self.apply(&FailActivity { reporter, failure });
         (step, reply.map(|answer| answer.body))
     }
 
-    pub(crate) fn beat(&mut self, sequence: u64, worker: &str, progress: Option<Value>) -> (Step, Result<String, Rejection>) {
-        let Some(reporter) = self.reporter(sequence, worker) else { return (Step::default(), Err(Rejection::AttemptNotFound)) };
-        let (step, reply) = self.apply(&HeartbeatActivity { reporter, beat: Beat::Renew { progress } });
-        (step, reply.map(|pulse| format!("can_continue={} cancel_requested={} reason={:?}", pulse.can_continue, pulse.cancel_requested, pulse.reason.map(|reason| reason.as_str()))))
+    pub(crate) fn beat(
+        &mut self,
+        sequence: u64,
+        worker: &str,
+        progress: Option<Value>,
+    ) -> (Step, Result<String, Rejection>) {
+        let Some(reporter) = self.reporter(sequence, worker) else {
+            return (Step::default(), Err(Rejection::AttemptNotFound));
+        };
+        let (step, reply) = self.apply(&HeartbeatActivity {
+            reporter,
+            beat: Beat::Renew { progress },
+        });
+        (
+            step,
+            reply.map(|pulse| {
+                format!(
+                    "can_continue={} cancel_requested={} reason={:?}",
+                    pulse.can_continue,
+                    pulse.cancel_requested,
+                    pulse.reason.map(|reason| reason.as_str())
+                )
+            }),
+        )
     }
 
     fn request(&self, request_id: Option<&str>) -> Request {
-        let earlier = request_id.and_then(|id| self.commands.iter().find(|command| command.request_id.as_deref() == Some(id)));
+        let earlier = request_id.and_then(|id| {
+            self.commands
+                .iter()
+                .find(|command| command.request_id.as_deref() == Some(id))
+        });
         Request {
             requested_run_id: None,
             request_id: request_id.map(str::to_owned),
@@ -237,21 +370,47 @@ impl World {
         }
     }
 
-    pub(crate) fn signal(&mut self, name: &str, argument: &str, request_id: Option<&str>) -> (Step, Result<Receipt, Rejection>) {
-        let arguments = Payload::encode(&PayloadValue::Array(vec![PayloadValue::String(argument.to_owned())])).unwrap();
-        self.apply(&SignalRun { request: self.request(request_id), name: name.to_owned(), arguments, declared: Vec::new() })
+    pub(crate) fn signal(
+        &mut self,
+        name: &str,
+        argument: &str,
+        request_id: Option<&str>,
+    ) -> (Step, Result<Receipt, Rejection>) {
+        let arguments = Payload::encode(&PayloadValue::Array(vec![PayloadValue::String(
+            argument.to_owned(),
+        )]))
+        .unwrap();
+        self.apply(&SignalRun {
+            request: self.request(request_id),
+            name: name.to_owned(),
+            arguments,
+            declared: Vec::new(),
+        })
     }
 
-    pub(crate) fn stop(&mut self, how: Stop, request_id: Option<&str>) -> (Step, Result<Receipt, Rejection>) {
-        self.apply(&StopRun { request: self.request(request_id), how, reason: Some("operator".to_owned()) })
+    pub(crate) fn stop(
+        &mut self,
+        how: Stop,
+        request_id: Option<&str>,
+    ) -> (Step, Result<Receipt, Rejection>) {
+        self.apply(&StopRun {
+            request: self.request(request_id),
+            how,
+            reason: Some("operator".to_owned()),
+        })
     }
 
     /// Open task rows of the current run.
     pub(crate) fn open_rows(&self) -> Vec<&TaskRow> {
-        self.tasks.values().filter(|row| row.run_id == *self.run().run_id() && row.status.is_open()).collect()
+        self.tasks
+            .values()
+            .filter(|row| row.run_id == *self.run().run_id() && row.status.is_open())
+            .collect()
     }
 
     pub(crate) fn is_leased(&self) -> bool {
-        self.open_rows().iter().any(|row| row.kind == TaskKind::Workflow && row.status == TaskStatus::Leased)
+        self.open_rows()
+            .iter()
+            .any(|row| row.kind == TaskKind::Workflow && row.status == TaskStatus::Leased)
     }
 }

@@ -43,7 +43,8 @@ pub(super) struct SyncedFile {
 impl SyncedFile {
     pub(super) fn create(directory: &Path) -> Result<Self> {
         let path = directory.join("fdatasync");
-        let file = File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
+        let file =
+            File::create(&path).with_context(|| format!("{} cannot be written", path.display()))?;
         Ok(Self { file })
     }
 
@@ -56,7 +57,10 @@ impl SyncedFile {
             let took = began.elapsed();
             Ok((self, took))
         });
-        blocking.await.context("the disk was not measured")?.context("the disk could not be written")
+        blocking
+            .await
+            .context("the disk was not measured")?
+            .context("the disk could not be written")
     }
 }
 
@@ -73,7 +77,10 @@ pub(super) async fn fdatasync(directory: &Path) -> Result<Spread> {
 
 /// JSON in, the same JSON out, parsed and rendered: axum alone, driven by the same client as the server.
 pub(super) async fn echo(connections: u64, duration: Duration) -> Result<Echo> {
-    let router = Router::new().route("/echo", post(|Json(body): Json<Value>| async move { Json(body) }));
+    let router = Router::new().route(
+        "/echo",
+        post(|Json(body): Json<Value>| async move { Json(body) }),
+    );
     let (address, serving) = target::serve(router).await?;
     let address = Address::new(&address.to_string(), None)?;
     let mut ready = Vec::new();
@@ -91,13 +98,21 @@ pub(super) async fn echo(connections: u64, duration: Duration) -> Result<Echo> {
     }
     let elapsed = began.elapsed();
     serving.abort();
-    Ok(Echo { connections, requests_per_second: address.sent() as f64 / elapsed.as_secs_f64() })
+    Ok(Echo {
+        connections,
+        requests_per_second: address.sent() as f64 / elapsed.as_secs_f64(),
+    })
 }
 
 async fn echo_until(mut connection: Connection, deadline: Instant) -> Result<()> {
     while Instant::now() < deadline {
-        let answer = connection.send(Method::POST, "/echo", ECHO_BODY.to_owned()).await?;
-        ensure!(answer.len() == ECHO_BODY.len(), "the echo differs from what was said");
+        let answer = connection
+            .send(Method::POST, "/echo", ECHO_BODY.to_owned())
+            .await?;
+        ensure!(
+            answer.len() == ECHO_BODY.len(),
+            "the echo differs from what was said"
+        );
     }
     Ok(())
 }

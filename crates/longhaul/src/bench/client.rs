@@ -18,7 +18,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 const WORKER_VERSION: HeaderName = HeaderName::from_static("x-durable-workflow-protocol-version");
-const CONTROL_VERSION: HeaderName = HeaderName::from_static("x-durable-workflow-control-plane-version");
+const CONTROL_VERSION: HeaderName =
+    HeaderName::from_static("x-durable-workflow-control-plane-version");
 
 /// Characters of a refused answer that are shown.
 const SHOWN_ANSWER_CHARS: usize = 400;
@@ -35,24 +36,42 @@ pub(super) struct Address {
 impl Address {
     pub(super) fn new(authority: &str, token: Option<&str>) -> Result<Self> {
         let mut headers = HeaderMap::new();
-        headers.insert(HOST, HeaderValue::from_str(authority).context("the server's name is not valid in a header")?);
+        headers.insert(
+            HOST,
+            HeaderValue::from_str(authority)
+                .context("the server's name is not valid in a header")?,
+        );
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         // Each plane reads its own and ignores the other's.
         headers.insert(WORKER_VERSION, HeaderValue::from_static("1.20"));
         headers.insert(CONTROL_VERSION, HeaderValue::from_static("2"));
         if let Some(token) = token {
-            let value = HeaderValue::from_str(&format!("Bearer {token}")).context("the token is not valid in a header")?;
+            let value = HeaderValue::from_str(&format!("Bearer {token}"))
+                .context("the token is not valid in a header")?;
             headers.insert(AUTHORIZATION, value);
         }
-        Ok(Self { authority: authority.to_owned(), headers, sent: Arc::default() })
+        Ok(Self {
+            authority: authority.to_owned(),
+            headers,
+            sent: Arc::default(),
+        })
     }
 
     pub(super) async fn connect(&self) -> Result<Connection> {
         let unreachable = || format!("cannot reach {}", self.authority);
-        let stream = TcpStream::connect(&self.authority).await.with_context(unreachable)?;
+        let stream = TcpStream::connect(&self.authority)
+            .await
+            .with_context(unreachable)?;
         stream.set_nodelay(true).with_context(unreachable)?;
-        let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.with_context(unreachable)?;
-        Ok(Connection { sender, driver: Box::pin(driver), closed: false, address: self.clone() })
+        let (sender, driver) = http1::handshake(TokioIo::new(stream))
+            .await
+            .with_context(unreachable)?;
+        Ok(Connection {
+            sender,
+            driver: Box::pin(driver),
+            closed: false,
+            address: self.clone(),
+        })
     }
 
     /// Requests sent so far, over all connections.
@@ -75,19 +94,32 @@ impl Connection {
     pub(super) async fn send(&mut self, method: Method, path: &str, body: String) -> Result<Bytes> {
         let mut request = Request::new(Full::new(Bytes::from(body)));
         *request.method_mut() = method.clone();
-        *request.uri_mut() = path.parse().with_context(|| format!("{path} is not a path"))?;
+        *request.uri_mut() = path
+            .parse()
+            .with_context(|| format!("{path} is not a path"))?;
         *request.headers_mut() = self.address.headers.clone();
         self.address.sent.fetch_add(1, Ordering::Relaxed);
-        let (status, answer) = self.exchange(request).await.with_context(|| format!("{method} {path}"))?;
+        let (status, answer) = self
+            .exchange(request)
+            .await
+            .with_context(|| format!("{method} {path}"))?;
         if !status.is_success() {
-            let shown: String = String::from_utf8_lossy(&answer).chars().take(SHOWN_ANSWER_CHARS).collect();
+            let shown: String = String::from_utf8_lossy(&answer)
+                .chars()
+                .take(SHOWN_ANSWER_CHARS)
+                .collect();
             bail!("{method} {path} was answered {status}: {shown}");
         }
         Ok(answer)
     }
 
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes)> {
-        let Self { sender, driver, closed, .. } = self;
+        let Self {
+            sender,
+            driver,
+            closed,
+            ..
+        } = self;
         let mut exchange = pin!(async move {
             sender.ready().await?;
             let response = sender.send_request(request).await?;
@@ -105,7 +137,9 @@ impl Connection {
             }
             match exchange.as_mut().poll(context) {
                 Poll::Ready(result) => Poll::Ready(result.map_err(anyhow::Error::from)),
-                Poll::Pending if *closed => Poll::Ready(Err(anyhow!("the server closed the connection"))),
+                Poll::Pending if *closed => {
+                    Poll::Ready(Err(anyhow!("the server closed the connection")))
+                }
                 Poll::Pending => Poll::Pending,
             }
         })

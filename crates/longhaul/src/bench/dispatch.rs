@@ -36,7 +36,10 @@ pub(super) struct Dispatch {
 
 pub(super) async fn measure(home: &Home, seconds: u64, progress: &Progress) -> Result<Dispatch> {
     let target = home.open("dispatch").await?;
-    let worker = Worker { id: fresh_name("worker"), queue: fresh_name("dispatch") };
+    let worker = Worker {
+        id: fresh_name("worker"),
+        queue: fresh_name("dispatch"),
+    };
     let mut reporting = target.connect().await?;
     let mut polling = target.connect().await?;
     reporting.register(&worker).await?;
@@ -59,7 +62,8 @@ pub(super) async fn measure(home: &Home, seconds: u64, progress: &Progress) -> R
         activity.push(took);
 
         let report = reporting.complete_activity_task(&task);
-        let (second, took) = deliver(polling.poll_workflow_task(&worker, wire::PAGE_SIZE), report).await?;
+        let (second, took) =
+            deliver(polling.poll_workflow_task(&worker, wire::PAGE_SIZE), report).await?;
         workflow.push(took);
 
         let result = second.activity_result()?.unwrap_or_default();
@@ -71,7 +75,11 @@ pub(super) async fn measure(home: &Home, seconds: u64, progress: &Progress) -> R
     }
     reporting.deregister(&worker).await?;
     target.stop().await;
-    let (activity, workflow, fdatasync) = (Spread::of(activity), Spread::of(workflow), Spread::of(syncs));
+    let (activity, workflow, fdatasync) = (
+        Spread::of(activity),
+        Spread::of(workflow),
+        Spread::of(syncs),
+    );
     Ok(Dispatch {
         activity_p50_to_fdatasync: ratio(activity.p50_ms, fdatasync.p50_ms),
         workflow_p50_to_fdatasync: ratio(workflow.p50_ms, fdatasync.p50_ms),

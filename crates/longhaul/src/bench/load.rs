@@ -66,11 +66,19 @@ impl<'a> Load<'a> {
         let mut connection = target.connect().await?;
         let mut workers = Vec::new();
         for number in 0..in_flight.div_ceil(POLLS_PER_WORKER) {
-            let worker = Worker { id: format!("{queue}-{number}"), queue: queue.clone() };
+            let worker = Worker {
+                id: format!("{queue}-{number}"),
+                queue: queue.clone(),
+            };
             connection.register(&worker).await?;
             workers.push(worker);
         }
-        Ok(Self { target, in_flight, workers, queue })
+        Ok(Self {
+            target,
+            in_flight,
+            workers,
+            queue,
+        })
     }
 
     pub(super) async fn drive(&self, until: Until, watch: impl Fn(u64)) -> Result<Driven> {
@@ -90,16 +98,26 @@ impl<'a> Load<'a> {
         });
         let mut working = JoinSet::new();
         for (number, connection) in workflow_polls.into_iter().enumerate() {
-            working.spawn(work_on_workflows(connection, self.worker(number), Arc::clone(&shared)));
+            working.spawn(work_on_workflows(
+                connection,
+                self.worker(number),
+                Arc::clone(&shared),
+            ));
         }
         for (number, connection) in activity_polls.into_iter().enumerate() {
             working.spawn(work_on_activities(connection, self.worker(number)));
         }
-        let (requests, processor, began) = (self.target.requests(), ProcessorTime::now(), Instant::now());
+        let (requests, processor, began) =
+            (self.target.requests(), ProcessorTime::now(), Instant::now());
         let name = fresh_name("run");
         let mut starting = JoinSet::new();
         for (slot, connection) in slots.into_iter().enumerate() {
-            starting.spawn(keep_open(connection, slot, name.clone(), Arc::clone(&shared)));
+            starting.spawn(keep_open(
+                connection,
+                slot,
+                name.clone(),
+                Arc::clone(&shared),
+            ));
         }
         let mut latencies = Vec::new();
         let mut sample = Vec::new();
@@ -130,7 +148,13 @@ impl<'a> Load<'a> {
         let requests = self.target.requests() - requests;
         // Nothing is ready any more, so no poll can be handed a task while it is dropped.
         working.shutdown().await;
-        Ok(Driven { elapsed, requests, latencies, processor, sample })
+        Ok(Driven {
+            elapsed,
+            requests,
+            latencies,
+            processor,
+            sample,
+        })
     }
 
     fn worker(&self, poll: usize) -> Worker {
@@ -154,7 +178,12 @@ struct Slot {
     last: Option<String>,
 }
 
-async fn keep_open(mut connection: Connection, slot: usize, name: String, shared: Arc<Shared>) -> Result<Slot> {
+async fn keep_open(
+    mut connection: Connection,
+    slot: usize,
+    name: String,
+    shared: Arc<Shared>,
+) -> Result<Slot> {
     let mut ended = Slot::default();
     while !shared.stopping.load(Ordering::Relaxed) {
         let number = shared.started.fetch_add(1, Ordering::Relaxed);
@@ -178,18 +207,37 @@ async fn keep_open(mut connection: Connection, slot: usize, name: String, shared
 /// Ends only by an error or by being dropped.
 enum Never {}
 
-async fn work_on_workflows(mut connection: Connection, worker: Worker, shared: Arc<Shared>) -> Result<Never> {
+async fn work_on_workflows(
+    mut connection: Connection,
+    worker: Worker,
+    shared: Arc<Shared>,
+) -> Result<Never> {
     loop {
-        let task = connection.poll_workflow_task(&worker, wire::PAGE_SIZE).await?;
+        let task = connection
+            .poll_workflow_task(&worker, wire::PAGE_SIZE)
+            .await?;
         let Some(result) = task.activity_result()? else {
-            let status = connection.complete_workflow_task(&task, wire::SCHEDULE_ACTIVITY).await?;
-            ensure!(status == "waiting", "{} is {status} and should be waiting", task.workflow_id);
+            let status = connection
+                .complete_workflow_task(&task, wire::SCHEDULE_ACTIVITY)
+                .await?;
+            ensure!(
+                status == "waiting",
+                "{} is {status} and should be waiting",
+                task.workflow_id
+            );
             continue;
         };
         connection.complete_workflow(&task, &result).await?;
-        let slot = task.workflow_id.rsplit('-').next().and_then(|slot| slot.parse::<usize>().ok());
+        let slot = task
+            .workflow_id
+            .rsplit('-')
+            .next()
+            .and_then(|slot| slot.parse::<usize>().ok());
         let Some(done) = slot.and_then(|slot| shared.done.get(slot)) else {
-            bail!("a task of {}, which this bench did not start", task.workflow_id);
+            bail!(
+                "a task of {}, which this bench did not start",
+                task.workflow_id
+            );
         };
         shared.completed.fetch_add(1, Ordering::Relaxed);
         done.notify_one();

@@ -67,10 +67,21 @@ struct Driver {
     worker: Worker,
 }
 
-pub(super) async fn measure(home: &Home, seconds: u64, events: u64, progress: &Progress) -> Result<LongRun> {
+pub(super) async fn measure(
+    home: &Home,
+    seconds: u64,
+    events: u64,
+    progress: &Progress,
+) -> Result<LongRun> {
     let target = home.open("long-run").await?;
-    let worker = Worker { id: fresh_name("worker"), queue: fresh_name("long-run") };
-    let mut driver = Driver { connection: target.connect().await?, worker };
+    let worker = Worker {
+        id: fresh_name("worker"),
+        queue: fresh_name("long-run"),
+    };
+    let mut driver = Driver {
+        connection: target.connect().await?,
+        worker,
+    };
     driver.connection.register(&driver.worker).await?;
     let long = fresh_name("long");
     driver.grow(&long, events, progress).await?;
@@ -95,7 +106,10 @@ pub(super) async fn measure(home: &Home, seconds: u64, events: u64, progress: &P
     let (early, late) = (early.into_side(home), late.into_side(home));
     Ok(LongRun {
         round_ratio: ratio(late.round.p50_ms, early.round.p50_ms),
-        processor_ratio: early.processor_us_per_round.zip(late.processor_us_per_round).and_then(|(early, late)| ratio(late, early)),
+        processor_ratio: early
+            .processor_us_per_round
+            .zip(late.processor_us_per_round)
+            .and_then(|(early, late)| ratio(late, early)),
         early,
         late,
     })
@@ -104,9 +118,16 @@ pub(super) async fn measure(home: &Home, seconds: u64, events: u64, progress: &P
 impl Driver {
     /// Starts a run and brings it to its first wait.
     async fn open(&mut self, workflow_id: &str) -> Result<()> {
-        self.connection.start(workflow_id, &self.worker.queue).await?;
-        let task = self.connection.poll_workflow_task(&self.worker, PAGE_SIZE).await?;
-        self.connection.complete_workflow_task(&task, wire::OPEN_SIGNAL_WAIT).await?;
+        self.connection
+            .start(workflow_id, &self.worker.queue)
+            .await?;
+        let task = self
+            .connection
+            .poll_workflow_task(&self.worker, PAGE_SIZE)
+            .await?;
+        self.connection
+            .complete_workflow_task(&task, wire::OPEN_SIGNAL_WAIT)
+            .await?;
         Ok(())
     }
 
@@ -115,13 +136,27 @@ impl Driver {
         self.open(workflow_id).await?;
         loop {
             self.connection.signal(workflow_id).await?;
-            let task = self.connection.poll_workflow_task(&self.worker, PAGE_SIZE).await?;
-            let missing = events.saturating_sub(task.total_history_events).min(GROWTH_STEP) as usize;
+            let task = self
+                .connection
+                .poll_workflow_task(&self.worker, PAGE_SIZE)
+                .await?;
+            let missing = events
+                .saturating_sub(task.total_history_events)
+                .min(GROWTH_STEP) as usize;
             let mut commands = format!("{},", wire::RECORD_SIDE_EFFECT).repeat(missing);
             commands.push_str(wire::OPEN_SIGNAL_WAIT);
-            let status = self.connection.complete_workflow_task(&task, &commands).await?;
-            ensure!(status == "waiting", "{workflow_id} is {status} and should be waiting");
-            progress.show(&format!("long run: {} of {events} events", task.total_history_events));
+            let status = self
+                .connection
+                .complete_workflow_task(&task, &commands)
+                .await?;
+            ensure!(
+                status == "waiting",
+                "{workflow_id} is {status} and should be waiting"
+            );
+            progress.show(&format!(
+                "long run: {} of {events} events",
+                task.total_history_events
+            ));
             if missing == 0 {
                 return Ok(());
             }
@@ -134,12 +169,21 @@ impl Driver {
             let mut times = [Instant::now(); 5];
             self.connection.signal(workflow_id).await?;
             times[1] = Instant::now();
-            let task = self.connection.poll_workflow_task(&self.worker, PAGE_SIZE).await?;
-            ensure!(task.workflow_id == workflow_id, "a task of {} came for {workflow_id}", task.workflow_id);
+            let task = self
+                .connection
+                .poll_workflow_task(&self.worker, PAGE_SIZE)
+                .await?;
+            ensure!(
+                task.workflow_id == workflow_id,
+                "a task of {} came for {workflow_id}",
+                task.workflow_id
+            );
             times[2] = Instant::now();
             self.connection.heartbeat_workflow_task(&task).await?;
             times[3] = Instant::now();
-            self.connection.complete_workflow_task(&task, wire::OPEN_SIGNAL_WAIT).await?;
+            self.connection
+                .complete_workflow_task(&task, wire::OPEN_SIGNAL_WAIT)
+                .await?;
             times[4] = Instant::now();
             rounds.events = task.total_history_events;
             for (step, pair) in rounds.steps.iter_mut().zip(times.windows(2)) {
@@ -156,7 +200,9 @@ impl Driver {
 impl Rounds {
     fn into_side(self, home: &Home) -> Side {
         let count = self.steps[0].len();
-        let round = (0..count).map(|number| self.steps.iter().map(|step| step[number]).sum()).collect();
+        let round = (0..count)
+            .map(|number| self.steps.iter().map(|step| step[number]).sum())
+            .collect();
         let [signal, lease, heartbeat, complete] = self.steps.map(Spread::of);
         let processor = self.processor.filter(|_| home.is_in_process());
         Side {
@@ -166,7 +212,8 @@ impl Rounds {
             heartbeat,
             complete,
             round: Spread::of(round),
-            processor_us_per_round: processor.map(|time| time.as_secs_f64() * 1e6 / count.max(1) as f64),
+            processor_us_per_round: processor
+                .map(|time| time.as_secs_f64() * 1e6 / count.max(1) as f64),
         }
     }
 }

@@ -24,14 +24,21 @@ impl Spread {
     pub(super) fn of(mut samples: Vec<Duration>) -> Self {
         samples.sort_unstable();
         let at = |part: f64| percentile(&samples, part).as_secs_f64() * 1e3;
-        Self { samples: samples.len(), p50_ms: at(0.50), p99_ms: at(0.99) }
+        Self {
+            samples: samples.len(),
+            p50_ms: at(0.50),
+            p99_ms: at(0.99),
+        }
     }
 }
 
 /// The nearest rank; zero of nothing.
 fn percentile(sorted: &[Duration], part: f64) -> Duration {
     let rank = (sorted.len() as f64 * part).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+    sorted
+        .get(rank.saturating_sub(1))
+        .copied()
+        .unwrap_or_default()
 }
 
 /// The middle one.
@@ -56,9 +63,14 @@ impl ProcessorTime {
         let mut times = HashMap::new();
         for thread in threads.flatten() {
             // A thread may end between the listing and the read.
-            let Ok(line) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
+            let Ok(line) = std::fs::read_to_string(thread.path().join("schedstat")) else {
+                continue;
+            };
             let nanoseconds = line.split_whitespace().next()?.parse().ok()?;
-            times.insert(thread.file_name().to_string_lossy().into_owned(), nanoseconds);
+            times.insert(
+                thread.file_name().to_string_lossy().into_owned(),
+                nanoseconds,
+            );
         }
         Some(Self(times))
     }
@@ -66,7 +78,10 @@ impl ProcessorTime {
     /// What was used since then.
     pub(super) fn elapsed(earlier: Option<&Self>) -> Option<Duration> {
         let (earlier, now) = (earlier?, Self::now()?);
-        let used = now.0.iter().map(|(thread, time)| time.saturating_sub(earlier.0.get(thread).copied().unwrap_or(0)));
+        let used = now
+            .0
+            .iter()
+            .map(|(thread, time)| time.saturating_sub(earlier.0.get(thread).copied().unwrap_or(0)));
         Some(Duration::from_nanos(used.sum()))
     }
 }

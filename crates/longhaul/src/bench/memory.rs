@@ -7,12 +7,12 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
+use super::Home;
 use super::client::Connection;
 use super::measure::resident_bytes;
 use super::progress::Progress;
 use super::target::fresh_name;
 use super::wire::{self, Worker};
-use super::Home;
 
 /// Opened before the first look, so that buffers, threads and the database's cache have their size.
 const WARM_UP_RUNS: u64 = 1000;
@@ -27,15 +27,25 @@ pub(super) struct Memory {
     pub(super) bytes_per_open_run: f64,
 }
 
-pub(super) async fn measure(home: &Home, in_flight: u64, open_runs: u64, progress: &Progress) -> Result<Memory> {
+pub(super) async fn measure(
+    home: &Home,
+    in_flight: u64,
+    open_runs: u64,
+    progress: &Progress,
+) -> Result<Memory> {
     let target = home.open("memory").await?;
-    let worker = Worker { id: fresh_name("worker"), queue: fresh_name("memory") };
+    let worker = Worker {
+        id: fresh_name("worker"),
+        queue: fresh_name("memory"),
+    };
     target.connect().await?.register(&worker).await?;
     let mut lines = target.connect_many(in_flight).await?;
     lines = open(&worker, lines, WARM_UP_RUNS, progress).await?;
-    let (before, _) = resident_bytes().context("this system does not tell how much memory is resident")?;
+    let (before, _) =
+        resident_bytes().context("this system does not tell how much memory is resident")?;
     lines = open(&worker, lines, open_runs, progress).await?;
-    let (after, anonymous) = resident_bytes().context("this system does not tell how much memory is resident")?;
+    let (after, anonymous) =
+        resident_bytes().context("this system does not tell how much memory is resident")?;
     drop(lines);
     target.stop().await;
     Ok(Memory {
@@ -48,7 +58,12 @@ pub(super) async fn measure(home: &Home, in_flight: u64, open_runs: u64, progres
 }
 
 /// Starts so many runs and brings each to its wait.
-async fn open(worker: &Worker, lines: Vec<Connection>, count: u64, progress: &Progress) -> Result<Vec<Connection>> {
+async fn open(
+    worker: &Worker,
+    lines: Vec<Connection>,
+    count: u64,
+    progress: &Progress,
+) -> Result<Vec<Connection>> {
     let next = Arc::new(AtomicU64::new(0));
     let name = fresh_name("open");
     let mut tasks = JoinSet::new();
@@ -60,11 +75,18 @@ async fn open(worker: &Worker, lines: Vec<Connection>, count: u64, progress: &Pr
                 if number >= count {
                     return Ok::<_, anyhow::Error>(line);
                 }
-                line.start(&format!("{name}-{number}"), &worker.queue).await?;
+                line.start(&format!("{name}-{number}"), &worker.queue)
+                    .await?;
                 // As many polls as starts, so each finds a task, if not always its own.
                 let task = line.poll_workflow_task(&worker, wire::PAGE_SIZE).await?;
-                let status = line.complete_workflow_task(&task, wire::OPEN_SIGNAL_WAIT).await?;
-                ensure!(status == "waiting", "{} is {status} and should be waiting", task.workflow_id);
+                let status = line
+                    .complete_workflow_task(&task, wire::OPEN_SIGNAL_WAIT)
+                    .await?;
+                ensure!(
+                    status == "waiting",
+                    "{} is {status} and should be waiting",
+                    task.workflow_id
+                );
             }
         });
     }

@@ -8,7 +8,9 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new() -> Self {
-        Self { shown: stderr().is_terminal() }
+        Self {
+            shown: stderr().is_terminal(),
+        }
     }
 
     /// Replaces the line.

@@ -86,19 +86,34 @@ impl Report {
     }
 
     fn head(&self, table: &mut Table) {
-        let build = if self.release_build { "release build" } else { "DEBUG BUILD: figures mean little" };
+        let build = if self.release_build {
+            "release build"
+        } else {
+            "DEBUG BUILD: figures mean little"
+        };
         let server = &self.server;
-        table.section(&format!("longhaul {}, {build}, {} processors; server {server}", self.version, self.processors));
+        table.section(&format!(
+            "longhaul {}, {build}, {} processors; server {server}",
+            self.version, self.processors
+        ));
         if let Some(echo) = &self.echo {
             let connections = format!("{} connections", echo.connections);
-            table.row("axum JSON echo", per_second(echo.requests_per_second, "requests"), connections);
+            table.row(
+                "axum JSON echo",
+                per_second(echo.requests_per_second, "requests"),
+                connections,
+            );
         }
         let note = if self.fdatasync.p50_ms < SYNC_PLAUSIBLE_MS {
             "  (too fast for a disk: choose one with --data)"
         } else {
             ""
         };
-        table.row("4 KiB append + fdatasync", p50(&self.fdatasync), format!("{}{note}", p99(&self.fdatasync)));
+        table.row(
+            "4 KiB append + fdatasync",
+            p50(&self.fdatasync),
+            format!("{}{note}", p99(&self.fdatasync)),
+        );
     }
 }
 
@@ -108,44 +123,107 @@ fn throughput_rows(throughput: &Throughput, table: &mut Table) {
         throughput.in_flight, throughput.seconds, throughput.results_checked
     ));
     let total = format!("{} in total", grouped(throughput.workflows as f64));
-    table.row("workflows", per_second(throughput.workflows_per_second, "workflows"), total);
+    table.row(
+        "workflows",
+        per_second(throughput.workflows_per_second, "workflows"),
+        total,
+    );
     let share = times(throughput.requests_to_echo, "echo");
-    table.row("requests", per_second(throughput.requests_per_second, "requests"), share);
-    table.row("start to completion", p50(&throughput.latency), p99(&throughput.latency));
-    if let (Some(cost), Some(busy)) = (throughput.processor_us_per_workflow, throughput.processors_busy) {
-        table.row("processor time per workflow", format!("{cost:.0} µs"), format!("{busy:.2} processors busy"));
+    table.row(
+        "requests",
+        per_second(throughput.requests_per_second, "requests"),
+        share,
+    );
+    table.row(
+        "start to completion",
+        p50(&throughput.latency),
+        p99(&throughput.latency),
+    );
+    if let (Some(cost), Some(busy)) = (
+        throughput.processor_us_per_workflow,
+        throughput.processors_busy,
+    ) {
+        table.row(
+            "processor time per workflow",
+            format!("{cost:.0} µs"),
+            format!("{busy:.2} processors busy"),
+        );
     }
 }
 
 fn dispatch_rows(dispatch: &Dispatch, table: &mut Table) {
-    table.section(&format!("dispatch: idle server, one worker, {} rounds", dispatch.activity.samples));
-    let beside = |spread: &Spread, ratio| format!("{}   p50 {}", p99(spread), times(ratio, "fdatasync"));
+    table.section(&format!(
+        "dispatch: idle server, one worker, {} rounds",
+        dispatch.activity.samples
+    ));
+    let beside =
+        |spread: &Spread, ratio| format!("{}   p50 {}", p99(spread), times(ratio, "fdatasync"));
     let activity = beside(&dispatch.activity, dispatch.activity_p50_to_fdatasync);
-    table.row("completion to activity task", p50(&dispatch.activity), activity);
+    table.row(
+        "completion to activity task",
+        p50(&dispatch.activity),
+        activity,
+    );
     let workflow = beside(&dispatch.workflow, dispatch.workflow_p50_to_fdatasync);
-    table.row("activity result to workflow task", p50(&dispatch.workflow), workflow);
-    table.row("fdatasync between rounds", p50(&dispatch.fdatasync), p99(&dispatch.fdatasync));
+    table.row(
+        "activity result to workflow task",
+        p50(&dispatch.workflow),
+        workflow,
+    );
+    table.row(
+        "fdatasync between rounds",
+        p50(&dispatch.fdatasync),
+        p99(&dispatch.fdatasync),
+    );
 }
 
 fn memory_rows(memory: &Memory, table: &mut Table) {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    table.section(&format!("memory: {} runs that wait for a signal", grouped(memory.open_runs as f64)));
-    let (before, after) = (mib(memory.resident_before_bytes), mib(memory.resident_after_bytes));
-    let anonymous = format!("{:.0} MiB of it not backed by files", mib(memory.anonymous_after_bytes));
-    table.row("resident, before and after", format!("{before:.0} MiB, {after:.0} MiB"), anonymous);
-    table.row("per open run", format!("{:.2} KiB", memory.bytes_per_open_run / 1024.0), String::new());
+    table.section(&format!(
+        "memory: {} runs that wait for a signal",
+        grouped(memory.open_runs as f64)
+    ));
+    let (before, after) = (
+        mib(memory.resident_before_bytes),
+        mib(memory.resident_after_bytes),
+    );
+    let anonymous = format!(
+        "{:.0} MiB of it not backed by files",
+        mib(memory.anonymous_after_bytes)
+    );
+    table.row(
+        "resident, before and after",
+        format!("{before:.0} MiB, {after:.0} MiB"),
+        anonymous,
+    );
+    table.row(
+        "per open run",
+        format!("{:.2} KiB", memory.bytes_per_open_run / 1024.0),
+        String::new(),
+    );
 }
 
 fn stored_rows(stored: &Stored, table: &mut Table) {
     table.section("stored: cost per transition under load, few runs stored and many");
     let mut row = |side: &stored::Side, note: String| {
         let label = format!("{} runs", grouped(side.runs as f64));
-        let processor = format!("{:.1} µs of processor time{note}", side.processor_us_per_transition);
-        table.row(&label, format!("{:.1} µs", side.elapsed_us_per_transition), processor);
+        let processor = format!(
+            "{:.1} µs of processor time{note}",
+            side.processor_us_per_transition
+        );
+        table.row(
+            &label,
+            format!("{:.1} µs", side.elapsed_us_per_transition),
+            processor,
+        );
     };
     row(&stored.few, String::new());
     row(&stored.many, String::new());
-    table.row("ratio", times(stored.elapsed_ratio, "few"), format!("{} in processor time", times(stored.processor_ratio, "few")));
+    table.row(
+        "ratio",
+        times(stored.elapsed_ratio, "few"),
+        format!("{} in processor time", times(stored.processor_ratio, "few")),
+    );
 }
 
 fn long_run_rows(long_run: &LongRun, table: &mut Table) {
@@ -157,7 +235,11 @@ fn long_run_rows(long_run: &LongRun, table: &mut Table) {
     let mut row = |label, pick: fn(&long_run::Side) -> &Spread| {
         let (early, late) = (pick(early), pick(late));
         let ratio = times(super::measure::ratio(late.p50_ms, early.p50_ms), "early");
-        table.row(label, format!("{:.2} ms, {:.2} ms p50", early.p50_ms, late.p50_ms), ratio);
+        table.row(
+            label,
+            format!("{:.2} ms, {:.2} ms p50", early.p50_ms, late.p50_ms),
+            ratio,
+        );
     };
     row("signal", |side| &side.signal);
     row("lease", |side| &side.lease);
@@ -166,7 +248,11 @@ fn long_run_rows(long_run: &LongRun, table: &mut Table) {
     row("all four", |side| &side.round);
     if let (Some(early), Some(late)) = (early.processor_us_per_round, late.processor_us_per_round) {
         let ratio = times(long_run.processor_ratio, "early");
-        table.row("processor time of all four", format!("{early:.0} µs, {late:.0} µs"), ratio);
+        table.row(
+            "processor time of all four",
+            format!("{early:.0} µs, {late:.0} µs"),
+            ratio,
+        );
     }
 }
 
@@ -215,7 +301,8 @@ impl Table {
     }
 
     fn row(&mut self, label: &str, figure: String, beside: String) {
-        self.lines.push(Line::Row([label.to_owned(), figure, beside]));
+        self.lines
+            .push(Line::Row([label.to_owned(), figure, beside]));
     }
 
     fn render(&self) -> String {
@@ -251,7 +338,12 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped_by_three() {
-        for (value, expected) in [(0.0, "0"), (999.4, "999"), (1000.0, "1,000"), (1_234_567.0, "1,234,567")] {
+        for (value, expected) in [
+            (0.0, "0"),
+            (999.4, "999"),
+            (1000.0, "1,000"),
+            (1_234_567.0, "1,234,567"),
+        ] {
             assert_eq!(grouped(value), expected);
         }
     }
@@ -262,6 +354,9 @@ mod tests {
         table.section("head");
         table.row("a", "1 µs".to_owned(), "0.5 × b".to_owned());
         table.row("long label", "10 µs".to_owned(), String::new());
-        assert_eq!(table.render(), "head\n  a            1 µs  0.5 × b\n  long label  10 µs\n");
+        assert_eq!(
+            table.render(),
+            "head\n  a            1 µs  0.5 × b\n  long label  10 µs\n"
+        );
     }
 }

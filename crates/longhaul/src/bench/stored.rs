@@ -46,17 +46,28 @@ pub(super) struct Side {
     pub(super) processor_us_per_transition: f64,
 }
 
-pub(super) async fn measure(home: &Home, in_flight: u64, many_runs: u64, progress: &Progress) -> Result<Stored> {
+pub(super) async fn measure(
+    home: &Home,
+    in_flight: u64,
+    many_runs: u64,
+    progress: &Progress,
+) -> Result<Stored> {
     let few = home.open("stored-few").await?;
     let many = home.open("stored-many").await?;
     fill(&few, in_flight, FEW_RUNS, progress).await?;
     fill(&many, in_flight, many_runs, progress).await?;
-    let loads = [Load::prepare(&few, in_flight).await?, Load::prepare(&many, in_flight).await?];
+    let loads = [
+        Load::prepare(&few, in_flight).await?,
+        Load::prepare(&many, in_flight).await?,
+    ];
     let mut bursts: [Vec<Driven>; 2] = Default::default();
     for burst in 0..=BURSTS {
         progress.show(&format!("stored: burst {burst} of {BURSTS}"));
         for (load, driven) in loads.iter().zip(&mut bursts) {
-            driven.push(load.drive(Until::Workflows(BURST_WORKFLOWS), |_| ()).await?);
+            driven.push(
+                load.drive(Until::Workflows(BURST_WORKFLOWS), |_| ())
+                    .await?,
+            );
         }
     }
     for load in loads {
@@ -64,10 +75,17 @@ pub(super) async fn measure(home: &Home, in_flight: u64, many_runs: u64, progres
     }
     few.stop().await;
     many.stop().await;
-    let [few, many] = [(FEW_RUNS, &bursts[0]), (many_runs, &bursts[1])].map(|(runs, bursts)| side(runs, &bursts[1..]));
+    let [few, many] = [(FEW_RUNS, &bursts[0]), (many_runs, &bursts[1])]
+        .map(|(runs, bursts)| side(runs, &bursts[1..]));
     Ok(Stored {
-        elapsed_ratio: ratio(many.elapsed_us_per_transition, few.elapsed_us_per_transition),
-        processor_ratio: ratio(many.processor_us_per_transition, few.processor_us_per_transition),
+        elapsed_ratio: ratio(
+            many.elapsed_us_per_transition,
+            few.elapsed_us_per_transition,
+        ),
+        processor_ratio: ratio(
+            many.processor_us_per_transition,
+            few.processor_us_per_transition,
+        ),
         few,
         many,
     })
@@ -75,7 +93,10 @@ pub(super) async fn measure(home: &Home, in_flight: u64, many_runs: u64, progres
 
 fn side(runs: u64, bursts: &[Driven]) -> Side {
     let per_transition = |time: fn(&Driven) -> Duration| {
-        let cost = |driven: &Driven| time(driven).as_secs_f64() * 1e6 / (driven.latencies.len() as f64 * TRANSITIONS_PER_WORKFLOW);
+        let cost = |driven: &Driven| {
+            time(driven).as_secs_f64() * 1e6
+                / (driven.latencies.len() as f64 * TRANSITIONS_PER_WORKFLOW)
+        };
         median(bursts.iter().map(cost).collect())
     };
     Side {

@@ -30,14 +30,24 @@ pub(super) struct Home {
 impl Home {
     pub(super) fn new(data: Option<&Path>, url: Option<&str>, token: Option<&str>) -> Result<Self> {
         let parent = data.map_or_else(std::env::temp_dir, PathBuf::from);
-        std::fs::create_dir_all(&parent).with_context(|| format!("the directory {} cannot be made", parent.display()))?;
+        std::fs::create_dir_all(&parent)
+            .with_context(|| format!("the directory {} cannot be made", parent.display()))?;
         let directory = tempfile::Builder::new()
             .prefix("longhaul-bench-")
             .tempdir_in(&parent)
             .with_context(|| format!("nothing can be written to {}", parent.display()))?;
-        let existing = url.map(|url| Address::new(&authority(url)?, token)).transpose()?;
-        let name = url.map_or_else(|| format!("in this process, SQLite in {}", parent.display()), str::to_owned);
-        Ok(Self { directory, existing, name })
+        let existing = url
+            .map(|url| Address::new(&authority(url)?, token))
+            .transpose()?;
+        let name = url.map_or_else(
+            || format!("in this process, SQLite in {}", parent.display()),
+            str::to_owned,
+        );
+        Ok(Self {
+            directory,
+            existing,
+            name,
+        })
     }
 
     pub(super) fn is_in_process(&self) -> bool {
@@ -52,7 +62,10 @@ impl Home {
     /// A server for one scenario. In this process it is a new one, so that no scenario inherits another's runs.
     pub(super) async fn open(&self, scenario: &str) -> Result<Target> {
         match &self.existing {
-            Some(address) => Ok(Target { address: address.clone(), running: None }),
+            Some(address) => Ok(Target {
+                address: address.clone(),
+                running: None,
+            }),
             None => Target::start(&self.disk().join(format!("{scenario}.db"))).await,
         }
     }
@@ -60,14 +73,20 @@ impl Home {
 
 /// `host:port` of a URL. The bench speaks plain HTTP: encryption would be measured with it.
 fn authority(url: &str) -> Result<String> {
-    let uri: Uri = url.parse().with_context(|| format!("`{url}` is not a URL; write it like http://127.0.0.1:8080"))?;
+    let uri: Uri = url
+        .parse()
+        .with_context(|| format!("`{url}` is not a URL; write it like http://127.0.0.1:8080"))?;
     let (Some("http"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         bail!("`{url}` cannot be driven; write it like http://127.0.0.1:8080 (plain HTTP only)");
     };
     if uri.path() != "/" {
         bail!("`{url}` has a path; give the server's root, like http://{authority}");
     }
-    Ok(if authority.port().is_some() { authority.to_string() } else { format!("{authority}:80") })
+    Ok(if authority.port().is_some() {
+        authority.to_string()
+    } else {
+        format!("{authority}:80")
+    })
 }
 
 /// A server to drive.
@@ -83,12 +102,18 @@ struct Running {
 
 impl Target {
     async fn start(database: &Path) -> Result<Self> {
-        let store = Sqlite::open(database).with_context(|| format!("the store {} cannot be opened", database.display()))?;
-        let host = Host::start(Arc::new(store), Config::default()).await.context("the server could not be started")?;
+        let store = Sqlite::open(database)
+            .with_context(|| format!("the store {} cannot be opened", database.display()))?;
+        let host = Host::start(Arc::new(store), Config::default())
+            .await
+            .context("the server could not be started")?;
         let auth = Auth::with_tokens(None, None, None, None);
         let router = App::new(host.clone(), auth, Options::default()).router();
         let (address, serving) = serve(router).await?;
-        Ok(Self { address: Address::new(&address.to_string(), None)?, running: Some(Running { host, serving }) })
+        Ok(Self {
+            address: Address::new(&address.to_string(), None)?,
+            running: Some(Running { host, serving }),
+        })
     }
 
     pub(super) async fn connect(&self) -> Result<Connection> {
@@ -120,18 +145,31 @@ impl Target {
 
 /// Serves on a free port of the loopback address, with the same socket options as `longhaul serve`.
 pub(super) async fn serve(router: Router) -> Result<(SocketAddr, JoinHandle<std::io::Result<()>>)> {
-    let listener = TcpListener::bind((LOOPBACK, 0)).await.context("cannot listen on the loopback address")?;
-    let address = listener.local_addr().context("the listening address is not known")?;
+    let listener = TcpListener::bind((LOOPBACK, 0))
+        .await
+        .context("cannot listen on the loopback address")?;
+    let address = listener
+        .local_addr()
+        .context("the listening address is not known")?;
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });
-    Ok((address, tokio::spawn(async move { axum::serve(listener, router).await })))
+    Ok((
+        address,
+        tokio::spawn(async move { axum::serve(listener, router).await }),
+    ))
 }
 
 /// A name that no earlier bench used on the same server.
 pub(super) fn fresh_name(scenario: &str) -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("bench-{scenario}-{:x}-{}", now.as_millis(), measure::fresh_number())
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    format!(
+        "bench-{scenario}-{:x}-{}",
+        now.as_millis(),
+        measure::fresh_number()
+    )
 }
 
 #[cfg(test)]
@@ -140,7 +178,10 @@ mod tests {
 
     #[test]
     fn a_url_names_a_server_and_nothing_more() {
-        assert_eq!(authority("http://127.0.0.1:8080").unwrap(), "127.0.0.1:8080");
+        assert_eq!(
+            authority("http://127.0.0.1:8080").unwrap(),
+            "127.0.0.1:8080"
+        );
         assert_eq!(authority("http://example.org/").unwrap(), "example.org:80");
         assert!(authority("https://example.org").is_err());
         assert!(authority("http://example.org/api").is_err());

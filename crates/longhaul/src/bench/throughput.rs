@@ -28,12 +28,23 @@ pub(super) struct Throughput {
     pub(super) results_checked: usize,
 }
 
-pub(super) async fn measure(home: &Home, args: &Args, echo: Option<&Echo>, progress: &Progress) -> Result<Throughput> {
+pub(super) async fn measure(
+    home: &Home,
+    args: &Args,
+    echo: Option<&Echo>,
+    progress: &Progress,
+) -> Result<Throughput> {
     let target = home.open("throughput").await?;
     let load = Load::prepare(&target, args.in_flight).await?;
     let seconds = Duration::from_secs(args.seconds);
-    let until = args.workflows.map_or(Until::Elapsed(seconds), Until::Workflows);
-    let driven = load.drive(until, |completed| progress.show(&format!("throughput: {completed} workflows"))).await?;
+    let until = args
+        .workflows
+        .map_or(Until::Elapsed(seconds), Until::Workflows);
+    let driven = load
+        .drive(until, |completed| {
+            progress.show(&format!("throughput: {completed} workflows"))
+        })
+        .await?;
     load.leave().await?;
 
     progress.show("throughput: checking results");
@@ -48,14 +59,18 @@ pub(super) async fn measure(home: &Home, args: &Args, echo: Option<&Echo>, progr
     ensure!(workflows > 0, "not one workflow was completed");
     let seconds = driven.elapsed.as_secs_f64();
     let requests_per_second = driven.requests as f64 / seconds;
-    let processor = driven.processor.filter(|_| home.is_in_process()).map(|time| time.as_secs_f64());
+    let processor = driven
+        .processor
+        .filter(|_| home.is_in_process())
+        .map(|time| time.as_secs_f64());
     Ok(Throughput {
         in_flight: args.in_flight,
         seconds,
         workflows,
         workflows_per_second: workflows as f64 / seconds,
         requests_per_second,
-        requests_to_echo: echo.and_then(|echo| ratio(requests_per_second, echo.requests_per_second)),
+        requests_to_echo: echo
+            .and_then(|echo| ratio(requests_per_second, echo.requests_per_second)),
         latency: Spread::of(driven.latencies),
         processor_us_per_workflow: processor.map(|time| time * 1e6 / workflows as f64),
         processors_busy: processor.map(|time| time / seconds),

@@ -90,14 +90,22 @@ struct Completed {
 impl WorkflowTask {
     /// What the activity returned, once it has.
     pub(super) fn activity_result(&self) -> Result<Option<String>> {
-        let Some(event) = self.history_events.iter().find(|event| event.event_type == "ActivityCompleted") else {
+        let Some(event) = self
+            .history_events
+            .iter()
+            .find(|event| event.event_type == "ActivityCompleted")
+        else {
             return Ok(None);
         };
-        let payload: Value = serde_json::from_str(event.payload.get()).context("the payload of ActivityCompleted")?;
+        let payload: Value = serde_json::from_str(event.payload.get())
+            .context("the payload of ActivityCompleted")?;
         // A payload in history is a blob with its codec beside it, or an envelope (worker-protocol §6.3).
         let result = &payload["result"];
         let blob = result.as_str().or_else(|| result["blob"].as_str());
-        Ok(Some(blob.context("ActivityCompleted without a result")?.to_owned()))
+        Ok(Some(
+            blob.context("ActivityCompleted without a result")?
+                .to_owned(),
+        ))
     }
 }
 
@@ -118,7 +126,12 @@ impl Connection {
     }
 
     pub(super) async fn deregister(&mut self, worker: &Worker) -> Result<()> {
-        self.send(Method::DELETE, &format!("/api/worker/registrations/{}", worker.id), String::new()).await?;
+        self.send(
+            Method::DELETE,
+            &format!("/api/worker/registrations/{}", worker.id),
+            String::new(),
+        )
+        .await?;
         Ok(())
     }
 
@@ -131,12 +144,20 @@ impl Connection {
     }
 
     pub(super) async fn signal(&mut self, workflow_id: &str) -> Result<()> {
-        self.post(&format!("/api/workflows/{workflow_id}/signal/{SIGNAL}"), "{}".to_owned()).await?;
+        self.post(
+            &format!("/api/workflows/{workflow_id}/signal/{SIGNAL}"),
+            "{}".to_owned(),
+        )
+        .await?;
         Ok(())
     }
 
     pub(super) async fn terminate(&mut self, workflow_id: &str) -> Result<()> {
-        self.post(&format!("/api/workflows/{workflow_id}/terminate"), "{}".to_owned()).await?;
+        self.post(
+            &format!("/api/workflows/{workflow_id}/terminate"),
+            "{}".to_owned(),
+        )
+        .await?;
         Ok(())
     }
 
@@ -147,19 +168,43 @@ impl Connection {
             status: String,
             output_envelope: Option<Envelope>,
         }
-        let answer = self.send(Method::GET, &format!("/api/workflows/{workflow_id}"), String::new()).await?;
-        let Described { status, output_envelope } = read(&answer)?;
-        ensure!(status == "completed", "{workflow_id} is {status} and should be completed");
-        let blob = output_envelope.context("a completed workflow without a result")?.blob;
-        ensure!(blob == RESULT, "{workflow_id} returned {blob} and should return {RESULT}");
+        let answer = self
+            .send(
+                Method::GET,
+                &format!("/api/workflows/{workflow_id}"),
+                String::new(),
+            )
+            .await?;
+        let Described {
+            status,
+            output_envelope,
+        } = read(&answer)?;
+        ensure!(
+            status == "completed",
+            "{workflow_id} is {status} and should be completed"
+        );
+        let blob = output_envelope
+            .context("a completed workflow without a result")?
+            .blob;
+        ensure!(
+            blob == RESULT,
+            "{workflow_id} returned {blob} and should return {RESULT}"
+        );
         Ok(())
     }
 
     /// Waits until there is a workflow task.
-    pub(super) async fn poll_workflow_task(&mut self, worker: &Worker, page_size: u64) -> Result<WorkflowTask> {
+    pub(super) async fn poll_workflow_task(
+        &mut self,
+        worker: &Worker,
+        page_size: u64,
+    ) -> Result<WorkflowTask> {
         loop {
             let paging = format!(r#","history_page_size":{page_size}"#);
-            if let Some(task) = self.poll("/api/worker/workflow-tasks/poll", worker, &paging).await? {
+            if let Some(task) = self
+                .poll("/api/worker/workflow-tasks/poll", worker, &paging)
+                .await?
+            {
                 return Ok(task);
             }
         }
@@ -168,16 +213,26 @@ impl Connection {
     /// Waits until there is an activity task, and checks that it came with its arguments.
     pub(super) async fn poll_activity_task(&mut self, worker: &Worker) -> Result<ActivityTask> {
         loop {
-            let task: Option<ActivityTask> = self.poll("/api/worker/activity-tasks/poll", worker, "").await?;
+            let task: Option<ActivityTask> = self
+                .poll("/api/worker/activity-tasks/poll", worker, "")
+                .await?;
             if let Some(task) = task {
                 let blob = &task.arguments.blob;
-                ensure!(blob == ARGUMENTS, "an activity got {blob} and should get {ARGUMENTS}");
+                ensure!(
+                    blob == ARGUMENTS,
+                    "an activity got {blob} and should get {ARGUMENTS}"
+                );
                 return Ok(task);
             }
         }
     }
 
-    async fn poll<T: DeserializeOwned>(&mut self, path: &str, worker: &Worker, more: &str) -> Result<Option<T>> {
+    async fn poll<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        worker: &Worker,
+        more: &str,
+    ) -> Result<Option<T>> {
         let body = format!(
             r#"{{"worker_id":"{}","task_queue":"{}","poll_request_id":"{}","timeout_seconds":{POLL_SECONDS}{more}}}"#,
             worker.id,
@@ -189,20 +244,39 @@ impl Connection {
     }
 
     /// Completes with these commands, a JSON list without its brackets; the run's status afterwards.
-    pub(super) async fn complete_workflow_task(&mut self, task: &WorkflowTask, commands: &str) -> Result<String> {
+    pub(super) async fn complete_workflow_task(
+        &mut self,
+        task: &WorkflowTask,
+        commands: &str,
+    ) -> Result<String> {
         let body = format!(
             r#"{{"lease_owner":"{}","workflow_task_attempt":{},"commands":[{commands}]}}"#,
             task.lease_owner, task.workflow_task_attempt
         );
-        let answer = self.post(&format!("/api/worker/workflow-tasks/{}/complete", task.task_id), body).await?;
+        let answer = self
+            .post(
+                &format!("/api/worker/workflow-tasks/{}/complete", task.task_id),
+                body,
+            )
+            .await?;
         Ok(read::<Completed>(&answer)?.run_status)
     }
 
     /// Ends the workflow with the given result.
-    pub(super) async fn complete_workflow(&mut self, task: &WorkflowTask, result: &str) -> Result<()> {
-        let command = format!(r#"{{"type":"complete_workflow","result":{{"codec":"avro","blob":"{result}"}}}}"#);
+    pub(super) async fn complete_workflow(
+        &mut self,
+        task: &WorkflowTask,
+        result: &str,
+    ) -> Result<()> {
+        let command = format!(
+            r#"{{"type":"complete_workflow","result":{{"codec":"avro","blob":"{result}"}}}}"#
+        );
         let status = self.complete_workflow_task(task, &command).await?;
-        ensure!(status == "completed", "{} is {status} and should be completed", task.workflow_id);
+        ensure!(
+            status == "completed",
+            "{} is {status} and should be completed",
+            task.workflow_id
+        );
         Ok(())
     }
 
@@ -211,7 +285,11 @@ impl Connection {
             r#"{{"lease_owner":"{}","workflow_task_attempt":{}}}"#,
             task.lease_owner, task.workflow_task_attempt
         );
-        self.post(&format!("/api/worker/workflow-tasks/{}/heartbeat", task.task_id), body).await?;
+        self.post(
+            &format!("/api/worker/workflow-tasks/{}/heartbeat", task.task_id),
+            body,
+        )
+        .await?;
         Ok(())
     }
 
@@ -220,11 +298,20 @@ impl Connection {
             r#"{{"activity_attempt_id":"{}","lease_owner":"{}","result":{{"codec":"avro","blob":"{RESULT}"}}}}"#,
             task.activity_attempt_id, task.lease_owner
         );
-        self.post(&format!("/api/worker/activity-tasks/{}/complete", task.task_id), body).await?;
+        self.post(
+            &format!("/api/worker/activity-tasks/{}/complete", task.task_id),
+            body,
+        )
+        .await?;
         Ok(())
     }
 }
 
 fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T> {
-    serde_json::from_slice(answer).with_context(|| format!("an answer is not as expected: {}", String::from_utf8_lossy(answer)))
+    serde_json::from_slice(answer).with_context(|| {
+        format!(
+            "an answer is not as expected: {}",
+            String::from_utf8_lossy(answer)
+        )
+    })
 }

@@ -66,7 +66,10 @@ impl Random {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_the_server_is_killed_under_load() {
     let mut random = Random::from_environment();
-    let mut server = ServerOptions::new().lease_seconds(LEASE_SECONDS).start().await;
+    let mut server = ServerOptions::new()
+        .lease_seconds(LEASE_SECONDS)
+        .start()
+        .await;
     let client = Client::new(server.url()).unwrap();
     let python = [
         PythonWorker::start(&server, PYTHON_QUEUE, "python-1").await,
@@ -131,7 +134,14 @@ impl Job {
             PYTHON_QUEUE
         };
         sleep(self.start_after).await;
-        start(&client, shape.workflow_type(), queue, &id, json!([self.number])).await;
+        start(
+            &client,
+            shape.workflow_type(),
+            queue,
+            &id,
+            json!([self.number]),
+        )
+        .await;
         for (index, pause) in self.signal_pauses.iter().enumerate() {
             sleep(*pause).await;
             signal(&client, &id, &format!("signal-{index}"), json!([index])).await;
@@ -194,13 +204,16 @@ async fn start(client: &Client, workflow_type: &str, queue: &str, id: &str, inpu
     match insist(|| client.start_workflow(workflow_type, queue, id, input.clone())).await {
         Ok(_) => {}
         // An earlier try was recorded, only its answer was lost.
-        Err(Error::Http { status, body }) if status == 409 && body.contains("instance_already_started") => {}
+        Err(Error::Http { status, body })
+            if status == 409 && body.contains("instance_already_started") => {}
         Err(error) => panic!("cannot start {id}: {error:?}"),
     }
 }
 
 async fn signal(client: &Client, id: &str, request_id: &str, input: Value) {
-    let sent = insist(|| client.signal_workflow_with_request_id(id, "go", input.clone(), request_id)).await;
+    let sent =
+        insist(|| client.signal_workflow_with_request_id(id, "go", input.clone(), request_id))
+            .await;
     sent.expect("the signal is accepted, once");
 }
 
@@ -254,7 +267,9 @@ async fn check_restart_between_steps<F>(
         closed.status
     );
     let control = server.control();
-    let history = control.history("steps", &control.run_ids("steps").await[0]).await;
+    let history = control
+        .history("steps", &control.run_ids("steps").await[0])
+        .await;
     history.assert_sound();
     assert_eq!(
         history.count("ActivityStarted"),
@@ -293,7 +308,8 @@ async fn a_rust_worker_continues_after_a_restart_between_any_two_steps() {
     let mut server = Server::start().await;
     let settled = Arc::new(SettledTasks::default());
     let recorder: Arc<dyn MetricsRecorder> = settled.clone();
-    let mut worker = new_worker(Client::new(server.url()).unwrap(), "rust-1").metrics_recorder(recorder);
+    let mut worker =
+        new_worker(Client::new(server.url()).unwrap(), "rust-1").metrics_recorder(recorder);
     shapes::register(&mut worker);
     let worker = RunningWorker::start(worker);
 
@@ -318,7 +334,13 @@ async fn a_python_worker_continues_after_a_restart_between_any_two_steps() {
     let worker = PythonWorker::start(&server, PYTHON_QUEUE, "python-1").await;
 
     // A Python worker repeats a report whose answer was lost, so there is nothing to wait for.
-    check_restart_between_steps(&mut server, PYTHON_QUEUE, "ConditionWaitOpened", |_| async {}).await;
+    check_restart_between_steps(
+        &mut server,
+        PYTHON_QUEUE,
+        "ConditionWaitOpened",
+        |_| async {},
+    )
+    .await;
 
     worker.stop().await;
 }

@@ -62,7 +62,8 @@ impl ServerOptions {
     /// Short leases, so that work lost with a connection comes back within a test's patience.
     pub(crate) fn lease_seconds(mut self, seconds: u32) -> Self {
         for flag in ["--workflow-task-lease-seconds", "--activity-lease-seconds"] {
-            self.arguments.extend([flag.to_owned(), seconds.to_string()]);
+            self.arguments
+                .extend([flag.to_owned(), seconds.to_string()]);
         }
         self
     }
@@ -170,7 +171,11 @@ impl Drop for Server {
 }
 
 /// Starts the binary and reads its address from the first line of standard output.
-async fn spawn(options: &ServerOptions, directory: &Path, listen: &str) -> Result<(Child, String), String> {
+async fn spawn(
+    options: &ServerOptions,
+    directory: &Path,
+    listen: &str,
+) -> Result<(Child, String), String> {
     let log = File::options()
         .create(true)
         .append(true)

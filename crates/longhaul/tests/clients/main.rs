@@ -4,7 +4,10 @@
 //! Every test has a server, a port and a database of its own. The Python suites need an interpreter with
 //! `durable-workflow` 2.12.0: `cargo xtask test` prepares one.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a failed test, in helpers as well")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a panic is a failed test, in helpers as well"
+)]
 
 mod crash;
 mod harness;

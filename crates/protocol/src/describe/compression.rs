@@ -77,15 +77,21 @@ pub fn compress_history(
     let compressed = match encoding {
         HistoryEncoding::Gzip => {
             let mut encoder = flate2::write::GzEncoder::new(room, level);
-            encoder.write_all(json_array).and_then(|()| encoder.finish())
+            encoder
+                .write_all(json_array)
+                .and_then(|()| encoder.finish())
         }
         HistoryEncoding::Deflate => {
             let mut encoder = flate2::write::DeflateEncoder::new(room, level);
-            encoder.write_all(json_array).and_then(|()| encoder.finish())
+            encoder
+                .write_all(json_array)
+                .and_then(|()| encoder.finish())
         }
     };
     // Writing to memory does not fail; if it ever did, the plain page is still a correct answer.
-    compressed.ok().map(|bytes| (encoding, STANDARD.encode(bytes)))
+    compressed
+        .ok()
+        .map(|bytes| (encoding, STANDARD.encode(bytes)))
 }
 
 /// Why a compressed history page could not be restored.
@@ -116,7 +122,9 @@ pub fn restore_history(encoding: &str, compressed: &str) -> Result<Vec<u8>, Rest
 fn restore_bounded(encoding: &str, compressed: &str, max: u64) -> Result<Vec<u8>, RestoreError> {
     let known = HistoryEncoding::from_name(encoding)
         .ok_or_else(|| RestoreError::UnknownEncoding(encoding.chars().take(64).collect()))?;
-    let bytes = STANDARD.decode(compressed).map_err(|_| RestoreError::NotBase64)?;
+    let bytes = STANDARD
+        .decode(compressed)
+        .map_err(|_| RestoreError::NotBase64)?;
     let mut json = Vec::new();
     // One byte beyond the limit is enough to know that it was passed.
     let read = match known {
@@ -196,7 +204,10 @@ mod tests {
             Err(RestoreError::Damaged)
         );
         assert_eq!(restore_history("gzip", ""), Err(RestoreError::Damaged));
-        assert_eq!(restore_history("deflate", &text), Err(RestoreError::Damaged));
+        assert_eq!(
+            restore_history("deflate", &text),
+            Err(RestoreError::Damaged)
+        );
     }
 
     #[test]

@@ -41,13 +41,18 @@ pub fn validate_blob(blob: &str) -> Result<Kind, CodecError> {
         return decode::validate(&to_frame(blob)?);
     }
     let mut buffer = [0; STACK_CHARACTERS_MAX / 4 * 3];
-    let length = STRICT.decode_slice(blob, &mut buffer).map_err(|_| NOT_BASE64)?;
+    let length = STRICT
+        .decode_slice(blob, &mut buffer)
+        .map_err(|_| NOT_BASE64)?;
     decode::validate(&buffer[..length])
 }
 
 /// The case of a blob that was validated before. `None` means the stored text was damaged.
 pub(super) fn peek_kind(blob: &str) -> Option<Kind> {
-    let head = blob.as_bytes().get(..HEAD_CHARACTERS).unwrap_or(blob.as_bytes());
+    let head = blob
+        .as_bytes()
+        .get(..HEAD_CHARACTERS)
+        .unwrap_or(blob.as_bytes());
     let mut buffer = [0; HEAD_CHARACTERS / 4 * 3];
     let length = STRICT.decode_slice(head, &mut buffer).ok()?;
     decode::peek_kind(&buffer[..length]).ok()

@@ -12,7 +12,8 @@ const ITEMS_RESERVED_MAX: usize = 32;
 /// A 64-bit varint has at most this many bytes.
 const VARINT_BYTES_MAX: usize = 10;
 
-const ENDS_EARLY: CodecError = CodecError::InvalidFraming("the frame ends before its value is complete");
+const ENDS_EARLY: CodecError =
+    CodecError::InvalidFraming("the frame ends before its value is complete");
 
 /// Decodes one whole frame.
 ///
@@ -56,8 +57,13 @@ fn datum(frame: &[u8]) -> Result<&[u8], CodecError> {
     if let Some(datum) = frame.strip_prefix(&FRAME_PREFIX) {
         return Ok(datum);
     }
-    match frame.strip_prefix(&FRAME_MARKER).and_then(<[u8]>::first_chunk) {
-        Some(fingerprint) => Err(CodecError::UnsupportedSchema(u64::from_be_bytes(*fingerprint))),
+    match frame
+        .strip_prefix(&FRAME_MARKER)
+        .and_then(<[u8]>::first_chunk)
+    {
+        Some(fingerprint) => Err(CodecError::UnsupportedSchema(u64::from_be_bytes(
+            *fingerprint,
+        ))),
         None => Err(CodecError::InvalidFraming(
             "the blob is not a single-object Avro frame",
         )),
@@ -182,8 +188,9 @@ impl<'a> Reader<'a> {
     }
 
     fn kind(&mut self) -> Result<Kind, CodecError> {
-        Kind::from_index(self.long()?)
-            .ok_or(CodecError::InvalidFraming("a value has none of the eight cases"))
+        Kind::from_index(self.long()?).ok_or(CodecError::InvalidFraming(
+            "a value has none of the eight cases",
+        ))
     }
 
     fn array<B: Build>(&mut self) -> Result<B::Node, CodecError> {
@@ -272,7 +279,8 @@ impl<'a> Reader<'a> {
     }
 
     fn string(&mut self) -> Result<&'a str, CodecError> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| CodecError::InvalidFraming("a string is not UTF-8"))
+        std::str::from_utf8(self.bytes()?)
+            .map_err(|_| CodecError::InvalidFraming("a string is not UTF-8"))
     }
 
     fn bytes(&mut self) -> Result<&'a [u8], CodecError> {
@@ -313,7 +321,9 @@ impl<'a> Reader<'a> {
                 return Ok(bits);
             }
         }
-        Err(CodecError::InvalidFraming("an integer has more than 64 bits"))
+        Err(CodecError::InvalidFraming(
+            "an integer has more than 64 bits",
+        ))
     }
 
     fn byte(&mut self) -> Result<u8, CodecError> {

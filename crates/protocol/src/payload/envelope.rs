@@ -59,7 +59,9 @@ impl<'a> Shape<'a> {
             },
             Json::Tree(serde_json::Value::Null) => Self::Null,
             Json::Tree(serde_json::Value::String(text)) => Self::String(text.into()),
-            Json::Tree(serde_json::Value::Object(members)) => Self::Envelope(Envelope::of_tree(members)),
+            Json::Tree(serde_json::Value::Object(members)) => {
+                Self::Envelope(Envelope::of_tree(members))
+            }
             Json::Tree(_) => Self::Other,
         }
     }
@@ -155,7 +157,8 @@ impl<'a> Envelope<'a> {
             ));
         }
         if self.others {
-            let error = CodecError::InvalidEnvelope("an envelope holds exactly the members codec and blob");
+            let error =
+                CodecError::InvalidEnvelope("an envelope holds exactly the members codec and blob");
             return Err(FieldError::codec(path, &error));
         }
         self.blob.and_then(Json::string).ok_or_else(|| {

@@ -47,7 +47,9 @@ impl FieldError {
 pub fn command_payload<'a>(json: impl Into<Json<'a>>, path: &str) -> Result<Payload, FieldError> {
     match Shape::of(json.into()) {
         Shape::Envelope(envelope) => envelope.payload(path),
-        Shape::String(blob) => Payload::from_blob(&blob).map_err(|error| FieldError::codec(path, &error)),
+        Shape::String(blob) => {
+            Payload::from_blob(&blob).map_err(|error| FieldError::codec(path, &error))
+        }
         Shape::Null | Shape::Other => Err(not_an_envelope(path)),
     }
 }
@@ -123,7 +125,10 @@ pub fn query_result(
     match result_envelope.map(Json::from) {
         Some(envelope) if !envelope.is_null() => envelope_only(envelope, "result_envelope"),
         // The display copy is data as it stands: an object with a member named `codec` is no envelope here.
-        _ => result.map_or_else(|| Ok(Payload::null()), |result| plain_json(result, "result")),
+        _ => result.map_or_else(
+            || Ok(Payload::null()),
+            |result| plain_json(result, "result"),
+        ),
     }
 }
 
@@ -131,7 +136,10 @@ pub fn query_result(
 ///
 /// # Errors
 /// Names `<path>.codec` or `<path>.blob` when the details try to be an envelope and fail.
-pub fn failure_details<'a>(json: impl Into<Json<'a>>, path: &str) -> Result<Option<Payload>, FieldError> {
+pub fn failure_details<'a>(
+    json: impl Into<Json<'a>>,
+    path: &str,
+) -> Result<Option<Payload>, FieldError> {
     envelope_attempt(json.into())
         .map(|envelope| envelope.payload(path))
         .transpose()

@@ -233,7 +233,9 @@ impl<'a> Parser<'a> {
                 }
                 self.at += 2;
                 match self.hex()? {
-                    second @ 0xdc00..=0xdfff => 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00),
+                    second @ 0xdc00..=0xdfff => {
+                        0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
+                    }
                     _ => return Err(CodecError::UnpairedSurrogate),
                 }
             }
@@ -243,10 +245,16 @@ impl<'a> Parser<'a> {
     }
 
     fn hex(&mut self) -> Result<u32, CodecError> {
-        let digits = self.rest().first_chunk::<4>().ok_or_else(|| self.malformed())?;
+        let digits = self
+            .rest()
+            .first_chunk::<4>()
+            .ok_or_else(|| self.malformed())?;
         let mut unit = 0;
         for digit in digits {
-            unit = unit * 16 + char::from(*digit).to_digit(16).ok_or_else(|| self.malformed())?;
+            unit = unit * 16
+                + char::from(*digit)
+                    .to_digit(16)
+                    .ok_or_else(|| self.malformed())?;
         }
         self.at += 4;
         Ok(unit)

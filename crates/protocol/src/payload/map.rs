@@ -37,18 +37,24 @@ impl Map {
     /// The value of `key`. Looks at every entry: this is for small maps and occasional questions.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+        self.iter()
+            .find(|(name, _)| *name == key)
+            .map(|(_, value)| value)
     }
 
     /// The entries in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
-        self.entries.iter().map(|(key, value)| (key.as_str(), value))
+        self.entries
+            .iter()
+            .map(|(key, value)| (key.as_str(), value))
     }
 
     /// Orders the entries by the bytes of their keys, in nested maps too.
     pub(super) fn sort_keys(&mut self) {
         self.entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        self.entries.iter_mut().for_each(|(_, value)| value.sort_keys());
+        self.entries
+            .iter_mut()
+            .for_each(|(_, value)| value.sort_keys());
     }
 
     /// Entries as they were read, duplicates included.
@@ -152,7 +158,10 @@ mod tests {
             .collect();
         assert_eq!(
             entries,
-            [("b".to_owned(), Value::Long(4)), ("a".to_owned(), Value::Long(2))]
+            [
+                ("b".to_owned(), Value::Long(4)),
+                ("a".to_owned(), Value::Long(2))
+            ]
         );
     }
 

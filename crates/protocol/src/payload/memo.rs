@@ -181,7 +181,10 @@ mod tests {
             r#"{"a":7.0,"c":3}"#
         );
         assert_eq!(merged(Some(r#"{"a":1}"#), r#"{"a":null,"x":null}"#), "{}");
-        assert_eq!(merged(None, r#"{"a":{"inner":null}}"#), r#"{"a":{"inner":null}}"#);
+        assert_eq!(
+            merged(None, r#"{"a":{"inner":null}}"#),
+            r#"{"a":{"inner":null}}"#
+        );
     }
 
     #[test]
@@ -208,7 +211,10 @@ mod tests {
     fn shapes_are_refused_as_shapes() {
         for json in ["[]", "null", "{}", r#"{"1":2}"#, r#"{"a b":1}"#] {
             assert!(
-                matches!(validate_entries(&from_json(json).unwrap()), Err(Error::Shape(_))),
+                matches!(
+                    validate_entries(&from_json(json).unwrap()),
+                    Err(Error::Shape(_))
+                ),
                 "{json}"
             );
         }

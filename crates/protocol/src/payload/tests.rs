@@ -47,7 +47,11 @@ fn the_constant_payloads_are_what_they_say() {
         Payload::empty_list(),
         Payload::encode(&Value::Array(vec![])).unwrap()
     );
-    assert!(Payload::empty_list().is_list() && !Payload::empty_list().is_map() && !Payload::null().is_list());
+    assert!(
+        Payload::empty_list().is_list()
+            && !Payload::empty_list().is_map()
+            && !Payload::null().is_list()
+    );
 }
 
 #[test]
@@ -130,5 +134,8 @@ fn a_large_payload_round_trips() {
     let value = Value::Array((0..100_000).map(Value::Long).collect());
     let payload = Payload::encode(&value).unwrap();
     assert!(payload.blob().len() > 200_000);
-    assert_eq!(Payload::from_blob(payload.blob()).unwrap().decode(), Ok(value));
+    assert_eq!(
+        Payload::from_blob(payload.blob()).unwrap().decode(),
+        Ok(value)
+    );
 }

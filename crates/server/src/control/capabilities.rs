@@ -2,8 +2,8 @@
 //! when its whole feature is built and tested, never before: SDKs act on what they read.
 
 use longhaul_protocol::describe::{
-    ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX, POLL_TIMEOUT_SECONDS_DEFAULT,
-    WORKFLOW_TASK_COMMANDS, WORKFLOW_TASK_VERBS, describe,
+    ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX,
+    POLL_TIMEOUT_SECONDS_DEFAULT, WORKFLOW_TASK_COMMANDS, WORKFLOW_TASK_VERBS, describe,
 };
 use longhaul_protocol::payload::CODEC;
 use serde_json::{Value, json};

@@ -67,10 +67,13 @@ fn check_name(name: &str) -> Result<(), Refusal> {
             message,
         ));
     }
-    if name.trim().is_empty() || name.len() > OPERATION_NAME_LENGTH_MAX || name.chars().any(char::is_control)
+    if name.trim().is_empty()
+        || name.len() > OPERATION_NAME_LENGTH_MAX
+        || name.chars().any(char::is_control)
     {
-        let message =
-            format!("must have 1 to {OPERATION_NAME_LENGTH_MAX} bytes, not all blank, no control characters");
+        let message = format!(
+            "must have 1 to {OPERATION_NAME_LENGTH_MAX} bytes, not all blank, no control characters"
+        );
         return Err(Refusal::invalid(&FieldErrors::from([(
             "signal_name".to_owned(),
             vec![message],
@@ -80,9 +83,18 @@ fn check_name(name: &str) -> Result<(), Refusal> {
 }
 
 /// What a signal would do; nothing is recorded.
-async fn preview(host: &Host, target: &CommandTarget, name: &str, has_input: bool) -> Result<Reply, Refusal> {
+async fn preview(
+    host: &Host,
+    target: &CommandTarget,
+    name: &str,
+    has_input: bool,
+) -> Result<Reply, Refusal> {
     let (run, is_current) = host
-        .workflow_run(&target.namespace, &target.workflow_id, target.run_id.as_ref())
+        .workflow_run(
+            &target.namespace,
+            &target.workflow_id,
+            target.run_id.as_ref(),
+        )
         .await?;
     let declared = host.declared_signals(&run);
     let is_known = declared.is_empty() || declared.iter().any(|signal| signal == name);

@@ -199,7 +199,11 @@ pub(super) fn contract() -> Map<String, Value> {
 }
 
 /// The answer to a request.
-pub(super) fn render(operation: Option<&Operation>, path: &Path, result: Result<Reply, Refusal>) -> Response {
+pub(super) fn render(
+    operation: Option<&Operation>,
+    path: &Path,
+    result: Result<Reply, Refusal>,
+) -> Response {
     let reply = result.unwrap_or_else(refused);
     let Reply {
         status,
@@ -222,7 +226,10 @@ pub(super) fn render(operation: Option<&Operation>, path: &Path, result: Result<
         (HEADER, HeaderValue::from_static(CONTROL_PLANE_VERSION)),
     ];
     let mut response = (status, headers, json).into_response();
-    if let (true, Some(seconds)) = (status.is_client_error() || status.is_server_error(), retry_after) {
+    if let (true, Some(seconds)) = (
+        status.is_client_error() || status.is_server_error(),
+        retry_after,
+    ) {
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -241,7 +248,12 @@ fn refused(refusal: Refusal) -> Reply {
     }
 }
 
-fn block(operation: &Operation, path: &Path, status: StatusCode, body: &Map<String, Value>) -> Value {
+fn block(
+    operation: &Operation,
+    path: &Path,
+    status: StatusCode,
+    body: &Map<String, Value>,
+) -> Value {
     let mut block = Map::new();
     block.insert("schema".to_owned(), json!(RESPONSE_SCHEMA));
     block.insert("version".to_owned(), json!(1));
@@ -252,13 +264,19 @@ fn block(operation: &Operation, path: &Path, status: StatusCode, body: &Map<Stri
         .map(Value::from)
         .or_else(|| body.get("workflow_id").cloned());
     block.extend(workflow_id.map(|id| ("workflow_id".to_owned(), id)));
-    block.extend(path.get("run_id").map(|id| ("run_id".to_owned(), json!(id))));
+    block.extend(
+        path.get("run_id")
+            .map(|id| ("run_id".to_owned(), json!(id))),
+    );
     if let Some(field) = operation.operation_name_field {
         block.insert("operation_name".to_owned(), json!(path.get(field)));
         block.insert("operation_name_field".to_owned(), json!(field));
     }
     let mut contract = contract();
-    contract.insert("required_fields".to_owned(), json!(operation.required_fields));
+    contract.insert(
+        "required_fields".to_owned(),
+        json!(operation.required_fields),
+    );
     contract.insert("success_fields".to_owned(), json!(operation.success_fields));
     block.insert("contract".to_owned(), Value::Object(contract));
     for field in PROJECTED_FIELDS {

@@ -28,11 +28,16 @@ impl Fleet {
     }
 
     /// Adds the four compatibility fields of one run.
-    pub(super) fn judge(&self, body: &mut Map<String, Value>, pin: Option<&str>, queue: &TaskQueue) {
+    pub(super) fn judge(
+        &self,
+        body: &mut Map<String, Value>,
+        pin: Option<&str>,
+        queue: &TaskQueue,
+    ) {
         let supported = pin.is_none_or(|pin| {
-            self.live
-                .iter()
-                .any(|worker| worker.row.task_queue == *queue && worker.row.build_id.as_deref() == Some(pin))
+            self.live.iter().any(|worker| {
+                worker.row.task_queue == *queue && worker.row.build_id.as_deref() == Some(pin)
+            })
         });
         let reason = pin
             .filter(|_| !supported)
@@ -46,7 +51,10 @@ impl Fleet {
                 "no_compatible_worker"
             }),
         );
-        body.insert("compatibility_supported_in_fleet".to_owned(), json!(supported));
+        body.insert(
+            "compatibility_supported_in_fleet".to_owned(),
+            json!(supported),
+        );
         body.insert("compatibility_fleet_reason".to_owned(), json!(reason));
     }
 }

@@ -58,7 +58,10 @@ pub(super) async fn read(call: Call) -> Result<Reply, Refusal> {
     body.insert("run_id".to_owned(), json!(run_id));
     body.insert(
         "next_page_token".to_owned(),
-        json!(page.next_after.map(|sequence| TOKEN.encode(sequence.to_string()))),
+        json!(
+            page.next_after
+                .map(|sequence| TOKEN.encode(sequence.to_string()))
+        ),
     );
     let pin = run.spec.routing.compatibility.as_deref();
     let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
@@ -78,7 +81,8 @@ fn read_token(token: &str) -> Option<u64> {
 
 /// The events as JSON text. Payloads are stored as the text that is sent, and can be large: they are passed on unread.
 fn events(events: &[StoredEvent]) -> String {
-    let mut text = String::with_capacity(events.iter().map(|event| event.payload.len() + 256).sum());
+    let mut text =
+        String::with_capacity(events.iter().map(|event| event.payload.len() + 256).sum());
     text.push('[');
     for event in events {
         if text.len() > 1 {

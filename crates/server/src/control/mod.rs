@@ -41,7 +41,10 @@ pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/health", get(system::health))
         .route("/ready", get(system::ready))
-        .route("/cluster/info", on(MethodFilter::GET, ANYONE, cluster::info))
+        .route(
+            "/cluster/info",
+            on(MethodFilter::GET, ANYONE, cluster::info),
+        )
         .route(
             "/namespaces",
             on(MethodFilter::GET, NAMESPACE_READ, namespaces::list).merge(on(
@@ -60,7 +63,12 @@ pub(crate) fn routes() -> Router<App> {
         )
         .route(
             "/workflows",
-            on(MethodFilter::GET, operator(&envelope::LIST), workflows::list).merge(on(
+            on(
+                MethodFilter::GET,
+                operator(&envelope::LIST),
+                workflows::list,
+            )
+            .merge(on(
                 MethodFilter::POST,
                 operator(&envelope::START),
                 workflows::start,
@@ -76,7 +84,11 @@ pub(crate) fn routes() -> Router<App> {
         )
         .route(
             "/workflows/{workflow_id}/runs",
-            on(MethodFilter::GET, operator(&envelope::LIST_RUNS), workflows::runs),
+            on(
+                MethodFilter::GET,
+                operator(&envelope::LIST_RUNS),
+                workflows::runs,
+            ),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}",
@@ -88,23 +100,43 @@ pub(crate) fn routes() -> Router<App> {
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/history",
-            on(MethodFilter::GET, operator(&envelope::HISTORY), history::read),
+            on(
+                MethodFilter::GET,
+                operator(&envelope::HISTORY),
+                history::read,
+            ),
         )
         .route(
             "/workflows/{workflow_id}/signal/{signal_name}",
-            on(MethodFilter::POST, operator(&envelope::SIGNAL), commands::signal),
+            on(
+                MethodFilter::POST,
+                operator(&envelope::SIGNAL),
+                commands::signal,
+            ),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/signal/{signal_name}",
-            on(MethodFilter::POST, operator(&envelope::SIGNAL), commands::signal),
+            on(
+                MethodFilter::POST,
+                operator(&envelope::SIGNAL),
+                commands::signal,
+            ),
         )
         .route(
             "/workflows/{workflow_id}/cancel",
-            on(MethodFilter::POST, operator(&envelope::CANCEL), commands::cancel),
+            on(
+                MethodFilter::POST,
+                operator(&envelope::CANCEL),
+                commands::cancel,
+            ),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/cancel",
-            on(MethodFilter::POST, operator(&envelope::CANCEL), commands::cancel),
+            on(
+                MethodFilter::POST,
+                operator(&envelope::CANCEL),
+                commands::cancel,
+            ),
         )
         .route(
             "/workflows/{workflow_id}/terminate",
@@ -131,7 +163,10 @@ pub(crate) fn routes() -> Router<App> {
                 workers::deregister,
             )),
         )
-        .route("/task-queues", on(MethodFilter::GET, OPERATOR, task_queues::list))
+        .route(
+            "/task-queues",
+            on(MethodFilter::GET, OPERATOR, task_queues::list),
+        )
         .route(
             "/task-queues/{name}",
             on(MethodFilter::GET, OPERATOR, task_queues::describe),
@@ -249,7 +284,9 @@ where
 {
     axum::routing::on(
         method,
-        move |State(app): State<App>, request: Request<HttpBody>| serve(door, app, request, handler.clone()),
+        move |State(app): State<App>, request: Request<HttpBody>| {
+            serve(door, app, request, handler.clone())
+        },
     )
 }
 
@@ -286,7 +323,11 @@ where
 }
 
 fn no_route() -> Refusal {
-    Refusal::new(StatusCode::NOT_FOUND, Reason::NotFound, "There is no such route.")
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        Reason::NotFound,
+        "There is no such route.",
+    )
 }
 
 /// Everything that no route matches, also outside `/api`. A credential comes first here too.
@@ -302,7 +343,11 @@ async fn method_not_allowed(State(app): State<App>, request: Request<HttpBody>) 
         |refusal| refusal,
         |_| {
             let message = format!("This route does not take {}.", request.method());
-            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, Reason::MethodNotAllowed, message)
+            Refusal::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                Reason::MethodNotAllowed,
+                message,
+            )
         },
     );
     envelope::render(None, &Path::nameless(), Err(refusal))

@@ -97,7 +97,10 @@ fn read_retention(body: &Body, before: Option<u32>) -> Option<u32> {
     match (body.text("retention_mode", NAME_MAX).as_deref(), days) {
         (Some("forever"), None) => None,
         (Some("forever"), Some(_)) => {
-            body.refuse("retention_days", "must be absent when retention_mode is forever");
+            body.refuse(
+                "retention_days",
+                "must be absent when retention_mode is forever",
+            );
             None
         }
         (Some("bounded"), days) => days

@@ -23,7 +23,9 @@ impl Path {
 
     /// A path without names.
     pub(super) fn nameless() -> Self {
-        Self { segments: Vec::new() }
+        Self {
+            segments: Vec::new(),
+        }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&str> {

@@ -61,7 +61,9 @@ impl Query {
 
     /// Where the page before ended. The published document calls the parameter `page_token`, clients send `next_page_token`.
     pub(super) fn page_token<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
-        let text = self.text("next_page_token").or_else(|| self.text("page_token"))?;
+        let text = self
+            .text("next_page_token")
+            .or_else(|| self.text("page_token"))?;
         let token = read(text);
         if token.is_none() {
             self.refuse("next_page_token", "is not a token of this list");

@@ -15,7 +15,14 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     let queues = call.host().task_queues(&call.namespace).await?;
     let rows: Vec<Value> = queues
         .iter()
-        .map(|queue| Value::Object(shown(call.host(), &call.namespace, queue, &Expired::default())))
+        .map(|queue| {
+            Value::Object(shown(
+                call.host(),
+                &call.namespace,
+                queue,
+                &Expired::default(),
+            ))
+        })
         .collect();
     Ok(Reply::ok(
         json!({"namespace": call.namespace, "task_queues": rows}),
@@ -108,15 +115,26 @@ impl Load {
     }
 }
 
-fn shown(host: &Host, namespace: &Namespace, queue: &QueueView, expired: &Expired) -> Map<String, Value> {
+fn shown(
+    host: &Host,
+    namespace: &Namespace,
+    queue: &QueueView,
+    expired: &Expired,
+) -> Map<String, Value> {
     let workflow = Load::of(queue, TaskKind::Workflow, expired.workflow);
     let activity = Load::of(queue, TaskKind::Activity, expired.activity);
     let mut body = Map::new();
     body.insert("name".to_owned(), json!(queue.name));
     body.insert("namespace".to_owned(), json!(namespace));
     body.insert("stats".to_owned(), stats(host, queue, &workflow, &activity));
-    body.insert("repair".to_owned(), repair(workflow.expired + activity.expired));
-    body.insert("admission".to_owned(), admission(queue, &workflow, &activity));
+    body.insert(
+        "repair".to_owned(),
+        repair(workflow.expired + activity.expired),
+    );
+    body.insert(
+        "admission".to_owned(),
+        admission(queue, &workflow, &activity),
+    );
     body
 }
 
@@ -129,7 +147,11 @@ fn stats(host: &Host, queue: &QueueView, workflow: &Load, activity: &Load) -> Va
     .filter_map(|(kind, at)| at.map(|at| (at, kind)))
     .min();
     let age_seconds = oldest.map(|(at, _)| at.micros_until(host.now()) / 1_000_000);
-    let stale = queue.workers.iter().filter(|worker| worker.is_stale).count();
+    let stale = queue
+        .workers
+        .iter()
+        .filter(|worker| worker.is_stale)
+        .count();
     json!({
         "approximate_backlog_count": workflow.ready + activity.ready,
         "approximate_backlog_age": age_seconds.map(|seconds| format!("{seconds}s")),
@@ -190,7 +212,11 @@ pub(super) fn repair_policy() -> Value {
 }
 
 fn admission(queue: &QueueView, workflow: &Load, activity: &Load) -> Value {
-    let active: Vec<&WorkerView> = queue.workers.iter().filter(|worker| !worker.is_stale).collect();
+    let active: Vec<&WorkerView> = queue
+        .workers
+        .iter()
+        .filter(|worker| !worker.is_stale)
+        .collect();
     let workflow_slots = active
         .iter()
         .map(|worker| worker.row.max_concurrent_workflow_tasks)

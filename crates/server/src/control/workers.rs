@@ -98,8 +98,14 @@ pub(super) fn shown(host: &Host, worker: &WorkerView) -> Map<String, Value> {
     set("sdk_version", json!(row.sdk_version));
     set("build_id", json!(row.build_id));
     set("status", json!(worker.status()));
-    set("supported_workflow_types", json!(row.supported_workflow_types));
-    set("supported_activity_types", json!(row.supported_activity_types));
+    set(
+        "supported_workflow_types",
+        json!(row.supported_workflow_types),
+    );
+    set(
+        "supported_activity_types",
+        json!(row.supported_activity_types),
+    );
     set(
         "workflow_definition_fingerprints",
         json!(row.workflow_definition_fingerprints),

@@ -20,7 +20,8 @@ pub(super) use describe::{describe, principal};
 pub(super) use start::{DUPLICATE_POLICIES, REFUSED_START_FIELDS, start};
 
 /// What a list can be narrowed to. The first three are buckets, the others exact statuses.
-pub(super) const LIST_STATUSES: [&str; 5] = ["running", "completed", "failed", "cancelled", "terminated"];
+pub(super) const LIST_STATUSES: [&str; 5] =
+    ["running", "completed", "failed", "cancelled", "terminated"];
 
 /// Rows of a page when the caller does not say, and at most (control-plane.md §8.2).
 const PAGE_SIZE_DEFAULT: usize = 50;
@@ -48,13 +49,19 @@ fn read_filter(call: &Call) -> Result<RunFilter, Refusal> {
     let status = query.text("status").and_then(|word| {
         let status = read_status(word);
         if status.is_none() {
-            query.refuse("status", &format!("must be one of {}", LIST_STATUSES.join(", ")));
+            query.refuse(
+                "status",
+                &format!("must be one of {}", LIST_STATUSES.join(", ")),
+            );
         }
         status
     });
     if query.text("query").is_some() {
         // Ignoring it would answer with runs that nobody asked for.
-        query.refuse("query", "visibility queries are not supported by this server");
+        query.refuse(
+            "query",
+            "visibility queries are not supported by this server",
+        );
     }
     let filter = RunFilter {
         namespace: call.namespace.clone(),
@@ -87,7 +94,10 @@ fn read_token(token: &str) -> Option<(Timestamp, RunId)> {
     let place = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
     let (micros, run_id) = place.split_once('.')?;
     let is_id = !run_id.is_empty() && run_id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    is_id.then_some((Timestamp::from_micros(micros.parse().ok()?), RunId::from(run_id)))
+    is_id.then_some((
+        Timestamp::from_micros(micros.parse().ok()?),
+        RunId::from(run_id),
+    ))
 }
 
 fn list_row(run: &RunSummary, fleet: &Fleet) -> Value {
@@ -117,7 +127,10 @@ fn shared_row(run: &RunSummary, fleet: &Fleet) -> Map<String, Value> {
 /// The runs of one workflow, oldest first.
 pub(super) async fn runs(call: Call) -> Result<Reply, Refusal> {
     let workflow_id = call.workflow_id();
-    let runs = call.host().workflow_runs(&call.namespace, &workflow_id).await?;
+    let runs = call
+        .host()
+        .workflow_runs(&call.namespace, &workflow_id)
+        .await?;
     let fleet = Fleet::for_pins(
         call.host(),
         &call.namespace,

@@ -5,13 +5,13 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use http::{Request, StatusCode};
 use longhaul_host::engine::Rejection;
-use longhaul_host::engine::run::activity::{ActivityClaim, Deadlines, Failure, Pulse};
 use longhaul_host::engine::rejection::activity_reason;
+use longhaul_host::engine::run::activity::{ActivityClaim, Deadlines, Failure, Pulse};
 use longhaul_host::{ActivityReport, Error, Polled};
+use longhaul_protocol::Reason;
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{ActivityAttemptId, TaskId, WorkerId};
 use longhaul_protocol::payload::{activity_result, failure_details};
-use longhaul_protocol::Reason;
 use serde_json::{Map, Value, json};
 
 use super::polls::{self, read_poll};
@@ -43,13 +43,20 @@ pub(super) async fn poll(State(app): State<App>, request: Request<HttpBody>) -> 
 }
 
 async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Refusal> {
-    let Passed { namespace, body, .. } = pass(app, request).await?;
+    let Passed {
+        namespace, body, ..
+    } = pass(app, request).await?;
     let poll = read_poll(&body, namespace);
     body.check()?;
     match app.host().poll_activity_task(&poll).await {
         Ok(Polled::Leased(claim)) => {
             let task = task_json(&claim).to_string();
-            Ok(polls::leased(app, &task, claim.attempt.started_at, claim.lease_expires_at))
+            Ok(polls::leased(
+                app,
+                &task,
+                claim.attempt.started_at,
+                claim.lease_expires_at,
+            ))
         }
         Ok(Polled::Empty) => Ok(polls::empty(app)),
         Err(error) => Err(polls::refused(app, &error, &poll, "activity_task")),
@@ -57,8 +64,15 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
 }
 
 fn task_json(claim: &ActivityClaim) -> Value {
-    let ActivityClaim { spec, activity, attempt, .. } = claim;
-    let timeout = |pick: fn(&longhaul_host::engine::run::state::RetryPolicy) -> Option<u64>| activity.retry.as_ref().and_then(pick);
+    let ActivityClaim {
+        spec,
+        activity,
+        attempt,
+        ..
+    } = claim;
+    let timeout = |pick: fn(&longhaul_host::engine::run::state::RetryPolicy) -> Option<u64>| {
+        activity.retry.as_ref().and_then(pick)
+    };
     json!({
         "task_id": activity.task_id,
         "task_type": "activity",
@@ -103,8 +117,16 @@ fn read_report(passed: &Passed, task_id: &str) -> ActivityReport {
     ActivityReport {
         namespace: passed.namespace.clone(),
         task_id: TaskId::from(task_id),
-        attempt_id: ActivityAttemptId::from(passed.body.required_text_of(&["activity_attempt_id", "attempt_id"], NAME_MAX)),
-        owner: WorkerId::from(passed.body.required_text_of(&["lease_owner", "worker_id"], NAME_MAX)),
+        attempt_id: ActivityAttemptId::from(
+            passed
+                .body
+                .required_text_of(&["activity_attempt_id", "attempt_id"], NAME_MAX),
+        ),
+        owner: WorkerId::from(
+            passed
+                .body
+                .required_text_of(&["lease_owner", "worker_id"], NAME_MAX),
+        ),
     }
 }
 
@@ -117,7 +139,10 @@ fn rejected(error: &Error, report: &ActivityReport) -> Refusal {
     match error {
         Error::Rejected(Rejection::RunClosed(closed)) => {
             refusal.reason = activity_reason(closed.closed.reason);
-            refusal.with("outcome", "ignored").with("activity_status", "cancelled").with("attempt_status", "cancelled")
+            refusal
+                .with("outcome", "ignored")
+                .with("activity_status", "cancelled")
+                .with("attempt_status", "cancelled")
         }
         Error::Contended | Error::Unavailable => refusal
             .with("operation", "complete_activity_task")
@@ -129,20 +154,40 @@ fn rejected(error: &Error, report: &ActivityReport) -> Refusal {
     }
 }
 
-pub(super) async fn complete(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+pub(super) async fn complete(
+    State(app): State<App>,
+    Path(task_id): Path<String>,
+    request: Request<HttpBody>,
+) -> Response {
     let result = async {
         let passed = pass(&app, request).await?;
         let report = read_report(&passed, &task_id);
-        let result = passed.body.payload(activity_result(passed.body.raw("result"), "result"));
+        let result = passed
+            .body
+            .payload(activity_result(passed.body.raw("result"), "result"));
         passed.body.check()?;
-        let result = result.ok_or_else(|| Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, Reason::ValidationFailed, "result"))?;
-        let answer = app.host().complete_activity_task(&report, result).await.map_err(|error| rejected(&error, &report))?;
+        let result = result.ok_or_else(|| {
+            Refusal::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                Reason::ValidationFailed,
+                "result",
+            )
+        })?;
+        let answer = app
+            .host()
+            .complete_activity_task(&report, result)
+            .await
+            .map_err(|error| rejected(&error, &report))?;
         Ok(with_duplicate(answer.body, answer.duplicate))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }
 
-pub(super) async fn fail(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+pub(super) async fn fail(
+    State(app): State<App>,
+    Path(task_id): Path<String>,
+    request: Request<HttpBody>,
+) -> Response {
     let result = async {
         let passed = pass(&app, request).await?;
         let report = read_report(&passed, &task_id);
@@ -160,7 +205,11 @@ pub(super) async fn fail(State(app): State<App>, Path(task_id): Path<String>, re
             }
         };
         passed.body.check()?;
-        let answer = app.host().fail_activity_task(&report, failure).await.map_err(|error| rejected(&error, &report))?;
+        let answer = app
+            .host()
+            .fail_activity_task(&report, failure)
+            .await
+            .map_err(|error| rejected(&error, &report))?;
         Ok(with_duplicate(answer.body, answer.duplicate))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
@@ -169,7 +218,10 @@ pub(super) async fn fail(State(app): State<App>, Path(task_id): Path<String>, re
 /// The failure as reported; an external executor says `retryable` where an SDK says `non_retryable`.
 fn read_failure(body: &Body) -> Failure {
     let code = body.value("code");
-    if code.as_ref().is_some_and(|code| !code.is_i64() && !code.is_string()) {
+    if code
+        .as_ref()
+        .is_some_and(|code| !code.is_i64() && !code.is_string())
+    {
         body.refuse("code", "must be an integer or a string");
     }
     let mut diagnostics = body.value("diagnostics");
@@ -185,7 +237,8 @@ fn read_failure(body: &Body) -> Failure {
     if let Some(trace) = body.value("stack_trace") {
         diagnostics = merged(diagnostics, "stack_trace", Some(trace));
     }
-    let non_retryable = body.flag("non_retryable").unwrap_or(false) || body.flag("retryable") == Some(false);
+    let non_retryable =
+        body.flag("non_retryable").unwrap_or(false) || body.flag("retryable") == Some(false);
     Failure {
         message: body.required_text("message", MESSAGE_MAX),
         failure_type: body.text("type", NAME_MAX),
@@ -208,24 +261,40 @@ fn merged(diagnostics: Option<Value>, key: &str, value: Option<Value>) -> Option
     Some(Value::Object(map))
 }
 
-pub(super) async fn heartbeat(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+pub(super) async fn heartbeat(
+    State(app): State<App>,
+    Path(task_id): Path<String>,
+    request: Request<HttpBody>,
+) -> Response {
     let result = async {
         let passed = pass(&app, request).await?;
         let report = read_report(&passed, &task_id);
         let progress = read_progress(&passed.body);
         passed.body.check()?;
-        let pulse = app.host().heartbeat_activity_task(&report, progress).await.map_err(|error| rejected(&error, &report))?;
+        let pulse = app
+            .host()
+            .heartbeat_activity_task(&report, progress)
+            .await
+            .map_err(|error| rejected(&error, &report))?;
         Ok(pulse_json(&report, &pulse))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }
 
-pub(super) async fn status(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+pub(super) async fn status(
+    State(app): State<App>,
+    Path(task_id): Path<String>,
+    request: Request<HttpBody>,
+) -> Response {
     let result = async {
         let passed = pass(&app, request).await?;
         let report = read_report(&passed, &task_id);
         passed.body.check()?;
-        let pulse = app.host().activity_task_status(&report).await.map_err(|error| rejected(&error, &report))?;
+        let pulse = app
+            .host()
+            .activity_task_status(&report)
+            .await
+            .map_err(|error| rejected(&error, &report))?;
         let mut answer = pulse_json(&report, &pulse);
         answer["deadlines"] = deadlines_json(&pulse.deadlines);
         answer["cancellation_acknowledgement"] = Value::Null;
@@ -238,7 +307,9 @@ pub(super) async fn status(State(app): State<App>, Path(task_id): Path<String>, 
 fn read_progress(body: &Body) -> Option<Value> {
     let mut progress = Map::new();
     match body.value("progress") {
-        Some(Value::Object(map)) if map.keys().all(|key| PROGRESS_KEYS.contains(&key.as_str())) => progress = map,
+        Some(Value::Object(map)) if map.keys().all(|key| PROGRESS_KEYS.contains(&key.as_str())) => {
+            progress = map
+        }
         Some(other) => {
             progress.insert("details".to_owned(), other);
         }
@@ -249,19 +320,37 @@ fn read_progress(body: &Body) -> Option<Value> {
             progress.insert(key.to_owned(), value);
         }
     }
-    for (key, max) in [("message", PROGRESS_MESSAGE_MAX), ("unit", PROGRESS_UNIT_MAX)] {
-        if progress.get(key).is_some_and(|value| !value.as_str().is_some_and(|text| text.chars().count() <= max)) {
-            body.refuse(key, &format!("must be a string of at most {max} characters"));
+    for (key, max) in [
+        ("message", PROGRESS_MESSAGE_MAX),
+        ("unit", PROGRESS_UNIT_MAX),
+    ] {
+        if progress.get(key).is_some_and(|value| {
+            !value
+                .as_str()
+                .is_some_and(|text| text.chars().count() <= max)
+        }) {
+            body.refuse(
+                key,
+                &format!("must be a string of at most {max} characters"),
+            );
         }
     }
     for key in ["current", "total"] {
-        if progress.get(key).is_some_and(|value| !value.as_f64().is_some_and(|number| number >= 0.0)) {
+        if progress
+            .get(key)
+            .is_some_and(|value| !value.as_f64().is_some_and(|number| number >= 0.0))
+        {
             body.refuse(key, "must be a number of at least 0");
         }
     }
-    let size = progress.get("details").map_or(0, |details| details.to_string().len());
+    let size = progress
+        .get("details")
+        .map_or(0, |details| details.to_string().len());
     if size > DETAILS_MAX {
-        body.refuse("details", &format!("must not be larger than {DETAILS_MAX} bytes of JSON"));
+        body.refuse(
+            "details",
+            &format!("must not be larger than {DETAILS_MAX} bytes of JSON"),
+        );
     }
     (!progress.is_empty()).then_some(Value::Object(progress))
 }

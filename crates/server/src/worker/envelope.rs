@@ -14,7 +14,9 @@ const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-protocol-
 
 /// What follows the last own field of an answer, closing brace included.
 pub(crate) fn closing(server_capabilities: &Value) -> String {
-    format!(r#""protocol_version":"{WORKER_PROTOCOL_VERSION}","server_capabilities":{server_capabilities}}}"#)
+    format!(
+        r#""protocol_version":"{WORKER_PROTOCOL_VERSION}","server_capabilities":{server_capabilities}}}"#
+    )
 }
 
 /// A success.
@@ -30,13 +32,19 @@ pub(super) fn render(app: &App, status: StatusCode, mut body: String) -> Respons
         body.push(',');
     }
     body.push_str(app.worker_envelope());
-    let headers = [(CONTENT_TYPE, HeaderValue::from_static("application/json")), (HEADER, HeaderValue::from_static(WORKER_PROTOCOL_VERSION))];
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (HEADER, HeaderValue::from_static(WORKER_PROTOCOL_VERSION)),
+    ];
     (status, headers, body).into_response()
 }
 
 /// A refusal with its reason; both SDKs read `message` first, then `error`.
 pub(super) fn refused(app: &App, refusal: Refusal) -> Response {
-    let retry_after = refusal.extra.get("retry_after_seconds").and_then(Value::as_u64);
+    let retry_after = refusal
+        .extra
+        .get("retry_after_seconds")
+        .and_then(Value::as_u64);
     let mut body = refusal.extra;
     body.insert("error".to_owned(), json!(refusal.message));
     body.insert("message".to_owned(), json!(refusal.message));

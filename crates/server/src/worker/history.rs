@@ -7,7 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use longhaul_host::{HistoryPage, StoredEvent};
 use longhaul_protocol::Reason;
-use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX, compress_history};
+use longhaul_protocol::describe::{
+    HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX, compress_history,
+};
 use serde_json::Value;
 
 use crate::body::Body;
@@ -20,16 +22,29 @@ pub(super) fn page_token(sequence: u64) -> String {
 
 /// The sequence a token stands for.
 pub(super) fn parse_page_token(token: &str) -> Result<u64, Refusal> {
-    let decoded = STANDARD.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    let decoded = STANDARD
+        .decode(token)
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok());
     decoded.and_then(|text| text.parse().ok()).ok_or_else(|| {
-        Refusal::new(StatusCode::BAD_REQUEST, Reason::InvalidPageToken, "The page token is not one that this server gave.")
+        Refusal::new(
+            StatusCode::BAD_REQUEST,
+            Reason::InvalidPageToken,
+            "The page token is not one that this server gave.",
+        )
     })
 }
 
 /// `history_page_size`, or its alias.
 pub(super) fn page_size(body: &Body) -> usize {
-    let field = if body.raw("history_page_size").is_none() && body.raw("page_size").is_some() { "page_size" } else { "history_page_size" };
-    let Some(size) = body.integer(field) else { return HISTORY_PAGE_SIZE_DEFAULT as usize };
+    let field = if body.raw("history_page_size").is_none() && body.raw("page_size").is_some() {
+        "page_size"
+    } else {
+        "history_page_size"
+    };
+    let Some(size) = body.integer(field) else {
+        return HISTORY_PAGE_SIZE_DEFAULT as usize;
+    };
     if size < 1 || size > i64::from(HISTORY_PAGE_SIZE_MAX) {
         body.refuse(field, &format!("must be from 1 to {HISTORY_PAGE_SIZE_MAX}"));
         return HISTORY_PAGE_SIZE_DEFAULT as usize;
@@ -47,7 +62,10 @@ pub(super) fn page_fields(page: &HistoryPage, accept_encoding: Option<&str>) -> 
         ),
         None => format!(r#""history_events":{events}"#),
     };
-    let token = page.next_after.map(page_token).map_or(Value::Null, Value::String);
+    let token = page
+        .next_after
+        .map(page_token)
+        .map_or(Value::Null, Value::String);
     let _ = write!(
         fields,
         r#","next_history_page_token":{token},"total_history_events":{},"has_more":{},"next_after_sequence":{}"#,
@@ -60,7 +78,13 @@ pub(super) fn page_fields(page: &HistoryPage, accept_encoding: Option<&str>) -> 
 
 /// Events as a JSON array. Payloads are stored as the text that is sent, ids and times need no escaping.
 pub(super) fn events_json(events: &[StoredEvent]) -> String {
-    let mut json = String::with_capacity(events.iter().map(|event| event.payload.len() + 220).sum::<usize>() + 2);
+    let mut json = String::with_capacity(
+        events
+            .iter()
+            .map(|event| event.payload.len() + 220)
+            .sum::<usize>()
+            + 2,
+    );
     json.push('[');
     for (index, event) in events.iter().enumerate() {
         if index > 0 {
@@ -92,6 +116,11 @@ mod tests {
         assert_eq!(page_token(0), "MA==");
         assert_eq!(parse_page_token("MA==").ok(), Some(0));
         assert_eq!(parse_page_token(&page_token(500)).ok(), Some(500));
-        assert_eq!(parse_page_token("nonsense!").err().map(|refusal| refusal.reason), Some(Reason::InvalidPageToken));
+        assert_eq!(
+            parse_page_token("nonsense!")
+                .err()
+                .map(|refusal| refusal.reason),
+            Some(Reason::InvalidPageToken)
+        );
     }
 }

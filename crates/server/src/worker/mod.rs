@@ -25,25 +25,55 @@ pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/register", post(registrations::register))
         .route("/heartbeat", post(registrations::heartbeat))
-        .route("/registrations/{worker_id}", delete(registrations::deregister))
+        .route(
+            "/registrations/{worker_id}",
+            delete(registrations::deregister),
+        )
         .route("/workflow-tasks/poll", post(workflow_tasks::poll))
-        .route("/workflow-tasks/{task_id}/history", post(workflow_tasks::history))
-        .route("/workflow-tasks/{task_id}/heartbeat", post(workflow_tasks::heartbeat))
-        .route("/workflow-tasks/{task_id}/complete", post(workflow_tasks::complete))
+        .route(
+            "/workflow-tasks/{task_id}/history",
+            post(workflow_tasks::history),
+        )
+        .route(
+            "/workflow-tasks/{task_id}/heartbeat",
+            post(workflow_tasks::heartbeat),
+        )
+        .route(
+            "/workflow-tasks/{task_id}/complete",
+            post(workflow_tasks::complete),
+        )
         .route("/workflow-tasks/{task_id}/fail", post(workflow_tasks::fail))
         .route("/activity-tasks/poll", post(activity_tasks::poll))
-        .route("/activity-tasks/{task_id}/complete", post(activity_tasks::complete))
+        .route(
+            "/activity-tasks/{task_id}/complete",
+            post(activity_tasks::complete),
+        )
         .route("/activity-tasks/{task_id}/fail", post(activity_tasks::fail))
-        .route("/activity-tasks/{task_id}/heartbeat", post(activity_tasks::heartbeat))
-        .route("/activity-tasks/{task_id}/status", post(activity_tasks::status))
+        .route(
+            "/activity-tasks/{task_id}/heartbeat",
+            post(activity_tasks::heartbeat),
+        )
+        .route(
+            "/activity-tasks/{task_id}/status",
+            post(activity_tasks::status),
+        )
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
 }
 
-const GATE: Gate = Gate { roles: &[Role::Worker], version: check_version, namespaced: true };
+const GATE: Gate = Gate {
+    roles: &[Role::Worker],
+    version: check_version,
+    namespaced: true,
+};
 
 fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
-    negotiate(headers.get(WORKER_PROTOCOL_HEADER).and_then(|value| value.to_str().ok())).map(drop)
+    negotiate(
+        headers
+            .get(WORKER_PROTOCOL_HEADER)
+            .and_then(|value| value.to_str().ok()),
+    )
+    .map(drop)
 }
 
 async fn pass(app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> {
@@ -52,7 +82,11 @@ async fn pass(app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> 
 
 async fn not_found(State(app): State<App>, request: Request<HttpBody>) -> Response {
     let refusal = match GATE.admit(&app, request.headers()) {
-        Ok(_) => Refusal::new(StatusCode::NOT_FOUND, Reason::NotFound, format!("There is no route {}.", request.uri().path())),
+        Ok(_) => Refusal::new(
+            StatusCode::NOT_FOUND,
+            Reason::NotFound,
+            format!("There is no route {}.", request.uri().path()),
+        ),
         Err(refusal) => refusal,
     };
     envelope::refused(&app, refusal)
@@ -61,8 +95,16 @@ async fn not_found(State(app): State<App>, request: Request<HttpBody>) -> Respon
 async fn method_not_allowed(State(app): State<App>, request: Request<HttpBody>) -> Response {
     let refusal = match GATE.admit(&app, request.headers()) {
         Ok(_) => {
-            let message = format!("{} does not take {}.", request.uri().path(), request.method());
-            Refusal::new(StatusCode::METHOD_NOT_ALLOWED, Reason::MethodNotAllowed, message)
+            let message = format!(
+                "{} does not take {}.",
+                request.uri().path(),
+                request.method()
+            );
+            Refusal::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                Reason::MethodNotAllowed,
+                message,
+            )
         }
         Err(refusal) => refusal,
     };

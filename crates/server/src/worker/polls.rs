@@ -20,12 +20,18 @@ use crate::gate::Refusal;
 const NAME_MAX: usize = 255;
 
 pub(super) fn read_poll(body: &Body, namespace: Namespace) -> Poll {
-    let queues = if body.raw("task_queue").is_none() { body.texts("task_queues") } else { None };
+    let queues = if body.raw("task_queue").is_none() {
+        body.texts("task_queues")
+    } else {
+        None
+    };
     let task_queue = match queues {
         Some(queues) if queues.len() == 1 => queues.into_iter().next().unwrap_or_default(),
         _ => body.required_text("task_queue", NAME_MAX),
     };
-    let timeout = body.integer("timeout_seconds").or_else(|| body.integer("poll_timeout_seconds"));
+    let timeout = body
+        .integer("timeout_seconds")
+        .or_else(|| body.integer("poll_timeout_seconds"));
     Poll {
         namespace,
         worker_id: WorkerId::from(body.required_text("worker_id", NAME_MAX)),
@@ -43,7 +49,12 @@ pub(super) fn empty(app: &App) -> Response {
 }
 
 /// A leased task. `task` is an object as text; history may have been put into it already.
-pub(super) fn leased(app: &App, task: &str, leased_at: Timestamp, lease_expires_at: Timestamp) -> Response {
+pub(super) fn leased(
+    app: &App,
+    task: &str,
+    leased_at: Timestamp,
+    lease_expires_at: Timestamp,
+) -> Response {
     let now = app.host().now();
     let body = format!(
         r#"{{"poll_status":"leased","reason":null,"lease":{{"leased_at":"{leased_at}","lease_expires_at":"{lease_expires_at}"}},"server_time":"{now}","task":{task}}}"#

@@ -27,7 +27,11 @@ const SESSIONS_DEFAULT: u64 = 10;
 pub(super) async fn register(State(app): State<App>, request: Request<HttpBody>) -> Response {
     let result = async {
         let registration = read_registration(pass(&app, request).await?)?;
-        let row = app.host().register_worker(registration).await.map_err(|error| error::refusal(&error))?;
+        let row = app
+            .host()
+            .register_worker(registration)
+            .await
+            .map_err(|error| error::refusal(&error))?;
         let config = app.host().config();
         Ok(json!({
             "worker_id": row.worker_id,
@@ -66,13 +70,23 @@ fn read_registration(passed: Passed) -> Result<Registration, Refusal> {
         build_id: body.text("build_id", NAME_MAX),
         supported_workflow_types: body.texts("supported_workflow_types").unwrap_or_default(),
         supported_activity_types: body.texts("supported_activity_types").unwrap_or_default(),
-        workflow_definition_fingerprints: body.object("workflow_definition_fingerprints").unwrap_or_default(),
-        workflow_command_contracts: body.object("workflow_command_contracts").unwrap_or_default(),
+        workflow_definition_fingerprints: body
+            .object("workflow_definition_fingerprints")
+            .unwrap_or_default(),
+        workflow_command_contracts: body
+            .object("workflow_command_contracts")
+            .unwrap_or_default(),
         capabilities: body.texts("capabilities").unwrap_or_default(),
         capability_manifest: body.object("capability_manifest").unwrap_or_default(),
-        max_concurrent_workflow_tasks: body.count("max_concurrent_workflow_tasks", 1).unwrap_or(CONCURRENCY_DEFAULT),
-        max_concurrent_activity_tasks: body.count("max_concurrent_activity_tasks", 1).unwrap_or(CONCURRENCY_DEFAULT),
-        max_concurrent_worker_sessions: body.count("max_concurrent_worker_sessions", 1).unwrap_or(SESSIONS_DEFAULT),
+        max_concurrent_workflow_tasks: body
+            .count("max_concurrent_workflow_tasks", 1)
+            .unwrap_or(CONCURRENCY_DEFAULT),
+        max_concurrent_activity_tasks: body
+            .count("max_concurrent_activity_tasks", 1)
+            .unwrap_or(CONCURRENCY_DEFAULT),
+        max_concurrent_worker_sessions: body
+            .count("max_concurrent_worker_sessions", 1)
+            .unwrap_or(SESSIONS_DEFAULT),
         task_slots: body.object("task_slots").map(Value::Object),
         process_metrics: body.object("process_metrics").map(Value::Object),
     };
@@ -88,7 +102,10 @@ pub(super) async fn heartbeat(State(app): State<App>, request: Request<HttpBody>
         let task_slots = passed.body.object("task_slots").map(Value::Object);
         let process_metrics = passed.body.object("process_metrics").map(Value::Object);
         passed.body.check()?;
-        let view = app.host().heartbeat_worker(&passed.namespace, &worker_id, task_slots, process_metrics).await;
+        let view = app
+            .host()
+            .heartbeat_worker(&passed.namespace, &worker_id, task_slots, process_metrics)
+            .await;
         let view = view.map_err(|error| unknown_worker(&error, Reason::WorkerNotRegistered))?;
         let config = app.host().config();
         Ok(json!({
@@ -102,13 +119,23 @@ pub(super) async fn heartbeat(State(app): State<App>, request: Request<HttpBody>
     envelope::respond(&app, StatusCode::OK, result.await)
 }
 
-pub(super) async fn deregister(State(app): State<App>, Path(worker_id): Path<String>, request: Request<HttpBody>) -> Response {
+pub(super) async fn deregister(
+    State(app): State<App>,
+    Path(worker_id): Path<String>,
+    request: Request<HttpBody>,
+) -> Response {
     let result = async {
         let passed = pass(&app, request).await?;
         let worker_id = WorkerId::from(worker_id);
-        let recovered = app.host().deregister_worker(&passed.namespace, &worker_id).await;
-        let recovered = recovered.map_err(|error| unknown_worker(&error, Reason::WorkerNotFound))?;
-        Ok(json!({"worker_id": worker_id, "outcome": "deregistered", "recovered_workflow_task_count": recovered}))
+        let recovered = app
+            .host()
+            .deregister_worker(&passed.namespace, &worker_id)
+            .await;
+        let recovered =
+            recovered.map_err(|error| unknown_worker(&error, Reason::WorkerNotFound))?;
+        Ok(
+            json!({"worker_id": worker_id, "outcome": "deregistered", "recovered_workflow_task_count": recovered}),
+        )
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }

@@ -9,8 +9,8 @@ use longhaul_host::engine::run::state::Status;
 use longhaul_host::{Error, LeasedWorkflowTask, Polled, TaskHolder};
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{
-    ActivityAttemptId, ActivityExecutionId, CommandId, Namespace, RunId, SignalId, TaskId, TaskQueue, TimerId, WaitId, WorkerId,
-    WorkflowId,
+    ActivityAttemptId, ActivityExecutionId, CommandId, Namespace, RunId, SignalId, TaskId,
+    TaskQueue, TimerId, WaitId, WorkerId, WorkflowId,
 };
 use longhaul_protocol::workflow_command::parse_commands;
 use longhaul_protocol::{Payload, Timestamp};
@@ -38,7 +38,9 @@ pub(super) async fn poll(State(app): State<App>, request: Request<HttpBody>) -> 
 }
 
 async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Refusal> {
-    let Passed { namespace, body, .. } = pass(app, request).await?;
+    let Passed {
+        namespace, body, ..
+    } = pass(app, request).await?;
     let poll = read_poll(&body, namespace);
     let page_size = page_size(&body);
     let encoding = body.text("accept_history_encoding", NAME_MAX);
@@ -47,7 +49,12 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
     match app.host().poll_workflow_task(&poll, page_size).await {
         Ok(Polled::Leased(task)) => {
             let json = task_json(&task, encoding.as_deref());
-            Ok(polls::leased(app, &json, task.claim.leased_at, task.claim.lease_expires_at))
+            Ok(polls::leased(
+                app,
+                &json,
+                task.claim.leased_at,
+                task.claim.lease_expires_at,
+            ))
         }
         Ok(Polled::Empty) => Ok(polls::empty(app)),
         Err(error) => Err(polls::refused(app, &error, &poll, "workflow_task")),
@@ -113,7 +120,12 @@ struct TaskView<'a> {
 /// The task as text: the view with the first page of history put into it.
 fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String {
     let claim = &task.claim;
-    let WorkflowClaim { spec, resume, budget, .. } = claim;
+    let WorkflowClaim {
+        spec,
+        resume,
+        budget,
+        ..
+    } = claim;
     let view = TaskView {
         task_id: &claim.task_id,
         task_kind: "workflow",
@@ -177,7 +189,11 @@ fn read_holder(passed: &Passed, task_id: &str) -> TaskHolder {
     TaskHolder {
         namespace: passed.namespace.clone(),
         task_id: TaskId::from(task_id),
-        owner: WorkerId::from(passed.body.required_text_of(&["lease_owner", "worker_id"], NAME_MAX)),
+        owner: WorkerId::from(
+            passed
+                .body
+                .required_text_of(&["lease_owner", "worker_id"], NAME_MAX),
+        ),
         attempt: passed.body.required_count("workflow_task_attempt", 1),
     }
 }
@@ -191,28 +207,48 @@ fn rejected(error: &Error, holder: &TaskHolder) -> Refusal {
     match error {
         Error::Contended | Error::Unavailable => refusal
             .with("operation", "complete_workflow_task")
-            .with("outcome", if matches!(error, Error::Contended) { "deferred" } else { "unknown" })
+            .with(
+                "outcome",
+                if matches!(error, Error::Contended) {
+                    "deferred"
+                } else {
+                    "unknown"
+                },
+            )
             .with("worker_id", holder.owner.as_str())
             .with("lease_owner", holder.owner.as_str())
             .with("task_queue", Value::Null)
-            .with("backend", json!({"lock_pressure": matches!(error, Error::Contended)})),
+            .with(
+                "backend",
+                json!({"lock_pressure": matches!(error, Error::Contended)}),
+            ),
         _ => refusal.with("outcome", "rejected"),
     }
 }
 
-pub(super) async fn history(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+pub(super) async fn history(
+    State(app): State<App>,
+    Path(task_id): Path<String>,
+    request: Request<HttpBody>,
+) -> Response {
     match try_history(&app, &task_id, request).await {
         Ok(body) => envelope::render(&app, StatusCode::OK, body),
         Err(refusal) => envelope::refused(&app, refusal),
     }
 }
 
-async fn try_history(app: &App, task_id: &str, request: Request<HttpBody>) -> Result<String, Refusal> {
+async fn try_history(
+    app: &App,
+    task_id: &str,
+    request: Request<HttpBody>,
+) -> Result<String, Refusal> {
     let passed = pass(app, request).await?;
     let holder = read_holder(&passed, task_id);
     let body = &passed.body;
     let size = page_size(body);
-    let token = body.text("next_history_page_token", NAME_MAX).or_else(|| body.text("page_token", NAME_MAX));
+    let token = body
+        .text("next_history_page_token", NAME_MAX)
+        .or_else(|| body.text("page_token", NAME_MAX));
     let after = body.count("after_sequence", 0);
     let encoding = body.text("accept_history_encoding", NAME_MAX);
     if token.is_none() && after.is_none() {
@@ -223,19 +259,39 @@ async fn try_history(app: &App, task_id: &str, request: Request<HttpBody>) -> Re
         Some(token) => parse_page_token(&token)?,
         None => after.unwrap_or(0),
     };
-    let page = app.host().workflow_task_history(&holder, after, size).await.map_err(|error| rejected(&error, &holder))?;
+    let page = app
+        .host()
+        .workflow_task_history(&holder, after, size)
+        .await
+        .map_err(|error| rejected(&error, &holder))?;
     // A page must never name the token that asked for it: a client that follows it would not end.
-    debug_assert!(page.next_after.is_none_or(|next| page_token(next) != page_token(after)));
-    let own = json!({"task_id": holder.task_id, "workflow_task_attempt": holder.attempt}).to_string();
-    Ok(format!("{},{}}}", own.trim_end_matches('}'), page_fields(&page, encoding.as_deref())))
+    debug_assert!(
+        page.next_after
+            .is_none_or(|next| page_token(next) != page_token(after))
+    );
+    let own =
+        json!({"task_id": holder.task_id, "workflow_task_attempt": holder.attempt}).to_string();
+    Ok(format!(
+        "{},{}}}",
+        own.trim_end_matches('}'),
+        page_fields(&page, encoding.as_deref())
+    ))
 }
 
-pub(super) async fn heartbeat(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+pub(super) async fn heartbeat(
+    State(app): State<App>,
+    Path(task_id): Path<String>,
+    request: Request<HttpBody>,
+) -> Response {
     let result = async {
         let passed = pass(&app, request).await?;
         let holder = read_holder(&passed, &task_id);
         passed.body.check()?;
-        let renewed = app.host().heartbeat_workflow_task(&holder).await.map_err(|error| rejected(&error, &holder))?;
+        let renewed = app
+            .host()
+            .heartbeat_workflow_task(&holder)
+            .await
+            .map_err(|error| rejected(&error, &holder))?;
         Ok(json!({
             "task_id": holder.task_id,
             "workflow_task_attempt": holder.attempt,
@@ -251,7 +307,11 @@ pub(super) async fn heartbeat(State(app): State<App>, Path(task_id): Path<String
     envelope::respond(&app, StatusCode::OK, result.await)
 }
 
-pub(super) async fn complete(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+pub(super) async fn complete(
+    State(app): State<App>,
+    Path(task_id): Path<String>,
+    request: Request<HttpBody>,
+) -> Response {
     let result = async {
         let passed = pass(&app, request).await?;
         let holder = read_holder(&passed, &task_id);
@@ -266,18 +326,28 @@ pub(super) async fn complete(State(app): State<App>, Path(task_id): Path<String>
                 Vec::new()
             }),
             None => {
-                passed.body.refuse("commands", "must hold at least one command");
+                passed
+                    .body
+                    .refuse("commands", "must hold at least one command");
                 Vec::new()
             }
         };
         passed.body.check()?;
-        let answer = app.host().complete_workflow_task(&holder, commands).await.map_err(|error| rejected(&error, &holder))?;
+        let answer = app
+            .host()
+            .complete_workflow_task(&holder, commands)
+            .await
+            .map_err(|error| rejected(&error, &holder))?;
         Ok(with_duplicate(answer.body, answer.duplicate))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }
 
-pub(super) async fn fail(State(app): State<App>, Path(task_id): Path<String>, request: Request<HttpBody>) -> Response {
+pub(super) async fn fail(
+    State(app): State<App>,
+    Path(task_id): Path<String>,
+    request: Request<HttpBody>,
+) -> Response {
     let result = async {
         let passed = pass(&app, request).await?;
         let holder = read_holder(&passed, &task_id);
@@ -295,7 +365,15 @@ pub(super) async fn fail(State(app): State<App>, Path(task_id): Path<String>, re
             None => {}
         }
         body.check()?;
-        let answer = app.host().fail_workflow_task(&holder, &message, failure_type.as_deref(), reason.as_deref()).await;
+        let answer = app
+            .host()
+            .fail_workflow_task(
+                &holder,
+                &message,
+                failure_type.as_deref(),
+                reason.as_deref(),
+            )
+            .await;
         let answer = answer.map_err(|error| rejected(&error, &holder))?;
         Ok(with_duplicate(answer.body, answer.duplicate))
     };

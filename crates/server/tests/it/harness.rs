@@ -49,7 +49,11 @@ impl Server {
         .await;
         let host = host.expect("a host on an empty store");
         let router = App::new(host.clone(), auth, options).router();
-        Self { router, host, clock }
+        Self {
+            router,
+            host,
+            clock,
+        }
     }
 
     pub(crate) fn get(&self, path: &str) -> Call<'_> {

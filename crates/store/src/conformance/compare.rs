@@ -38,7 +38,12 @@ pub async fn assert_same(a: &dyn Store, b: &dyn Store, universe: &Universe) {
     for run_id in &universe.run_ids {
         same!(a, b, run(run_id));
         same!(a, b, commands(run_id));
-        for (after, up_to, limit) in [(0, u64::MAX, 1000), (1, 4, 1000), (0, 7, 3), (5, u64::MAX, 2)] {
+        for (after, up_to, limit) in [
+            (0, u64::MAX, 1000),
+            (1, 4, 1000),
+            (0, 7, 3),
+            (5, u64::MAX, 2),
+        ] {
             same!(a, b, history(run_id, after, up_to, limit));
         }
     }
@@ -96,7 +101,12 @@ async fn lists(a: &dyn Store, b: &dyn Store, universe: &Universe, namespace: &Na
         Some(StatusFilter::Cancelled),
         Some(StatusFilter::Terminated),
     ];
-    let types = universe.workflow_types.iter().cloned().map(Some).chain([None]);
+    let types = universe
+        .workflow_types
+        .iter()
+        .cloned()
+        .map(Some)
+        .chain([None]);
     for workflow_type in types {
         for status in statuses {
             let mut filter = RunFilter {

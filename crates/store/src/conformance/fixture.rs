@@ -203,7 +203,10 @@ pub async fn load(store: &dyn Store, run_id: &RunId) -> Option<Run> {
 /// The number of the workflow's current run.
 pub async fn current(store: &dyn Store, workflow_id: &str) -> Option<(RunId, u64)> {
     let workflow_id = WorkflowId::from(workflow_id);
-    let instance = store.instance(&namespace("default"), &workflow_id).await.unwrap();
+    let instance = store
+        .instance(&namespace("default"), &workflow_id)
+        .await
+        .unwrap();
     instance.map(|instance| (instance.current_run_id, instance.run_count))
 }
 

@@ -20,8 +20,14 @@ pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
         run = advance(store, &run, change).await;
     }
     let page = async |after, up_to, limit| {
-        let events = store.history(run.run_id(), after, up_to, limit).await.unwrap();
-        events.into_iter().map(|event| event.sequence).collect::<Vec<_>>()
+        let events = store
+            .history(run.run_id(), after, up_to, limit)
+            .await
+            .unwrap();
+        events
+            .into_iter()
+            .map(|event| event.sequence)
+            .collect::<Vec<_>>()
     };
     assert_eq!(page(0, u64::MAX, 1000).await, (1..=9).collect::<Vec<_>>());
     assert_eq!(page(0, 9, 4).await, [1, 2, 3, 4]);
@@ -51,7 +57,10 @@ pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
         1
     );
     assert_eq!(
-        store.history(&"run-none".into(), 0, u64::MAX, 10).await.unwrap(),
+        store
+            .history(&"run-none".into(), 0, u64::MAX, 10)
+            .await
+            .unwrap(),
         []
     );
 }
@@ -66,7 +75,10 @@ pub async fn events_keep_every_column(store: &dyn Store) {
     event.principal = Some(r#"{"name":"me"}"#.to_owned());
     let (plain, full) = (change.events[0].clone(), change.events[1].clone());
     commit(store, change).await.unwrap();
-    let events = store.history(&"run-w-1".into(), 0, u64::MAX, 10).await.unwrap();
+    let events = store
+        .history(&"run-w-1".into(), 0, u64::MAX, 10)
+        .await
+        .unwrap();
     for (stored, written) in events.iter().zip([plain, full]) {
         assert_eq!(stored.id, written.id);
         assert_eq!(stored.sequence, written.sequence);
@@ -90,7 +102,10 @@ pub async fn an_event_is_never_written_twice(store: &dyn Store) {
     let mut change = next(&run);
     change.core.last_history_sequence = 0;
     push_event(&mut change, "Again");
-    assert!(matches!(commit(store, change).await, Err(Error::Corrupt(_))));
+    assert!(matches!(
+        commit(store, change).await,
+        Err(Error::Corrupt(_))
+    ));
     let events = store.history(run.run_id(), 0, u64::MAX, 10).await.unwrap();
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].event_type, "WorkflowStarted");
@@ -113,7 +128,8 @@ pub async fn a_conflict_is_told_before_a_repeated_event(store: &dyn Store) {
 /// However the store finds out, commits that merely waited at the same time stand.
 pub async fn a_poisoned_commit_fails_alone(store: &dyn Store) {
     let mut answers = Vec::new();
-    let runs = future::join_all(["a", "b", "c"].map(|workflow_id| create(store, workflow_id))).await;
+    let runs =
+        future::join_all(["a", "b", "c"].map(|workflow_id| create(store, workflow_id))).await;
     for run in &runs {
         let mut change = next(run);
         if run.spec.workflow_id.as_str() == "b" {
@@ -133,7 +149,11 @@ pub async fn a_poisoned_commit_fails_alone(store: &dyn Store) {
     assert_eq!(answers, [true, false, true]);
     for (run, version) in runs.iter().zip([2, 1, 2]) {
         assert_eq!(
-            store.run(run.run_id()).await.unwrap().map(|run| run.version),
+            store
+                .run(run.run_id())
+                .await
+                .unwrap()
+                .map(|run| run.version),
             Some(version)
         );
     }
@@ -183,7 +203,11 @@ pub async fn a_command_may_be_written_again(store: &dyn Store) {
 pub async fn a_request_id_finds_its_command(store: &dyn Store) {
     let run = create(store, "w").await;
     let mut change = next(&run);
-    change.commands = vec![command(2, Some("a")), command(3, None), command(4, Some("b"))];
+    change.commands = vec![
+        command(2, Some("a")),
+        command(3, None),
+        command(4, Some("b")),
+    ];
     advance(store, &run, change).await;
     let find = async |space: &str, workflow: &str, request: &str| {
         store

@@ -65,7 +65,10 @@ pub async fn pages_are_newest_first_with_ties(store: &dyn Store) {
     expected.reverse();
     assert_eq!(ids(store, &all_runs()).await, expected);
     for limit in 1..=expected.len() + 1 {
-        let mut filter = RunFilter { limit, ..all_runs() };
+        let mut filter = RunFilter {
+            limit,
+            ..all_runs()
+        };
         let mut joined = Vec::new();
         loop {
             let page = store.list_runs(&filter).await.unwrap();
@@ -110,7 +113,11 @@ pub async fn every_filter_shows_its_runs(store: &dyn Store) {
             store,
             run_id,
             0,
-            if run_id == "failed" { "refund" } else { "order" },
+            if run_id == "failed" {
+                "refund"
+            } else {
+                "order"
+            },
         )
         .await;
         let mut change = next(&run);
@@ -126,7 +133,11 @@ pub async fn every_filter_shows_its_runs(store: &dyn Store) {
             store,
             run_id,
             0,
-            if run_id == "waiting" { "refund" } else { "order" },
+            if run_id == "waiting" {
+                "refund"
+            } else {
+                "order"
+            },
         )
         .await;
         let mut change = next(&run);
@@ -160,7 +171,12 @@ pub async fn every_filter_shows_its_runs(store: &dyn Store) {
     )
     .await;
     check(Some(StatusFilter::Running), None, &running).await;
-    check(Some(StatusFilter::Completed), None, &["completed", "continued"]).await;
+    check(
+        Some(StatusFilter::Completed),
+        None,
+        &["completed", "continued"],
+    )
+    .await;
     check(Some(StatusFilter::Failed), None, &failed).await;
     check(Some(StatusFilter::Cancelled), None, &["cancelled"]).await;
     check(Some(StatusFilter::Terminated), None, &["terminated"]).await;
@@ -193,7 +209,10 @@ pub async fn a_summary_shows_the_newest_state(store: &dyn Store) {
         (summary.namespace.as_str(), summary.workflow_id.as_str()),
         ("default", "w")
     );
-    assert_eq!((summary.run_id.as_str(), summary.run_number), ("run-w-1", 1));
+    assert_eq!(
+        (summary.run_id.as_str(), summary.run_number),
+        ("run-w-1", 1)
+    );
     assert_eq!(
         (summary.workflow_type.as_str(), summary.task_queue.as_str()),
         ("order", "orders")
@@ -224,10 +243,16 @@ pub async fn a_summary_shows_the_newest_state(store: &dyn Store) {
     assert_eq!(summary.closed_at, closed_at);
     assert_eq!(summary.search_attributes["size"], 2.5);
     assert_eq!(summary.memo, Some(Payload::empty_list()));
-    let of_workflow = store.runs_of(&namespace("default"), &"w".into()).await.unwrap();
+    let of_workflow = store
+        .runs_of(&namespace("default"), &"w".into())
+        .await
+        .unwrap();
     assert_eq!(of_workflow, [summary]);
     assert_eq!(
-        store.runs_of(&namespace("default"), &"v".into()).await.unwrap(),
+        store
+            .runs_of(&namespace("default"), &"v".into())
+            .await
+            .unwrap(),
         []
     );
 }

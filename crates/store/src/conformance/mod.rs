@@ -4,7 +4,10 @@
 //! `fixture` builds rows. They are made from JSON, so that they also show that bodies written by an earlier release can
 //! still be read. `compare` reads everything out of two stores and says where they differ.
 
-#![expect(clippy::unwrap_used, reason = "these are tests: a panic is a failed test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "these are tests: a panic is a failed test"
+)]
 #![allow(missing_docs, reason = "the names of the cases say what they check")]
 
 pub mod compare;

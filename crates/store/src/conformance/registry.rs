@@ -85,9 +85,18 @@ pub async fn workers_are_put_replaced_and_deleted(store: &dyn Store) {
     alive.last_heartbeat_at = at(30);
     alive.process_metrics = Some(json!({"rss": 1}));
     store.put_worker(&alive).await.unwrap();
-    assert_eq!(store.worker(&space, &"a".into()).await.unwrap(), Some(alive));
+    assert_eq!(
+        store.worker(&space, &"a".into()).await.unwrap(),
+        Some(alive)
+    );
     assert!(store.delete_worker(&space, &"a".into()).await.unwrap());
     assert!(!store.delete_worker(&space, &"a".into()).await.unwrap());
-    assert_eq!(store.workers(&space).await.unwrap(), [worker("default", "b")]);
-    assert_eq!(store.workers(&other).await.unwrap(), [worker("elsewhere", "a")]);
+    assert_eq!(
+        store.workers(&space).await.unwrap(),
+        [worker("default", "b")]
+    );
+    assert_eq!(
+        store.workers(&other).await.unwrap(),
+        [worker("elsewhere", "a")]
+    );
 }

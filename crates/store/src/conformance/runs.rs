@@ -70,7 +70,10 @@ pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
     });
     let bodies = [
         (PartKey::Activity(1), json!({"activity": activity})),
-        (PartKey::Arguments(1), json!({"arguments": Payload::empty_list()})),
+        (
+            PartKey::Arguments(1),
+            json!({"arguments": Payload::empty_list()}),
+        ),
         (
             PartKey::Timer(2),
             json!({"timer": {
@@ -93,7 +96,10 @@ pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
             PartKey::Member(1),
             json!({"member": {"kind": "activity", "name": "charge", "group": group}}),
         ),
-        (PartKey::Outcome, json!({"outcome": {"output": Payload::null()}})),
+        (
+            PartKey::Outcome,
+            json!({"outcome": {"output": Payload::null()}}),
+        ),
     ];
     let run = create(store, "w").await;
     let mut change = next(&run);
@@ -126,7 +132,11 @@ pub async fn parts_are_put_replaced_and_deleted(store: &dyn Store) {
     change.parts = vec![timer(1, 5), timer(2, 6), timer(10, 7)];
     let run = advance(store, &run, change).await;
     let mut change = next(&run);
-    change.parts = vec![(PartKey::Timer(2), None), timer(1, 8), (PartKey::Timer(99), None)];
+    change.parts = vec![
+        (PartKey::Timer(2), None),
+        timer(1, 8),
+        (PartKey::Timer(99), None),
+    ];
     let run = advance(store, &run, change).await;
     assert_eq!(run.parts.len(), 2);
     assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
@@ -155,7 +165,10 @@ pub async fn a_stale_version_writes_nothing(store: &dyn Store) {
         stale.parts.push(timer(1, 1));
         stale.tasks.push(task(&stale, "stale", TaskStatus::Ready));
         stale.commands.push(command(9, Some("request")));
-        assert!(is_conflict(&commit(store, stale).await), "version {version}");
+        assert!(
+            is_conflict(&commit(store, stale).await),
+            "version {version}"
+        );
     }
     assert_eq!(load(store, second.run_id()).await, Some(second.clone()));
     assert_eq!(
@@ -220,14 +233,20 @@ pub async fn continuing_moves_the_current_run(store: &dyn Store) {
     assert_eq!(load(store, closed.run_id()).await, Some(closed));
     assert_eq!(load(store, second.run_id()).await, Some(second));
     assert_eq!(current(store, "w").await, Some(("run-w-2".into(), 2)));
-    let runs = store.runs_of(&namespace("default"), &"w".into()).await.unwrap();
+    let runs = store
+        .runs_of(&namespace("default"), &"w".into())
+        .await
+        .unwrap();
     let shown: Vec<_> = runs
         .iter()
         .map(|run| (run.run_id.as_str(), run.run_number, run.status))
         .collect();
     assert_eq!(
         shown,
-        [("run-w-1", 1, Status::Completed), ("run-w-2", 2, Status::Pending)]
+        [
+            ("run-w-1", 1, Status::Completed),
+            ("run-w-2", 2, Status::Pending)
+        ]
     );
     assert_eq!(runs[0].closed_reason, Some(ClosedReason::Continued));
 }
@@ -330,7 +349,10 @@ pub async fn of_concurrent_commits_on_one_version_one_wins(store: &dyn Store) {
     });
     let answers = future::join_all(answers.collect::<Vec<_>>()).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
-    assert_eq!(answers.iter().filter(|answer| is_conflict(answer)).count(), 19);
+    assert_eq!(
+        answers.iter().filter(|answer| is_conflict(answer)).count(),
+        19
+    );
     let winner = answers.iter().position(Result::is_ok).unwrap();
     let stored = load(store, run.run_id()).await.unwrap();
     assert_eq!(stored.version, 2);
@@ -353,7 +375,11 @@ pub async fn concurrent_commits_on_many_runs_all_stand(store: &dyn Store) {
     for run in future::join_all(steps).await {
         assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
         assert_eq!(
-            store.history(run.run_id(), 0, u64::MAX, 100).await.unwrap().len(),
+            store
+                .history(run.run_id(), 0, u64::MAX, 100)
+                .await
+                .unwrap()
+                .len(),
             21
         );
     }
@@ -375,7 +401,10 @@ pub async fn malformed_commits_are_refused(store: &dyn Store) {
     let mut twice = next(&run);
     twice.instance = Some(InstanceChange::Create);
     for change in [gap, beyond, nowhere, renamed, twice] {
-        assert!(matches!(commit(store, change).await, Err(Error::Corrupt(_))));
+        assert!(matches!(
+            commit(store, change).await,
+            Err(Error::Corrupt(_))
+        ));
     }
     let both = Changes {
         run: Some(start(spec("v", 1))),
@@ -401,7 +430,10 @@ pub async fn an_abandoned_commit_stands(store: &dyn Store) {
 }
 
 /// Calls without waiting.
-fn commit_now(store: &dyn Store, run: longhaul_engine::change::RunChange) -> crate::Answer<'static, ()> {
+fn commit_now(
+    store: &dyn Store,
+    run: longhaul_engine::change::RunChange,
+) -> crate::Answer<'static, ()> {
     store.commit(Arc::new(Changes {
         run: Some(run),
         ..Changes::default()

@@ -83,11 +83,26 @@ pub async fn ready_tasks_come_in_matching_order(store: &dyn Store) {
         ids("default", TaskKind::Activity, "orders", 100).await,
         ["z", "a", "b", "g", "c"]
     );
-    assert_eq!(ids("default", TaskKind::Activity, "orders", 2).await, ["z", "a"]);
-    assert_eq!(ids("default", TaskKind::Activity, "other", 100).await, ["d"]);
-    assert_eq!(ids("default", TaskKind::Workflow, "orders", 100).await, ["e"]);
-    assert_eq!(ids("elsewhere", TaskKind::Activity, "orders", 100).await, [""; 0]);
-    assert_eq!(ids("default", TaskKind::Activity, "orders", 0).await, [""; 0]);
+    assert_eq!(
+        ids("default", TaskKind::Activity, "orders", 2).await,
+        ["z", "a"]
+    );
+    assert_eq!(
+        ids("default", TaskKind::Activity, "other", 100).await,
+        ["d"]
+    );
+    assert_eq!(
+        ids("default", TaskKind::Workflow, "orders", 100).await,
+        ["e"]
+    );
+    assert_eq!(
+        ids("elsewhere", TaskKind::Activity, "orders", 100).await,
+        [""; 0]
+    );
+    assert_eq!(
+        ids("default", TaskKind::Activity, "orders", 0).await,
+        [""; 0]
+    );
 }
 
 pub async fn ready_queues_are_those_with_work(store: &dyn Store) {
@@ -274,7 +289,10 @@ pub async fn queue_counts_add_up(store: &dyn Store) {
         count("orders", TaskKind::Workflow, 0, 1, None),
         count("orders", TaskKind::Activity, 3, 1, Some(4)),
     ];
-    assert_eq!(store.queue_counts(&namespace("default")).await.unwrap(), expected);
+    assert_eq!(
+        store.queue_counts(&namespace("default")).await.unwrap(),
+        expected
+    );
     assert_eq!(store.queue_counts(&namespace("nowhere")).await.unwrap(), []);
 }
 

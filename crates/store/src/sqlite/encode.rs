@@ -136,7 +136,10 @@ impl Bodies {
             .chain(&bodies.tasks)
             .chain(&bodies.commands);
         *size += texts.map(String::len).sum::<usize>();
-        *size += events.iter().map(|event| event.payload.len()).sum::<usize>();
+        *size += events
+            .iter()
+            .map(|event| event.payload.len())
+            .sum::<usize>();
         Ok(bodies)
     }
 }

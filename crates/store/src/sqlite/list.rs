@@ -45,12 +45,18 @@ struct Entry {
 }
 
 /// The filter's page as if only runs of this status existed, read from one index alone.
-fn page_of_status(connection: &Connection, filter: &RunFilter, status: &str) -> Result<Vec<Entry>, Error> {
+fn page_of_status(
+    connection: &Connection,
+    filter: &RunFilter,
+    status: &str,
+) -> Result<Vec<Entry>, Error> {
     // Before everything: no start is as late as this.
     let (started_at, run_id) = filter
         .after
         .as_ref()
-        .map_or((i64::MAX, ""), |(at, run_id)| (at.as_micros(), run_id.as_str()));
+        .map_or((i64::MAX, ""), |(at, run_id)| {
+            (at.as_micros(), run_id.as_str())
+        });
     let mut statement;
     let namespace = filter.namespace.as_str();
     let limit = signed(filter.limit as u64);
@@ -186,7 +192,10 @@ pub(super) fn leased_tasks(
          ORDER BY task_id LIMIT ?5",
     )?;
     let rows = statement.query(params![
-        filter.namespace.as_ref().map(|namespace| namespace.as_str()),
+        filter
+            .namespace
+            .as_ref()
+            .map(|namespace| namespace.as_str()),
         filter.owner.as_ref().map(|owner| owner.as_str()),
         filter.queue.as_ref().map(|queue| queue.as_str()),
         filter.kind.map(TaskKind::as_str),
@@ -195,7 +204,10 @@ pub(super) fn leased_tasks(
     bodies(rows, "leased task", "")
 }
 
-pub(super) fn queue_counts(connection: &Connection, namespace: &Namespace) -> Result<Vec<QueueCount>, Error> {
+pub(super) fn queue_counts(
+    connection: &Connection,
+    namespace: &Namespace,
+) -> Result<Vec<QueueCount>, Error> {
     let snapshot = connection.unchecked_transaction()?;
     let mut counts = BTreeMap::new();
     let mut statement = snapshot.prepare_cached(

@@ -25,8 +25,8 @@ use self::pool::Pool;
 use self::write::Writer;
 use crate::group::{Counters, Group};
 use crate::{
-    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter, RunSummary, Store,
-    StoredEvent, WorkerRow,
+    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
+    RunSummary, Store, StoredEvent, WorkerRow,
 };
 
 pub use self::open::{Options, Sync};
@@ -61,7 +61,10 @@ impl Sqlite {
         let lock = open::lock(&options.path)?;
         let connection = open::writer(&options)?;
         let counters = Arc::<Counters>::default();
-        let group = Group::start(Writer::new(connection, lock, Arc::clone(&counters)), counters)?;
+        let group = Group::start(
+            Writer::new(connection, lock, Arc::clone(&counters)),
+            counters,
+        )?;
         Ok(Self {
             pool: Arc::new(Pool::new(options.path)),
             group,
@@ -116,7 +119,8 @@ impl Store for Sqlite {
 
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>> {
         let filter = filter.clone();
-        self.pool.long(move |connection| list::runs(connection, &filter))
+        self.pool
+            .long(move |connection| list::runs(connection, &filter))
     }
 
     fn history<'a>(
@@ -148,12 +152,14 @@ impl Store for Sqlite {
         workflow_id: &'a WorkflowId,
         request_id: &'a str,
     ) -> Answer<'a, Option<(RunId, CommandRow)>> {
-        self.pool
-            .point(|connection| read::command_by_request(connection, namespace, workflow_id, request_id))
+        self.pool.point(|connection| {
+            read::command_by_request(connection, namespace, workflow_id, request_id)
+        })
     }
 
     fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>> {
-        self.pool.point(|connection| read::task(connection, task_id))
+        self.pool
+            .point(|connection| read::task(connection, task_id))
     }
 
     fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>> {
@@ -165,7 +171,11 @@ impl Store for Sqlite {
         self.pool.long(list::ready_queues)
     }
 
-    fn leased_tasks<'a>(&'a self, filter: &'a LeaseFilter, limit: usize) -> Answer<'a, Vec<TaskRow>> {
+    fn leased_tasks<'a>(
+        &'a self,
+        filter: &'a LeaseFilter,
+        limit: usize,
+    ) -> Answer<'a, Vec<TaskRow>> {
         let filter = filter.clone();
         self.pool
             .long(move |connection| list::leased_tasks(connection, &filter, limit))
@@ -218,11 +228,19 @@ impl Store for Sqlite {
         )
     }
 
-    fn delete_worker<'a>(&'a self, namespace: &'a Namespace, worker_id: &'a WorkerId) -> Answer<'a, bool> {
+    fn delete_worker<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        worker_id: &'a WorkerId,
+    ) -> Answer<'a, bool> {
         let (namespace, worker_id) = (namespace.clone(), worker_id.clone());
-        self.write(Ok(Write::DeleteWorker { namespace, worker_id }), |was_there| {
-            was_there
-        })
+        self.write(
+            Ok(Write::DeleteWorker {
+                namespace,
+                worker_id,
+            }),
+            |was_there| was_there,
+        )
     }
 
     fn worker<'a>(

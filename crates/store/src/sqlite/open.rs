@@ -67,8 +67,9 @@ const STATEMENTS_MAX: usize = 64;
 /// file would drop SQLite's own locks on it.
 pub(super) fn lock(path: &Path) -> Result<File, Error> {
     if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory)
-            .map_err(|error| Error::Unavailable(format!("cannot create {}: {error}", directory.display())))?;
+        fs::create_dir_all(directory).map_err(|error| {
+            Error::Unavailable(format!("cannot create {}: {error}", directory.display()))
+        })?;
     }
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -92,8 +93,9 @@ pub(super) fn lock(path: &Path) -> Result<File, Error> {
 
 /// The one connection that writes, with the schema brought up to date.
 pub(super) fn writer(options: &Options) -> Result<Connection, Error> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(&options.path, flags)?;
     connection.pragma_update(None, "page_size", PAGE_BYTES)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -172,9 +174,10 @@ fn schema_version(connection: &Connection) -> Result<i64, Error> {
     if table.is_none() {
         return Ok(0);
     }
-    let newest: Option<i64> =
-        connection.query_row("SELECT max(version) FROM refinery_schema_history", [], |row| {
-            row.get(0)
-        })?;
+    let newest: Option<i64> = connection.query_row(
+        "SELECT max(version) FROM refinery_schema_history",
+        [],
+        |row| row.get(0),
+    )?;
     Ok(newest.unwrap_or(0))
 }

@@ -58,7 +58,9 @@ impl Pool {
             runtime
                 .spawn_blocking(move || reader.read(read))
                 .await
-                .unwrap_or_else(|error| Err(Error::Unavailable(format!("a read was lost: {error}"))))
+                .unwrap_or_else(|error| {
+                    Err(Error::Unavailable(format!("a read was lost: {error}")))
+                })
         }
         .boxed()
     }

@@ -33,7 +33,11 @@ pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>
     };
     let mut next = Some(first);
     while let Some(row) = next {
-        let Some(part) = row.get_ref(3)?.as_str_or_null().map_err(rusqlite::Error::from)? else {
+        let Some(part) = row
+            .get_ref(3)?
+            .as_str_or_null()
+            .map_err(rusqlite::Error::from)?
+        else {
             break;
         };
         let part: PartKey = part
@@ -124,7 +128,9 @@ pub(super) fn command_by_request(
          WHERE requests.namespace = ?1 AND requests.workflow_id = ?2 AND requests.request_id = ?3",
     )?;
     let mut rows = statement.query([namespace.as_str(), workflow_id.as_str(), request_id])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
     let run_id = RunId::from(row.get::<_, String>(0)?);
     let command = body(row, 1, "command of run", run_id.as_str())?;
     Ok(Some((run_id, command)))
@@ -157,7 +163,11 @@ pub(super) fn ready_tasks(
     bodies(rows, "ready task of queue", queue.queue.as_str())
 }
 
-pub(super) fn due_runs(connection: &Connection, now: Timestamp, limit: usize) -> Result<Vec<RunId>, Error> {
+pub(super) fn due_runs(
+    connection: &Connection,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<RunId>, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT run_id FROM runs INDEXED BY runs_by_alarm WHERE alarm IS NOT NULL AND alarm <= ?1
          ORDER BY alarm, run_id LIMIT ?2",
@@ -188,17 +198,20 @@ pub(super) fn worker(
     namespace: &Namespace,
     worker_id: &WorkerId,
 ) -> Result<Option<WorkerRow>, Error> {
-    let mut statement =
-        connection.prepare_cached("SELECT body FROM workers WHERE namespace = ?1 AND worker_id = ?2")?;
+    let mut statement = connection
+        .prepare_cached("SELECT body FROM workers WHERE namespace = ?1 AND worker_id = ?2")?;
     let mut rows = statement.query([namespace.as_str(), worker_id.as_str()])?;
     rows.next()?
         .map(|row| body(row, 0, "worker", worker_id.as_str()))
         .transpose()
 }
 
-pub(super) fn workers(connection: &Connection, namespace: &Namespace) -> Result<Vec<WorkerRow>, Error> {
-    let mut statement =
-        connection.prepare_cached("SELECT body FROM workers WHERE namespace = ?1 ORDER BY worker_id")?;
+pub(super) fn workers(
+    connection: &Connection,
+    namespace: &Namespace,
+) -> Result<Vec<WorkerRow>, Error> {
+    let mut statement = connection
+        .prepare_cached("SELECT body FROM workers WHERE namespace = ?1 ORDER BY worker_id")?;
     bodies(
         statement.query([namespace.as_str()])?,
         "worker of namespace",
@@ -213,7 +226,10 @@ pub(super) fn body<T: DeserializeOwned>(
     what: &str,
     id: &str,
 ) -> Result<T, Error> {
-    let text = row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?;
+    let text = row
+        .get_ref(column)?
+        .as_str()
+        .map_err(rusqlite::Error::from)?;
     serde_json::from_str(text).map_err(|error| unreadable(what, id, error))
 }
 

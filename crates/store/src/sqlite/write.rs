@@ -52,22 +52,30 @@ impl Sink for Writer {
     }
 }
 
-fn write_all(transaction: &Transaction<'_>, batch: &[Write]) -> Result<Vec<Result<bool, Error>>, Error> {
+fn write_all(
+    transaction: &Transaction<'_>,
+    batch: &[Write],
+) -> Result<Vec<Result<bool, Error>>, Error> {
     let mut hot = Hot::prepare(transaction)?;
     let mut results = Vec::with_capacity(batch.len());
     for write in batch {
         let result = match write {
             Write::Commit(commit) => write_commit(transaction, &mut hot, commit),
-            Write::CreateNamespace { name, body } => create_namespace(transaction, name.as_str(), body),
-            Write::UpdateNamespace { name, body } => update_namespace(transaction, name.as_str(), body),
+            Write::CreateNamespace { name, body } => {
+                create_namespace(transaction, name.as_str(), body)
+            }
+            Write::UpdateNamespace { name, body } => {
+                update_namespace(transaction, name.as_str(), body)
+            }
             Write::PutWorker {
                 namespace,
                 worker_id,
                 body,
             } => put_worker(transaction, namespace.as_str(), worker_id.as_str(), body),
-            Write::DeleteWorker { namespace, worker_id } => {
-                delete_worker(transaction, namespace.as_str(), worker_id.as_str())
-            }
+            Write::DeleteWorker {
+                namespace,
+                worker_id,
+            } => delete_worker(transaction, namespace.as_str(), worker_id.as_str()),
         };
         results.push(match result {
             // Refused before anything of it was written: the rest of the batch stands.
@@ -126,7 +134,11 @@ struct Found {
     list_status_changes: bool,
 }
 
-fn write_commit(transaction: &Transaction<'_>, hot: &mut Hot<'_>, commit: &Commit) -> Result<bool, Error> {
+fn write_commit(
+    transaction: &Transaction<'_>,
+    hot: &mut Hot<'_>,
+    commit: &Commit,
+) -> Result<bool, Error> {
     // Invariant: every check comes before the first write.
     let mut checked = [None, None];
     for ((change, _), found) in commit.runs().zip(&mut checked) {
@@ -244,7 +256,11 @@ fn update_run(
     Ok(found.run_key)
 }
 
-fn insert_run(transaction: &Transaction<'_>, change: &RunChange, bodies: &Bodies) -> Result<i64, Error> {
+fn insert_run(
+    transaction: &Transaction<'_>,
+    change: &RunChange,
+    bodies: &Bodies,
+) -> Result<i64, Error> {
     let spec = &*change.spec;
     transaction
         .prepare_cached(
@@ -350,7 +366,9 @@ fn write_rows(
 
 fn create_namespace(transaction: &Transaction<'_>, name: &str, body: &str) -> Result<bool, Error> {
     let written = transaction
-        .prepare_cached("INSERT INTO namespaces (name, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING")?
+        .prepare_cached(
+            "INSERT INTO namespaces (name, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+        )?
         .execute([name, body])?;
     if written == 0 {
         Err(Error::Conflict)
@@ -385,7 +403,11 @@ fn put_worker(
     Ok(true)
 }
 
-fn delete_worker(transaction: &Transaction<'_>, namespace: &str, worker_id: &str) -> Result<bool, Error> {
+fn delete_worker(
+    transaction: &Transaction<'_>,
+    namespace: &str,
+    worker_id: &str,
+) -> Result<bool, Error> {
     let deleted = transaction
         .prepare_cached("DELETE FROM workers WHERE namespace = ?1 AND worker_id = ?2")?
         .execute([namespace, worker_id])?;

@@ -52,7 +52,11 @@ async fn everything_is_there_after_reopening() {
     let store = Sqlite::open(&path).unwrap();
     assert_eq!(load(&store, run.run_id()).await, Some(run.clone()));
     assert_eq!(
-        store.history(run.run_id(), 0, u64::MAX, 10).await.unwrap().len(),
+        store
+            .history(run.run_id(), 0, u64::MAX, 10)
+            .await
+            .unwrap()
+            .len(),
         2
     );
     assert_eq!(store.task(&"t".into()).await.unwrap(), Some(row));
@@ -85,7 +89,10 @@ async fn dropping_the_store_finishes_what_was_accepted() {
         })));
     }
     drop(store);
-    assert_eq!(load(&Sqlite::open(&path).unwrap(), run.run_id()).await, Some(run));
+    assert_eq!(
+        load(&Sqlite::open(&path).unwrap(), run.run_id()).await,
+        Some(run)
+    );
 }
 
 /// The files as a killed process leaves them, then with the log cut ever shorter, as a power cut may leave it: what was
@@ -151,7 +158,8 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     let path = directory.path().join("longhaul.db");
     drop(Sqlite::open(&path).unwrap());
     let connection = rusqlite::Connection::open(&path).unwrap();
-    let newer = "INSERT INTO refinery_schema_history VALUES (4711, 'later', '2030-01-01T00:00:00Z', '1')";
+    let newer =
+        "INSERT INTO refinery_schema_history VALUES (4711, 'later', '2030-01-01T00:00:00Z', '1')";
     connection.execute(newer, []).unwrap();
     drop(connection);
     let error = refusal(&path);
@@ -169,8 +177,14 @@ async fn a_second_server_is_refused_until_the_first_is_gone() {
     let first = Sqlite::open(&path).unwrap();
     let error = refusal(&path);
     assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
-    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
-    assert!(error.to_string().contains("another longhaul server"), "{error}");
+    assert!(
+        error.to_string().contains(path.to_str().unwrap()),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("another longhaul server"),
+        "{error}"
+    );
     create(&first, "w").await;
     drop(first);
     assert!(
@@ -200,7 +214,9 @@ async fn a_damaged_row_is_reported_with_its_name() {
     let path = directory.path().join("longhaul.db");
     create(&Sqlite::open(&path).unwrap(), "w").await;
     let connection = rusqlite::Connection::open(&path).unwrap();
-    connection.execute("UPDATE runs SET state = 'x'", []).unwrap();
+    connection
+        .execute("UPDATE runs SET state = 'x'", [])
+        .unwrap();
     drop(connection);
     let error = Sqlite::open(&path)
         .unwrap()

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use longhaul_engine::change::{Changes, InstanceChange, RunChange, TaskKind, TaskRow, TaskStatus};
 use longhaul_engine::run::state::{ClosedReason, PartKey, Run, Status};
 use longhaul_store::conformance::compare::{Universe, assert_same};
-use longhaul_store::conformance::fixture::{at, close, command, next, push_event, spec, start, task, timer};
+use longhaul_store::conformance::fixture::{
+    at, close, command, next, push_event, spec, start, task, timer,
+};
 use longhaul_store::conformance::registry::worker;
 use longhaul_store::memory::Memory;
 use longhaul_store::sqlite::Sqlite;
@@ -81,7 +83,15 @@ struct Rows {
     close: Option<ClosedReason>,
     alarm: Option<i64>,
     parts: Vec<(u64, Option<u64>)>,
-    tasks: Vec<(usize, TaskStatus, TaskKind, &'static str, u8, i64, &'static str)>,
+    tasks: Vec<(
+        usize,
+        TaskStatus,
+        TaskKind,
+        &'static str,
+        u8,
+        i64,
+        &'static str,
+    )>,
     commands: Vec<(u64, Option<&'static str>)>,
 }
 
@@ -172,7 +182,10 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn run_id(which: &Which) -> String {
-    format!("run-{}-{}-{}", which.namespace, which.workflow, which.number)
+    format!(
+        "run-{}-{}-{}",
+        which.namespace, which.workflow, which.number
+    )
 }
 
 fn begin(which: &Which, workflow_type: &str, seconds: i64) -> RunChange {
@@ -198,22 +211,28 @@ fn fill(change: &mut RunChange, rows: &Rows) {
     change.parts = rows
         .parts
         .iter()
-        .map(|(number, delay)| delay.map_or((PartKey::Timer(*number), None), |delay| timer(*number, delay)))
+        .map(|(number, delay)| {
+            delay.map_or((PartKey::Timer(*number), None), |delay| {
+                timer(*number, delay)
+            })
+        })
         .collect();
     change.tasks = rows
         .tasks
         .iter()
-        .map(|(number, status, kind, queue, priority, available_at, owner)| {
-            let mut row = task(change, &format!("task-{number}"), *status);
-            row.lease_owner = row.lease_owner.map(|_| (*owner).into());
-            TaskRow {
-                kind: *kind,
-                queue: (*queue).into(),
-                priority: *priority,
-                available_at: at(*available_at),
-                ..row
-            }
-        })
+        .map(
+            |(number, status, kind, queue, priority, available_at, owner)| {
+                let mut row = task(change, &format!("task-{number}"), *status);
+                row.lease_owner = row.lease_owner.map(|_| (*owner).into());
+                TaskRow {
+                    kind: *kind,
+                    queue: (*queue).into(),
+                    priority: *priority,
+                    available_at: at(*available_at),
+                    ..row
+                }
+            },
+        )
         .collect();
     change.commands = rows
         .commands
@@ -252,14 +271,22 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
                 created: Some(change),
             })
         }
-        Op::Step { which, version, rows } => {
+        Op::Step {
+            which,
+            version,
+            rows,
+        } => {
             let run = model.run(&run_id(which).into()).await.unwrap()?;
             Some(Changes {
                 run: Some(step(&run, *version, rows)),
                 created: None,
             })
         }
-        Op::Continue { which, version, rows } => {
+        Op::Continue {
+            which,
+            version,
+            rows,
+        } => {
             let run = model.run(&run_id(which).into()).await.unwrap()?;
             let mut change = step(&run, *version, rows);
             if rows.close.is_none() {
@@ -283,7 +310,11 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
 }
 
 /// The same call on either store; an answer that says what happened, in a word.
-fn call<'a>(store: &'a dyn Store, op: &Op, changes: Option<&Arc<Changes>>) -> Option<Answer<'a, bool>> {
+fn call<'a>(
+    store: &'a dyn Store,
+    op: &Op,
+    changes: Option<&Arc<Changes>>,
+) -> Option<Answer<'a, bool>> {
     fn word<'a>(answer: Answer<'a, ()>) -> Answer<'a, bool> {
         Box::pin(async move { answer.await.map(|()| true) })
     }
@@ -318,15 +349,15 @@ fn call<'a>(store: &'a dyn Store, op: &Op, changes: Option<&Arc<Changes>>) -> Op
         } => {
             let mut row = worker(namespace, worker_id);
             row.last_heartbeat_at = at(*heartbeat);
-            Some(Box::pin(
-                async move { store.put_worker(&row).await.map(|()| true) },
-            ))
+            Some(Box::pin(async move {
+                store.put_worker(&row).await.map(|()| true)
+            }))
         }
         Op::DeleteWorker { namespace, worker } => {
             let (namespace, worker) = ((*namespace).into(), (*worker).into());
-            Some(Box::pin(
-                async move { store.delete_worker(&namespace, &worker).await },
-            ))
+            Some(Box::pin(async move {
+                store.delete_worker(&namespace, &worker).await
+            }))
         }
         Op::Settle => None,
     }
@@ -361,7 +392,9 @@ fn universe() -> Universe {
         workflow_ids: WORKFLOWS.map(Into::into).into(),
         workflow_types: TYPES.map(Into::into).into(),
         run_ids,
-        task_ids: (0..TASKS).map(|number| format!("task-{number}").into()).collect(),
+        task_ids: (0..TASKS)
+            .map(|number| format!("task-{number}").into())
+            .collect(),
         queues: QUEUES.map(Into::into).into(),
         workers: WORKERS.map(Into::into).into(),
         request_ids: REQUESTS.map(Into::into).into(),

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use durable_workflow::{ParallelOperation, ParallelResult, Result, Value, Worker, WorkflowContext, json};
+use durable_workflow::{
+    ParallelOperation, ParallelResult, Result, Value, Worker, WorkflowContext, json,
+};
 use tokio::time::sleep;
 
 /// Steps of `crash.steps`, each a signal and an activity.
@@ -70,7 +72,10 @@ impl Shape {
 /// Registers every shape and the activity they share.
 pub(super) fn register(worker: &mut Worker) {
     worker.register_activity("crash.add", |_, arguments| async move {
-        let (left, right) = (arguments[0].as_u64().unwrap(), arguments[1].as_u64().unwrap());
+        let (left, right) = (
+            arguments[0].as_u64().unwrap(),
+            arguments[1].as_u64().unwrap(),
+        );
         // Uneven work, so that kills meet activities at different points.
         sleep(Duration::from_millis((left * 7 + right * 13) % 80)).await;
         Ok(json!(left + right))

@@ -144,7 +144,11 @@ impl History {
             .iter()
             .filter(|event| TERMINAL_EVENTS.contains(event))
             .collect();
-        assert_eq!(terminal.len(), 1, "not exactly one terminal event: {types:?}");
+        assert_eq!(
+            terminal.len(),
+            1,
+            "not exactly one terminal event: {types:?}"
+        );
         let mut completed = self.command_sequences("ActivityCompleted");
         completed.sort_unstable();
         assert!(

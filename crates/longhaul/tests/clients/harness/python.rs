@@ -55,7 +55,9 @@ pub(crate) async fn run_python(program: &str, server: &Server) {
     let ended = timeout(PROGRAM_DEADLINE, child.wait()).await;
     let output = fs::read_to_string(&path).unwrap_or_default();
     match ended {
-        Ok(status) if status.as_ref().is_ok_and(std::process::ExitStatus::success) => eprintln!("{output}"),
+        Ok(status) if status.as_ref().is_ok_and(std::process::ExitStatus::success) => {
+            eprintln!("{output}")
+        }
         Ok(status) => panic!("{program} failed ({status:?}):\n{output}"),
         Err(_) => panic!("{program} still runs after {PROGRAM_DEADLINE:?}:\n{output}"),
     }
@@ -70,7 +72,8 @@ pub(crate) struct PythonWorker {
 impl PythonWorker {
     /// Starts the worker and waits until it is registered.
     pub(crate) async fn start(server: &Server, queue: &str, worker_id: &str) -> Self {
-        let log = File::create(server.directory.path().join(format!("{worker_id}.log"))).expect("a log file");
+        let log = File::create(server.directory.path().join(format!("{worker_id}.log")))
+            .expect("a log file");
         let mut child = python_command("crash_worker.py", server)
             .env("LONGHAUL_QUEUE", queue)
             .env("LONGHAUL_WORKER_ID", worker_id)

@@ -7,7 +7,10 @@ use crate::harness::{Server, ServerOptions};
 
 fn register_greeting(worker: &mut Worker, greeting: &'static str) {
     worker.register_activity("greet", move |_, arguments| async move {
-        Ok(json!(format!("{greeting}, {}", arguments[0].as_str().unwrap())))
+        Ok(json!(format!(
+            "{greeting}, {}",
+            arguments[0].as_str().unwrap()
+        )))
     });
     worker.register_workflow("hello", |context, arguments| async move {
         context.activity("greet", arguments).await

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use durable_workflow::{
-    ActivityError, ActivityOptions, ActivityRetryPolicy, Error, ParallelOperation, ParallelResult, Value,
-    WorkflowCommandOptions, json,
+    ActivityError, ActivityOptions, ActivityRetryPolicy, Error, ParallelOperation, ParallelResult,
+    Value, WorkflowCommandOptions, json,
 };
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
@@ -63,8 +63,14 @@ async fn sequential_activities() {
     assert_eq!(fixture.run("sequential", json!([3])).await, json!(96));
 
     let history = fixture.closed_history("sequential").await;
-    assert_eq!(history.command_sequences("ActivityScheduled"), [1, 2, 3, 4, 5]);
-    assert_eq!(history.command_sequences("ActivityCompleted"), [1, 2, 3, 4, 5]);
+    assert_eq!(
+        history.command_sequences("ActivityScheduled"),
+        [1, 2, 3, 4, 5]
+    );
+    assert_eq!(
+        history.command_sequences("ActivityCompleted"),
+        [1, 2, 3, 4, 5]
+    );
 }
 
 #[tokio::test]
@@ -127,7 +133,8 @@ async fn a_failed_group_waits_for_all_members_and_names_the_failed_one() {
             }
         });
         worker.register_workflow("group", |context, _| async move {
-            let calls = [0, 1, 2].map(|number| ParallelOperation::activity("member", json!([number])));
+            let calls =
+                [0, 1, 2].map(|number| ParallelOperation::activity("member", json!([number])));
             match context.parallel(calls.into()).await {
                 Err(Error::ParallelFailed(failure)) => {
                     let completed: Vec<_> = failure
@@ -176,12 +183,19 @@ async fn retry_with_back_off_then_success() {
             let back_off = [Duration::ZERO, Duration::from_secs(1)];
             let policy = ActivityRetryPolicy::new(3).backoff_intervals(back_off);
             context
-                .activity_with_options("flaky", ActivityOptions::new().retry_policy(policy), json!([]))
+                .activity_with_options(
+                    "flaky",
+                    ActivityOptions::new().retry_policy(policy),
+                    json!([]),
+                )
                 .await
         });
     });
 
-    assert_eq!(fixture.run("retry", json!([])).await, json!("third time lucky"));
+    assert_eq!(
+        fixture.run("retry", json!([])).await,
+        json!("third time lucky")
+    );
 
     let seen = seen.lock().unwrap().clone();
     assert_eq!(
@@ -230,7 +244,13 @@ async fn check_single_attempt(error: ActivityError, policy: ActivityRetryPolicy)
         });
         worker.register_workflow("pay", move |context, _| {
             let options = ActivityOptions::new().retry_policy(policy.clone());
-            async move { activity_failure(context.activity_with_options("decline", options, json!([])).await) }
+            async move {
+                activity_failure(
+                    context
+                        .activity_with_options("decline", options, json!([]))
+                        .await,
+                )
+            }
         });
     });
 
@@ -301,7 +321,9 @@ async fn heartbeats_carry_details_and_bring_back_the_cancellation() {
             context.activity("long", json!([])).await
         });
     });
-    let handle = fixture.start_workflow("cancelled", "cancelled", json!([])).await;
+    let handle = fixture
+        .start_workflow("cancelled", "cancelled", json!([]))
+        .await;
     let history = fixture
         .wait_for_events("cancelled", "ActivityHeartbeatRecorded", 2)
         .await;
@@ -320,7 +342,10 @@ async fn heartbeats_carry_details_and_bring_back_the_cancellation() {
     assert!(answer.cancel_requested);
     assert_eq!(answer.can_continue, Some(false));
     assert_eq!(answer.reason.as_deref(), Some("run_cancelled"));
-    assert!(matches!(result(&handle).await, Err(Error::WorkflowCancelled(_))));
+    assert!(matches!(
+        result(&handle).await,
+        Err(Error::WorkflowCancelled(_))
+    ));
     assert_eq!(
         fixture
             .closed_history("cancelled")

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use durable_workflow::{
-    ActivityFailureKind, ActivityOptions, ActivityRetryPolicy, Error, ParallelOperation, Worker, json,
+    ActivityFailureKind, ActivityOptions, ActivityRetryPolicy, Error, ParallelOperation, Worker,
+    json,
 };
 use tokio::sync::{Barrier, Semaphore};
 use tokio::time::sleep;
@@ -31,19 +32,25 @@ async fn check_times_out(options: ActivityOptions, expected_kind: &str, attempts
     let fixture = Fixture::start().await;
     let gate = Arc::new(Semaphore::new(0));
     // One slot: the second workflow's activity cannot run before the late report of the first is settled.
-    let mut worker = new_worker(fixture.client.clone(), "worker-1").max_concurrent_activity_tasks(1);
+    let mut worker =
+        new_worker(fixture.client.clone(), "worker-1").max_concurrent_activity_tasks(1);
     register_stuck(&mut worker, &gate);
     worker.register_activity("quick", |_, _| async { Ok(json!("still here")) });
     worker.register_workflow("overrun", move |context, _| {
         let options = options.clone();
         async move {
-            match context.activity_with_options("stuck", options, json!([])).await {
+            match context
+                .activity_with_options("stuck", options, json!([]))
+                .await
+            {
                 Err(Error::ActivityFailed(failure)) => Ok(json!({
                     "timed_out": failure.kind == ActivityFailureKind::TimedOut,
                     "timeout_kind": failure.timeout_kind,
                     "category": failure.failure_category,
                 })),
-                other => Err(Error::WorkerLoop(format!("expected a timeout, got {other:?}"))),
+                other => Err(Error::WorkerLoop(format!(
+                    "expected a timeout, got {other:?}"
+                ))),
             }
         }
     });
@@ -63,7 +70,10 @@ async fn check_times_out(options: ActivityOptions, expected_kind: &str, attempts
         expected_kind
     );
     gate.add_permits(1);
-    assert_eq!(fixture.run("afterwards", json!([])).await, json!("still here"));
+    assert_eq!(
+        fixture.run("afterwards", json!([])).await,
+        json!("still here")
+    );
     assert_eq!(
         fixture.closed_history("overrun").await.len(),
         history.len(),
@@ -113,7 +123,8 @@ async fn a_timed_out_attempt_is_retried_and_its_late_report_ignored() {
     let fixture = Fixture::start().await;
     let gate = Arc::new(Semaphore::new(0));
     let meeting = Arc::new(Barrier::new(2));
-    let mut worker = new_worker(fixture.client.clone(), "worker-1").max_concurrent_activity_tasks(2);
+    let mut worker =
+        new_worker(fixture.client.clone(), "worker-1").max_concurrent_activity_tasks(2);
     register_stuck(&mut worker, &gate);
     worker.register_activity("meet", move |_, _| {
         let meeting = Arc::clone(&meeting);
@@ -127,7 +138,9 @@ async fn a_timed_out_attempt_is_retried_and_its_late_report_ignored() {
         let options = ActivityOptions::new()
             .start_to_close_timeout(ONE_SECOND)
             .retry_policy(policy);
-        let answer = context.activity_with_options("stuck", options, json!([])).await?;
+        let answer = context
+            .activity_with_options("stuck", options, json!([]))
+            .await?;
         // Two that wait for each other need both slots, so the run stays open until the first attempt has reported.
         context
             .parallel(
@@ -171,14 +184,19 @@ async fn heartbeats_keep_an_activity_alive() {
         });
         worker.register_workflow("patient", |context, _| async move {
             let options = ActivityOptions::new().heartbeat_timeout(ONE_SECOND);
-            context.activity_with_options("slow", options, json!([])).await
+            context
+                .activity_with_options("slow", options, json!([]))
+                .await
         });
     });
 
     assert_eq!(fixture.run("patient", json!([])).await, json!("done"));
 
     assert_eq!(
-        fixture.closed_history("patient").await.count("ActivityStarted"),
+        fixture
+            .closed_history("patient")
+            .await
+            .count("ActivityStarted"),
         1
     );
 }

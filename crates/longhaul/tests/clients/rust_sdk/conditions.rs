@@ -32,8 +32,12 @@ fn register_approval(worker: &mut Worker) {
 async fn satisfied_by_a_signal() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(register_approval);
-    let handle = fixture.start_workflow("approval", "simple", json!([null])).await;
-    fixture.wait_for_events("simple", "ConditionWaitOpened", 1).await;
+    let handle = fixture
+        .start_workflow("approval", "simple", json!([null]))
+        .await;
+    fixture
+        .wait_for_events("simple", "ConditionWaitOpened", 1)
+        .await;
 
     fixture.signal("simple", "approve", json!([true])).await;
 
@@ -47,8 +51,12 @@ async fn satisfied_by_a_signal() {
 async fn satisfied_before_its_timeout() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(register_approval);
-    let handle = fixture.start_workflow("approval", "in-time", json!([60])).await;
-    fixture.wait_for_events("in-time", "ConditionWaitOpened", 1).await;
+    let handle = fixture
+        .start_workflow("approval", "in-time", json!([60]))
+        .await;
+    fixture
+        .wait_for_events("in-time", "ConditionWaitOpened", 1)
+        .await;
 
     fixture.signal("in-time", "approve", json!([true])).await;
 
@@ -62,7 +70,9 @@ async fn satisfied_before_its_timeout() {
 #[tokio::test]
 async fn already_true_needs_no_wait() {
     let fixture = Fixture::start().await;
-    let handle = fixture.start_workflow("approval", "at-once", json!([60])).await;
+    let handle = fixture
+        .start_workflow("approval", "at-once", json!([60]))
+        .await;
     fixture.signal("at-once", "approve", json!([true])).await;
 
     let _worker = fixture.worker(register_approval);
@@ -81,8 +91,12 @@ async fn already_true_needs_no_wait() {
 async fn a_false_signal_wakes_but_does_not_satisfy() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(register_approval);
-    let handle = fixture.start_workflow("approval", "second", json!([null])).await;
-    fixture.wait_for_events("second", "ConditionWaitOpened", 1).await;
+    let handle = fixture
+        .start_workflow("approval", "second", json!([null]))
+        .await;
+    fixture
+        .wait_for_events("second", "ConditionWaitOpened", 1)
+        .await;
 
     fixture.signal("second", "approve", json!([false])).await;
     fixture.wait_for_events("second", "SignalReceived", 1).await;
@@ -105,7 +119,10 @@ async fn times_out() {
     let _worker = fixture.worker(register_approval);
     let started = Instant::now();
 
-    assert_eq!(fixture.run("approval", json!([1])).await, json!("timed_out"));
+    assert_eq!(
+        fixture.run("approval", json!([1])).await,
+        json!("timed_out")
+    );
 
     assert!(started.elapsed() >= Duration::from_secs(1));
     let history = fixture.closed_history("approval").await;
@@ -120,7 +137,9 @@ async fn times_out() {
 async fn false_signals_do_not_extend_the_timeout() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(register_approval);
-    let handle = fixture.start_workflow("approval", "pestered", json!([1])).await;
+    let handle = fixture
+        .start_workflow("approval", "pestered", json!([1]))
+        .await;
 
     let pester = async {
         // Ends when the run is closed and refuses the signal.

@@ -40,13 +40,22 @@ impl Fixture {
         self.worker_with_id("worker-1", register)
     }
 
-    pub(crate) fn worker_with_id(&self, id: &str, register: impl FnOnce(&mut Worker)) -> RunningWorker {
+    pub(crate) fn worker_with_id(
+        &self,
+        id: &str,
+        register: impl FnOnce(&mut Worker),
+    ) -> RunningWorker {
         let mut worker = new_worker(self.client.clone(), id);
         register(&mut worker);
         RunningWorker::start(worker)
     }
 
-    pub(crate) async fn start_workflow(&self, workflow_type: &str, id: &str, input: Value) -> WorkflowHandle {
+    pub(crate) async fn start_workflow(
+        &self,
+        workflow_type: &str,
+        id: &str,
+        input: Value,
+    ) -> WorkflowHandle {
         self.start_workflow_with(workflow_type, id, WorkflowStartOptions::new(), input)
             .await
     }
@@ -67,7 +76,9 @@ impl Fixture {
 
     /// Starts a workflow under its type's name and waits for its result.
     pub(crate) async fn run(&self, workflow_type: &str, input: Value) -> Value {
-        let handle = self.start_workflow(workflow_type, workflow_type, input).await;
+        let handle = self
+            .start_workflow(workflow_type, workflow_type, input)
+            .await;
         result(&handle).await.expect("the workflow completes")
     }
 
@@ -75,7 +86,9 @@ impl Fixture {
     pub(crate) async fn history(&self, workflow_id: &str) -> History {
         let control = self.server.control();
         let runs = control.run_ids(workflow_id).await;
-        control.history(workflow_id, runs.last().expect("a run")).await
+        control
+            .history(workflow_id, runs.last().expect("a run"))
+            .await
     }
 
     /// The history of a closed run, checked for what every history must hold.
@@ -86,11 +99,19 @@ impl Fixture {
     }
 
     /// Waits until the current run has at least `count` events of a type.
-    pub(crate) async fn wait_for_events(&self, workflow_id: &str, event_type: &str, count: usize) -> History {
-        eventually(&format!("{count} × {event_type} in {workflow_id}"), || async {
-            let history = self.history(workflow_id).await;
-            (history.count(event_type) >= count).then_some(history)
-        })
+    pub(crate) async fn wait_for_events(
+        &self,
+        workflow_id: &str,
+        event_type: &str,
+        count: usize,
+    ) -> History {
+        eventually(
+            &format!("{count} × {event_type} in {workflow_id}"),
+            || async {
+                let history = self.history(workflow_id).await;
+                (history.count(event_type) >= count).then_some(history)
+            },
+        )
         .await
     }
 

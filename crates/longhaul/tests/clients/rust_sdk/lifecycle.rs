@@ -36,10 +36,19 @@ async fn a_failed_workflow_tells_type_and_message() {
         failure.exception_class.as_deref(),
         Some("durable_workflow::Error")
     );
-    assert_eq!(failure.message.as_deref(), Some("worker loop error: out of luck"));
+    assert_eq!(
+        failure.message.as_deref(),
+        Some("worker loop error: out of luck")
+    );
     assert_eq!(failure.failure_category.as_deref(), Some("application"));
     assert_eq!(failure.non_retryable, Some(false));
-    assert_eq!(fixture.closed_history("broken").await.count("WorkflowFailed"), 1);
+    assert_eq!(
+        fixture
+            .closed_history("broken")
+            .await
+            .count("WorkflowFailed"),
+        1
+    );
 }
 
 #[tokio::test]
@@ -240,7 +249,10 @@ async fn check_refuses_commands(fixture: &Fixture) {
         (rejection.status, rejection.reason.as_str()),
         (409, "run_not_active")
     );
-    let signalled = fixture.client.signal_workflow("busy", "never", json!([])).await;
+    let signalled = fixture
+        .client
+        .signal_workflow("busy", "never", json!([]))
+        .await;
     let Err(Error::Http { status, body }) = signalled else {
         panic!("expected a refusal")
     };

@@ -10,7 +10,10 @@ use super::fixture::{Fixture, QUEUE, result_options};
 async fn check_round_trip(value: AvroValue) {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(|worker| {
-        worker.register_activity_avro_value("echo", |_, arguments| async move { Ok(first(arguments)) });
+        worker.register_activity_avro_value(
+            "echo",
+            |_, arguments| async move { Ok(first(arguments)) },
+        );
         worker.register_workflow_avro_value("round-trip", |context, arguments| async move {
             let echoed = context.activity_avro_value("echo", arguments).await?;
             let signalled = AvroValue::Array(context.wait_signal_avro_value("value").await?);

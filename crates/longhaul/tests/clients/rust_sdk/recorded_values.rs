@@ -24,7 +24,9 @@ async fn a_side_effect_keeps_its_value_in_another_worker() {
     };
     let first = fixture.worker_with_id("first", register);
     let handle = fixture.start_workflow("ticket", "ticket", json!([])).await;
-    fixture.wait_for_events("ticket", "SignalWaitOpened", 1).await;
+    fixture
+        .wait_for_events("ticket", "SignalWaitOpened", 1)
+        .await;
     first.stop().await;
 
     let _second = fixture.worker_with_id("second", register);
@@ -38,7 +40,10 @@ async fn a_side_effect_keeps_its_value_in_another_worker() {
         "{shown} against {observed:?}"
     );
     assert_eq!(
-        fixture.closed_history("ticket").await.count("SideEffectRecorded"),
+        fixture
+            .closed_history("ticket")
+            .await
+            .count("SideEffectRecorded"),
         1
     );
 }
@@ -57,7 +62,9 @@ async fn a_run_keeps_its_version_when_newer_code_is_deployed() {
     let fixture = Fixture::start().await;
     let old = fixture.worker_with_id("old", |worker| register_deploy(worker, 1));
     let handle = fixture.start_workflow("deploy", "before", json!([])).await;
-    fixture.wait_for_events("before", "SignalWaitOpened", 1).await;
+    fixture
+        .wait_for_events("before", "SignalWaitOpened", 1)
+        .await;
     old.stop().await;
 
     let _new = fixture.worker_with_id("new", |worker| register_deploy(worker, 2));
@@ -123,7 +130,10 @@ async fn continue_as_new_five_times() {
         });
     });
 
-    assert_eq!(fixture.run("countdown", json!([5])).await, json!("lift-off"));
+    assert_eq!(
+        fixture.run("countdown", json!([5])).await,
+        json!("lift-off")
+    );
 
     let control = fixture.server.control();
     let runs = control.run_ids("countdown").await;
@@ -144,7 +154,9 @@ async fn memo_entries_merge_and_null_deletes() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(|worker| {
         worker.register_workflow("memo", |context, _| async move {
-            context.upsert_memo(json!({"stage": "one", "count": 1, "nested": {"list": [1, "two", null]}}))?;
+            context.upsert_memo(
+                json!({"stage": "one", "count": 1, "nested": {"list": [1, "two", null]}}),
+            )?;
             context.wait_signal("next").await?;
             context.upsert_memo(json!({"stage": "two", "count": null}))?;
             Ok(json!(null))
@@ -166,7 +178,10 @@ async fn memo_entries_merge_and_null_deletes() {
         fixture.describe("memo").await.raw["memo"],
         json!({"stage": "two", "nested": nested})
     );
-    assert_eq!(fixture.closed_history("memo").await.count("MemoUpserted"), 2);
+    assert_eq!(
+        fixture.closed_history("memo").await.count("MemoUpserted"),
+        2
+    );
 }
 
 #[tokio::test]
@@ -193,7 +208,9 @@ async fn search_attributes_merge_and_show_in_describe() {
     let handle = fixture
         .start_workflow("attributes", "attributes", json!([]))
         .await;
-    fixture.wait_for_events("attributes", "SignalWaitOpened", 1).await;
+    fixture
+        .wait_for_events("attributes", "SignalWaitOpened", 1)
+        .await;
     let packing = json!({
         "Stage": "packing", "Items": 3, "Weight": 1.5, "Fragile": true, "Tags": ["blue", "round"]
     });
@@ -220,7 +237,10 @@ async fn a_history_of_three_pages_is_replayed() {
         worker.register_activity("total", |_, arguments| async move {
             let numbers = arguments[0].as_array().unwrap();
             Ok(json!(
-                numbers.iter().filter_map(serde_json::Value::as_u64).sum::<u64>()
+                numbers
+                    .iter()
+                    .filter_map(serde_json::Value::as_u64)
+                    .sum::<u64>()
             ))
         });
         worker.register_workflow("long", |context, _| async move {

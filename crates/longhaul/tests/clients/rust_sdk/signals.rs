@@ -27,7 +27,10 @@ async fn a_signal_sent_before_any_worker_runs_is_kept() {
     let _worker = fixture.worker(register_collect);
 
     assert_eq!(result(&handle).await.unwrap(), json!(["first"]));
-    assert_eq!(fixture.closed_history("early").await.count("SignalApplied"), 1);
+    assert_eq!(
+        fixture.closed_history("early").await.count("SignalApplied"),
+        1
+    );
 }
 
 #[tokio::test]
@@ -65,7 +68,9 @@ async fn a_signal_sent_after_the_wait_wakes_it() {
     let handle = fixture.start_workflow("collect", "late", json!([1])).await;
     fixture.wait_for_events("late", "SignalWaitOpened", 1).await;
 
-    fixture.signal("late", "unrelated", json!(["ignored"])).await;
+    fixture
+        .signal("late", "unrelated", json!(["ignored"]))
+        .await;
     fixture.signal("late", "go", json!(["now"])).await;
 
     assert_eq!(result(&handle).await.unwrap(), json!(["now"]));
@@ -75,13 +80,18 @@ async fn a_signal_sent_after_the_wait_wakes_it() {
 async fn fifty_signals_arrive_in_order() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(register_collect);
-    let handle = fixture.start_workflow("collect", "fifty", json!([50])).await;
+    let handle = fixture
+        .start_workflow("collect", "fifty", json!([50]))
+        .await;
 
     for number in 0..50 {
         fixture.signal("fifty", "go", json!([number])).await;
     }
 
-    assert_eq!(result(&handle).await.unwrap(), json!((0..50).collect::<Vec<_>>()));
+    assert_eq!(
+        result(&handle).await.unwrap(),
+        json!((0..50).collect::<Vec<_>>())
+    );
     let history = fixture.closed_history("fifty").await;
     assert_eq!(history.count("SignalReceived"), 50);
     assert_eq!(
@@ -95,15 +105,19 @@ async fn two_open_waits_on_one_name_take_one_signal_each() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(|worker| {
         worker.register_workflow("pair", |context, _| async move {
-            let waits = [ParallelOperation::signal("go"), ParallelOperation::signal("go")];
-            let received = context
-                .parallel(waits.into())
-                .await?
-                .into_iter()
-                .map(|wait| match wait {
-                    ParallelResult::Signal(arguments) => json!(arguments),
-                    other => Value::String(format!("not a signal: {other:?}")),
-                });
+            let waits = [
+                ParallelOperation::signal("go"),
+                ParallelOperation::signal("go"),
+            ];
+            let received =
+                context
+                    .parallel(waits.into())
+                    .await?
+                    .into_iter()
+                    .map(|wait| match wait {
+                        ParallelResult::Signal(arguments) => json!(arguments),
+                        other => Value::String(format!("not a signal: {other:?}")),
+                    });
             Ok(received.collect())
         });
     });
@@ -120,7 +134,9 @@ async fn two_open_waits_on_one_name_take_one_signal_each() {
 async fn a_repeated_request_is_one_signal() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(register_collect);
-    let handle = fixture.start_workflow("collect", "repeated", json!([2])).await;
+    let handle = fixture
+        .start_workflow("collect", "repeated", json!([2]))
+        .await;
 
     let send = |request_id, input| {
         fixture
@@ -138,7 +154,10 @@ async fn a_repeated_request_is_one_signal() {
     assert!(other_intent.is_request_id_conflict(), "{other_intent}");
     assert_eq!(result(&handle).await.unwrap(), json!(["a", "c"]));
     assert_eq!(
-        fixture.closed_history("repeated").await.count("SignalReceived"),
+        fixture
+            .closed_history("repeated")
+            .await
+            .count("SignalReceived"),
         2
     );
 }
@@ -153,7 +172,9 @@ async fn only_declared_signals_are_accepted() {
     });
     // The declaration is copied to a run at its start, so the worker must have registered before.
     fixture.run("probe", json!([])).await;
-    let handle = fixture.start_workflow("collect", "declared", json!([1])).await;
+    let handle = fixture
+        .start_workflow("collect", "declared", json!([1]))
+        .await;
 
     let refused = fixture
         .client

@@ -30,7 +30,11 @@ fn accepted(result: Result<Payload, FieldError>, blob: &str) {
 #[track_caller]
 fn refused(result: Result<Payload, FieldError>, path: &str, reason: &str) {
     let error = result.unwrap_err();
-    assert_eq!((error.path.as_str(), error.reason), (path, reason), "{error}");
+    assert_eq!(
+        (error.path.as_str(), error.reason),
+        (path, reason),
+        "{error}"
+    );
     if reason != "validation_failed" {
         assert!(error.message.starts_with(&format!("{reason}: ")), "{error}");
     }
@@ -39,7 +43,10 @@ fn refused(result: Result<Payload, FieldError>, path: &str, reason: &str) {
 /// Both entries of an envelope position must agree: text and tree.
 fn both(json: &str) -> Result<Payload, FieldError> {
     let text = command_payload(&*raw(json), "f");
-    let tree = command_payload(&serde_json::from_str::<serde_json::Value>(json).unwrap(), "f");
+    let tree = command_payload(
+        &serde_json::from_str::<serde_json::Value>(json).unwrap(),
+        "f",
+    );
     assert_eq!(text, tree, "{json}");
     text
 }
@@ -53,7 +60,9 @@ fn input_takes_nothing_an_array_or_an_envelope_of_an_array() {
     accepted(input(r#"["hello", 42]"#), HELLO_42);
     accepted(input(&envelope(HELLO_42)), HELLO_42);
     accepted(
-        input(&format!(r#" {{ "blob" : "{HELLO_42}", "codec" : "avro" }} "#)),
+        input(&format!(
+            r#" {{ "blob" : "{HELLO_42}", "codec" : "avro" }} "#
+        )),
         HELLO_42,
     );
 }
@@ -70,7 +79,11 @@ fn input_refuses_everything_else() {
         refused(input(json), "input", "validation_failed");
     }
     refused(input(&envelope(SEVEN)), "input.blob", "validation_failed");
-    refused(input(&envelope("")), "input.blob", "invalid_payload_framing");
+    refused(
+        input(&envelope("")),
+        "input.blob",
+        "invalid_payload_framing",
+    );
     refused(input("[9223372036854775808]"), "input", "integer_overflow");
     refused(input("[1e400]"), "input", "non_finite_float");
     refused(input(r#"["\ud800"]"#), "input", "unsupported_value_type");
@@ -144,7 +157,11 @@ fn the_blob_must_be_there_and_be_a_string() {
 fn external_shapes_are_refused_by_name() {
     for name in ["external_storage", "external_payload"] {
         let json = format!(r#"{{"codec":"avro","{name}":{{"uri":"s3://b/k"}}}}"#);
-        refused(both(&json), &format!("f.{name}"), "external_payload_unsupported");
+        refused(
+            both(&json),
+            &format!("f.{name}"),
+            "external_payload_unsupported",
+        );
         refused(
             input(&json),
             &format!("input.{name}"),
@@ -184,7 +201,11 @@ fn blobs_that_are_not_frames_are_refused() {
         );
     }
     let other = "wwEdoz3/VYAiNwA=";
-    refused(both(&envelope(other)), "f.blob", "unsupported_payload_schema");
+    refused(
+        both(&envelope(other)),
+        "f.blob",
+        "unsupported_payload_schema",
+    );
     assert!(
         both(&envelope(other))
             .unwrap_err()
@@ -217,7 +238,11 @@ fn some_positions_take_an_envelope_only() {
         "f",
         "invalid_payload_envelope",
     );
-    refused(envelope_only(&*raw("[1]"), "f"), "f", "invalid_payload_envelope");
+    refused(
+        envelope_only(&*raw("[1]"), "f"),
+        "f",
+        "invalid_payload_envelope",
+    );
     refused(
         envelope_only(&*raw(r#"{"blob":"x"}"#), "f"),
         "f.codec",
@@ -236,7 +261,10 @@ fn activity_results_are_envelopes_or_data() {
         result(&format!("\"{SEVEN}\"")).unwrap().decode(),
         Ok(Value::from(SEVEN))
     );
-    assert_eq!(result(r#""text""#).unwrap().decode(), Ok(Value::from("text")));
+    assert_eq!(
+        result(r#""text""#).unwrap().decode(),
+        Ok(Value::from("text"))
+    );
     assert!(result(r#"{"blob":"x"}"#).unwrap().is_map());
     assert_eq!(result("-0").unwrap().decode(), Ok(Value::Double(-0.0)));
     refused(result("18446744073709551615"), "result", "integer_overflow");
@@ -251,7 +279,9 @@ fn query_results_prefer_the_envelope() {
         Ok(Value::Long(8))
     );
     assert_eq!(
-        query_result(Some(&raw("null")), Some(&shown)).unwrap().decode(),
+        query_result(Some(&raw("null")), Some(&shown))
+            .unwrap()
+            .decode(),
         Ok(Value::Long(8))
     );
     accepted(query_result(None, None), NULL);

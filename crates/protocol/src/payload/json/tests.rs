@@ -73,7 +73,11 @@ fn unpaired_surrogates_are_refused() {
         r#""\ud800\ud800""#,
         r#"{"\udfff":1}"#,
     ] {
-        assert_eq!(from_json(text), Err(CodecError::UnpairedSurrogate), "{text}");
+        assert_eq!(
+            from_json(text),
+            Err(CodecError::UnpairedSurrogate),
+            "{text}"
+        );
     }
 }
 
@@ -154,7 +158,10 @@ fn depth_is_counted_not_trusted_to_the_stack() {
     assert!(from_json(&nested(DEPTH_MAX)).is_ok());
     assert_eq!(from_json(&nested(DEPTH_MAX + 1)), Err(CodecError::TooDeep));
     assert_eq!(from_json(&"[".repeat(1_000_000)), Err(CodecError::TooDeep));
-    assert_eq!(from_json(&"{\"a\":".repeat(1_000_000)), Err(CodecError::TooDeep));
+    assert_eq!(
+        from_json(&"{\"a\":".repeat(1_000_000)),
+        Err(CodecError::TooDeep)
+    );
     let wide = format!("[{}]", vec!["[[]]"; 1000].join(","));
     assert!(from_json(&wide).is_ok());
 }

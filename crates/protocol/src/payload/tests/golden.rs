@@ -21,7 +21,10 @@ fn bytes(bytes: &[u8]) -> Value {
 /// The vector file gives values only for scalars; the containers are written out here from its names.
 fn expected(case: &serde_json::Value) -> Value {
     let value = &case["value"];
-    match (case["kind"].as_str().unwrap(), case["name"].as_str().unwrap()) {
+    match (
+        case["kind"].as_str().unwrap(),
+        case["name"].as_str().unwrap(),
+    ) {
         ("null", _) => Value::Null,
         ("boolean", _) => Value::Bool(value.as_bool().unwrap()),
         ("long", _) => Value::Long(value.as_str().unwrap().parse().unwrap()),
@@ -30,7 +33,9 @@ fn expected(case: &serde_json::Value) -> Value {
                 .as_f64()
                 .unwrap_or_else(|| value.as_str().unwrap().parse().unwrap()),
         ),
-        ("bytes", _) => Value::Bytes(blob::to_frame(case["value_base64"].as_str().unwrap()).unwrap()),
+        ("bytes", _) => {
+            Value::Bytes(blob::to_frame(case["value_base64"].as_str().unwrap()).unwrap())
+        }
         ("string", _) => Value::from(value.as_str().unwrap()),
         (_, "array") => Value::Array(vec![
             Value::Null,
@@ -45,8 +50,16 @@ fn expected(case: &serde_json::Value) -> Value {
         (_, "map_key_0") => json(r#"{"0":"zero"}"#),
         (_, "map_keys_0_1") => json(r#"{"0":"zero","1":"one"}"#),
         (_, "nested") => {
-            let items = vec![json(r#"{"enabled":true}"#), bytes(b"bytes"), Value::Double(-2.5)];
-            Value::Map([("items".to_owned(), Value::Array(items))].into_iter().collect())
+            let items = vec![
+                json(r#"{"enabled":true}"#),
+                bytes(b"bytes"),
+                Value::Double(-2.5),
+            ];
+            Value::Map(
+                [("items".to_owned(), Value::Array(items))]
+                    .into_iter()
+                    .collect(),
+            )
         }
         other => panic!("the golden file has a new case {other:?}: write its value here"),
     }
@@ -143,10 +156,26 @@ fn table_of_canonical_forms() {
             "04ffffffffffffffffff01",
             "wwHioz3/VYAiNwT///////////8B",
         ),
-        (json("0.0"), "060000000000000000", "wwHioz3/VYAiNwYAAAAAAAAAAA=="),
-        (json("-0.0"), "060000000000000080", "wwHioz3/VYAiNwYAAAAAAAAAgA=="),
-        (json("1.5"), "06000000000000f83f", "wwHioz3/VYAiNwYAAAAAAAD4Pw=="),
-        (json("7.0"), "060000000000001c40", "wwHioz3/VYAiNwYAAAAAAAAcQA=="),
+        (
+            json("0.0"),
+            "060000000000000000",
+            "wwHioz3/VYAiNwYAAAAAAAAAAA==",
+        ),
+        (
+            json("-0.0"),
+            "060000000000000080",
+            "wwHioz3/VYAiNwYAAAAAAAAAgA==",
+        ),
+        (
+            json("1.5"),
+            "06000000000000f83f",
+            "wwHioz3/VYAiNwYAAAAAAAD4Pw==",
+        ),
+        (
+            json("7.0"),
+            "060000000000001c40",
+            "wwHioz3/VYAiNwYAAAAAAAAcQA==",
+        ),
         (
             json("5e-324"),
             "060100000000000000",
@@ -160,8 +189,16 @@ fn table_of_canonical_forms() {
         (bytes(&[]), "0800", "wwHioz3/VYAiNwgA"),
         (bytes(&[0, 0xff]), "080400ff", "wwHioz3/VYAiNwgEAP8="),
         (json("\"\""), "0a00", "wwHioz3/VYAiNwoA"),
-        (json("\"hello\""), "0a0a68656c6c6f", "wwHioz3/VYAiNwoKaGVsbG8="),
-        (json("\"héllo\""), "0a0c68c3a96c6c6f", "wwHioz3/VYAiNwoMaMOpbGxv"),
+        (
+            json("\"hello\""),
+            "0a0a68656c6c6f",
+            "wwHioz3/VYAiNwoKaGVsbG8=",
+        ),
+        (
+            json("\"héllo\""),
+            "0a0c68c3a96c6c6f",
+            "wwHioz3/VYAiNwoMaMOpbGxv",
+        ),
         (
             json("\"\\uD83D\\uDE00\""),
             "0a08f09f9880",
@@ -180,13 +217,21 @@ fn table_of_canonical_forms() {
             "wwHioz3/VYAiNwwEDAIEAgAMAAA=",
         ),
         (json("{}"), "0e00", "wwHioz3/VYAiNw4A"),
-        (json(r#"{"a":1}"#), "0e020261040200", "wwHioz3/VYAiNw4CAmEEAgA="),
+        (
+            json(r#"{"a":1}"#),
+            "0e020261040200",
+            "wwHioz3/VYAiNw4CAmEEAgA=",
+        ),
         (
             json(r#"{"b":1,"a":2}"#),
             "0e04026204020261040400",
             "wwHioz3/VYAiNw4EAmIEAgJhBAQA",
         ),
-        (json(r#"{"":""}"#), "0e02000a0000", "wwHioz3/VYAiNw4CAAoAAA=="),
+        (
+            json(r#"{"":""}"#),
+            "0e02000a0000",
+            "wwHioz3/VYAiNw4CAAoAAA==",
+        ),
         (
             json(r#"{"0":"zero"}"#),
             "0e0202300a087a65726f00",
@@ -211,7 +256,11 @@ fn table_of_canonical_forms() {
     for (value, datum, blob) in rows {
         assert_eq!(encode(&value).unwrap(), frame(datum), "{blob}");
         assert_eq!(Payload::encode(&value).unwrap().blob(), blob);
-        assert_eq!(Payload::from_blob(blob).unwrap().decode(), Ok(value), "{blob}");
+        assert_eq!(
+            Payload::from_blob(blob).unwrap().decode(),
+            Ok(value),
+            "{blob}"
+        );
     }
 }
 
@@ -267,7 +316,10 @@ fn table_of_refusals() {
         assert_eq!(error.reason(), "invalid_payload_framing", "{datum}");
         assert_eq!(validate(&frame(datum)), Err(error), "{datum}");
     }
-    assert_eq!(encode(&Value::Double(f64::NAN)), Err(CodecError::NonFiniteFloat));
+    assert_eq!(
+        encode(&Value::Double(f64::NAN)),
+        Err(CodecError::NonFiniteFloat)
+    );
     assert_eq!(
         encode(&Value::Array(vec![Value::Double(f64::INFINITY)])),
         Err(CodecError::NonFiniteFloat)
@@ -290,5 +342,8 @@ fn every_truncation_is_refused() {
         assert!(Payload::from_blob(&blob::to_text(cut)).is_err());
     }
     let trailing = [&whole[..], &[0]].concat();
-    assert_eq!(decode(&trailing).unwrap_err().reason(), "invalid_payload_framing");
+    assert_eq!(
+        decode(&trailing).unwrap_err().reason(),
+        "invalid_payload_framing"
+    );
 }

@@ -70,7 +70,11 @@ pub(super) fn check(schema: &Schema, value: &Value) {
     );
     assert!(datum.is_empty());
 
-    let theirs = [&FRAME_PREFIX[..], &to_avro_datum(schema, to_avro(value)).unwrap()].concat();
+    let theirs = [
+        &FRAME_PREFIX[..],
+        &to_avro_datum(schema, to_avro(value)).unwrap(),
+    ]
+    .concat();
     assert_eq!(decode(&theirs).as_ref(), Ok(value));
 }
 

@@ -31,15 +31,19 @@ fn value() -> impl Strategy<Value = Value> {
 
 /// A value below up to as many containers as are allowed, of both sorts.
 fn deep_value() -> impl Strategy<Value = Value> {
-    (scalar(), prop::collection::vec(any::<bool>(), 0..=DEPTH_MAX)).prop_map(|(innermost, levels)| {
-        levels.into_iter().fold(innermost, |inner, array| {
-            if array {
-                Value::Array(vec![inner, Value::Null])
-            } else {
-                Value::Map([("k".to_owned(), inner)].into_iter().collect())
-            }
+    (
+        scalar(),
+        prop::collection::vec(any::<bool>(), 0..=DEPTH_MAX),
+    )
+        .prop_map(|(innermost, levels)| {
+            levels.into_iter().fold(innermost, |inner, array| {
+                if array {
+                    Value::Array(vec![inner, Value::Null])
+                } else {
+                    Value::Map([("k".to_owned(), inner)].into_iter().collect())
+                }
+            })
         })
-    })
 }
 
 /// Writes a value in one of its many legal layouts, steered by a tape of choices: long varints, several blocks,
@@ -73,7 +77,12 @@ impl Layout<'_> {
         out.extend_from_slice(bytes);
     }
 
-    fn blocks<T>(&mut self, out: &mut Vec<u8>, items: &[T], write: fn(&mut Self, &mut Vec<u8>, &T)) {
+    fn blocks<T>(
+        &mut self,
+        out: &mut Vec<u8>,
+        items: &[T],
+        write: fn(&mut Self, &mut Vec<u8>, &T),
+    ) {
         let mut rest = items;
         while !rest.is_empty() {
             let (block, after) = rest.split_at(1 + usize::from(self.choose()) % rest.len());
@@ -102,7 +111,9 @@ impl Layout<'_> {
             Value::Double(value) => out.extend_from_slice(&value.to_le_bytes()),
             Value::Bytes(bytes) => self.bytes(out, bytes),
             Value::String(text) => self.bytes(out, text.as_bytes()),
-            Value::Array(items) => self.blocks(out, items, |layout, out, item| layout.value(out, item)),
+            Value::Array(items) => {
+                self.blocks(out, items, |layout, out, item| layout.value(out, item))
+            }
             Value::Map(map) => {
                 let entries: Vec<_> = map.iter().collect();
                 self.blocks(out, &entries, |layout, out, (key, value)| {

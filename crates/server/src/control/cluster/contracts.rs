@@ -2,7 +2,9 @@
 //! are required by the published schema and hold its keys, small.
 
 use longhaul_protocol::payload::CODEC;
-use longhaul_protocol::version::{CONTROL_PLANE_HEADER, CONTROL_PLANE_VERSION, WORKER_PROTOCOL_VERSION};
+use longhaul_protocol::version::{
+    CONTROL_PLANE_HEADER, CONTROL_PLANE_VERSION, WORKER_PROTOCOL_VERSION,
+};
 use serde_json::{Map, Value, json};
 
 use crate::control::envelope::{OPERATIONS, PROJECTED_FIELDS, RESPONSE_SCHEMA, contract};

@@ -60,13 +60,19 @@ fn identity(description: &Description) -> Map<String, Value> {
         "closed_reason",
         json!(closed.map(|closed| closed.reason.as_str())),
     );
-    set("reason", json!(closed.and_then(|closed| closed.note.as_deref())));
+    set(
+        "reason",
+        json!(closed.and_then(|closed| closed.note.as_deref())),
+    );
     set("task_queue", json!(spec.task_queue));
     set("run_number", json!(spec.run_number));
     set("run_count", json!(description.run_count));
     set("is_current_run", json!(description.is_current));
     set("payload_codec", json!(CODEC));
-    set("execution_timeout_seconds", json!(spec.execution_timeout_seconds));
+    set(
+        "execution_timeout_seconds",
+        json!(spec.execution_timeout_seconds),
+    );
     set("run_timeout_seconds", json!(spec.run_timeout_seconds));
     set("execution_deadline_at", json!(spec.execution_deadline_at));
     set("run_deadline_at", json!(spec.run_deadline_at));
@@ -89,10 +95,13 @@ fn show_payloads(body: &mut Map<String, Value>, run: &Run) {
     };
     let mut diagnostics = Vec::new();
     let mut show = |field: &str, payload: Option<&Payload>| {
-        let shown = payload.map(Payload::display).transpose().unwrap_or_else(|error| {
-            diagnostics.push(json!({"field": field, "reason": error.reason()}));
-            None
-        });
+        let shown = payload
+            .map(Payload::display)
+            .transpose()
+            .unwrap_or_else(|error| {
+                diagnostics.push(json!({"field": field, "reason": error.reason()}));
+                None
+            });
         body.insert(field.to_owned(), json!(shown));
         body.insert(format!("{field}_envelope"), json!(payload));
     };

@@ -102,7 +102,9 @@ fn read_start(call: &Call) -> Result<Start, Refusal> {
     let start = Start {
         namespace: call.namespace.clone(),
         workflow_id: read_workflow_id(body).unwrap_or_else(|| call.host().mint_workflow_id()),
-        workflow_type: body.characters("workflow_type", NAME_MAX).unwrap_or_default(),
+        workflow_type: body
+            .characters("workflow_type", NAME_MAX)
+            .unwrap_or_default(),
         task_queue: body
             .note("task_queue", NAME_MAX)
             .unwrap_or_else(|| QUEUE_DEFAULT.to_owned())
@@ -158,7 +160,9 @@ fn read_memo(body: &Body, bytes_max: u64) -> Option<Payload> {
         let shown: String = key.chars().take(memo::KEY_CHARACTERS_MAX).collect();
         body.refuse(
             "memo",
-            &format!("has a key that is not 1 to 64 of A-Z a-z 0-9 _ . : - or is a number: {shown}"),
+            &format!(
+                "has a key that is not 1 to 64 of A-Z a-z 0-9 _ . : - or is a number: {shown}"
+            ),
         );
         return None;
     }
@@ -201,7 +205,10 @@ fn read_routing(body: &Body) -> Routing {
         }
     };
     let fairness_key = body.text("fairness_key", FAIRNESS_KEY_MAX);
-    if fairness_key.as_deref().is_some_and(|key| !is_plain_name(key)) {
+    if fairness_key
+        .as_deref()
+        .is_some_and(|key| !is_plain_name(key))
+    {
         body.refuse("fairness_key", "may hold letters, digits and . _ : - only");
     }
     let build_id = body.note("build_id", NAME_MAX);

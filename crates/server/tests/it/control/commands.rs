@@ -74,7 +74,10 @@ async fn a_signal_of_a_named_run_says_so() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
     let body = server
-        .post(&format!("/workflows/w/runs/{run_id}/signal/approve"), &json!({}))
+        .post(
+            &format!("/workflows/w/runs/{run_id}/signal/approve"),
+            &json!({}),
+        )
         .accepted(202)
         .await;
     assert_eq!(
@@ -102,7 +105,11 @@ async fn a_body_is_optional() {
 async fn signals_are_in_history_and_among_the_commands_in_the_order_they_were_accepted() {
     let server = Server::guarded().await;
     let start = json!({"workflow_id": "w", "workflow_type": "greet"});
-    let run_id = server.post("/workflows", &start).token("a").accepted(201).await["run_id"]
+    let run_id = server
+        .post("/workflows", &start)
+        .token("a")
+        .accepted(201)
+        .await["run_id"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -167,7 +174,9 @@ async fn the_same_request_id_is_the_same_signal() {
                 .await
         }
     };
-    let first = send("s", json!({"input": [1], "request_id": "r"})).await.body;
+    let first = send("s", json!({"input": [1], "request_id": "r"}))
+        .await
+        .body;
     let again = send("s", json!({"input": envelope("[1]"), "request_id": "r"})).await;
     assert_eq!(again.status, 202, "the first status again");
     assert_eq!(again.body["retained"], true);
@@ -220,7 +229,10 @@ async fn a_preview_records_nothing() {
     let run_id = server.start("w").await;
     let path = "/workflows/w/signal/s";
     let body = server
-        .post(path, &json!({"dry_run": true, "input": [1], "request_id": "r"}))
+        .post(
+            path,
+            &json!({"dry_run": true, "input": [1], "request_id": "r"}),
+        )
         .accepted(200)
         .await;
     assert_eq!(
@@ -233,15 +245,24 @@ async fn a_preview_records_nothing() {
     );
     assert_eq!(body["run_id"], run_id);
     without_block(body);
-    let body = server.post(path, &json!({"dry_run": true})).accepted(200).await;
+    let body = server
+        .post(path, &json!({"dry_run": true}))
+        .accepted(200)
+        .await;
     assert_eq!(
         body["preview"],
         json!({"input_present": false, "request_id_present": false, "would_record_signal": true})
     );
     let described = server.get("/workflows/w").accepted(200).await;
     assert_eq!(described["commands"].as_array().unwrap().len(), 1);
-    server.post("/workflows/w/cancel", &json!({})).accepted(200).await;
-    let body = server.post(path, &json!({"dry_run": true})).accepted(200).await;
+    server
+        .post("/workflows/w/cancel", &json!({}))
+        .accepted(200)
+        .await;
+    let body = server
+        .post(path, &json!({"dry_run": true}))
+        .accepted(200)
+        .await;
     assert_eq!(body["preview"]["would_record_signal"], false);
     server
         .post("/workflows/none/signal/s", &json!({"dry_run": true}))
@@ -272,14 +293,20 @@ async fn names_and_fields_of_commands_have_rules() {
     assert_eq!(body["signal_name"], "__durable_workflow_message_stream");
     for (fields, field) in [
         (json!({"input": 7}), "input"),
-        (json!({"input": {"codec": "avro", "blob": "x"}}), "input.blob"),
+        (
+            json!({"input": {"codec": "avro", "blob": "x"}}),
+            "input.blob",
+        ),
         (json!({"request_id": ""}), "request_id"),
         (json!({"request_id": "x".repeat(256)}), "request_id"),
         (json!({"dry_run": "yes"}), "dry_run"),
         (json!({"payload_codec": "json"}), "payload_codec"),
     ] {
         assert_eq!(
-            server.post("/workflows/w/signal/s", &fields).invalid().await,
+            server
+                .post("/workflows/w/signal/s", &fields)
+                .invalid()
+                .await,
             [field],
             "{fields}"
         );
@@ -295,17 +322,26 @@ async fn names_and_fields_of_commands_have_rules() {
             "{fields}"
         );
         assert_eq!(
-            server.post("/workflows/w/terminate", &fields).invalid().await,
+            server
+                .post("/workflows/w/terminate", &fields)
+                .invalid()
+                .await,
             [field],
             "{fields}"
         );
     }
     server
-        .post("/workflows/w/signal/s", &json!({"request_id": "ä".repeat(255)}))
+        .post(
+            "/workflows/w/signal/s",
+            &json!({"request_id": "ä".repeat(255)}),
+        )
         .accepted(202)
         .await;
     server
-        .post(&format!("/workflows/w/signal/{}", "x".repeat(256)), &json!({}))
+        .post(
+            &format!("/workflows/w/signal/{}", "x".repeat(256)),
+            &json!({}),
+        )
         .accepted(202)
         .await;
 }
@@ -333,7 +369,10 @@ async fn a_declared_workflow_refuses_other_signals() {
         (&json!("rejected"), &json!("unknown_signal"))
     );
     assert!(body["command_contract_source"].is_string());
-    assert_eq!(body["control_plane"]["declared_signals"], json!(["approve"]));
+    assert_eq!(
+        body["control_plane"]["declared_signals"],
+        json!(["approve"])
+    );
     without_block(body);
     let preview = server
         .post("/workflows/w/signal/other", &json!({"dry_run": true}))
@@ -420,7 +459,10 @@ async fn a_closed_run_refuses_commands_and_remembers_them() {
         "/workflows/w/cancel",
         "/workflows/w/terminate",
     ] {
-        let body = server.post(path, &json!({})).refused(409, "run_not_active").await;
+        let body = server
+            .post(path, &json!({}))
+            .refused(409, "run_not_active")
+            .await;
         assert_eq!(
             (&body["run_status"], &body["is_terminal"]),
             (&json!("terminated"), &json!(true))
@@ -459,7 +501,9 @@ async fn a_run_that_is_not_current_refuses_commands() {
     let server = Server::open().await;
     server.register("w", json!({})).await;
     let first = server.start("w").await;
-    server.decide("w", json!([{"type": "continue_as_new"}])).await;
+    server
+        .decide("w", json!([{"type": "continue_as_new"}]))
+        .await;
     for verb in ["signal/s", "cancel", "terminate"] {
         let path = format!("/workflows/w/runs/{first}/{verb}");
         let body = server
@@ -504,7 +548,10 @@ async fn commands_on_missing_targets_name_them() {
             (&json!("w"), &json!("none"))
         );
         server
-            .post(&format!("/workflows/other/runs/{run_id}/{verb}"), &json!({}))
+            .post(
+                &format!("/workflows/other/runs/{run_id}/{verb}"),
+                &json!({}),
+            )
             .refused(404, "run_not_found")
             .await;
     }

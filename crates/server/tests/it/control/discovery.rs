@@ -9,15 +9,17 @@ use crate::harness::Server;
 
 /// The published schema with the one correction that both SDKs need: versions are strings.
 fn schema() -> jsonschema::Validator {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract/cluster-info-envelope.schema.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/contract/cluster-info-envelope.schema.json");
     let text = std::fs::read_to_string(path).expect("the copied schema");
     let mut envelope: Value = serde_json::from_str(&text).expect("JSON");
     for plane in ["control_plane", "worker_protocol"] {
-        envelope["properties"][plane]["properties"]["version"] = json!({"type": "string", "minLength": 1});
+        envelope["properties"][plane]["properties"]["version"] =
+            json!({"type": "string", "minLength": 1});
     }
     // These two refer to other documents. Neither is offered yet; whoever offers one brings its document here.
-    let capabilities =
-        &mut envelope["properties"]["worker_protocol"]["properties"]["server_capabilities"]["properties"];
+    let capabilities = &mut envelope["properties"]["worker_protocol"]["properties"]["server_capabilities"]
+        ["properties"];
     for unbuilt in ["worker_sessions", "local_activities"] {
         capabilities[unbuilt] = json!(false);
     }
@@ -56,7 +58,10 @@ async fn discovery_says_what_the_python_worker_needs_to_start() {
         "X-Durable-Workflow-Protocol-Version"
     );
     let auth = &info["auth_composition_contract"];
-    assert_eq!(auth["schema"], "durable-workflow.v2.auth-composition.contract");
+    assert_eq!(
+        auth["schema"],
+        "durable-workflow.v2.auth-composition.contract"
+    );
     assert_eq!(auth["version"], 1);
     assert_eq!(
         auth["canonical_environment"]["server_url"],
@@ -70,7 +75,14 @@ async fn discovery_says_what_the_python_worker_needs_to_start() {
     assert_eq!(auth["auth_material"]["mtls"]["status"], "reserved");
     assert_eq!(
         auth["effective_config"]["required_fields"],
-        json!(["server_url", "namespace", "profile", "auth", "tls", "identity"])
+        json!([
+            "server_url",
+            "namespace",
+            "profile",
+            "auth",
+            "tls",
+            "identity"
+        ])
     );
     assert!(
         auth["redaction"]["never_echo"]
@@ -90,8 +102,13 @@ async fn discovery_offers_what_is_built_and_nothing_else() {
         offered["long_poll"],
         json!({"default_timeout_seconds": 30, "min_timeout_seconds": 1, "max_timeout_seconds": 60})
     );
-    let commands = offered["supported_workflow_task_commands"].as_array().unwrap();
-    assert!(commands.contains(&json!("upsert_memo")) && !commands.contains(&json!("start_child_workflow")));
+    let commands = offered["supported_workflow_task_commands"]
+        .as_array()
+        .unwrap();
+    assert!(
+        commands.contains(&json!("upsert_memo"))
+            && !commands.contains(&json!("start_child_workflow"))
+    );
     for unbuilt in [
         "queries",
         "updates",
@@ -170,7 +187,10 @@ async fn discovery_never_fails_on_versions_or_namespaces() {
             .header("x-durable-workflow-protocol-version", "9.9");
         call.accepted(200).await;
     }
-    server.get("/cluster/info").refused(401, "unauthorized").await;
+    server
+        .get("/cluster/info")
+        .refused(401, "unauthorized")
+        .await;
 }
 
 #[tokio::test]

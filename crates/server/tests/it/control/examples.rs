@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use crate::harness::{Server, envelope, merge};
 
 fn example(name: &str) -> Value {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract/control-plane-examples");
-    let text =
-        std::fs::read_to_string(directory.join(format!("{name}-parity.json"))).expect("a copied example");
+    let directory =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract/control-plane-examples");
+    let text = std::fs::read_to_string(directory.join(format!("{name}-parity.json")))
+        .expect("a copied example");
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -24,7 +25,9 @@ fn has_keys_of(ours: &Value, shown: &Value, at: &str) {
                 if key == "server_budget_source" {
                     continue;
                 }
-                let ours = ours.get(key).unwrap_or_else(|| panic!("{at}.{key} is missing"));
+                let ours = ours
+                    .get(key)
+                    .unwrap_or_else(|| panic!("{at}.{key} is missing"));
                 has_keys_of(ours, shown, &format!("{at}.{key}"));
             }
         }
@@ -48,17 +51,23 @@ fn has_keys_of(ours: &Value, shown: &Value, at: &str) {
 async fn stage() -> (Server, String) {
     let server = Server::open().await;
     server
-        .post("/namespaces", &example("namespace-create")["request"]["body"])
+        .post(
+            "/namespaces",
+            &example("namespace-create")["request"]["body"],
+        )
         .accepted(201)
         .await;
-    let worker =
-        json!({"supported_workflow_types": ["orders.process"], "build_id": "b1", "task_queue": "orders"});
+    let worker = json!({"supported_workflow_types": ["orders.process"], "build_id": "b1", "task_queue": "orders"});
     server.register("polyglot-worker-231", worker).await;
     let mut body = example("workflow-start")["semantic_body"].clone();
     merge(&mut body, json!({"business_key": "order-42"}));
     let run_id = server.start_with(body).await;
-    let poll = json!({"worker_id": "polyglot-worker-231", "task_queue": "orders", "timeout_seconds": 0});
-    server.worker("/workflow-tasks/poll", &poll).accepted(200).await;
+    let poll =
+        json!({"worker_id": "polyglot-worker-231", "task_queue": "orders", "timeout_seconds": 0});
+    server
+        .worker("/workflow-tasks/poll", &poll)
+        .accepted(200)
+        .await;
     (server, run_id)
 }
 
@@ -101,7 +110,10 @@ async fn every_key_of_the_published_reads_is_in_ours() {
             "workflow-show-run",
             format!("/workflows/wf-polyglot-231/runs/{run_id}"),
         ),
-        ("workflow-list-runs", "/workflows/wf-polyglot-231/runs".to_owned()),
+        (
+            "workflow-list-runs",
+            "/workflows/wf-polyglot-231/runs".to_owned(),
+        ),
         (
             "workflow-history",
             format!("/workflows/wf-polyglot-231/runs/{run_id}/history?wait_new_event=0"),

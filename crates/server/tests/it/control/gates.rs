@@ -49,7 +49,9 @@ async fn each_gate_answers_before_the_next_one_is_asked() {
     };
     bad("wrong").refused(401, "unauthorized").await;
     bad("w").refused(403, "forbidden").await;
-    bad("o").refused(400, "unsupported_control_plane_version").await;
+    bad("o")
+        .refused(400, "unsupported_control_plane_version")
+        .await;
     bad("o")
         .version(None)
         .refused(400, "missing_control_plane_version")
@@ -139,7 +141,13 @@ async fn every_answer_names_the_version_it_speaks() {
         answers.push(server.call(method, path).token("a").send().await);
     }
     answers.push(server.get("/nothing").token("o").send().await);
-    answers.push(server.call(Method::PATCH, "/workflows").token("o").send().await);
+    answers.push(
+        server
+            .call(Method::PATCH, "/workflows")
+            .token("o")
+            .send()
+            .await,
+    );
     for answer in answers {
         let version = answer
             .headers
@@ -247,7 +255,10 @@ async fn unknown_worker_routes_keep_the_worker_envelope() {
 #[tokio::test]
 async fn a_path_that_is_not_utf_8_names_nothing() {
     let server = Server::guarded().await;
-    server.get("/workflows/%ff").refused(401, "unauthorized").await;
+    server
+        .get("/workflows/%ff")
+        .refused(401, "unauthorized")
+        .await;
     server
         .get("/workflows/%ff")
         .token("o")

@@ -54,7 +54,10 @@ async fn an_event_has_every_field_and_no_second_name() {
         ]
     );
     assert_eq!(event["timestamp"], "2026-01-01T00:00:00.000000Z");
-    assert_eq!(event["principal"], json!({"type": "server", "id": "anonymous"}));
+    assert_eq!(
+        event["principal"],
+        json!({"type": "server", "id": "anonymous"})
+    );
     assert_eq!(event["payload"]["workflow_type"], "greet");
     let block = &page["control_plane"];
     assert_eq!(
@@ -75,7 +78,10 @@ async fn pages_follow_each_other_by_tokens_of_the_last_sequence() {
             .await;
     }
     let path = format!("/workflows/w/runs/{run_id}/history");
-    let first = server.get(&format!("{path}?page_size=5")).accepted(200).await;
+    let first = server
+        .get(&format!("{path}?page_size=5"))
+        .accepted(200)
+        .await;
     assert_eq!(
         (sequences(&first), &first["next_page_token"]),
         ((1..=5).collect(), &json!("NQ=="))
@@ -97,12 +103,18 @@ async fn pages_follow_each_other_by_tokens_of_the_last_sequence() {
         (sequences(&third), &third["next_page_token"]),
         (vec![11, 12], &Value::Null)
     );
-    let beyond = server.get(&format!("{path}?page_token=OTk=")).accepted(200).await;
+    let beyond = server
+        .get(&format!("{path}?page_token=OTk="))
+        .accepted(200)
+        .await;
     assert_eq!(
         (sequences(&beyond), &beyond["next_page_token"]),
         (vec![], &Value::Null)
     );
-    let exact = server.get(&format!("{path}?page_size=12")).accepted(200).await;
+    let exact = server
+        .get(&format!("{path}?page_size=12"))
+        .accepted(200)
+        .await;
     assert_eq!(exact["next_page_token"], Value::Null);
 }
 
@@ -155,14 +167,19 @@ async fn a_wait_ends_with_the_next_event() {
     };
     let (page, _) = tokio::join!(follow, signal);
     assert_eq!(sequences(&page), [3]);
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_nothing_ends_after_half_a_minute_with_an_empty_page() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
-    let path = format!("/workflows/w/runs/{run_id}/history?wait_new_event=true&next_page_token=Mg==");
+    let path =
+        format!("/workflows/w/runs/{run_id}/history?wait_new_event=true&next_page_token=Mg==");
     let began = tokio::time::Instant::now();
     let page = server.get(&path).accepted(200).await;
     assert_eq!(

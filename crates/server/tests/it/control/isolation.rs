@@ -23,9 +23,15 @@ async fn another_namespaces_workflow_looks_exactly_like_a_missing_one() {
             (Method::GET, format!("/workflows/{id}")),
             (Method::GET, format!("/workflows/{id}/runs")),
             (Method::GET, format!("/workflows/{id}/runs/{run_id}")),
-            (Method::GET, format!("/workflows/{id}/runs/{run_id}/history")),
+            (
+                Method::GET,
+                format!("/workflows/{id}/runs/{run_id}/history"),
+            ),
             (Method::POST, format!("/workflows/{id}/signal/s")),
-            (Method::POST, format!("/workflows/{id}/runs/{run_id}/signal/s")),
+            (
+                Method::POST,
+                format!("/workflows/{id}/runs/{run_id}/signal/s"),
+            ),
             (Method::POST, format!("/workflows/{id}/cancel")),
             (Method::POST, format!("/workflows/{id}/terminate")),
         ]
@@ -36,9 +42,14 @@ async fn another_namespaces_workflow_looks_exactly_like_a_missing_one() {
             .namespace("other")
             .send()
             .await;
-        let missing = server.call(method, &missing).namespace("other").send().await;
+        let missing = server
+            .call(method, &missing)
+            .namespace("other")
+            .send()
+            .await;
         assert_eq!((there.status.as_u16(), missing.status.as_u16()), (404, 404));
-        let there: Value = serde_json::from_str(&there.body.to_string().replace("w-missing", "w")).unwrap();
+        let there: Value =
+            serde_json::from_str(&there.body.to_string().replace("w-missing", "w")).unwrap();
         let missing: Value =
             serde_json::from_str(&missing.body.to_string().replace("w-missing", "w")).unwrap();
         assert_eq!(there, missing);
@@ -89,7 +100,11 @@ async fn lists_show_one_namespace_only() {
     };
     assert_eq!(ids(&server.get("/workflows").accepted(200).await), ["here"]);
     assert_eq!(
-        ids(&server.get("/workflows").namespace("other").accepted(200).await),
+        ids(&server
+            .get("/workflows")
+            .namespace("other")
+            .accepted(200)
+            .await),
         ["there"]
     );
     assert_eq!(

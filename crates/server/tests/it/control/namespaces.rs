@@ -29,7 +29,10 @@ async fn a_namespace_is_made_shown_and_changed() {
         "updated_at": "2026-01-01T00:00:00.000000Z",
     });
     assert_eq!(created, expected);
-    assert_eq!(server.get("/namespaces/BILLING").accepted(200).await, expected);
+    assert_eq!(
+        server.get("/namespaces/BILLING").accepted(200).await,
+        expected
+    );
     server.clock.advance_seconds(5);
     let changed = put(
         &server,
@@ -101,7 +104,10 @@ async fn the_defaults_are_thirty_days_and_no_description() {
         (&json!(30), &Value::Null)
     );
     let forever = server
-        .post("/namespaces", &json!({"name": "f", "retention_mode": "forever"}))
+        .post(
+            "/namespaces",
+            &json!({"name": "f", "retention_mode": "forever"}),
+        )
         .accepted(201)
         .await;
     assert_eq!(
@@ -113,14 +119,30 @@ async fn the_defaults_are_thirty_days_and_no_description() {
 #[tokio::test]
 async fn names_and_numbers_outside_the_rules_are_refused() {
     let server = Server::open().await;
-    for name in ["", " ", "a b", "a/b", "..", ".", "ä", "a\u{0}", &"x".repeat(129)] {
+    for name in [
+        "",
+        " ",
+        "a b",
+        "a/b",
+        "..",
+        ".",
+        "ä",
+        "a\u{0}",
+        &"x".repeat(129),
+    ] {
         assert_eq!(
-            server.post("/namespaces", &json!({"name": name})).invalid().await,
+            server
+                .post("/namespaces", &json!({"name": name}))
+                .invalid()
+                .await,
             ["name"],
             "{name}"
         );
     }
-    assert_eq!(server.post("/namespaces", &json!({})).invalid().await, ["name"]);
+    assert_eq!(
+        server.post("/namespaces", &json!({})).invalid().await,
+        ["name"]
+    );
     for (fields, field) in [
         (json!({"retention_days": 0}), "retention_days"),
         (json!({"retention_days": 366}), "retention_days"),
@@ -191,7 +213,11 @@ async fn the_path_names_the_target_and_the_header_does_not_matter() {
         .namespace("none")
         .accepted(200)
         .await;
-    server.get("/namespaces").namespace("none").accepted(200).await;
+    server
+        .get("/namespaces")
+        .namespace("none")
+        .accepted(200)
+        .await;
 }
 
 #[tokio::test]

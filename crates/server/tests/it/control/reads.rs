@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use crate::harness::{Server, envelope};
 
 async fn list(server: &Server, query: &str) -> Value {
-    server.get(&format!("/workflows{query}")).accepted(200).await
+    server
+        .get(&format!("/workflows{query}"))
+        .accepted(200)
+        .await
 }
 
 fn ids(page: &Value) -> Vec<&str> {
@@ -86,7 +89,10 @@ async fn pages_follow_each_other_without_gap_or_repeat_also_among_equal_times() 
         let Some(token) = page["next_page_token"].as_str() else {
             break;
         };
-        assert!(!tokens.contains(&token.to_owned()), "a token never comes twice");
+        assert!(
+            !tokens.contains(&token.to_owned()),
+            "a token never comes twice"
+        );
         tokens.push(token.to_owned());
         let name = if tokens.len() % 2 == 0 {
             "page_token"
@@ -99,7 +105,10 @@ async fn pages_follow_each_other_without_gap_or_repeat_also_among_equal_times() 
     }
     assert_eq!(
         seen,
-        expected.into_iter().map(|(_, run_id)| run_id).collect::<Vec<_>>()
+        expected
+            .into_iter()
+            .map(|(_, run_id)| run_id)
+            .collect::<Vec<_>>()
     );
 }
 
@@ -140,7 +149,10 @@ async fn the_list_is_narrowed_by_type_and_by_bucket_or_status() {
             "broken" => json!({"type": "fail_workflow", "message": "no"}),
             _ => continue,
         };
-        let path = format!("/workflow-tasks/{}/complete", task["task_id"].as_str().unwrap());
+        let path = format!(
+            "/workflow-tasks/{}/complete",
+            task["task_id"].as_str().unwrap()
+        );
         let body = json!({"lease_owner": "w", "workflow_task_attempt": 1, "commands": [command]});
         server.worker(&path, &body).accepted(200).await;
     }
@@ -181,7 +193,10 @@ async fn a_list_refuses_what_it_does_not_understand() {
         );
     }
     assert_eq!(
-        server.get("/workflows?page_size=0&status=x").invalid().await,
+        server
+            .get("/workflows?page_size=0&status=x")
+            .invalid()
+            .await,
         ["page_size", "status"]
     );
 }
@@ -304,7 +319,10 @@ async fn a_completed_run_shows_its_output_both_ways() {
             (&json!("completed"), &json!("completed"))
         );
         assert_eq!(body["is_terminal"], true);
-        assert_eq!(body["output"], serde_json::from_str::<Value>(output).unwrap());
+        assert_eq!(
+            body["output"],
+            serde_json::from_str::<Value>(output).unwrap()
+        );
         assert_eq!(body["output_envelope"], envelope(output));
         assert_eq!(
             (&body["wait_kind"], &body["wait_reason"]),
@@ -332,7 +350,11 @@ async fn a_failed_run_shows_its_failure() {
     server.decide("w", json!([command])).await;
     let body = server.get("/workflows/w").accepted(200).await;
     assert_eq!(
-        (&body["status"], &body["status_bucket"], &body["closed_reason"]),
+        (
+            &body["status"],
+            &body["status_bucket"],
+            &body["closed_reason"]
+        ),
         (&json!("failed"), &json!("failed"), &json!("failed"))
     );
     assert_eq!(body["error"], "card declined");
@@ -409,7 +431,11 @@ async fn what_a_run_waits_for_is_shown() {
             json!({"type": "schedule_activity", "activity_type": "say", "arguments": envelope("[]")}),
             "activity",
         ),
-        ("t", json!({"type": "start_timer", "delay_seconds": 60}), "timer"),
+        (
+            "t",
+            json!({"type": "start_timer", "delay_seconds": 60}),
+            "timer",
+        ),
         (
             "s",
             json!({"type": "open_signal_wait", "signal_name": "go"}),
@@ -450,7 +476,11 @@ async fn a_chain_of_runs_is_listed_oldest_first() {
     let second = current["run_id"].as_str().unwrap().to_owned();
     assert_ne!(first, second);
     assert_eq!(
-        (&current["run_number"], &current["run_count"], &current["input"]),
+        (
+            &current["run_number"],
+            &current["run_count"],
+            &current["input"]
+        ),
         (&json!(2), &json!(2), &json!([2]))
     );
     let runs = server.get("/workflows/w/runs").accepted(200).await;
@@ -522,7 +552,10 @@ async fn a_pinned_run_says_whether_its_build_has_a_worker() {
     );
     server.clock.advance_seconds(61);
     let runs = server.get("/workflows/w/runs").accepted(200).await;
-    assert_eq!(runs["runs"][0]["compatibility_status"], "no_compatible_worker");
+    assert_eq!(
+        runs["runs"][0]["compatibility_status"],
+        "no_compatible_worker"
+    );
 }
 
 #[tokio::test]

@@ -64,7 +64,10 @@ async fn a_new_workflow_is_created_and_described_in_full() {
 #[tokio::test]
 async fn without_an_id_the_server_gives_one() {
     let server = Server::open().await;
-    let first = server.post("/workflows", &greet(json!({}))).accepted(201).await;
+    let first = server
+        .post("/workflows", &greet(json!({})))
+        .accepted(201)
+        .await;
     let second = server
         .post("/workflows", &greet(json!({"workflow_id": null})))
         .accepted(201)
@@ -78,7 +81,10 @@ async fn without_an_id_the_server_gives_one() {
                     .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()),
             "{id}"
         );
-        assert_eq!(answer["control_plane"]["workflow_id"], answer["workflow_id"]);
+        assert_eq!(
+            answer["control_plane"]["workflow_id"],
+            answer["workflow_id"]
+        );
     }
     assert_ne!(first["workflow_id"], second["workflow_id"]);
 }
@@ -121,7 +127,10 @@ async fn a_wrong_input_is_refused_at_the_part_that_is_wrong() {
         (json!({"a": 1}), "input"),
         (json!({"codec": "json", "blob": "e30="}), "input.codec"),
         (json!({"codec": "avro"}), "input.blob"),
-        (json!({"codec": "avro", "blob": "not base64!"}), "input.blob"),
+        (
+            json!({"codec": "avro", "blob": "not base64!"}),
+            "input.blob",
+        ),
         (json!({"codec": "avro", "blob": "e30="}), "input.blob"),
         (envelope(r#"{"a":1}"#), "input.blob"),
         (envelope("null"), "input.blob"),
@@ -183,7 +192,10 @@ async fn every_field_has_its_rule() {
         (json!({"task_queue": long(256)}), "task_queue"),
         (json!({"business_key": long(256)}), "business_key"),
         (json!({"business_key": 7}), "business_key"),
-        (json!({"duplicate_policy": "use_existing"}), "duplicate_policy"),
+        (
+            json!({"duplicate_policy": "use_existing"}),
+            "duplicate_policy",
+        ),
         (json!({"duplicate_policy": "allow"}), "duplicate_policy"),
         (
             json!({"execution_timeout_seconds": 0}),
@@ -208,7 +220,10 @@ async fn every_field_has_its_rule() {
         (json!({"memo": {"a": long(262_144)}}), "memo"),
         (json!({"search_attributes": []}), "search_attributes"),
         (json!({"search_attributes": {"a": {}}}), "search_attributes"),
-        (json!({"search_attributes": {"a": [1]}}), "search_attributes"),
+        (
+            json!({"search_attributes": {"a": [1]}}),
+            "search_attributes",
+        ),
         (json!({"search_attributes": {"": 1}}), "search_attributes"),
         (
             json!({"workflow_execution_timeout": 1}),
@@ -221,7 +236,10 @@ async fn every_field_has_its_rule() {
         (json!({"request_id": "r"}), "request_id"),
     ] {
         assert_eq!(
-            server.post("/workflows", &greet(fields.clone())).invalid().await,
+            server
+                .post("/workflows", &greet(fields.clone()))
+                .invalid()
+                .await,
             [field],
             "{fields}"
         );
@@ -246,8 +264,9 @@ async fn every_field_has_its_rule() {
 #[tokio::test]
 async fn search_attributes_over_a_limit_are_refused() {
     let server = Server::open().await;
-    let many: serde_json::Map<String, Value> =
-        (0..101).map(|index| (format!("a{index}"), json!(1))).collect();
+    let many: serde_json::Map<String, Value> = (0..101)
+        .map(|index| (format!("a{index}"), json!(1)))
+        .collect();
     for attributes in [
         json!(many),
         json!({"a": "x".repeat(2049)}),
@@ -265,7 +284,8 @@ async fn search_attributes_over_a_limit_are_refused() {
 #[tokio::test]
 async fn what_a_start_says_is_shown_again() {
     let server = Server::open().await;
-    let attributes = json!({"CustomerId": "c", "Tier": 2, "Ratio": 0.1, "Vip": true, "Tags": ["b", "a"]});
+    let attributes =
+        json!({"CustomerId": "c", "Tier": 2, "Ratio": 0.1, "Vip": true, "Tags": ["b", "a"]});
     let mut sent = attributes.clone();
     sent["Gone"] = Value::Null;
     let body = greet(json!({
@@ -292,7 +312,10 @@ async fn what_a_start_says_is_shown_again() {
     assert_eq!(described["run_timeout_seconds"], 60);
     assert_eq!(described["execution_timeout_seconds"], 3600);
     assert_eq!(described["run_deadline_at"], "2026-01-01T00:01:00.000000Z");
-    assert_eq!(described["execution_deadline_at"], "2026-01-01T01:00:00.000000Z");
+    assert_eq!(
+        described["execution_deadline_at"],
+        "2026-01-01T01:00:00.000000Z"
+    );
     assert_eq!(described["compatibility"], "b1", "build_id wins");
 }
 
@@ -319,8 +342,9 @@ async fn a_taken_id_is_refused_and_says_by_which_run() {
 #[tokio::test]
 async fn use_existing_answers_with_the_open_run_and_refuses_a_closed_one() {
     let server = Server::open().await;
-    let body =
-        greet(json!({"workflow_id": "w", "duplicate_policy": "use-existing", "business_key": "other"}));
+    let body = greet(
+        json!({"workflow_id": "w", "duplicate_policy": "use-existing", "business_key": "other"}),
+    );
     let first = server.post("/workflows", &body).accepted(201).await;
     let again = server.post("/workflows", &body).accepted(200).await;
     assert_eq!(again["run_id"], first["run_id"]);
@@ -342,7 +366,8 @@ async fn an_id_of_another_type_is_a_wrong_type() {
     let server = Server::open().await;
     server.start("w").await;
     for policy in ["fail", "use-existing"] {
-        let body = json!({"workflow_id": "w", "workflow_type": "other", "duplicate_policy": policy});
+        let body =
+            json!({"workflow_id": "w", "workflow_type": "other", "duplicate_policy": policy});
         assert_eq!(
             server.post("/workflows", &body).invalid().await,
             ["workflow_type"]
@@ -354,7 +379,8 @@ async fn an_id_of_another_type_is_a_wrong_type() {
 async fn many_starts_of_one_id_at_once_make_one_run() {
     let server = Server::open().await;
     let body = greet(json!({"workflow_id": "w", "duplicate_policy": "use-existing"}));
-    let answers = futures::future::join_all((0..20).map(|_| server.post("/workflows", &body).send())).await;
+    let answers =
+        futures::future::join_all((0..20).map(|_| server.post("/workflows", &body).send())).await;
     let created = answers.iter().filter(|answer| answer.status == 201).count();
     assert_eq!(
         (

@@ -116,7 +116,8 @@ async fn backlog_leases_and_pollers_are_counted() {
         )
         .await;
     server.start("a").await;
-    let activity = json!({"type": "schedule_activity", "activity_type": "say", "arguments": envelope("[]")});
+    let activity =
+        json!({"type": "schedule_activity", "activity_type": "say", "arguments": envelope("[]")});
     server.decide("w", json!([activity])).await;
     let run_id = server.start("b").await;
     let task = server.poll("w").await;
@@ -203,7 +204,10 @@ async fn the_list_has_every_queue_with_tasks_or_workers() {
     let names: Vec<&Value> = rows.iter().map(|row| &row["name"]).collect();
     assert_eq!(names, ["busy", "idle"]);
     assert_eq!(rows[0]["stats"]["approximate_backlog_count"], 1);
-    assert_eq!(rows[1]["admission"]["workflow_tasks"]["status"], "accepting");
+    assert_eq!(
+        rows[1]["admission"]["workflow_tasks"]["status"],
+        "accepting"
+    );
     assert_eq!(
         (rows[0].get("pollers"), rows[0].get("current_leases")),
         (None, None),

@@ -91,8 +91,14 @@ async fn the_list_is_narrowed_by_queue_and_status_and_hides_stale_workers() {
             "{query}"
         );
     }
-    assert_eq!(server.get("/workers?status=gone").invalid().await, ["status"]);
-    assert_eq!(server.get("/workers/old").accepted(200).await["status"], "stale");
+    assert_eq!(
+        server.get("/workers?status=gone").invalid().await,
+        ["status"]
+    );
+    assert_eq!(
+        server.get("/workers/old").accepted(200).await["status"],
+        "stale"
+    );
 }
 
 #[tokio::test]
@@ -101,12 +107,18 @@ async fn an_administrator_can_remove_a_worker_and_its_task_is_free_again() {
     server.register("w", json!({})).await;
     server.start("wf").await;
     server.poll("w").await;
-    let body = server.call(Method::DELETE, "/workers/w").accepted(200).await;
+    let body = server
+        .call(Method::DELETE, "/workers/w")
+        .accepted(200)
+        .await;
     assert_eq!(
         body,
         json!({"worker_id": "w", "outcome": "deregistered", "recovered_workflow_task_count": 1})
     );
-    let refusal = server.get("/workers/w").refused(404, "worker_not_found").await;
+    let refusal = server
+        .get("/workers/w")
+        .refused(404, "worker_not_found")
+        .await;
     assert_eq!(refusal["worker_id"], "w");
     server
         .call(Method::DELETE, "/workers/w")
