@@ -1,9 +1,10 @@
 //! The activity-task bridge contract: poll, claim, claim status, complete, fail, status, heartbeat.
 
 use longhaul_engine::change::TaskKind;
-use longhaul_engine::run::activity::{
-    ActivityClaim, Answer, Beat, ClaimActivityTask, CompleteActivity, FailActivity, Failure,
-    HeartbeatActivity, Pulse, Reporter,
+use longhaul_engine::run::activity_claim::{ActivityClaim, ClaimActivityTask};
+use longhaul_engine::run::activity_heartbeat::{Beat, HeartbeatActivity, Pulse};
+use longhaul_engine::run::activity_report::{
+    Answer, CompleteActivity, FailActivity, Failure, Reporter,
 };
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::{ActivityAttemptId, Namespace, TaskId, WorkerId};

@@ -1,7 +1,7 @@
 //! The workflow-task bridge contract: poll, claim, claim status, history, complete, fail, heartbeat.
 
 use longhaul_engine::change::TaskKind;
-use longhaul_engine::run::activity::Answer;
+use longhaul_engine::run::activity_report::Answer;
 use longhaul_engine::run::claim::{ClaimWorkflowTask, WorkflowClaim};
 use longhaul_engine::run::complete::{CompleteWorkflowTask, Holder};
 use longhaul_engine::run::fail::{FailWorkflowTask, HeartbeatWorkflowTask, ReadHistory, Renewed};

@@ -9,7 +9,7 @@ use longhaul_protocol::workflow_command::WorkflowCommand;
 use longhaul_protocol::{Payload, Reason};
 use serde_json::{Value, json};
 
-use super::activity::Answer;
+use super::activity_report::Answer;
 use super::batch::Batch;
 use super::close::limit_failure;
 use super::draft::{Cause, Draft};

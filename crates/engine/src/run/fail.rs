@@ -5,7 +5,7 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{TaskId, WorkerId};
 use serde_json::{Value, json};
 
-use super::activity::Answer;
+use super::activity_report::Answer;
 use super::batch::Batch;
 use super::complete::{Holder, apply};
 use super::draft::Draft;

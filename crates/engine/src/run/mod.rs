@@ -1,6 +1,9 @@
 //! A run: its state, and a file per family of commands that change it.
 
 pub mod activity;
+pub mod activity_claim;
+pub mod activity_heartbeat;
+pub mod activity_report;
 pub mod claim;
 pub mod complete;
 pub mod elapse;

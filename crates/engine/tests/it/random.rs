@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_engine::run::activity::Failure;
+use longhaul_engine::run::activity_report::Failure;
 use longhaul_engine::run::external::Stop;
 use longhaul_engine::run::state::PartKey;
 use longhaul_protocol::Payload;

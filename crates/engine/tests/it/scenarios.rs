@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use longhaul_engine::run::activity::Failure;
+use longhaul_engine::run::activity_report::Failure;
 use longhaul_engine::run::external::Stop;
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::RunId;

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow, TaskStatus};
-use longhaul_engine::run::activity::{
-    Beat, ClaimActivityTask, CompleteActivity, FailActivity, Failure, HeartbeatActivity, Reporter,
-};
+use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
+use longhaul_engine::run::activity_claim::ClaimActivityTask;
+use longhaul_engine::run::activity_heartbeat::{Beat, HeartbeatActivity};
+use longhaul_engine::run::activity_report::{CompleteActivity, FailActivity, Failure, Reporter};
 use longhaul_engine::run::claim::{ClaimWorkflowTask, WorkflowClaim};
 use longhaul_engine::run::complete::{CompleteWorkflowTask, Holder};
 use longhaul_engine::run::elapse::Elapse;
@@ -44,7 +44,6 @@ pub(crate) struct World {
 pub(crate) struct Step {
     pub(crate) events: Vec<(RunId, Event)>,
     pub(crate) tasks: Vec<TaskRow>,
-    pub(crate) reply: String,
 }
 
 impl World {
@@ -406,11 +405,5 @@ impl World {
             .values()
             .filter(|row| row.run_id == *self.run().run_id() && row.status.is_open())
             .collect()
-    }
-
-    pub(crate) fn is_leased(&self) -> bool {
-        self.open_rows()
-            .iter()
-            .any(|row| row.kind == TaskKind::Workflow && row.status == TaskStatus::Leased)
     }
 }

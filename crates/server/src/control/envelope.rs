@@ -291,3 +291,34 @@ fn block(
     }
     Value::Object(block)
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_protocol::Reason;
+
+    use super::*;
+
+    fn refusal(status: StatusCode) -> Refusal {
+        Refusal::new(status, Reason::BackendUnavailable, "Not now.")
+    }
+
+    #[test]
+    fn a_refusal_that_may_be_retried_says_when() {
+        let later = refusal(StatusCode::SERVICE_UNAVAILABLE).with("retry_after_seconds", 7);
+        let response = render(None, &Path::nameless(), Err(later));
+        assert_eq!(response.headers()[RETRY_AFTER], "7");
+        let never = refusal(StatusCode::NOT_FOUND);
+        let response = render(None, &Path::nameless(), Err(never));
+        assert!(!response.headers().contains_key(RETRY_AFTER));
+    }
+
+    #[test]
+    fn a_success_has_every_field_its_block_promises() {
+        for operation in OPERATIONS {
+            let block = block(operation, &Path::nameless(), StatusCode::OK, &Map::new());
+            for field in operation.success_fields {
+                assert!(block.get(*field).is_some(), "{} {field}", operation.name);
+            }
+        }
+    }
+}

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Body as HttpBody;
 use axum::extract::State;
 use axum::response::Response;
-use axum::routing::{MethodFilter, MethodRouter, get};
+use axum::routing::{MethodFilter, MethodRouter};
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_host::Host;
 use longhaul_protocol::Reason;
@@ -33,144 +33,78 @@ mod task_queues;
 mod workers;
 mod workflows;
 
-use envelope::{Operation, Reply};
+use envelope::{
+    CANCEL, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, Reply, SIGNAL, START,
+    TERMINATE,
+};
 use path::Path;
 use query::Query;
 
 pub(crate) fn routes() -> Router<App> {
     Router::new()
-        .route("/health", get(system::health))
-        .route("/ready", get(system::ready))
-        .route(
-            "/cluster/info",
-            on(MethodFilter::GET, ANYONE, cluster::info),
-        )
+        .route("/health", axum::routing::get(system::health))
+        .route("/ready", axum::routing::get(system::ready))
+        .route("/cluster/info", get(ANYONE, cluster::info))
         .route(
             "/namespaces",
-            on(MethodFilter::GET, NAMESPACE_READ, namespaces::list).merge(on(
-                MethodFilter::POST,
-                NAMESPACE_WRITE,
-                namespaces::create,
-            )),
+            get(NAMESPACE_READ, namespaces::list).merge(post(NAMESPACE_WRITE, namespaces::create)),
         )
         .route(
             "/namespaces/{name}",
-            on(MethodFilter::GET, NAMESPACE_READ, namespaces::describe).merge(on(
-                MethodFilter::PUT,
-                NAMESPACE_WRITE,
-                namespaces::update,
-            )),
+            get(NAMESPACE_READ, namespaces::describe)
+                .merge(put(NAMESPACE_WRITE, namespaces::update)),
         )
         .route(
             "/workflows",
-            on(
-                MethodFilter::GET,
-                operator(&envelope::LIST),
-                workflows::list,
-            )
-            .merge(on(
-                MethodFilter::POST,
-                operator(&envelope::START),
-                workflows::start,
-            )),
+            get(&LIST, workflows::list).merge(post(&START, workflows::start)),
         )
         .route(
             "/workflows/{workflow_id}",
-            on(
-                MethodFilter::GET,
-                operator(&envelope::DESCRIBE),
-                workflows::describe,
-            ),
+            get(&DESCRIBE, workflows::describe),
         )
         .route(
             "/workflows/{workflow_id}/runs",
-            on(
-                MethodFilter::GET,
-                operator(&envelope::LIST_RUNS),
-                workflows::runs,
-            ),
+            get(&LIST_RUNS, workflows::runs),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}",
-            on(
-                MethodFilter::GET,
-                operator(&envelope::DESCRIBE_RUN),
-                workflows::describe,
-            ),
+            get(&DESCRIBE_RUN, workflows::describe),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/history",
-            on(
-                MethodFilter::GET,
-                operator(&envelope::HISTORY),
-                history::read,
-            ),
+            get(&HISTORY, history::read),
         )
         .route(
             "/workflows/{workflow_id}/signal/{signal_name}",
-            on(
-                MethodFilter::POST,
-                operator(&envelope::SIGNAL),
-                commands::signal,
-            ),
+            post(&SIGNAL, commands::signal),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/signal/{signal_name}",
-            on(
-                MethodFilter::POST,
-                operator(&envelope::SIGNAL),
-                commands::signal,
-            ),
+            post(&SIGNAL, commands::signal),
         )
         .route(
             "/workflows/{workflow_id}/cancel",
-            on(
-                MethodFilter::POST,
-                operator(&envelope::CANCEL),
-                commands::cancel,
-            ),
+            post(&CANCEL, commands::cancel),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/cancel",
-            on(
-                MethodFilter::POST,
-                operator(&envelope::CANCEL),
-                commands::cancel,
-            ),
+            post(&CANCEL, commands::cancel),
         )
         .route(
             "/workflows/{workflow_id}/terminate",
-            on(
-                MethodFilter::POST,
-                operator(&envelope::TERMINATE),
-                commands::terminate,
-            ),
+            post(&TERMINATE, commands::terminate),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/terminate",
-            on(
-                MethodFilter::POST,
-                operator(&envelope::TERMINATE),
-                commands::terminate,
-            ),
+            post(&TERMINATE, commands::terminate),
         )
-        .route("/workers", on(MethodFilter::GET, OPERATOR, workers::list))
+        .route("/workers", get(OPERATOR, workers::list))
         .route(
             "/workers/{worker_id}",
-            on(MethodFilter::GET, OPERATOR, workers::describe).merge(on(
-                MethodFilter::DELETE,
-                ADMIN,
-                workers::deregister,
-            )),
+            get(OPERATOR, workers::describe).merge(delete(ADMIN, workers::deregister)),
         )
-        .route(
-            "/task-queues",
-            on(MethodFilter::GET, OPERATOR, task_queues::list),
-        )
-        .route(
-            "/task-queues/{name}",
-            on(MethodFilter::GET, OPERATOR, task_queues::describe),
-        )
+        .route("/task-queues", get(OPERATOR, task_queues::list))
+        .route("/task-queues/{name}", get(OPERATOR, task_queues::describe))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
 }
@@ -227,11 +161,13 @@ const NAMESPACE_WRITE: Door = Door {
 
 const OPERATORS: &[Role] = &[Role::Operator, Role::Admin];
 
-/// A workflow operation; all of them are for operators.
-const fn operator(operation: &'static Operation) -> Door {
-    Door {
-        gate: OPERATOR.gate,
-        operation: Some(operation),
+/// Workflow operations are for operators.
+impl From<&'static Operation> for Door {
+    fn from(operation: &'static Operation) -> Self {
+        Self {
+            operation: Some(operation),
+            ..OPERATOR
+        }
     }
 }
 
@@ -275,6 +211,26 @@ impl Call {
     fn run_id(&self) -> Option<RunId> {
         self.path.get("run_id").map(RunId::from)
     }
+}
+
+/// The routing functions of this plane: a method, who may call, and what answers.
+macro_rules! methods {
+    ($($name:ident $method:ident,)+) => {$(
+        fn $name<F, A>(door: impl Into<Door>, handler: F) -> MethodRouter<App>
+        where
+            F: Fn(Call) -> A + Clone + Send + Sync + 'static,
+            A: Future<Output = Result<Reply, Refusal>> + Send + 'static,
+        {
+            on(MethodFilter::$method, door.into(), handler)
+        }
+    )+};
+}
+
+methods! {
+    get GET,
+    post POST,
+    put PUT,
+    delete DELETE,
 }
 
 fn on<F, A>(method: MethodFilter, door: Door, handler: F) -> MethodRouter<App>

@@ -336,6 +336,40 @@ async fn a_completed_run_shows_its_output_both_ways() {
 }
 
 #[tokio::test]
+async fn a_damaged_payload_is_diagnosed_and_the_rest_is_shown() {
+    let server = Server::open().await;
+    let damaged = json!({"codec": "avro", "blob": "AAAA"});
+    let start = longhaul_host::engine::run::start::Start {
+        namespace: "default".into(),
+        workflow_id: "w".into(),
+        workflow_type: "greet".to_owned(),
+        task_queue: "default".into(),
+        // Trusted, as what comes back from the store is.
+        arguments: serde_json::from_value(damaged.clone()).unwrap(),
+        business_key: None,
+        memo: None,
+        search_attributes: serde_json::Map::new(),
+        run_timeout_seconds: None,
+        execution_timeout_seconds: None,
+        routing: longhaul_host::engine::run::state::Routing::default(),
+        duplicate_policy: longhaul_host::engine::run::start::DuplicatePolicy::Fail,
+        declared: serde_json::Map::new(),
+        principal: None,
+    };
+    server.host.start_workflow(start).await.unwrap();
+    let body = server.get("/workflows/w").accepted(200).await;
+    assert_eq!(
+        (&body["input"], &body["input_envelope"]),
+        (&Value::Null, &damaged)
+    );
+    assert_eq!(
+        body["payload_diagnostics"],
+        json!([{"field": "input", "reason": "invalid_payload_framing"}])
+    );
+    assert_eq!(body["status"], "pending");
+}
+
+#[tokio::test]
 async fn a_failed_run_shows_its_failure() {
     let server = Server::open().await;
     server.register("w", json!({})).await;
