@@ -1,0 +1,128 @@
+//! A host that ends and another that begins on the same store: nothing that was answered is lost.
+
+use longhaul_protocol::Payload;
+use serde_json::json;
+
+use crate::setup::{Setup, holder, leased, open, poll_of, report, setup};
+
+/// Another host on what the first one left, without a word of goodbye.
+async fn reopen(setup: Setup) -> Setup {
+    let host = open(&setup.store, &setup.clock).await;
+    Setup {
+        host,
+        clock: setup.clock,
+        store: setup.store,
+    }
+}
+
+#[tokio::test]
+async fn ready_tasks_leases_timers_and_workers_survive() {
+    let setup = reopen(setup().await).await;
+    setup.start("order-1").await;
+    let setup = reopen(setup).await;
+    let task = setup.task().await;
+    let setup = reopen(setup).await;
+    setup.complete(&task, json!([{"type": "schedule_activity", "activity_type": "say"}, {"type": "start_timer", "delay_seconds": 5}])).await;
+    let setup = reopen(setup).await;
+    let activity = setup.activity().await;
+    let setup = reopen(setup).await;
+    setup
+        .host
+        .complete_activity_task(&report(&activity), Payload::null())
+        .await
+        .unwrap();
+    let setup = reopen(setup).await;
+    let second = setup.task().await;
+    setup
+        .host
+        .fail_workflow_task(
+            &holder(&second),
+            "waiting",
+            Some("WorkflowTaskWaitingForHistory"),
+            None,
+        )
+        .await
+        .unwrap();
+    let setup = reopen(setup).await;
+    setup.clock.advance_seconds(5);
+    let third = setup.task().await;
+    let answer = setup
+        .complete(&third, json!([{"type": "complete_workflow"}]))
+        .await;
+    assert_eq!(answer["run_status"], "completed");
+}
+
+#[tokio::test]
+async fn what_fell_due_while_nobody_was_here_happens_at_the_start() {
+    let setup = setup().await;
+    setup.start("order-1").await;
+    let task = setup.task().await;
+    setup
+        .complete(&task, json!([{"type": "start_timer", "delay_seconds": 60}]))
+        .await;
+    setup.host.stop().await;
+    setup.clock.advance_seconds(3600);
+    let setup = reopen(setup).await;
+    let woken = setup.task().await;
+    assert_eq!(
+        woken.claim.resume.workflow_event_type.as_deref(),
+        Some("TimerFired")
+    );
+}
+
+#[tokio::test]
+async fn a_poll_sent_again_after_a_restart_gets_its_lease() {
+    let setup = setup().await;
+    setup.start("order-1").await;
+    let poll = poll_of("w1", Some("p1"), 30);
+    let first = leased(setup.host.poll_workflow_task(&poll, 500).await);
+    let setup = reopen(setup).await;
+    let again = leased(setup.host.poll_workflow_task(&poll, 500).await);
+    assert_eq!(
+        (first.claim.task_id, first.claim.attempt),
+        (again.claim.task_id, again.claim.attempt)
+    );
+}
+
+#[tokio::test]
+async fn a_report_sent_again_after_a_restart_is_answered_as_before() {
+    let setup = setup().await;
+    setup.start("order-1").await;
+    let task = setup.task().await;
+    let first = setup
+        .complete(&task, json!([{"type": "complete_workflow"}]))
+        .await;
+    let setup = reopen(setup).await;
+    let commands = crate::setup::commands(json!([{"type": "complete_workflow"}]));
+    let again = setup
+        .host
+        .complete_workflow_task(&holder(&task), commands)
+        .await
+        .unwrap();
+    assert!(again.duplicate);
+    assert_eq!(again.body, first);
+}
+
+#[tokio::test]
+async fn two_hosts_on_one_store_do_not_both_win() {
+    let first = setup().await;
+    first.start("order-1").await;
+    let task = first.task().await;
+    // The second host knows the lease from the store and completes; the first still has the run in memory.
+    let second = open(&first.store, &first.clock).await;
+    let commands = || crate::setup::commands(json!([{"type": "complete_workflow"}]));
+    let done = second
+        .complete_workflow_task(&holder(&task), commands())
+        .await
+        .unwrap();
+    assert!(!done.duplicate);
+    let repeat = first
+        .host
+        .complete_workflow_task(&holder(&task), commands())
+        .await
+        .unwrap();
+    assert!(
+        repeat.duplicate,
+        "the loser looks again and finds the winner's answer"
+    );
+}

@@ -1,0 +1,170 @@
+//! A host, a worker and a workflow, with few words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_host::clock::ManualClock;
+use longhaul_host::engine::run::activity_claim::ActivityClaim;
+use longhaul_host::engine::run::start::{DuplicatePolicy, Start, Started};
+use longhaul_host::engine::run::state::Routing;
+use longhaul_host::{
+    ActivityReport, Config, Host, LeasedWorkflowTask, Poll, Polled, Registration, Result,
+    TaskHolder,
+};
+use longhaul_protocol::Payload;
+use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId, WorkflowId};
+use longhaul_protocol::workflow_command::{WorkflowCommand, parse_commands};
+use longhaul_store::Store;
+use longhaul_store::memory::Memory;
+use serde_json::{Map, Value};
+
+pub(crate) struct Setup {
+    pub(crate) host: Host,
+    pub(crate) clock: ManualClock,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+pub(crate) fn namespace() -> Namespace {
+    Namespace::from("default")
+}
+
+/// A host with worker `w1` on queue `q`.
+pub(crate) async fn setup() -> Setup {
+    let store: Arc<dyn Store> = Arc::new(Memory::new());
+    let clock = ManualClock::new("2026-01-01T00:00:00.000000Z".parse().unwrap());
+    let host = open(&store, &clock).await;
+    register(&host, "w1").await;
+    Setup { host, clock, store }
+}
+
+pub(crate) async fn open(store: &Arc<dyn Store>, clock: &ManualClock) -> Host {
+    Host::start_with_clock(
+        Arc::clone(store),
+        Config::default(),
+        Arc::new(clock.clone()),
+    )
+    .await
+    .unwrap()
+}
+
+pub(crate) async fn register(host: &Host, worker: &str) {
+    let registration = Registration {
+        namespace: namespace(),
+        worker_id: Some(WorkerId::from(worker)),
+        task_queue: TaskQueue::from("q"),
+        runtime: "python".to_owned(),
+        sdk_version: None,
+        build_id: None,
+        supported_workflow_types: Vec::new(),
+        supported_activity_types: Vec::new(),
+        workflow_definition_fingerprints: Map::new(),
+        workflow_command_contracts: Map::new(),
+        capabilities: Vec::new(),
+        capability_manifest: Map::new(),
+        max_concurrent_workflow_tasks: 10,
+        max_concurrent_activity_tasks: 10,
+        max_concurrent_worker_sessions: 10,
+        task_slots: None,
+        process_metrics: None,
+    };
+    host.register_worker(registration).await.unwrap();
+}
+
+pub(crate) fn start_of(workflow_id: &str) -> Start {
+    Start {
+        namespace: namespace(),
+        workflow_id: WorkflowId::from(workflow_id),
+        workflow_type: "order".to_owned(),
+        task_queue: TaskQueue::from("q"),
+        arguments: Payload::empty_list(),
+        business_key: None,
+        memo: None,
+        search_attributes: Map::new(),
+        run_timeout_seconds: None,
+        execution_timeout_seconds: None,
+        routing: Routing::default(),
+        duplicate_policy: DuplicatePolicy::Fail,
+        declared: Map::new(),
+        principal: None,
+    }
+}
+
+pub(crate) fn poll_of(worker: &str, request_id: Option<&str>, seconds: u64) -> Poll {
+    Poll {
+        namespace: namespace(),
+        worker_id: WorkerId::from(worker),
+        task_queue: TaskQueue::from("q"),
+        build_id: None,
+        poll_request_id: request_id.map(str::to_owned),
+        timeout: Duration::from_secs(seconds),
+    }
+}
+
+pub(crate) fn commands(json: Value) -> Vec<WorkflowCommand> {
+    parse_commands(&json).unwrap()
+}
+
+pub(crate) fn holder(task: &LeasedWorkflowTask) -> TaskHolder {
+    TaskHolder {
+        namespace: namespace(),
+        task_id: task.claim.task_id.clone(),
+        owner: task.claim.owner.clone(),
+        attempt: task.claim.attempt,
+    }
+}
+
+pub(crate) fn report(claim: &ActivityClaim) -> ActivityReport {
+    ActivityReport {
+        namespace: namespace(),
+        task_id: claim.activity.task_id.clone(),
+        attempt_id: claim.attempt.id.clone(),
+        owner: claim.attempt.owner.clone(),
+    }
+}
+
+impl Setup {
+    pub(crate) async fn start(&self, workflow_id: &str) -> Started {
+        self.host
+            .start_workflow(start_of(workflow_id))
+            .await
+            .unwrap()
+    }
+
+    /// The next workflow task, which must come.
+    pub(crate) async fn task(&self) -> LeasedWorkflowTask {
+        leased(
+            self.host
+                .poll_workflow_task(&poll_of("w1", None, 30), 500)
+                .await,
+        )
+    }
+
+    pub(crate) async fn activity(&self) -> ActivityClaim {
+        leased(self.host.poll_activity_task(&poll_of("w1", None, 30)).await)
+    }
+
+    pub(crate) async fn complete(&self, task: &LeasedWorkflowTask, json: Value) -> Value {
+        self.host
+            .complete_workflow_task(&holder(task), commands(json))
+            .await
+            .unwrap()
+            .body
+    }
+
+    /// Whether a task is ready now.
+    pub(crate) async fn has_task(&self) -> bool {
+        let polled = self
+            .host
+            .poll_workflow_task(&poll_of("w1", None, 0), 500)
+            .await
+            .unwrap();
+        matches!(polled, Polled::Leased(_))
+    }
+}
+
+pub(crate) fn leased<T>(polled: Result<Polled<T>>) -> T {
+    match polled.unwrap() {
+        Polled::Leased(task) => task,
+        Polled::Empty => panic!("a task was expected"),
+    }
+}
