@@ -24,6 +24,8 @@ pub struct ActivityReport {
     pub task_id: TaskId,
     pub attempt_id: ActivityAttemptId,
     pub owner: WorkerId,
+    /// Who speaks, from authentication, as JSON text.
+    pub principal: Option<String>,
 }
 
 #[derive(Clone)]
@@ -149,6 +151,7 @@ impl ActivityReport {
             row,
             attempt_id: self.attempt_id.clone(),
             owner: self.owner.clone(),
+            principal: self.principal.clone(),
         }
     }
 }

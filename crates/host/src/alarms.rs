@@ -23,6 +23,9 @@ const CONCURRENT: usize = 64;
 /// After a failure of the store, how long to leave it alone.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
+/// Another server may set an alarm and die before it rings: where there may be one, look now and then.
+const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
 /// When to look next.
 #[derive(Default)]
 pub(crate) struct AlarmBell {
@@ -74,8 +77,16 @@ async fn wait(executor: &Executor, hub: &Hub, stop: &CancellationToken) -> Optio
                 None => std::future::pending().await,
             }
         };
+        let look = async {
+            if executor.store.is_shared() {
+                tokio::time::sleep(SHARED_LOOK_INTERVAL).await;
+            } else {
+                std::future::pending().await
+            }
+        };
         tokio::select! {
             () = ring => return Some(()),
+            () = look => return Some(()),
             () = hub.bell.earlier.notified() => {}
             () = stop.cancelled() => return None,
         }

@@ -162,6 +162,10 @@ impl Executor {
                 }
             };
             let decision = self.decide(|moment| command.decide(locked.run(), moment))?;
+            if decision.changes.run.is_none() && !self.is_current(&locked).await? {
+                locked.state.run = None;
+                continue;
+            }
             let (reply, durable) = self.conclude(&mut locked.state, decision);
             drop(locked);
             match durable.wait().await {
@@ -191,14 +195,29 @@ impl Executor {
     /// The run as it is now, durable.
     pub(crate) async fn read(&self, run_id: &RunId) -> Result<Option<Run>> {
         let cell = self.cell(run_id);
-        let Some(locked) = self.lock(&cell, run_id).await? else {
+        let Some(mut locked) = self.lock(&cell, run_id).await? else {
             return Ok(None);
         };
+        if !self.is_current(&locked).await? {
+            locked.state.run = self.store.run(run_id).await?;
+            locked.state.tail = None;
+        }
         let run = locked.run().clone();
         let tail = locked.state.tail.clone();
         drop(locked);
         Durable::Resting(tail).wait().await?;
         Ok(Some(run))
+    }
+
+    /// A decision that writes nothing is not checked by a commit. Where other servers write too, the copy it was made on is
+    /// compared with the store instead.
+    async fn is_current(&self, locked: &Locked<'_>) -> Result<bool> {
+        if !self.store.is_shared() {
+            return Ok(true);
+        }
+        locked.settle().await?;
+        let run = locked.run();
+        Ok(self.store.version(run.run_id()).await? == Some(run.version))
     }
 
     /// A panic while deciding is a bug that ends this request only: nothing was written, and the run is untouched.

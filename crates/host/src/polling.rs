@@ -16,6 +16,10 @@ use crate::polls::{FirstPoll, Granted, PollKey, Turn};
 use crate::wake::Hub;
 use crate::{Host, polls};
 
+/// How often a waiting poll looks into a store that other servers write to as well. A safety net, not the way a task is
+/// usually found.
+const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// A worker's request for one task.
 #[derive(Clone, Debug)]
 pub struct Poll {
@@ -145,6 +149,12 @@ impl Host {
                 Found::AskStore => self.refill(queue).await?,
                 Found::Full => return Err(Error::TooManyPolls),
                 Found::Wait(ticket) => {
+                    // Another server's commits do not wake this one's polls yet: where there may be any, look now and then.
+                    let look_at = self
+                        .inner
+                        .store
+                        .is_shared()
+                        .then(|| Instant::now() + SHARED_LOOK_INTERVAL);
                     let mut line = InLine {
                         dispatch: &self.inner.hub.dispatch,
                         ticket: Some(ticket),
@@ -155,7 +165,13 @@ impl Host {
                             line.ticket = None;
                             return Ok(handed);
                         }
-                        () = tokio::time::sleep_until(deadline) => return Ok(None),
+                        () = tokio::time::sleep_until(look_at.map_or(deadline, |at| at.min(deadline))) => {
+                            if Instant::now() >= deadline {
+                                return Ok(None);
+                            }
+                            drop(line);
+                            self.refill(queue).await?;
+                        }
                         () = self.inner.stopping.cancelled() => return Ok(None),
                     }
                 }

@@ -39,6 +39,8 @@ pub struct TaskHolder {
     pub task_id: TaskId,
     pub owner: WorkerId,
     pub attempt: u64,
+    /// Who speaks, from authentication, as JSON text.
+    pub principal: Option<String>,
 }
 
 #[derive(Clone)]
@@ -215,6 +217,7 @@ impl TaskHolder {
             row,
             owner: self.owner.clone(),
             attempt: self.attempt,
+            principal: self.principal.clone(),
         }
     }
 }

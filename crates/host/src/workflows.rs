@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longhaul_engine::Rejection;
 use longhaul_engine::change::CommandRow;
-use longhaul_engine::run::external::{Receipt, Request, SignalRun, Stop, StopRun};
+use longhaul_engine::run::external::{Earlier, Receipt, Request, SignalRun, Stop, StopRun};
 use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
@@ -360,7 +360,7 @@ where
         let request = Request {
             requested_run_id: self.target.run_id.clone(),
             request_id: self.target.request_id.clone(),
-            earlier: earlier.map(|(_, row)| Box::new(row)),
+            earlier: earlier.map(|(run_id, command)| Box::new(Earlier { run_id, command })),
             principal: self.target.principal.clone(),
         };
         Ok(Prepared::Decide((self.build)(request, run)))

@@ -8,6 +8,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 use longhaul_host::Host;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::SizeAbove;
 
 pub mod auth;
 mod body;
@@ -54,6 +57,16 @@ impl Default for Options {
     }
 }
 
+/// Bodies below this are sent as they are: compressing them costs more than it saves (control-plane.md §1.5).
+const COMPRESS_FROM_BYTES: u16 = 1024;
+
+/// gzip and deflate for those who accept them. Fast rather than small: answers are mostly short and waited for.
+fn compression() -> CompressionLayer<SizeAbove> {
+    CompressionLayer::new()
+        .quality(CompressionLevel::Fastest)
+        .compress_when(SizeAbove::new(COMPRESS_FROM_BYTES))
+}
+
 impl App {
     /// An application on a running host.
     pub fn new(host: Host, auth: Auth, options: Options) -> Self {
@@ -93,11 +106,7 @@ impl App {
             .route("/health", get(control::system::health))
             .route("/metrics", get(metrics::render))
             .fallback(control::not_found)
-            .layer(
-                tower_http::compression::CompressionLayer::new()
-                    .gzip(true)
-                    .deflate(true),
-            )
+            .layer(compression())
             .layer(tower_http::catch_panic::CatchPanicLayer::custom(
                 error::panicked,
             ))

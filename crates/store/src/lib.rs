@@ -48,6 +48,14 @@ pub trait Store: Send + Sync + 'static {
     /// future is first polled: two commits of one run, called one after the other, apply in that order.
     fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()>;
 
+    /// Whether other servers may write here too. A server on a store of its own may trust its copies of runs.
+    fn is_shared(&self) -> bool;
+
+    /// The version of a run's newest commit.
+    fn version<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<u64>> {
+        Box::pin(async move { Ok(self.run(run_id).await?.map(|run| run.version)) })
+    }
+
     /// The run and everything open in it.
     fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>>;
     /// The workflow's current run.

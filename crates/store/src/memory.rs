@@ -179,6 +179,11 @@ impl Tables {
 }
 
 impl Store for Memory {
+    /// Tests open several hosts on one of these.
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()> {
         self.write(|tables| tables.commit(&changes))
     }

@@ -23,6 +23,8 @@ pub struct Reporter {
     pub row: Box<TaskRow>,
     pub attempt_id: ActivityAttemptId,
     pub owner: WorkerId,
+    /// Who reports, from authentication; recorded with what the report writes.
+    pub principal: Option<String>,
 }
 
 /// The activity succeeded.
@@ -184,6 +186,7 @@ impl Command for CompleteActivity {
             Err(decision) => return decision,
         };
         let mut draft = Draft::of(run, moment);
+        draft.cause.principal.clone_from(&self.reporter.principal);
         if let Err(limit) = limits::check(
             "payload_size",
             self.result.blob().len() as u64,
@@ -253,6 +256,7 @@ impl Command for FailActivity {
             Err(decision) => return decision,
         };
         let mut draft = Draft::of(run, moment);
+        draft.cause.principal.clone_from(&self.reporter.principal);
         let listed = activity.retry.as_ref().is_some_and(|retry| {
             retry.non_retryable_error_types.iter().any(|name| {
                 self.failure.failure_type.as_ref() == Some(name)

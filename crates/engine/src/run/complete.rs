@@ -25,6 +25,8 @@ pub struct Holder {
     pub row: Box<TaskRow>,
     pub owner: WorkerId,
     pub attempt: u64,
+    /// Who reports, from authentication; recorded with what the decision writes.
+    pub principal: Option<String>,
 }
 
 /// The worker's decision.
@@ -142,7 +144,8 @@ impl Holder {
                 }
                 draft.cause = Cause {
                     task_id: Some(task.id.clone()),
-                    ..Cause::default()
+                    command_id: None,
+                    principal: self.principal.clone(),
                 };
                 Ok((draft, task))
             }

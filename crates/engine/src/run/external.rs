@@ -17,8 +17,15 @@ pub struct Request {
     pub requested_run_id: Option<RunId>,
     pub request_id: Option<String>,
     /// The command this request id stands for already.
-    pub earlier: Option<Box<CommandRow>>,
+    pub earlier: Option<Box<Earlier>>,
     pub principal: Option<String>,
+}
+
+/// A recorded command, and the run that took it.
+#[derive(Clone, Debug)]
+pub struct Earlier {
+    pub run_id: RunId,
+    pub command: CommandRow,
 }
 
 /// Sends a signal.
@@ -72,7 +79,10 @@ impl Request {
         name: Option<&str>,
         arguments: Option<&Payload>,
     ) -> Option<Decision<Receipt>> {
-        let earlier = self.earlier.as_deref()?;
+        let Earlier {
+            run_id,
+            command: earlier,
+        } = self.earlier.as_deref()?;
         let mut conflict = Vec::new();
         if earlier.command_type != command_type || earlier.target_name.as_deref() != name {
             conflict.push("name");
@@ -94,7 +104,7 @@ impl Request {
             })
         } else {
             Decision::unchanged(Receipt {
-                run_id: run.run_id().clone(),
+                run_id: run_id.clone(),
                 workflow_type: run.spec.workflow_type.clone(),
                 command: earlier.clone(),
                 retained: true,

@@ -145,7 +145,7 @@ impl Start {
         if let Some(memo) = &self.memo {
             limits::check(
                 "memo_size",
-                memo.blob().len() as u64,
+                memo_bytes(memo),
                 moment.limits.memo_start_bytes,
             )?;
         }
@@ -217,6 +217,11 @@ impl Command for Start {
             }
         }
     }
+}
+
+/// Bytes of the encoded map; base64 needs four characters for three of them.
+fn memo_bytes(memo: &Payload) -> u64 {
+    memo.blob().len() as u64 / 4 * 3
 }
 
 /// The core of a run that has no events yet.

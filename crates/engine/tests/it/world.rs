@@ -10,7 +10,7 @@ use longhaul_engine::run::activity_report::{CompleteActivity, FailActivity, Fail
 use longhaul_engine::run::claim::{ClaimWorkflowTask, WorkflowClaim};
 use longhaul_engine::run::complete::{CompleteWorkflowTask, Holder};
 use longhaul_engine::run::elapse::Elapse;
-use longhaul_engine::run::external::{Receipt, Request, SignalRun, Stop, StopRun};
+use longhaul_engine::run::external::{Earlier, Receipt, Request, SignalRun, Stop, StopRun};
 use longhaul_engine::run::fail::{FailWorkflowTask, HeartbeatWorkflowTask, ReleaseWorkflowTask};
 use longhaul_engine::run::start::{DuplicatePolicy, Start, Started};
 use longhaul_engine::run::state::{Routing, Run};
@@ -191,6 +191,7 @@ impl World {
             attempt: attempt.unwrap_or(row.attempt),
             row: Box::new(row),
             owner: WorkerId::from(worker),
+            principal: None,
         }
     }
 
@@ -300,6 +301,7 @@ impl World {
             row: Box::new(row),
             attempt_id,
             owner: WorkerId::from(worker),
+            principal: None,
         })
     }
 
@@ -364,7 +366,12 @@ impl World {
         Request {
             requested_run_id: None,
             request_id: request_id.map(str::to_owned),
-            earlier: earlier.cloned().map(Box::new),
+            earlier: earlier.map(|command| {
+                Box::new(Earlier {
+                    run_id: self.run().run_id().clone(),
+                    command: command.clone(),
+                })
+            }),
             principal: None,
         }
     }

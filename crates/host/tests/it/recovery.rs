@@ -126,3 +126,42 @@ async fn two_hosts_on_one_store_do_not_both_win() {
         "the loser looks again and finds the winner's answer"
     );
 }
+
+#[tokio::test]
+async fn a_copy_in_memory_refuses_nothing_that_the_store_allows() {
+    let first = setup().await;
+    first.start("order-1").await;
+    // The first host has the run in memory as not leased; the second leases it.
+    let second = open(&first.store, &first.clock).await;
+    let task = leased(
+        second
+            .poll_workflow_task(&poll_of("w1", None, 0), 500)
+            .await,
+    );
+    first
+        .host
+        .heartbeat_workflow_task(&holder(&task))
+        .await
+        .unwrap();
+    let described = first
+        .host
+        .describe_workflow(&crate::setup::namespace(), &"order-1".into(), None)
+        .await
+        .unwrap();
+    assert_eq!(described.run.core.status.as_str(), "running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_finds_a_task_that_another_host_made() {
+    let first = setup().await;
+    let second = open(&first.store, &first.clock).await;
+    let waiting = tokio::spawn(async move {
+        second
+            .poll_workflow_task(&poll_of("w1", None, 30), 500)
+            .await
+    });
+    tokio::task::yield_now().await;
+    first.start("order-1").await;
+    let task = leased(waiting.await.unwrap());
+    assert_eq!(task.claim.spec.workflow_id.as_str(), "order-1");
+}

@@ -110,6 +110,7 @@ pub(crate) fn holder(task: &LeasedWorkflowTask) -> TaskHolder {
         task_id: task.claim.task_id.clone(),
         owner: task.claim.owner.clone(),
         attempt: task.claim.attempt,
+        principal: None,
     }
 }
 
@@ -119,6 +120,7 @@ pub(crate) fn report(claim: &ActivityClaim) -> ActivityReport {
         task_id: claim.activity.task_id.clone(),
         attempt_id: claim.attempt.id.clone(),
         owner: claim.attempt.owner.clone(),
+        principal: None,
     }
 }
 

@@ -110,7 +110,7 @@ impl Report {
             ""
         };
         table.row(
-            "4 KiB append + fdatasync",
+            "4 KiB append + fdatasync, back to back",
             p50(&self.fdatasync),
             format!("{}{note}", p99(&self.fdatasync)),
         );

@@ -263,3 +263,11 @@ pub(crate) fn merge(into: &mut Value, fields: Value) {
     };
     into.extend(fields);
 }
+
+/// One text field of every row of a list.
+pub(crate) fn texts<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
+    let rows = list.as_array().expect("a list");
+    rows.iter()
+        .map(|row| row[field].as_str().expect("a text"))
+        .collect()
+}

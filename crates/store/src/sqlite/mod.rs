@@ -90,6 +90,11 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
+    /// The lock file keeps every other process out.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()> {
         self.write(Commit::encode(changes).map(Write::Commit), drop)
     }

@@ -18,7 +18,7 @@ fn without_block(mut body: Value) -> Value {
         assert_eq!(body.get(name), None, "{body}");
     }
     body.as_object_mut()
-        .unwrap()
+        .expect("an object")
         .remove("control_plane")
         .expect("every workflow operation has its block");
     body

@@ -7,11 +7,10 @@ use serde_json::{Value, json};
 use crate::harness::Server;
 
 fn sequences(page: &Value) -> Vec<u64> {
-    page["events"]
-        .as_array()
-        .unwrap()
+    let events = page["events"].as_array().expect("a list of events");
+    events
         .iter()
-        .map(|event| event["sequence"].as_u64().unwrap())
+        .map(|event| event["sequence"].as_u64().expect("a number"))
         .collect()
 }
 

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Server, envelope};
+use crate::harness::{Server, envelope, texts};
 
 async fn list(server: &Server, query: &str) -> Value {
     server
@@ -13,12 +13,7 @@ async fn list(server: &Server, query: &str) -> Value {
 }
 
 fn ids(page: &Value) -> Vec<&str> {
-    page["workflows"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| row["workflow_id"].as_str().unwrap())
-        .collect()
+    texts(&page["workflows"], "workflow_id")
 }
 
 #[tokio::test]

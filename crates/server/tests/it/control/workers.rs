@@ -3,15 +3,10 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::harness::Server;
+use crate::harness::{Server, texts};
 
 fn ids(list: &Value) -> Vec<&str> {
-    list["workers"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|row| row["worker_id"].as_str().unwrap())
-        .collect()
+    texts(&list["workers"], "worker_id")
 }
 
 #[tokio::test]
