@@ -18,8 +18,8 @@ use crate::run::state::{Core, Part, PartKey, Run, Spec};
 /// All that one command changes: the run it was decided on, and a run it may have created (continue-as-new).
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    pub run: Option<RunChange>,
-    pub created: Option<RunChange>,
+    pub run: Option<Box<RunChange>>,
+    pub created: Option<Box<RunChange>>,
 }
 
 /// New rows of one run.

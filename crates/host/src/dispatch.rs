@@ -68,13 +68,16 @@ struct State {
     next_waiter: u64,
 }
 
+/// Ready tasks of one fairness class, oldest first.
+type Class = BTreeMap<(Timestamp, TaskId), ReadyTask>;
+
 /// Priority, fairness class, then age.
 type Place = (u8, Option<String>, Timestamp, TaskId);
 
 #[derive(Default)]
 struct Queue {
     /// Priority tier → fairness class → oldest first.
-    tiers: BTreeMap<u8, BTreeMap<Option<String>, BTreeMap<(Timestamp, TaskId), ReadyTask>>>,
+    tiers: BTreeMap<u8, BTreeMap<Option<String>, Class>>,
     len: usize,
     waiters: VecDeque<Waiter>,
     fairness: Fairness,

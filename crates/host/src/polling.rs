@@ -82,17 +82,14 @@ impl Host {
                 self.inner.hub.metrics.polled("empty");
                 return Ok(Polled::Empty);
             };
-            match self
+            let claimed = self
                 .claim(&queue, task, &worker, poll, claim, &mut first)
-                .await?
-            {
-                Some(reply) => {
-                    self.inner.hub.metrics.polled("leased");
-                    self.inner.hub.metrics.leased(claim.kind().as_str());
-                    return Ok(Polled::Leased(reply));
-                }
-                // Somebody else was quicker, or the task is gone: the next one.
-                None => {}
+                .await?;
+            // None: somebody else was quicker, or the task is gone. The next one.
+            if let Some(reply) = claimed {
+                self.inner.hub.metrics.polled("leased");
+                self.inner.hub.metrics.leased(claim.kind().as_str());
+                return Ok(Polled::Leased(reply));
             }
         }
     }

@@ -110,7 +110,7 @@ async fn fill(store: &Sqlite, stored: usize) -> Vec<Run> {
             runs.push(change.apply(None));
             answers.push(store.commit(Arc::new(Changes {
                 run: None,
-                created: Some(change),
+                created: Some(Box::new(change)),
             })));
         }
         while let Some(answer) = answers.next().await {
@@ -195,7 +195,7 @@ async fn work(store: &Sqlite, runs: &mut [Run], waiting: usize, time: Duration) 
             *run = change.apply(Some(run.clone()));
             let called = Instant::now();
             let answer = store.commit(Arc::new(Changes {
-                run: Some(change),
+                run: Some(Box::new(change)),
                 created: None,
             }));
             answers.push(async move {

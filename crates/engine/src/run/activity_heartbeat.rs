@@ -55,10 +55,28 @@ impl Command for HeartbeatActivity {
                 return Decision::unchanged(self.stopped(run, Reason::AttemptClosed));
             }
             Fenced::Refused(rejection) => {
+                // Mistakes of the caller are refused; news about the attempt is an answer.
                 let reason = match &rejection {
                     Rejection::RunClosed(closed) => activity_reason(closed.closed.reason),
                     Rejection::StaleAttempt | Rejection::AttemptClosed => rejection.reason(),
-                    _ => return Decision::reject(rejection),
+                    Rejection::AttemptNotFound
+                    | Rejection::TaskMismatch
+                    | Rejection::LeaseOwnerMismatch { .. }
+                    | Rejection::TaskNotFound
+                    | Rejection::NotClaimable { .. }
+                    | Rejection::RunTimedOut { .. }
+                    | Rejection::TaskNotLeased { .. }
+                    | Rejection::LeaseExpired { .. }
+                    | Rejection::AttemptMismatch { .. }
+                    | Rejection::InvalidCommands { .. }
+                    | Rejection::VersionMarkerConflict { .. }
+                    | Rejection::RunNotActive { .. }
+                    | Rejection::NotCurrent
+                    | Rejection::AlreadyStarted { .. }
+                    | Rejection::OtherWorkflowType { .. }
+                    | Rejection::LimitExceeded(_)
+                    | Rejection::RequestIdConflict { .. }
+                    | Rejection::UnknownSignal { .. } => return Decision::reject(rejection),
                 };
                 return Decision::unchanged(self.stopped(run, reason));
             }

@@ -142,7 +142,6 @@ impl Draft<'_> {
     pub(super) fn elapse_activities(&mut self) {
         let due: Vec<u64> = self
             .activities()
-            .iter()
             .filter(|activity| activity.next_due().is_some_and(|at| at <= self.now))
             .map(|activity| activity.sequence)
             .collect();

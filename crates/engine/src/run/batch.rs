@@ -229,12 +229,10 @@ impl<'c> Placing<'_, 'c> {
                         && *key == command.condition_key
                         && *fingerprint == command.condition_definition_fingerprint)
         };
-        self.draft.parts().find_map(|(_, part)| match part {
-            Part::Wait(wait) if !self.batch.sent_again.contains(&wait.sequence) && same(wait) => {
-                Some(wait.sequence)
-            }
-            _ => None,
-        })
+        self.draft
+            .waits()
+            .find(|wait| !self.batch.sent_again.contains(&wait.sequence) && same(wait))
+            .map(|wait| wait.sequence)
     }
 
     fn refuse(&mut self, index: usize, message: &str) {

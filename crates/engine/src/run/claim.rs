@@ -7,7 +7,7 @@ use longhaul_protocol::id::{TaskId, WorkerId};
 use longhaul_protocol::{Payload, Reason, Timestamp};
 
 use super::draft::Draft;
-use super::state::{Part, Resume, Run, Spec, Status, WorkflowLease, WorkflowTask};
+use super::state::{Resume, Run, Spec, Status, WorkflowLease, WorkflowTask};
 use super::view::{HistoryBudget, history_budget};
 use crate::{Command, Decision, Moment, Rejection};
 
@@ -118,12 +118,10 @@ impl ClaimWorkflowTask {
             resume.signal_wait_id = Some(wait.id.clone());
             signal_arguments = Some(signal.arguments.clone());
         } else if resume.workflow_signal_id.is_some() && self.runtime != "rust" {
-            signal_arguments = draft.parts().find_map(|(_, part)| match part {
-                Part::Signal(signal) if Some(&signal.id) == resume.workflow_signal_id.as_ref() => {
-                    Some(signal.arguments.clone())
-                }
-                _ => None,
-            });
+            signal_arguments = draft
+                .signals()
+                .find(|signal| Some(&signal.id) == resume.workflow_signal_id.as_ref())
+                .map(|signal| signal.arguments.clone());
         } else {
             resume.signal_name = None;
         }

@@ -32,7 +32,7 @@ impl Draft<'_> {
         });
         self.core.next_wake = None;
         self.close_workflow_task(TaskStatus::Cancelled, None);
-        for activity in self.activities() {
+        for activity in self.activities().cloned().collect::<Vec<_>>() {
             self.close_activity_task(&activity, TaskStatus::Cancelled, "cancelled", None);
         }
         let keys: Vec<PartKey> = self.parts().map(|(key, _)| *key).collect();
@@ -47,7 +47,7 @@ impl Draft<'_> {
 
     /// Says for every open activity and timer that it ends here.
     pub(super) fn cancel_open_work(&mut self, command_id: Option<&CommandId>) {
-        for activity in self.activities() {
+        for activity in self.activities().cloned().collect::<Vec<_>>() {
             self.append(EventPayload::ActivityCancelled(ActivityCancelled {
                 call: activity.call(),
                 workflow_command_id: command_id.cloned(),
@@ -56,8 +56,12 @@ impl Draft<'_> {
                 cancelled_at: self.now,
             }));
         }
-        for timer in self.timers() {
-            self.cancel_timer(timer.sequence);
+        for sequence in self
+            .timers()
+            .map(|timer| timer.sequence)
+            .collect::<Vec<_>>()
+        {
+            self.cancel_timer(sequence);
         }
     }
 

@@ -124,32 +124,26 @@ impl Holder {
         moment: Moment<'a>,
         answer: impl FnOnce(Value) -> R,
     ) -> Result<(Draft<'a>, Box<WorkflowTask>), Decision<R>> {
-        match self.fence(run, verb, moment) {
+        let refused = match self.fence(run, verb, moment) {
             Fenced::Duplicate(body) => return Err(Decision::unchanged(answer(body))),
-            // A passed deadline closes the run before anything else is said about the lease.
             Fenced::Refused(rejection) if run.core.closed.is_some() => {
                 return Err(Decision::reject(rejection));
             }
-            Fenced::Refused(rejection) => {
-                let mut draft = Draft::of(run, moment);
-                if draft.time_out_if_due() {
-                    return Err(self.timed_out(draft, verb));
-                }
-                return Err(Decision::reject(rejection));
-            }
-            Fenced::Held(task) => {
-                let mut draft = Draft::of(run, moment);
-                if draft.time_out_if_due() {
-                    return Err(self.timed_out(draft, verb));
-                }
-                draft.cause = Cause {
-                    task_id: Some(task.id.clone()),
-                    command_id: None,
-                    principal: self.principal.clone(),
-                };
-                Ok((draft, task))
-            }
+            Fenced::Refused(rejection) => Err(rejection),
+            Fenced::Held(task) => Ok(task),
+        };
+        // A passed deadline closes the run before anything else is said about the lease.
+        let mut draft = Draft::of(run, moment);
+        if draft.time_out_if_due() {
+            return Err(self.timed_out(draft, verb));
         }
+        let task = refused.map_err(Decision::reject)?;
+        draft.cause = Cause {
+            task_id: Some(task.id.clone()),
+            command_id: None,
+            principal: self.principal.clone(),
+        };
+        Ok((draft, task))
     }
 
     fn timed_out<R>(&self, draft: Draft<'_>, verb: Option<Verb>) -> Decision<R> {

@@ -24,7 +24,7 @@ pub(super) struct Draft<'a> {
     pub(super) tasks: BTreeMap<TaskId, TaskRow>,
     pub(super) commands: Vec<CommandRow>,
     pub(super) instance: Option<InstanceChange>,
-    pub(super) created: Option<RunChange>,
+    pub(super) created: Option<Box<RunChange>>,
     pub(super) ids: Ids,
     pub(super) now: Timestamp,
     pub(super) limits: &'a Limits,
@@ -158,85 +158,48 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn activity(&self, sequence: u64) -> Option<&Activity> {
-        match self.part(PartKey::Activity(sequence)) {
-            Some(Part::Activity(activity)) => Some(activity),
-            _ => None,
-        }
+        self.part(PartKey::Activity(sequence))
+            .and_then(Part::as_activity)
     }
 
     pub(super) fn timer(&self, sequence: u64) -> Option<&Timer> {
-        match self.part(PartKey::Timer(sequence)) {
-            Some(Part::Timer(timer)) => Some(timer),
-            _ => None,
-        }
+        self.part(PartKey::Timer(sequence)).and_then(Part::as_timer)
     }
 
     pub(super) fn wait(&self, sequence: u64) -> Option<&Wait> {
-        match self.part(PartKey::Wait(sequence)) {
-            Some(Part::Wait(wait)) => Some(wait),
-            _ => None,
-        }
+        self.part(PartKey::Wait(sequence)).and_then(Part::as_wait)
     }
 
     pub(super) fn signal(&self, command_sequence: u64) -> Option<&Signal> {
-        match self.part(PartKey::Signal(command_sequence)) {
-            Some(Part::Signal(signal)) => Some(signal),
-            _ => None,
-        }
+        self.part(PartKey::Signal(command_sequence))
+            .and_then(Part::as_signal)
     }
 
     pub(super) fn open_group(&self, base: u64) -> Option<&OpenGroup> {
-        match self.part(PartKey::Group(base)) {
-            Some(Part::Group(group)) => Some(group),
-            _ => None,
-        }
+        self.part(PartKey::Group(base)).and_then(Part::as_group)
     }
 
-    pub(super) fn activities(&self) -> Vec<Activity> {
-        self.parts()
-            .filter_map(|(_, part)| {
-                if let Part::Activity(activity) = part {
-                    Some((**activity).clone())
-                } else {
-                    None
-                }
-            })
-            .collect()
+    pub(super) fn activities(&self) -> impl Iterator<Item = &Activity> {
+        self.parts().filter_map(|(_, part)| part.as_activity())
     }
 
-    pub(super) fn timers(&self) -> Vec<Timer> {
-        self.parts()
-            .filter_map(|(_, part)| {
-                if let Part::Timer(timer) = part {
-                    Some((**timer).clone())
-                } else {
-                    None
-                }
-            })
-            .collect()
+    pub(super) fn timers(&self) -> impl Iterator<Item = &Timer> {
+        self.parts().filter_map(|(_, part)| part.as_timer())
     }
 
-    pub(super) fn waits(&self) -> Vec<Wait> {
-        self.parts()
-            .filter_map(|(_, part)| {
-                if let Part::Wait(wait) = part {
-                    Some((**wait).clone())
-                } else {
-                    None
-                }
-            })
-            .collect()
+    pub(super) fn waits(&self) -> impl Iterator<Item = &Wait> {
+        self.parts().filter_map(|(_, part)| part.as_wait())
     }
 
+    pub(super) fn signals(&self) -> impl Iterator<Item = &Signal> {
+        self.parts().filter_map(|(_, part)| part.as_signal())
+    }
+
+    /// Messages behind the lease, in command order.
     pub(super) fn buffered(&self) -> Vec<Signal> {
         self.parts()
-            .filter_map(|(_, part)| {
-                if let Part::Buffered(signal) = part {
-                    Some((**signal).clone())
-                } else {
-                    None
-                }
-            })
+            .filter_map(|(_, part)| part.as_buffered())
+            .cloned()
             .collect()
     }
 
@@ -290,7 +253,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The rows of this draft.
-    pub(super) fn into_change(mut self) -> (RunChange, Option<RunChange>) {
+    pub(super) fn into_change(mut self) -> (Box<RunChange>, Option<Box<RunChange>>) {
         self.set_alarm();
         let change = RunChange {
             spec: self.spec,
@@ -302,7 +265,7 @@ impl<'a> Draft<'a> {
             commands: self.commands,
             instance: self.instance,
         };
-        (change, self.created)
+        (Box::new(change), self.created)
     }
 
     /// Everything this draft changed, with the answer for the caller.

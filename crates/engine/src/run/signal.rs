@@ -89,23 +89,15 @@ impl Draft<'_> {
     /// The oldest signal of that name that no open wait is bound to.
     pub(super) fn oldest_unbound_signal(&self, name: &str) -> Option<u64> {
         let bound: Vec<u64> = self
-            .parts()
-            .filter_map(|(_, part)| match part {
-                Part::Wait(wait) => match &wait.what {
-                    WaitFor::Signal { bound, .. } => *bound,
-                    WaitFor::Condition { .. } => None,
-                },
-                _ => None,
+            .waits()
+            .filter_map(|wait| match &wait.what {
+                WaitFor::Signal { bound, .. } => *bound,
+                WaitFor::Condition { .. } => None,
             })
             .collect();
-        self.parts().find_map(|(_, part)| match part {
-            Part::Signal(signal)
-                if signal.name == name && !bound.contains(&signal.command_sequence) =>
-            {
-                Some(signal.command_sequence)
-            }
-            _ => None,
-        })
+        self.signals()
+            .find(|signal| signal.name == name && !bound.contains(&signal.command_sequence))
+            .map(|signal| signal.command_sequence)
     }
 
     /// The oldest signal that resolves a recorded wait, with the wait's sequence: what the next claim may deliver. One
@@ -113,8 +105,7 @@ impl Draft<'_> {
     pub(super) fn deliverable_signal(&self) -> Option<(u64, u64)> {
         let mut seen: Vec<&str> = Vec::new();
         let mut oldest: Option<(u64, u64)> = None;
-        for (_, part) in self.parts() {
-            let Part::Wait(wait) = part else { continue };
+        for wait in self.waits() {
             let WaitFor::Signal { name, bound } = &wait.what else {
                 continue;
             };

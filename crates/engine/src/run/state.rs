@@ -405,6 +405,57 @@ pub enum Part {
     Outcome(Box<Outcome>),
 }
 
+impl Part {
+    pub(crate) fn as_activity(&self) -> Option<&Activity> {
+        if let Self::Activity(activity) = self {
+            Some(activity)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn as_timer(&self) -> Option<&Timer> {
+        if let Self::Timer(timer) = self {
+            Some(timer)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn as_wait(&self) -> Option<&Wait> {
+        if let Self::Wait(wait) = self {
+            Some(wait)
+        } else {
+            None
+        }
+    }
+
+    /// A signal in history; one that is buffered is not there yet.
+    pub(crate) fn as_signal(&self) -> Option<&Signal> {
+        if let Self::Signal(signal) = self {
+            Some(signal)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn as_buffered(&self) -> Option<&Signal> {
+        if let Self::Buffered(signal) = self {
+            Some(signal)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn as_group(&self) -> Option<&OpenGroup> {
+        if let Self::Group(group) = self {
+            Some(group)
+        } else {
+            None
+        }
+    }
+}
+
 /// An activity execution that is not finished.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activity {

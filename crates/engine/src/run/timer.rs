@@ -70,14 +70,7 @@ impl Draft<'_> {
             .as_ref()
             .is_some_and(|task| task.lease.is_some());
         let mut due: Vec<(Timestamp, u64)> = self
-            .parts()
-            .filter_map(|(_, part)| {
-                if let Part::Timer(timer) = part {
-                    Some(timer)
-                } else {
-                    None
-                }
-            })
+            .timers()
             .filter(|timer| timer.next_due(leased).is_some_and(|at| at <= self.now))
             .map(|timer| (timer.fire_at, timer.sequence))
             .collect();
@@ -90,14 +83,7 @@ impl Draft<'_> {
     /// Timeouts of waits that became due while the task was leased and whose wait is still open.
     pub(super) fn fire_overdue_wait_timeouts(&mut self) {
         let mut due: Vec<(Timestamp, u64)> = self
-            .parts()
-            .filter_map(|(_, part)| {
-                if let Part::Timer(timer) = part {
-                    Some(timer)
-                } else {
-                    None
-                }
-            })
+            .timers()
             .filter(|timer| timer.kind != TimerKind::Plain && timer.fire_at <= self.now)
             .map(|timer| (timer.fire_at, timer.sequence))
             .collect();

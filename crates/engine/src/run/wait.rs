@@ -89,11 +89,9 @@ impl Draft<'_> {
     ) {
         let satisfied: Vec<Wait> = self
             .waits()
-            .into_iter()
-            .filter(|wait| {
-                matches!(wait.what, WaitFor::Condition { .. })
-                    && !sent_again.contains(&wait.sequence)
-            })
+            .filter(|wait| matches!(wait.what, WaitFor::Condition { .. }))
+            .filter(|wait| !sent_again.contains(&wait.sequence))
+            .cloned()
             .collect();
         // A terminal decision does not say which of several waits it passed.
         if closes_run && satisfied.len() != 1 {
@@ -114,25 +112,21 @@ impl Draft<'_> {
 
     /// The newest open wait, by which a message says where in the workflow it arrived.
     pub(super) fn newest_wait(&self) -> Option<u64> {
-        self.parts()
-            .filter_map(|(_, part)| {
-                if let Part::Wait(wait) = part {
-                    Some(wait.sequence)
-                } else {
-                    None
-                }
-            })
-            .max()
+        self.waits().map(|wait| wait.sequence).max()
     }
 
     /// The oldest open signal wait of that name that no signal is meant for.
     pub(super) fn oldest_free_wait(&self, name: &str) -> Option<(u64, WaitId)> {
-        self.parts().find_map(|(_, part)| match part {
-            Part::Wait(wait) if matches!(&wait.what, WaitFor::Signal { name: waits_for, bound: None } if waits_for == name) => {
-                Some((wait.sequence, wait.id.clone()))
-            }
-            _ => None,
-        })
+        let free = |wait: &&Wait| match &wait.what {
+            WaitFor::Signal {
+                name: waits_for,
+                bound,
+            } => waits_for == name && bound.is_none(),
+            WaitFor::Condition { .. } => false,
+        };
+        self.waits()
+            .find(free)
+            .map(|wait| (wait.sequence, wait.id.clone()))
     }
 }
 

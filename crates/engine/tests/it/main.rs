@@ -1,5 +1,11 @@
 //! The engine judged from outside: stories in `scenarios/*.txt`, and random sequences of commands against the invariants.
 
+#![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "stories are read from files, and written with UPDATE_SCENARIOS"
+)]
+
 mod invariants;
 mod random;
 mod scenarios;

@@ -328,11 +328,10 @@ fn read_progress(body: &Body) -> Option<Value> {
         ("message", PROGRESS_MESSAGE_MAX),
         ("unit", PROGRESS_UNIT_MAX),
     ] {
-        if progress.get(key).is_some_and(|value| {
-            !value
-                .as_str()
-                .is_some_and(|text| text.chars().count() <= max)
-        }) {
+        if progress
+            .get(key)
+            .is_some_and(|value| value.as_str().is_none_or(|text| text.chars().count() > max))
+        {
             body.refuse(
                 key,
                 &format!("must be a string of at most {max} characters"),

@@ -10,12 +10,16 @@ use longhaul_host::{Config, Host};
 use longhaul_protocol::{Payload, Timestamp};
 use longhaul_server::auth::Auth;
 use longhaul_server::{App, Options};
+use longhaul_store::Store;
 use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 /// When every test begins: 2026-01-01T00:00:00Z.
 pub(crate) const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+
+/// Turns of the scheduler that a sweep gets after the clock was moved; it needs about five.
+const SWEEP_TURNS: usize = 200;
 
 pub(crate) struct Server {
     pub(crate) router: Router,
@@ -40,13 +44,18 @@ impl Server {
     }
 
     pub(crate) async fn with(auth: Auth, options: Options) -> Self {
+        Self::on(Arc::new(Memory::new()), Config::default(), auth, options).await
+    }
+
+    /// On a store that may misbehave, or with other limits.
+    pub(crate) async fn on(
+        store: Arc<dyn Store>,
+        config: Config,
+        auth: Auth,
+        options: Options,
+    ) -> Self {
         let clock = ManualClock::new(BEGIN);
-        let host = Host::start_with_clock(
-            Arc::new(Memory::new()),
-            Config::default(),
-            Arc::new(clock.clone()),
-        )
-        .await;
+        let host = Host::start_with_clock(store, config, Arc::new(clock.clone())).await;
         let host = host.expect("a host on an empty store");
         let router = App::new(host.clone(), auth, options).router();
         Self {
@@ -72,13 +81,28 @@ impl Server {
             builder,
             version: Some(("x-durable-workflow-control-plane-version", "2")),
             body: Body::empty(),
+            is_worker: false,
+        }
+    }
+
+    /// Moves the clock and lets what fell due happen.
+    pub(crate) async fn advance(&self, seconds: u64) {
+        self.clock.advance_seconds(seconds);
+        // Everything happens in this thread and in memory: a sweep is done after a few turns of the scheduler.
+        for _ in 0..SWEEP_TURNS {
+            tokio::task::yield_now().await;
         }
     }
 
     /// A call on the worker plane; `path` begins after `/api/worker`.
     pub(crate) fn worker(&self, path: &str, body: &Value) -> Call<'_> {
-        let mut call = self.post(&format!("/worker{path}"), body);
+        self.worker_call(Method::POST, path).json(body)
+    }
+
+    pub(crate) fn worker_call(&self, method: Method, path: &str) -> Call<'_> {
+        let mut call = self.call(method, &format!("/worker{path}"));
         call.version = Some(("x-durable-workflow-protocol-version", "1.20"));
+        call.is_worker = true;
         call
     }
 
@@ -139,6 +163,7 @@ pub(crate) struct Call<'a> {
     builder: http::request::Builder,
     version: Option<(&'static str, &'static str)>,
     body: Body,
+    is_worker: bool,
 }
 
 impl Call<'_> {
@@ -171,7 +196,22 @@ impl Call<'_> {
         self
     }
 
+    /// The version of the worker protocol that the call speaks.
+    pub(crate) fn protocol(mut self, version: Option<&'static str>) -> Self {
+        self.version = version.map(|version| ("x-durable-workflow-protocol-version", version));
+        self
+    }
+
     pub(crate) async fn send(self) -> Answer {
+        let is_worker = self.is_worker;
+        let answer = self.exchange().await;
+        if is_worker {
+            answer.expect_worker_envelope();
+        }
+        answer
+    }
+
+    async fn exchange(self) -> Answer {
         let mut builder = self.builder;
         if let Some((name, version)) = self.version {
             builder = builder.header(name, version);
@@ -242,6 +282,35 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// What every answer of the worker plane carries, whatever happened (worker-protocol.md §1.4, §1.5).
+    fn expect_worker_envelope(&self) {
+        let body = &self.body;
+        assert_eq!(
+            self.headers["x-durable-workflow-protocol-version"], "1.20",
+            "{body}"
+        );
+        assert_eq!(self.headers["content-type"], "application/json", "{body}");
+        assert_eq!(body["protocol_version"], "1.20", "{body}");
+        assert!(
+            body["server_capabilities"]["supported_workflow_task_commands"].is_array(),
+            "{body}"
+        );
+        if !self.status.is_success() {
+            assert!(body["reason"].is_string(), "{body}");
+            assert_eq!(body["error"], body["message"], "{body}");
+        }
+    }
+
+    /// The body without the two fields that every answer of the worker plane has.
+    pub(crate) fn bare(&self) -> Value {
+        let mut body = self.body.clone();
+        if let Value::Object(fields) = &mut body {
+            fields.remove("protocol_version");
+            fields.remove("server_capabilities");
+        }
+        body
+    }
+
     pub(crate) fn text(&self, field: &str) -> String {
         self.body[field]
             .as_str()

@@ -5,3 +5,4 @@
 
 mod control;
 mod harness;
+mod worker;

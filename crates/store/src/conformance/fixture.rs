@@ -175,7 +175,7 @@ pub fn part(body: Value) -> Part {
 pub async fn commit(store: &dyn Store, run: RunChange) -> Result<(), Error> {
     store
         .commit(Arc::new(Changes {
-            run: Some(run),
+            run: Some(Box::new(run)),
             ..Changes::default()
         }))
         .await

@@ -119,8 +119,8 @@ pub async fn a_conflict_is_told_before_a_repeated_event(store: &dyn Store) {
     change.core.last_history_sequence = 0;
     push_event(&mut change, "Again");
     let changes = Changes {
-        run: Some(change),
-        created: Some(start(spec("w", 7))),
+        run: Some(Box::new(change)),
+        created: Some(Box::new(start(spec("w", 7)))),
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
 }
@@ -137,7 +137,7 @@ pub async fn a_poisoned_commit_fails_alone(store: &dyn Store) {
         }
         push_event(&mut change, "Step");
         answers.push(store.commit(Arc::new(Changes {
-            run: Some(change),
+            run: Some(Box::new(change)),
             ..Changes::default()
         })));
     }

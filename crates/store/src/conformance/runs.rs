@@ -225,8 +225,8 @@ pub async fn continuing_moves_the_current_run(store: &dyn Store) {
     let (closed, second) = (closing.apply(Some(first)), created.apply(None));
     store
         .commit(Arc::new(Changes {
-            run: Some(closing),
-            created: Some(created),
+            run: Some(Box::new(closing)),
+            created: Some(Box::new(created)),
         }))
         .await
         .unwrap();
@@ -277,16 +277,16 @@ pub async fn a_stale_continuation_writes_neither_run(store: &dyn Store) {
     let mut closing = next(&first);
     close(&mut closing, ClosedReason::Continued);
     let changes = Changes {
-        run: Some(closing),
-        created: Some(start(spec("w", 2))),
+        run: Some(Box::new(closing)),
+        created: Some(Box::new(start(spec("w", 2)))),
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     // And the other way round: the run is current, the new one cannot be made.
     let mut closing = next(&second);
     close(&mut closing, ClosedReason::Continued);
     let changes = Changes {
-        run: Some(closing),
-        created: Some(start(spec("w", 7))),
+        run: Some(Box::new(closing)),
+        created: Some(Box::new(start(spec("w", 7)))),
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     assert_eq!(load(store, second.run_id()).await, Some(second));
@@ -407,8 +407,8 @@ pub async fn malformed_commits_are_refused(store: &dyn Store) {
         ));
     }
     let both = Changes {
-        run: Some(start(spec("v", 1))),
-        created: Some(start(spec("v", 2))),
+        run: Some(Box::new(start(spec("v", 1)))),
+        created: Some(Box::new(start(spec("v", 2)))),
     };
     assert!(matches!(
         store.commit(Arc::new(both)).await,
@@ -435,7 +435,7 @@ fn commit_now(
     run: longhaul_engine::change::RunChange,
 ) -> crate::Answer<'static, ()> {
     store.commit(Arc::new(Changes {
-        run: Some(run),
+        run: Some(Box::new(run)),
         ..Changes::default()
     }))
 }

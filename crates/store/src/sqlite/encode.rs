@@ -92,8 +92,8 @@ impl Commit {
 
     /// The runs it writes, each with its bodies.
     pub(super) fn runs(&self) -> impl Iterator<Item = (&RunChange, &Bodies)> {
-        let run = self.changes.run.as_ref().zip(self.run.as_ref());
-        let created = self.changes.created.as_ref().zip(self.created.as_ref());
+        let run = self.changes.run.as_deref().zip(self.run.as_ref());
+        let created = self.changes.created.as_deref().zip(self.created.as_ref());
         run.into_iter().chain(created)
     }
 }

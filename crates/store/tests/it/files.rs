@@ -84,7 +84,7 @@ async fn dropping_the_store_finishes_what_was_accepted() {
         let change = next(&run);
         run = change.apply(Some(run));
         drop(store.commit(Arc::new(longhaul_engine::change::Changes {
-            run: Some(change),
+            run: Some(Box::new(change)),
             created: None,
         })));
     }
@@ -233,7 +233,7 @@ async fn stats_count_writes_and_refusals() {
     let run = create(&*store, "w").await;
     advance(&*store, &run, next(&run)).await;
     let stale = longhaul_engine::change::Changes {
-        run: Some(next(&run)),
+        run: Some(Box::new(next(&run))),
         created: None,
     };
     assert!(store.commit(Arc::new(stale)).await.is_err());

@@ -268,7 +268,7 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
             fill(&mut change, rows);
             Some(Changes {
                 run: None,
-                created: Some(change),
+                created: Some(Box::new(change)),
             })
         }
         Op::Step {
@@ -278,7 +278,7 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
         } => {
             let run = model.run(&run_id(which).into()).await.unwrap()?;
             Some(Changes {
-                run: Some(step(&run, *version, rows)),
+                run: Some(Box::new(step(&run, *version, rows))),
                 created: None,
             })
         }
@@ -297,8 +297,8 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
                 ..which.clone()
             };
             Some(Changes {
-                run: Some(change),
-                created: Some(begin(&onward, "order", 1)),
+                run: Some(Box::new(change)),
+                created: Some(Box::new(begin(&onward, "order", 1))),
             })
         }
         Op::CreateNamespace(_)

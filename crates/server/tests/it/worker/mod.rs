@@ -1,0 +1,20 @@
+//! The worker plane as raw HTTP: what worker-protocol.md says a worker may send and gets back.
+
+mod activities;
+mod bad_input;
+mod closed_runs;
+mod commands;
+mod completions;
+mod events;
+mod examples;
+mod failures;
+mod gates;
+mod heartbeats;
+mod history;
+mod outages;
+mod payloads;
+mod polls;
+mod registrations;
+mod resume_context;
+mod steps;
+mod tasks;
