@@ -15,6 +15,9 @@ const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 /// Beside wherever the server is started.
 const DATA_DEFAULT: &str = "./longhaul-data";
 
+/// Everything an operator may want to know; the migration library's own account of an empty database is not.
+const LOG_DEFAULT: &str = "info,refinery_core=warn";
+
 /// Name of the database inside the data directory.
 const DATABASE: &str = "longhaul.db";
 
@@ -203,7 +206,7 @@ impl ServeArgs {
                 .log
                 .clone()
                 .or(file.log)
-                .unwrap_or_else(|| "info".to_owned()),
+                .unwrap_or_else(|| LOG_DEFAULT.to_owned()),
             log_format: self.log_format.or(file.log_format).unwrap_or_default(),
         })
     }

@@ -1,5 +1,7 @@
 //! Structured logs on standard error, as text for people or JSON for programs.
 
+use std::io::IsTerminal;
+
 use anyhow::{Context, Result};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -21,6 +23,8 @@ pub(crate) fn start(format: Format, filter: &str) -> Result<()> {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // Colours are for people: a file or a pipe gets plain text.
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     match format {
         Format::Text => lines.finish().try_init(),

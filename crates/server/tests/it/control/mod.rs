@@ -2,7 +2,7 @@
 
 mod commands;
 mod discovery;
-mod examples;
+pub(crate) mod examples;
 mod gates;
 mod history;
 mod isolation;
