@@ -1,5 +1,7 @@
 //! The activity-task bridge contract: poll, claim, claim status, complete, fail, status, heartbeat.
 
+use std::sync::Arc;
+
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity_claim::{ActivityClaim, ClaimActivityTask};
 use longhaul_engine::run::activity_heartbeat::{Beat, HeartbeatActivity, Pulse};
@@ -8,7 +10,6 @@ use longhaul_engine::run::activity_report::{
 };
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::{ActivityAttemptId, Namespace, TaskId, WorkerId};
-use longhaul_store::WorkerRow;
 use serde_json::Value;
 
 use crate::Host;
@@ -16,6 +17,7 @@ use crate::error::Result;
 use crate::polling::{Claim, Poll, Polled};
 use crate::polls::Granted;
 use crate::tasks::ClaimStatus;
+use crate::workers::Known;
 
 /// Who reports on which attempt.
 #[derive(Clone, Debug)]
@@ -38,11 +40,11 @@ impl Claim for ActivityTasks {
         TaskKind::Activity
     }
 
-    fn types(&self, worker: &WorkerRow) -> Vec<String> {
-        worker.supported_activity_types.clone()
+    fn types(&self, worker: &Known) -> Arc<Vec<String>> {
+        Arc::clone(&worker.activity_types)
     }
 
-    fn command(&self, granted: &Granted, _worker: &WorkerRow, poll: &Poll) -> ClaimActivityTask {
+    fn command(&self, granted: &Granted, _worker: &Known, poll: &Poll) -> ClaimActivityTask {
         ClaimActivityTask {
             task_id: granted.task_id.clone(),
             sequence: granted.sequence,

@@ -7,13 +7,14 @@ use std::time::Duration;
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::{Command, Rejection};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
-use longhaul_store::{QueueKey, WorkerRow};
+use longhaul_store::QueueKey;
 use tokio::time::Instant;
 
 use crate::dispatch::{Appetite, Dispatch, Found, READY_PER_QUEUE_MAX, ReadyTask, Ticket};
 use crate::error::{Error, Result};
 use crate::polls::{FirstPoll, Granted, PollKey, Turn};
 use crate::wake::Hub;
+use crate::workers::Known;
 use crate::{Host, polls};
 
 /// How often a waiting poll looks into a store that other servers write to as well. A safety net, not the way a task is
@@ -45,8 +46,8 @@ pub(crate) trait Claim: Send + Sync + Clone + 'static {
     type Command: Command<Reply: Send + 'static> + Send + Sync;
 
     fn kind(&self) -> TaskKind;
-    fn types(&self, worker: &WorkerRow) -> Vec<String>;
-    fn command(&self, granted: &Granted, worker: &WorkerRow, poll: &Poll) -> Self::Command;
+    fn types(&self, worker: &Known) -> Arc<Vec<String>>;
+    fn command(&self, granted: &Granted, worker: &Known, poll: &Poll) -> Self::Command;
 }
 
 /// What a claim answers.
@@ -74,8 +75,8 @@ impl Host {
             }
         }
         let appetite = Appetite {
-            types: Arc::new(claim.types(&worker)),
-            build_id: worker.build_id.clone(),
+            types: claim.types(&worker),
+            build_id: worker.row.build_id.clone(),
         };
         loop {
             let Some(task) = self.next_task(&queue, &appetite, deadline).await? else {
@@ -98,7 +99,7 @@ impl Host {
     async fn take_turn<C: Claim>(
         &self,
         key: &PollKey,
-        worker: &WorkerRow,
+        worker: &Known,
         poll: &Poll,
         claim: &C,
         deadline: Instant,
@@ -180,7 +181,7 @@ impl Host {
         &self,
         queue: &QueueKey,
         task: ReadyTask,
-        worker: &WorkerRow,
+        worker: &Known,
         poll: &Poll,
         claim: &C,
         first: &mut Option<FirstPoll>,

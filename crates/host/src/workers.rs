@@ -25,10 +25,23 @@ pub(crate) struct Workers {
     known: RwLock<HashMap<(Namespace, WorkerId), Arc<Known>>>,
 }
 
-struct Known {
-    row: WorkerRow,
+pub(crate) struct Known {
+    pub(crate) row: WorkerRow,
+    pub(crate) workflow_types: Arc<Vec<String>>,
+    pub(crate) activity_types: Arc<Vec<String>>,
     /// Microseconds of the last sign of life.
     heard: AtomicI64,
+}
+
+impl Known {
+    fn new(row: WorkerRow, heard: AtomicI64) -> Self {
+        Self {
+            workflow_types: Arc::new(row.supported_workflow_types.clone()),
+            activity_types: Arc::new(row.supported_activity_types.clone()),
+            row,
+            heard,
+        }
+    }
 }
 
 /// What a worker says about itself.
@@ -88,7 +101,7 @@ impl Host {
             .workers
             .known
             .write()
-            .insert(key, Arc::new(Known { row, heard }));
+            .insert(key, Arc::new(Known::new(row, heard)));
     }
 
     async fn known_worker(
@@ -179,7 +192,7 @@ impl Host {
     }
 
     /// The registration behind a poll, which must fit it. A poll is a sign of life.
-    pub(crate) async fn polling_worker(&self, poll: &Poll) -> Result<WorkerRow> {
+    pub(crate) async fn polling_worker(&self, poll: &Poll) -> Result<Arc<Known>> {
         let known = self.known_worker(&poll.namespace, &poll.worker_id).await?;
         let known = known.ok_or_else(|| Error::WorkerNotRegistered(poll.worker_id.clone()))?;
         known.heard.store(self.now().as_micros(), Ordering::Relaxed);
@@ -196,7 +209,7 @@ impl Host {
                 requested: poll.build_id.clone(),
             });
         }
-        Ok(row.clone())
+        Ok(known)
     }
 
     /// The worker is alive, and may say how busy it is.

@@ -1,5 +1,7 @@
 //! The workflow-task bridge contract: poll, claim, claim status, history, complete, fail, heartbeat.
 
+use std::sync::Arc;
+
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity_report::Answer;
 use longhaul_engine::run::claim::{ClaimWorkflowTask, WorkflowClaim};
@@ -7,13 +9,14 @@ use longhaul_engine::run::complete::{CompleteWorkflowTask, Holder};
 use longhaul_engine::run::fail::{FailWorkflowTask, HeartbeatWorkflowTask, ReadHistory, Renewed};
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::WorkflowCommand;
-use longhaul_store::{StoredEvent, WorkerRow};
+use longhaul_store::StoredEvent;
 
 use crate::Host;
 use crate::error::Result;
 use crate::polling::{Claim, Poll, Polled};
 use crate::polls::Granted;
 use crate::tasks::ClaimStatus;
+use crate::workers::Known;
 
 /// A leased task with the first page of its history.
 #[derive(Clone, Debug)]
@@ -53,15 +56,15 @@ impl Claim for WorkflowTasks {
         TaskKind::Workflow
     }
 
-    fn types(&self, worker: &WorkerRow) -> Vec<String> {
-        worker.supported_workflow_types.clone()
+    fn types(&self, worker: &Known) -> Arc<Vec<String>> {
+        Arc::clone(&worker.workflow_types)
     }
 
-    fn command(&self, granted: &Granted, worker: &WorkerRow, poll: &Poll) -> ClaimWorkflowTask {
+    fn command(&self, granted: &Granted, worker: &Known, poll: &Poll) -> ClaimWorkflowTask {
         ClaimWorkflowTask {
             task_id: granted.task_id.clone(),
             worker_id: poll.worker_id.clone(),
-            runtime: worker.runtime.clone(),
+            runtime: worker.row.runtime.clone(),
             poll_request_id: poll.poll_request_id.clone(),
         }
     }

@@ -1,6 +1,8 @@
 //! Who is calling. Tokens are compared in constant time; a role is a plain set without hierarchy: an administrator's token is
 //! refused on worker routes (control-plane.md §3).
 
+use std::sync::Arc;
+
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::json;
@@ -26,30 +28,32 @@ impl Role {
 }
 
 /// The credentials the server knows.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Auth {
+    anonymous: Caller,
     tokens: Vec<Token>,
 }
 
 #[derive(Clone)]
 struct Token {
     secret: String,
-    subject: &'static str,
-    roles: Vec<Role>,
+    caller: Caller,
 }
 
-/// An authenticated caller.
+/// An authenticated caller. Made once per credential and shared by its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    pub(crate) roles: Vec<Role>,
+    pub(crate) roles: Arc<[Role]>,
     /// Recorded with what the caller does, as JSON text. Taken from authentication alone.
-    pub(crate) principal: String,
+    pub(crate) principal: Arc<str>,
 }
+
+const EVERY_ROLE: &[Role] = &[Role::Worker, Role::Operator, Role::Admin];
 
 impl Auth {
     /// No credentials: everybody may do everything. For loopback, and for those who say so aloud.
     pub fn open() -> Self {
-        Self::default()
+        Self::with_tokens(None, None, None, None)
     }
 
     /// One shared token and one per role; each is optional.
@@ -59,36 +63,30 @@ impl Auth {
         operator: Option<String>,
         admin: Option<String>,
     ) -> Self {
-        let mut tokens = Vec::new();
         let has_roles = worker.is_some() || operator.is_some() || admin.is_some();
-        for (secret, role, subject) in [
-            (worker, Role::Worker, "role:worker"),
-            (operator, Role::Operator, "role:operator"),
-            (admin, Role::Admin, "role:admin"),
-        ] {
-            tokens.extend(secret.map(|secret| Token {
-                secret,
-                subject,
-                roles: vec![role],
-            }));
+        // Beside role tokens the shared one keeps administrating, as it did before there were any.
+        let shared_roles = if has_roles {
+            &[Role::Admin]
+        } else {
+            EVERY_ROLE
+        };
+        let known: [(Option<String>, &[Role], &str); 4] = [
+            (worker, &[Role::Worker], "role:worker"),
+            (operator, &[Role::Operator], "role:operator"),
+            (admin, &[Role::Admin], "role:admin"),
+            (shared, shared_roles, "legacy-token"),
+        ];
+        let token = |(secret, roles, subject): (Option<String>, &[Role], &str)| {
+            let caller = Caller::new(roles, "auth:token", subject);
+            secret.map(|secret| Token { secret, caller })
+        };
+        Self {
+            anonymous: Caller::new(EVERY_ROLE, "server", "anonymous"),
+            tokens: known.into_iter().filter_map(token).collect(),
         }
-        if let Some(secret) = shared {
-            // Beside role tokens the shared one keeps administrating, as it did before there were any.
-            let roles = if has_roles {
-                vec![Role::Admin]
-            } else {
-                vec![Role::Worker, Role::Operator, Role::Admin]
-            };
-            tokens.push(Token {
-                secret,
-                subject: "legacy-token",
-                roles,
-            });
-        }
-        Self { tokens }
     }
 
-    /// Whether callers need a credential.
+    /// Whether nobody needs a credential.
     pub fn is_open(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -96,10 +94,7 @@ impl Auth {
     /// The caller behind a request; None when the credential is missing or wrong.
     pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Option<Caller> {
         if self.is_open() {
-            return Some(Caller {
-                roles: vec![Role::Worker, Role::Operator, Role::Admin],
-                principal: json!({"type": "server", "id": "anonymous"}).to_string(),
-            });
+            return Some(self.anonymous.clone());
         }
         let given = headers.get(AUTHORIZATION)?.to_str().ok()?;
         let (scheme, given) = given.split_once(' ')?;
@@ -110,17 +105,27 @@ impl Auth {
         let mut found = None;
         for token in &self.tokens {
             if bool::from(token.secret.as_bytes().ct_eq(given.trim().as_bytes())) {
-                found = Some(token);
+                found = Some(&token.caller);
             }
         }
-        found.map(|token| Caller {
-            roles: token.roles.clone(),
-            principal: json!({"type": "auth:token", "id": token.subject}).to_string(),
-        })
+        found.cloned()
+    }
+}
+
+impl Default for Auth {
+    fn default() -> Self {
+        Self::open()
     }
 }
 
 impl Caller {
+    fn new(roles: &[Role], kind: &str, subject: &str) -> Self {
+        Self {
+            roles: roles.into(),
+            principal: json!({"type": kind, "id": subject}).to_string().into(),
+        }
+    }
+
     pub(crate) fn has_any(&self, allowed: &[Role]) -> bool {
         self.roles.iter().any(|role| allowed.contains(role))
     }
@@ -158,8 +163,8 @@ mod tests {
         assert_eq!(auth.authenticate(&with("s")).unwrap().roles.len(), 3);
         let beside_roles = Auth::with_tokens(Some("s".into()), Some("w".into()), None, None);
         assert_eq!(
-            beside_roles.authenticate(&with("s")).unwrap().roles,
-            vec![Role::Admin]
+            *beside_roles.authenticate(&with("s")).unwrap().roles,
+            [Role::Admin]
         );
     }
 }

@@ -25,20 +25,7 @@ impl Body {
         let fields = if bytes.is_empty() {
             HashMap::new()
         } else {
-            let value: &RawValue = serde_json::from_slice(&bytes).map_err(|error| {
-                Refusal::new(
-                    StatusCode::BAD_REQUEST,
-                    Reason::MalformedJson,
-                    format!("The request body is not JSON: {error}"),
-                )
-                .with("json_error", error.to_string())
-            })?;
-            serde_json::from_str(value.get()).map_err(|_| {
-                Refusal::invalid(&FieldErrors::from([(
-                    "body".to_owned(),
-                    vec!["must be a JSON object".to_owned()],
-                )]))
-            })?
+            serde_json::from_slice(&bytes).map_err(|_| not_an_object(&bytes))?
         };
         Ok(Self {
             fields,
@@ -204,6 +191,22 @@ impl Body {
         } else {
             Err(Refusal::invalid(&errors))
         }
+    }
+}
+
+/// A body that is no JSON at all is told from one that is JSON of another shape.
+fn not_an_object(bytes: &[u8]) -> Refusal {
+    match serde_json::from_slice::<&RawValue>(bytes) {
+        Ok(_) => Refusal::invalid(&FieldErrors::from([(
+            "body".to_owned(),
+            vec!["must be a JSON object".to_owned()],
+        )])),
+        Err(error) => Refusal::new(
+            StatusCode::BAD_REQUEST,
+            Reason::MalformedJson,
+            format!("The request body is not JSON: {error}"),
+        )
+        .with("json_error", error.to_string()),
     }
 }
 

@@ -3,8 +3,9 @@
 //!
 //!     cargo run --release -p longhaul-store --example commit_rate [DIRECTORY]
 //!
-//! A transition is what completing an activity costs: one run row, two events, one task, one part. "recent" spreads them
-//! over the newest thousand runs, as a busy server does; "all" over every stored run, which is the worst that can be asked.
+//! A transition is what completing an activity costs: one run row, two events, one task, one part. "spread" is the number
+//! of runs that transitions go to in turn: about twice as many as wait on a busy server, all that are stored in the worst
+//! case. A run gets eight transitions, then the next runs have their turn, so that histories stay as short as most are.
 
 #![expect(
     clippy::unwrap_used,
@@ -30,9 +31,9 @@ use serde_json::json;
 
 const STORED: [usize; 2] = [1_000, 100_000];
 const WAITING: [usize; 4] = [1, 16, 128, 1_000];
-/// Runs that "recent" works on.
-const RECENT: usize = 1_000;
+const SPREADS: [usize; 3] = [256, 1_000, 100_000];
 const MEASURE: Duration = Duration::from_secs(4);
+const READS: usize = 2_000;
 const WARM_UP: Duration = Duration::from_secs(1);
 
 fn main() {
@@ -55,21 +56,20 @@ fn main() {
         let path = directory.path().join(format!("{stored}.db"));
         let store = Sqlite::open(&path).unwrap();
         let mut runs = runtime.block_on(fill(&store, stored));
-        for spread in ["recent", "all"] {
-            let first = if spread == "recent" {
-                stored - RECENT.min(stored)
-            } else {
-                0
+        for spread in SPREADS.into_iter().filter(|spread| *spread <= stored) {
+            let mut turns = Turns {
+                next: 0,
+                spread,
+                stored,
             };
-            if spread == "all" && first == stored - RECENT.min(stored) {
-                continue;
-            }
             for waiting in WAITING {
-                runtime.block_on(work(&store, &mut runs[first..], waiting, WARM_UP));
-                let measured = runtime.block_on(work(&store, &mut runs[first..], waiting, MEASURE));
+                runtime.block_on(work(&store, &mut runs, &mut turns, waiting, WARM_UP));
+                let measured =
+                    runtime.block_on(work(&store, &mut runs, &mut turns, waiting, MEASURE));
                 measured.print(stored, spread, waiting);
             }
         }
+        runtime.block_on(read(&store, &runs));
         let bytes = std::fs::metadata(&path).unwrap().len();
         println!("{stored:>8} runs in {} MB", bytes >> 20);
     }
@@ -163,6 +163,36 @@ fn dress(change: &mut RunChange, step: u64, minted: usize) {
     change.core.alarm = Some(at(60 + i64::try_from(step / 3).unwrap()));
 }
 
+/// What reads by key cost while nobody writes.
+async fn read(store: &Sqlite, runs: &[Run]) {
+    let place = |turn: usize| turn * Turns::STRIDE % runs.len();
+    let started = Instant::now();
+    for turn in 0..READS {
+        assert!(
+            store
+                .run(runs[place(turn)].run_id())
+                .await
+                .unwrap()
+                .is_some()
+        );
+    }
+    let run = started.elapsed() / READS as u32;
+    let (started, mut events) = (Instant::now(), 0);
+    for turn in 0..READS {
+        events += store
+            .history(runs[place(turn)].run_id(), 0, 20, 20)
+            .await
+            .unwrap()
+            .len();
+    }
+    let history = started.elapsed() / READS as u32;
+    println!(
+        "{:>8} reads: a run {run:.1?}, a page of {:.1} events {history:.1?}",
+        runs.len(),
+        events as f64 / READS as f64
+    );
+}
+
 struct Measured {
     transitions: usize,
     /// Handed to the system by the whole process; 0 where it does not say.
@@ -173,20 +203,42 @@ struct Measured {
     latencies: Vec<Duration>,
 }
 
-/// Keeps `waiting` commits in flight over the runs, in turn, for as long as `time`.
-async fn work(store: &Sqlite, runs: &mut [Run], waiting: usize, time: Duration) -> Measured {
+/// Which run is next.
+struct Turns {
+    next: usize,
+    spread: usize,
+    stored: usize,
+}
+
+impl Turns {
+    const TRANSITIONS_EACH: usize = 8;
+    /// Coprime to the spreads: visits all runs of a window in an order without neighbours.
+    const STRIDE: usize = 7_919;
+
+    fn take(&mut self) -> usize {
+        let window = self.next / (self.spread * Self::TRANSITIONS_EACH);
+        let place = self.next * Self::STRIDE % self.spread;
+        self.next += 1;
+        (window * self.spread + place) % self.stored
+    }
+}
+
+/// Keeps `waiting` commits in flight for as long as `time`.
+async fn work(
+    store: &Sqlite,
+    runs: &mut [Run],
+    turns: &mut Turns,
+    waiting: usize,
+    time: Duration,
+) -> Measured {
     let (before, bytes, started) = (store.stats(), bytes_written(), Instant::now());
     let mut answers = FuturesUnordered::new();
     let mut latencies = Vec::new();
-    // A stride that is coprime to the number of runs visits all of them in an order without neighbours.
-    let (stride, count) = (7_919, runs.len());
-    let mut place = 0;
     let mut minted = usize::try_from(before.writes).unwrap();
     loop {
         let filling = started.elapsed() < time;
         while filling && answers.len() < waiting {
-            place = (place + stride) % count;
-            let run = &mut runs[place];
+            let run = &mut runs[turns.take()];
             let mut change = next(run);
             push_event(&mut change, "ActivityStarted");
             push_event(&mut change, "ActivityCompleted");
@@ -226,7 +278,7 @@ fn bytes_written() -> u64 {
 }
 
 impl Measured {
-    fn print(mut self, stored: usize, spread: &str, waiting: usize) {
+    fn print(mut self, stored: usize, spread: usize, waiting: usize) {
         self.latencies.sort();
         let percentile = |of: usize| self.latencies[(self.latencies.len() - 1) * of / 100];
         let batches = self.after.batches - self.before.batches;

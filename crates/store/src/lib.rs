@@ -45,7 +45,13 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 /// Where runs, tasks, workers and namespaces live.
 pub trait Store: Send + Sync + 'static {
     /// Writes all of `changes` or nothing. The commit takes its place in the order **when this is called**, not when the
-    /// future is first polled: two commits of one run, called one after the other, apply in that order.
+    /// future is first polled: two commits of one run, called one after the other, apply in that order. Dropping the
+    /// future takes nothing back.
+    ///
+    /// [`Error::Conflict`] when a run has another version than its change is based on (or is there although the change
+    /// creates it), when the workflow id to create is taken, when a run would become current whose number does not follow
+    /// the newest one, or when a request id stands for another command already. A task, part or command row replaces the
+    /// one with the same key. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
     fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()>;
 
     /// Whether other servers may write here too. A server on a store of its own may trust its copies of runs.
@@ -94,7 +100,7 @@ pub trait Store: Send + Sync + 'static {
     fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>>;
     /// Ready tasks of one queue in matching order (priority, available_at, id), at most `limit`.
     fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>>;
-    /// Every queue that has a ready task now.
+    /// Every queue that has a ready task now, in order.
     fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>>;
     /// Leased tasks, optionally of one owner or one queue, at most `limit`, oldest id first.
     fn leased_tasks<'a>(
@@ -102,17 +108,17 @@ pub trait Store: Send + Sync + 'static {
         filter: &'a LeaseFilter,
         limit: usize,
     ) -> Answer<'a, Vec<TaskRow>>;
-    /// Number of ready and leased tasks per queue of a namespace.
+    /// Number of ready and leased tasks per queue of a namespace, by queue, then kind; queues without either are left out.
     fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>>;
 
-    /// Open runs whose alarm is due, earliest first.
+    /// Open runs whose alarm is due, earliest first, then by run id.
     fn due_runs(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<RunId>>;
     /// The earliest alarm of all.
     fn next_alarm(&self) -> Answer<'_, Option<Timestamp>>;
 
     /// Creates a namespace; [`Error::Conflict`] when the name is taken.
     fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()>;
-    /// Replaces a namespace's row.
+    /// Replaces a namespace's row; [`Error::Conflict`] when there is none.
     fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()>;
     /// All namespaces by name.
     fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>>;

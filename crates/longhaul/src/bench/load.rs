@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::client::Connection;
-use super::measure::ProcessorTime;
+use super::measure::{self, ProcessorTime};
 use super::target::{Target, fresh_name};
 use super::wire::{self, Worker};
 
@@ -37,6 +37,8 @@ pub(super) struct Driven {
     /// From each start being sent to its completion being answered.
     pub(super) latencies: Vec<Duration>,
     pub(super) processor: Option<Duration>,
+    /// Processor seconds of the whole machine meanwhile.
+    pub(super) machine_seconds: Option<f64>,
     /// Some of the workflows, for a look at their results.
     pub(super) sample: Vec<String>,
 }
@@ -107,6 +109,7 @@ impl<'a> Load<'a> {
         for (number, connection) in activity_polls.into_iter().enumerate() {
             working.spawn(work_on_activities(connection, self.worker(number)));
         }
+        let machine = measure::machine_seconds();
         let (requests, processor, began) =
             (self.target.requests(), ProcessorTime::now(), Instant::now());
         let name = fresh_name("run");
@@ -145,6 +148,9 @@ impl<'a> Load<'a> {
         }
         let elapsed = began.elapsed();
         let processor = ProcessorTime::elapsed(processor.as_ref());
+        let machine_seconds = machine
+            .zip(measure::machine_seconds())
+            .map(|(earlier, now)| now - earlier);
         let requests = self.target.requests() - requests;
         // Nothing is ready any more, so no poll can be handed a task while it is dropped.
         working.shutdown().await;
@@ -153,6 +159,7 @@ impl<'a> Load<'a> {
             requests,
             latencies,
             processor,
+            machine_seconds,
             sample,
         })
     }

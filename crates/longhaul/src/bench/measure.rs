@@ -86,6 +86,25 @@ impl ProcessorTime {
     }
 }
 
+/// Clock ticks per second in `/proc/stat`; Linux tells user space 100 whatever the kernel's own tick is.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Processor seconds that everything on this machine has used, what the hypervisor gave to others included. With what
+/// this process used it tells how much of the machine a measurement had.
+pub(super) fn machine_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    // user nice system idle iowait irq softirq steal
+    let ticks: Vec<f64> = stat
+        .lines()
+        .next()?
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    Some((ticks.iter().take(8).sum::<f64>() - idle) / TICKS_PER_SECOND)
+}
+
 /// Resident memory of this process in bytes: all of it, and the part that is not backed by files.
 pub(super) fn resident_bytes() -> Option<(u64, u64)> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -115,5 +134,6 @@ mod tests {
         let (all, anonymous) = resident_bytes().unwrap();
         assert!(all >= anonymous && anonymous > 0);
         assert!(ProcessorTime::elapsed(earlier.as_ref()).is_some());
+        assert!(machine_seconds().is_some_and(|seconds| seconds > 0.0));
     }
 }

@@ -23,8 +23,10 @@ pub(super) struct Throughput {
     pub(super) latency: Spread,
     /// Server and load together, when both are in this process.
     pub(super) processor_us_per_workflow: Option<f64>,
-    /// How many of the two cores that kept busy.
+    /// How many processors that kept busy.
     pub(super) processors_busy: Option<f64>,
+    /// How many other processes kept busy meanwhile: with more than a few tenths, the figures are not this server's best.
+    pub(super) processors_busy_elsewhere: Option<f64>,
     pub(super) results_checked: usize,
 }
 
@@ -74,6 +76,9 @@ pub(super) async fn measure(
         latency: Spread::of(driven.latencies),
         processor_us_per_workflow: processor.map(|time| time * 1e6 / workflows as f64),
         processors_busy: processor.map(|time| time / seconds),
+        processors_busy_elsewhere: processor
+            .zip(driven.machine_seconds)
+            .map(|(own, all)| ((all - own) / seconds).max(0.0)),
         results_checked: driven.sample.len(),
     })
 }

@@ -1,9 +1,6 @@
 //! The built binary from outside: flags, messages, stopping, restarting, refusing.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a panic in a test is a failed test"
-)]
+#![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 
 mod bench;
 mod serve;

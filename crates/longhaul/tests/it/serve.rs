@@ -36,16 +36,31 @@ impl Server {
         BufReader::new(child.stdout.as_mut().unwrap())
             .read_line(&mut first)
             .unwrap();
-        let url = first.trim().strip_prefix("listening on ").expect("the first line says where").to_owned();
+        let url = first
+            .trim()
+            .strip_prefix("listening on ")
+            .expect("the first line says where")
+            .to_owned();
         Self { child, url }
     }
 
     /// Asks it to stop and waits until it has; what it logged.
     fn stop(mut self) -> String {
         let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
         let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        self.child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut log)
+            .unwrap();
         assert!(self.child.wait().unwrap().success(), "{log}");
         log
     }
@@ -68,13 +83,27 @@ fn refused(output: &Output) -> String {
 
 async fn post(url: String, body: Value) -> Value {
     let client = reqwest::Client::new();
-    let response = client.post(url).header(CONTROL.0, CONTROL.1).json(&body).send().await.unwrap();
+    let response = client
+        .post(url)
+        .header(CONTROL.0, CONTROL.1)
+        .json(&body)
+        .send()
+        .await
+        .unwrap();
     response.json().await.unwrap()
 }
 
 async fn get(url: String) -> Value {
     let client = reqwest::Client::new();
-    client.get(url).header(CONTROL.0, CONTROL.1).send().await.unwrap().json().await.unwrap()
+    client
+        .get(url)
+        .header(CONTROL.0, CONTROL.1)
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -82,7 +111,11 @@ async fn what_was_accepted_is_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("made/on/demand");
     let server = Server::start(&data, &[]);
-    let started = post(format!("{}/api/workflows", server.url), json!({"workflow_type": "order", "workflow_id": "order-7"})).await;
+    let started = post(
+        format!("{}/api/workflows", server.url),
+        json!({"workflow_type": "order", "workflow_id": "order-7"}),
+    )
+    .await;
     let log = server.stop();
     assert!(log.contains("stopped"), "{log}");
     let server = Server::start(&data, &[]);
@@ -95,11 +128,28 @@ async fn what_was_accepted_is_there_after_a_restart() {
 async fn health_metrics_and_discovery_answer_without_a_word_of_set_up() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &["--server-id", "test-server"]);
-    assert_eq!(get(format!("{}/api/health", server.url)).await["status"], "serving");
-    assert_eq!(get(format!("{}/health", server.url)).await["status"], "serving");
-    assert_eq!(get(format!("{}/api/cluster/info", server.url)).await["server_id"], "test-server");
-    let metrics = reqwest::get(format!("{}/metrics", server.url)).await.unwrap().text().await.unwrap();
-    assert!(metrics.contains("longhaul_runs_started_total 0"), "{metrics}");
+    assert_eq!(
+        get(format!("{}/api/health", server.url)).await["status"],
+        "serving"
+    );
+    assert_eq!(
+        get(format!("{}/health", server.url)).await["status"],
+        "serving"
+    );
+    assert_eq!(
+        get(format!("{}/api/cluster/info", server.url)).await["server_id"],
+        "test-server"
+    );
+    let metrics = reqwest::get(format!("{}/metrics", server.url))
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    assert!(
+        metrics.contains("longhaul_runs_started_total 0"),
+        "{metrics}"
+    );
     assert!(metrics.trim_end().ends_with("# EOF"));
 }
 
@@ -110,14 +160,30 @@ async fn a_stop_answers_the_poll_that_waits() {
     let client = reqwest::Client::new();
     let worker = |path: &str, body: Value| {
         let request = client.post(format!("{}/api/worker/{path}", server.url));
-        request.header("X-Durable-Workflow-Protocol-Version", "1.20").json(&body).send()
+        request
+            .header("X-Durable-Workflow-Protocol-Version", "1.20")
+            .json(&body)
+            .send()
     };
-    worker("register", json!({"worker_id": "w", "task_queue": "q", "runtime": "python"})).await.unwrap();
-    let waiting = worker("workflow-tasks/poll", json!({"worker_id": "w", "task_queue": "q", "timeout_seconds": 60}));
+    worker(
+        "register",
+        json!({"worker_id": "w", "task_queue": "q", "runtime": "python"}),
+    )
+    .await
+    .unwrap();
+    let waiting = worker(
+        "workflow-tasks/poll",
+        json!({"worker_id": "w", "task_queue": "q", "timeout_seconds": 60}),
+    );
     let waiting = tokio::spawn(waiting);
     // The poll must be parked before the signal, and the metrics say when it is.
     loop {
-        let metrics = reqwest::get(format!("{}/metrics", server.url)).await.unwrap().text().await.unwrap();
+        let metrics = reqwest::get(format!("{}/metrics", server.url))
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
         if metrics.contains("longhaul_polls_waiting 1") {
             break;
         }
@@ -131,16 +197,26 @@ async fn a_stop_answers_the_poll_that_waits() {
 
 #[test]
 fn an_open_address_without_credentials_is_refused_with_a_way_out() {
-    let output = longhaul().args(["serve", "--listen", "0.0.0.0:0"]).output().unwrap();
+    let output = longhaul()
+        .args(["serve", "--listen", "0.0.0.0:0"])
+        .output()
+        .unwrap();
     let said = refused(&output);
-    assert!(said.contains("--token") && said.contains("--insecure"), "{said}");
+    assert!(
+        said.contains("--token") && said.contains("--insecure"),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_second_server_on_the_same_data_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let _first = Server::start(directory.path(), &[]);
-    let output = longhaul().args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(directory.path()).output().unwrap();
+    let output = longhaul()
+        .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
     let said = refused(&output);
     assert!(said.contains("longhaul.db"), "{said}");
 }
@@ -151,9 +227,16 @@ fn a_taken_port_is_said_plainly() {
     let first = Server::start(directory.path(), &[]);
     let address = first.url.trim_start_matches("http://").to_owned();
     let other = tempfile::tempdir().unwrap();
-    let output = longhaul().args(["serve", "--listen", &address, "--data"]).arg(other.path()).output().unwrap();
+    let output = longhaul()
+        .args(["serve", "--listen", &address, "--data"])
+        .arg(other.path())
+        .output()
+        .unwrap();
     let said = refused(&output);
-    assert!(said.contains(&address) && said.contains("--listen"), "{said}");
+    assert!(
+        said.contains(&address) && said.contains("--listen"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -162,7 +245,10 @@ fn settings_that_make_no_sense_are_refused() {
         (vec!["serve", "--listen", "nowhere"], "nowhere"),
         (vec!["serve", "--store", "mysql://x"], "sqlite:PATH"),
         (vec!["serve", "--store", "postgres://x"], "PostgreSQL"),
-        (vec!["serve", "--config", "/does/not/exist.toml"], "/does/not/exist.toml"),
+        (
+            vec!["serve", "--config", "/does/not/exist.toml"],
+            "/does/not/exist.toml",
+        ),
         (vec!["serve", "--log", "a=b=c"], "log filter"),
     ] {
         let output = longhaul().args(&arguments).output().unwrap();
@@ -177,7 +263,13 @@ async fn logs_can_be_json_and_say_what_is_served() {
     let server = Server::start(directory.path(), &["--log-format", "json"]);
     let url = server.url.clone();
     let log = server.stop();
-    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let serving = lines.iter().find(|line| line["message"] == "serving").unwrap();
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let serving = lines
+        .iter()
+        .find(|line| line["message"] == "serving")
+        .unwrap();
     assert_eq!(serving["address"], url.trim_start_matches("http://"));
 }

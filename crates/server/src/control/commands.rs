@@ -148,7 +148,7 @@ fn target(call: &Call) -> Result<CommandTarget, Refusal> {
         workflow_id: call.workflow_id(),
         run_id: call.run_id(),
         request_id,
-        principal: Some(call.caller.principal.clone()),
+        principal: Some(call.caller.principal.to_string()),
     })
 }
 

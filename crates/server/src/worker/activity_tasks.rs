@@ -130,7 +130,7 @@ fn read_report(passed: &Passed, task_id: &str) -> ActivityReport {
                 .body
                 .required_text_of(&["lease_owner", "worker_id"], NAME_MAX),
         ),
-        principal: Some(passed.caller.principal.clone()),
+        principal: Some(passed.caller.principal.to_string()),
     }
 }
 

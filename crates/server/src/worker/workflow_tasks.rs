@@ -195,7 +195,7 @@ fn read_holder(passed: &Passed, task_id: &str) -> TaskHolder {
                 .required_text_of(&["lease_owner", "worker_id"], NAME_MAX),
         ),
         attempt: passed.body.required_count("workflow_task_attempt", 1),
-        principal: Some(passed.caller.principal.clone()),
+        principal: Some(passed.caller.principal.to_string()),
     }
 }
 

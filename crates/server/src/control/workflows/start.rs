@@ -120,7 +120,7 @@ fn read_start(call: &Call) -> Result<Start, Refusal> {
         routing: read_routing(body),
         duplicate_policy: read_duplicate_policy(body),
         declared: Map::new(),
-        principal: Some(call.caller.principal.clone()),
+        principal: Some(call.caller.principal.to_string()),
     };
     body.check()?;
     Ok(start)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Server, envelope, merge};
 
-pub(crate) fn example(name: &str) -> Value {
+fn example(name: &str) -> Value {
     let directory =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contract/control-plane-examples");
     let text = std::fs::read_to_string(directory.join(format!("{name}-parity.json")))
@@ -17,7 +17,7 @@ pub(crate) fn example(name: &str) -> Value {
 }
 
 /// Every key of `shown` is in `ours`; lists are compared by their first entries. Null stands for any kind.
-pub(crate) fn has_keys_of(ours: &Value, shown: &Value, at: &str) {
+fn has_keys_of(ours: &Value, shown: &Value, at: &str) {
     match (ours, shown) {
         (Value::Object(ours), Value::Object(shown)) => {
             for (key, shown) in shown {

@@ -2,7 +2,7 @@
 
 mod commands;
 mod discovery;
-pub(crate) mod examples;
+mod examples;
 mod gates;
 mod history;
 mod isolation;

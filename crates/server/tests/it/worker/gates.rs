@@ -53,7 +53,10 @@ async fn other_versions_are_refused_with_the_one_that_works() {
         (Some("1.2.3"), "unsupported_protocol_version"),
         (Some("-1.0"), "unsupported_protocol_version"),
         (Some("1.+5"), "unsupported_protocol_version"),
-        (Some("99999999999999999999.0"), "unsupported_protocol_version"),
+        (
+            Some("99999999999999999999.0"),
+            "unsupported_protocol_version",
+        ),
     ];
     for (version, reason) in cases {
         let refusal = poll(&server, "workflow", "w", json!({}))
@@ -62,7 +65,11 @@ async fn other_versions_are_refused_with_the_one_that_works() {
             .await;
         assert_eq!(refusal["supported_version"], "1.20");
         let requested = version.filter(|version| !version.is_empty());
-        assert_eq!(refusal["requested_version"], json!(requested), "{version:?}");
+        assert_eq!(
+            refusal["requested_version"],
+            json!(requested),
+            "{version:?}"
+        );
         assert!(refusal["remediation"].is_string(), "{version:?}");
     }
 }
@@ -160,10 +167,16 @@ async fn the_namespace_is_that_of_the_header_then_of_the_query_then_the_default(
     let body = json!({"worker_id": "w", "task_queue": "default", "runtime": "python"});
     let register = |query: &str| server.worker(&format!("/register{query}"), &body);
     let namespace = |answer: Value| answer["namespace"].as_str().map(str::to_owned);
-    assert_eq!(namespace(register("").accepted(201).await).as_deref(), Some("default"));
+    assert_eq!(
+        namespace(register("").accepted(201).await).as_deref(),
+        Some("default")
+    );
     let by_query = register("?namespace=other").accepted(201).await;
     assert_eq!(namespace(by_query).as_deref(), Some("other"));
-    let by_header = register("?namespace=nowhere").namespace("OTHER").accepted(201).await;
+    let by_header = register("?namespace=nowhere")
+        .namespace("OTHER")
+        .accepted(201)
+        .await;
     assert_eq!(namespace(by_header).as_deref(), Some("other"));
 }
 
@@ -171,25 +184,52 @@ async fn the_namespace_is_that_of_the_header_then_of_the_query_then_the_default(
 async fn unknown_routes_and_methods_keep_the_envelope() {
     let server = Server::guarded().await;
     let call = |method, path| server.worker_call(method, path);
-    for path in ["/nothing", "/workflow-tasks/t/explode", "/query-tasks/poll", "/sessions"] {
+    for path in [
+        "/nothing",
+        "/workflow-tasks/t/explode",
+        "/query-tasks/poll",
+        "/sessions",
+    ] {
         call(Method::POST, path).refused(401, "unauthorized").await;
-        call(Method::POST, path).token("o").refused(403, "forbidden").await;
-        call(Method::POST, path).token("w").refused(404, "not_found").await;
+        call(Method::POST, path)
+            .token("o")
+            .refused(403, "forbidden")
+            .await;
+        call(Method::POST, path)
+            .token("w")
+            .refused(404, "not_found")
+            .await;
     }
     for (method, path) in ROUTES {
-        let other = if method == Method::DELETE { Method::POST } else { Method::DELETE };
-        call(Method::GET, path).token("w").refused(405, "method_not_allowed").await;
-        call(other, path).token("w").refused(405, "method_not_allowed").await;
+        let other = if method == Method::DELETE {
+            Method::POST
+        } else {
+            Method::DELETE
+        };
+        call(Method::GET, path)
+            .token("w")
+            .refused(405, "method_not_allowed")
+            .await;
+        call(other, path)
+            .token("w")
+            .refused(405, "method_not_allowed")
+            .await;
     }
 }
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused_with_the_limit() {
-    let options = Options { max_request_bytes: 1000, ..Options::default() };
+    let options = Options {
+        max_request_bytes: 1000,
+        ..Options::default()
+    };
     let server = Server::with(Auth::open(), options).await;
     let long = json!({"worker_id": "w".repeat(2000)});
     for (_, path) in ROUTES.iter().filter(|(method, _)| method == Method::POST) {
-        let refusal = server.worker(path, &long).refused(413, "payload_too_large").await;
+        let refusal = server
+            .worker(path, &long)
+            .refused(413, "payload_too_large")
+            .await;
         assert_eq!(refusal["limit"], 1000, "{path}");
         // The length is announced: nothing has to be read.
         server
@@ -210,12 +250,25 @@ async fn a_body_must_be_a_json_object() {
                 .raw(body)
                 .header("content-type", media_type)
         };
-        for media_type in ["text/plain", "application/octet-stream", "application/jsonp"] {
-            let refusal = typed(b"{}", media_type).refused(415, "unsupported_media_type").await;
+        for media_type in [
+            "text/plain",
+            "application/octet-stream",
+            "application/jsonp",
+        ] {
+            let refusal = typed(b"{}", media_type)
+                .refused(415, "unsupported_media_type")
+                .await;
             assert!(refusal["accepted_content_types"].is_array(), "{path}");
         }
         let json = |body| typed(body, "application/json; charset=utf-8");
-        for malformed in [&b"{"[..], b"{\"a\":}", b"nope", b"{} {}", b"{\"a\": \"\xff\"}", b"{\"a\": 01}"] {
+        for malformed in [
+            &b"{"[..],
+            b"{\"a\":}",
+            b"nope",
+            b"{} {}",
+            b"{\"a\": \"\xff\"}",
+            b"{\"a\": 01}",
+        ] {
             json(malformed).refused(400, "malformed_json").await;
         }
         for other in [&b"[]"[..], b"1", b"\"text\"", b"null", b"true"] {
@@ -231,18 +284,35 @@ async fn every_answer_offers_what_discovery_offers() {
     let offered = &info["worker_protocol"]["server_capabilities"];
     assert_eq!(info["worker_protocol"]["version"], "1.20");
     server.start("wf").await;
-    let polled = poll(&server, "workflow", "w", json!({})).accepted(200).await;
+    let polled = poll(&server, "workflow", "w", json!({}))
+        .accepted(200)
+        .await;
     let task = polled["task"].clone();
-    let activity_poll = poll(&server, "activity", "w", json!({})).accepted(200).await;
-    let beaten = report(&server, &task, "heartbeat", json!({})).accepted(200).await;
-    let failed = fail(&server, &task, json!({"message": "no"})).accepted(200).await;
+    let activity_poll = poll(&server, "activity", "w", json!({}))
+        .accepted(200)
+        .await;
+    let beaten = report(&server, &task, "heartbeat", json!({}))
+        .accepted(200)
+        .await;
+    let failed = fail(&server, &task, json!({"message": "no"}))
+        .accepted(200)
+        .await;
     server.advance(1).await;
     let task = workflow_task(&server, "w").await;
-    let refused = complete(&server, &task, json!([])).refused(422, "validation_failed").await;
+    let refused = complete(&server, &task, json!([]))
+        .refused(422, "validation_failed")
+        .await;
     let completed = complete(&server, &task, json!([{"type": "complete_workflow"}]))
         .accepted(200)
         .await;
-    for answer in [&polled, &activity_poll, &beaten, &failed, &refused, &completed] {
+    for answer in [
+        &polled,
+        &activity_poll,
+        &beaten,
+        &failed,
+        &refused,
+        &completed,
+    ] {
         assert_eq!(&answer["server_capabilities"], offered);
     }
 }

@@ -18,7 +18,10 @@ use longhaul_store::{
 };
 use serde_json::{Value, json};
 
-use super::steps::{activity_report, activity_task, complete, poll, register_for_all, report, workflow_task};
+use super::steps::{
+    activity_report, activity_task, complete, decided, poll, register_for_all, report,
+    workflow_task,
+};
 use crate::harness::Server;
 
 const WORKS: u8 = 0;
@@ -109,7 +112,8 @@ impl Store for Broken {
         workflow_id: &'a WorkflowId,
         request_id: &'a str,
     ) -> Answer<'a, Option<(RunId, CommandRow)>> {
-        self.memory.command_by_request(namespace, workflow_id, request_id)
+        self.memory
+            .command_by_request(namespace, workflow_id, request_id)
     }
 
     fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>> {
@@ -208,13 +212,21 @@ async fn server() -> (Server, Broken) {
 fn expect_retryable(refusal: &Value) {
     assert_eq!(refusal["retryable"], true, "{refusal}");
     let after = refusal["retry_after_seconds"].as_u64();
-    assert!(after.is_some_and(|seconds| (1..=60).contains(&seconds)), "{refusal}");
+    assert!(
+        after.is_some_and(|seconds| (1..=60).contains(&seconds)),
+        "{refusal}"
+    );
 }
 
 #[tokio::test]
 async fn a_poll_during_an_outage_says_that_the_same_poll_may_be_sent_again() {
     let (server, store) = server().await;
-    server.start("wf").await;
+    decided(
+        &server,
+        json!([{"type": "schedule_activity", "activity_type": "say"}]),
+    )
+    .await;
+    server.start("second").await;
     store.set(FAILS);
     let wait = json!({"poll_request_id": "p-1"});
     for kind in ["workflow", "activity"] {
@@ -232,8 +244,10 @@ async fn a_poll_during_an_outage_says_that_the_same_poll_may_be_sent_again() {
         assert!(refusal["operation"].is_string(), "{refusal}");
     }
     store.set(WORKS);
-    let answer = poll(&server, "workflow", "w", wait).accepted(200).await;
-    assert_eq!(answer["poll_status"], "leased", "{answer}");
+    for kind in ["workflow", "activity"] {
+        let answer = poll(&server, kind, "w", wait.clone()).accepted(200).await;
+        assert_eq!(answer["poll_status"], "leased", "{answer}");
+    }
 }
 
 #[tokio::test]
@@ -253,7 +267,11 @@ async fn a_completion_during_an_outage_is_unknown_and_may_be_sent_again() {
     assert_eq!(refusal["lease_owner"], "w");
     assert_eq!(refusal["task_id"], task["task_id"]);
     assert_eq!(refusal["workflow_task_attempt"], 1);
-    assert!(refusal.as_object().is_some_and(|body| body.contains_key("task_queue")));
+    assert!(
+        refusal
+            .as_object()
+            .is_some_and(|body| body.contains_key("task_queue"))
+    );
     assert_eq!(refusal["task_queue"], Value::Null);
     store.set(WORKS);
     complete(&server, &task, commands).accepted(200).await;
@@ -267,9 +285,14 @@ async fn a_completion_during_an_outage_is_unknown_and_may_be_sent_again() {
     assert_eq!(refusal["operation"], "complete_activity_task");
     assert_eq!(refusal["outcome"], "unknown");
     assert_eq!(refusal["worker_id"], "w");
-    assert_eq!(refusal["activity_attempt_id"], activity["activity_attempt_id"]);
+    assert_eq!(
+        refusal["activity_attempt_id"],
+        activity["activity_attempt_id"]
+    );
     store.set(WORKS);
-    let answer = activity_report(&server, &activity, "complete", json!({})).accepted(200).await;
+    let answer = activity_report(&server, &activity, "complete", json!({}))
+        .accepted(200)
+        .await;
     assert_eq!(answer["outcome"], "completed");
 }
 
@@ -283,8 +306,18 @@ async fn other_calls_during_an_outage_are_transient_too() {
     for call in [
         server.worker("/register", &body),
         report(&server, &task, "heartbeat", json!({})),
-        report(&server, &task, "fail", json!({"failure": {"message": "no"}})),
-        report(&server, &task, "history", json!({"next_history_page_token": "MA=="})),
+        report(
+            &server,
+            &task,
+            "fail",
+            json!({"failure": {"message": "no"}}),
+        ),
+        report(
+            &server,
+            &task,
+            "history",
+            json!({"next_history_page_token": "MA=="}),
+        ),
     ] {
         expect_retryable(&call.refused(503, "backend_unavailable").await);
     }
@@ -298,12 +331,19 @@ async fn a_bug_is_an_internal_error_in_the_workers_envelope() {
     store.set(PANICS);
     for call in [
         report(&server, &task, "heartbeat", json!({})),
-        report(&server, &task, "history", json!({"next_history_page_token": "MA=="})),
+        report(
+            &server,
+            &task,
+            "history",
+            json!({"next_history_page_token": "MA=="}),
+        ),
         complete(&server, &task, json!([{"type": "complete_workflow"}])),
         poll(&server, "activity", "w", json!({})),
     ] {
         call.refused(500, "internal_error").await;
     }
     store.set(WORKS);
-    complete(&server, &task, json!([{"type": "complete_workflow"}])).accepted(200).await;
+    complete(&server, &task, json!([{"type": "complete_workflow"}]))
+        .accepted(200)
+        .await;
 }

@@ -73,8 +73,15 @@ async fn only_queue_and_runtime_are_needed() {
         .worker("/register", &json!({"task_queue": "q", "runtime": "cobol"}))
         .accepted(201)
         .await;
-    assert_eq!(answer["worker_id"].as_str().map(str::len), Some(26), "{answer}");
-    assert_eq!((&answer["build_id"], &answer["runtime"]), (&Value::Null, &json!("cobol")));
+    assert_eq!(
+        answer["worker_id"].as_str().map(str::len),
+        Some(26),
+        "{answer}"
+    );
+    assert_eq!(
+        (&answer["build_id"], &answer["runtime"]),
+        (&Value::Null, &json!("cobol"))
+    );
     assert_eq!(answer["capabilities"], json!([]));
     assert_eq!(answer["capability_manifest"], json!({}));
     for missing in ["task_queue", "runtime"] {
@@ -87,7 +94,14 @@ async fn only_queue_and_runtime_are_needed() {
 #[tokio::test]
 async fn a_list_of_one_queue_is_an_alias() {
     let server = Server::open().await;
-    let by_list = |queues: Value| server.worker("/register", &json!({"runtime": "python", "task_queues": queues})).send();
+    let by_list = |queues: Value| {
+        server
+            .worker(
+                "/register",
+                &json!({"runtime": "python", "task_queues": queues}),
+            )
+            .send()
+    };
     assert_eq!(by_list(json!(["q"])).await.body["task_queue"], "q");
     for queues in [json!([]), json!(["a", "b"])] {
         let answer = by_list(queues).await;
@@ -98,7 +112,12 @@ async fn a_list_of_one_queue_is_an_alias() {
 #[tokio::test]
 async fn names_have_a_longest_length() {
     let server = Server::open().await;
-    for (field, max) in [("worker_id", 255), ("task_queue", 255), ("build_id", 255), ("sdk_version", 64)] {
+    for (field, max) in [
+        ("worker_id", 255),
+        ("task_queue", 255),
+        ("build_id", 255),
+        ("sdk_version", 64),
+    ] {
         let of = |length: usize| register(&server, json!({field: "x".repeat(length)}));
         of(max).accepted(201).await;
         assert_eq!(of(max + 1).invalid().await, [field]);
@@ -109,10 +128,18 @@ async fn names_have_a_longest_length() {
 #[tokio::test]
 async fn counts_are_at_least_one() {
     let server = Server::open().await;
-    for field in ["max_concurrent_workflow_tasks", "max_concurrent_activity_tasks", "max_concurrent_worker_sessions", "heartbeat_interval_seconds"] {
+    for field in [
+        "max_concurrent_workflow_tasks",
+        "max_concurrent_activity_tasks",
+        "max_concurrent_worker_sessions",
+        "heartbeat_interval_seconds",
+    ] {
         register(&server, json!({field: 1})).accepted(201).await;
         for wrong in [json!(0), json!(-1), json!(1.5), json!("3"), json!(true)] {
-            assert_eq!(register(&server, json!({field: wrong})).invalid().await, [field]);
+            assert_eq!(
+                register(&server, json!({field: wrong})).invalid().await,
+                [field]
+            );
         }
     }
 }
@@ -120,13 +147,26 @@ async fn counts_are_at_least_one() {
 #[tokio::test]
 async fn registering_again_replaces_the_registration() {
     let server = Server::open().await;
-    register(&server, json!({"build_id": "b1", "capabilities": ["a"]})).accepted(201).await;
+    register(&server, json!({"build_id": "b1", "capabilities": ["a"]}))
+        .accepted(201)
+        .await;
     server.advance(61).await;
-    assert_eq!(server.get("/workers/w").accepted(200).await["status"], "stale");
-    let answer = register(&server, json!({"task_queue": "other", "runtime": "rust"})).accepted(201).await;
-    assert_eq!((&answer["build_id"], &answer["capabilities"]), (&Value::Null, &json!([])));
+    assert_eq!(
+        server.get("/workers/w").accepted(200).await["status"],
+        "stale"
+    );
+    let answer = register(&server, json!({"task_queue": "other", "runtime": "rust"}))
+        .accepted(201)
+        .await;
+    assert_eq!(
+        (&answer["build_id"], &answer["capabilities"]),
+        (&Value::Null, &json!([]))
+    );
     let shown = server.get("/workers/w").accepted(200).await;
-    assert_eq!((&shown["status"], &shown["task_queue"]), (&json!("active"), &json!("other")));
+    assert_eq!(
+        (&shown["status"], &shown["task_queue"]),
+        (&json!("active"), &json!("other"))
+    );
     assert_eq!(shown["build_id"], Value::Null);
 }
 
@@ -140,13 +180,20 @@ async fn a_living_worker_keeps_the_definitions_it_announced() {
     };
     with("w", "sha256:1").accepted(201).await;
     with("w", "sha256:1").accepted(201).await;
-    let refusal = with("w", "sha256:2").refused(409, "workflow_definition_changed").await;
+    let refusal = with("w", "sha256:2")
+        .refused(409, "workflow_definition_changed")
+        .await;
     assert_eq!(refusal["workflow_type"], "greet");
     assert!(refusal["remediation"].is_string());
     let shown = server.get("/workers/w").accepted(200).await;
-    assert_eq!(shown["status"], "active", "the refused registration changed nothing");
+    assert_eq!(
+        shown["status"], "active",
+        "the refused registration changed nothing"
+    );
     with("v", "sha256:2").accepted(201).await;
-    register(&server, json!({"supported_workflow_types": ["other"]})).accepted(201).await;
+    register(&server, json!({"supported_workflow_types": ["other"]}))
+        .accepted(201)
+        .await;
     with("w", "sha256:2").accepted(201).await;
     server.advance(61).await;
     with("w", "sha256:3").accepted(201).await;
@@ -160,8 +207,13 @@ async fn another_process_under_the_same_id_frees_what_the_first_held() {
     server.start("wf").await;
     let task = workflow_task(&server, "w").await;
     register(&server, process(1)).accepted(201).await;
-    let answer = poll(&server, "workflow", "w", json!({})).accepted(200).await;
-    assert_eq!(answer["poll_status"], "empty", "the same process keeps its lease");
+    let answer = poll(&server, "workflow", "w", json!({}))
+        .accepted(200)
+        .await;
+    assert_eq!(
+        answer["poll_status"], "empty",
+        "the same process keeps its lease"
+    );
     register(&server, process(2)).accepted(201).await;
     let again = workflow_task(&server, "w").await;
     assert_eq!(again["task_id"], task["task_id"]);
@@ -185,13 +237,24 @@ async fn a_heartbeat_keeps_a_worker_alive() {
         json!({"worker_id": "w", "acknowledged": true, "heartbeat_interval_seconds": 20, "stale_after_seconds": 60, "status": "active"})
     );
     server.advance(50).await;
-    assert_eq!(server.get("/workers/w").accepted(200).await["status"], "active");
+    assert_eq!(
+        server.get("/workers/w").accepted(200).await["status"],
+        "active"
+    );
     server.advance(50).await;
-    assert_eq!(server.get("/workers/w").accepted(200).await["status"], "stale");
+    assert_eq!(
+        server.get("/workers/w").accepted(200).await["status"],
+        "stale"
+    );
     assert_eq!(beat(json!({})).accepted(200).await["status"], "active");
-    let refusal = beat(json!({"worker_id": "nobody"})).refused(404, "worker_not_registered").await;
+    let refusal = beat(json!({"worker_id": "nobody"}))
+        .refused(404, "worker_not_registered")
+        .await;
     assert_eq!(refusal["worker_id"], "nobody");
-    assert_eq!(server.worker("/heartbeat", &json!({})).invalid().await, ["worker_id"]);
+    assert_eq!(
+        server.worker("/heartbeat", &json!({})).invalid().await,
+        ["worker_id"]
+    );
 }
 
 #[tokio::test]
@@ -199,9 +262,15 @@ async fn a_stale_worker_may_poll_and_is_alive_again() {
     let server = staffed().await;
     server.start("wf").await;
     server.advance(100_000).await;
-    assert_eq!(server.get("/workers/w").accepted(200).await["status"], "stale");
+    assert_eq!(
+        server.get("/workers/w").accepted(200).await["status"],
+        "stale"
+    );
     workflow_task(&server, "w").await;
-    assert_eq!(server.get("/workers/w").accepted(200).await["status"], "active");
+    assert_eq!(
+        server.get("/workers/w").accepted(200).await["status"],
+        "active"
+    );
 }
 
 #[tokio::test]
@@ -214,34 +283,64 @@ async fn a_worker_that_leaves_gives_its_workflow_tasks_back() {
     for id in ["one", "two", "three"] {
         server.start(id).await;
     }
-    let held = [workflow_task(&server, "w").await, workflow_task(&server, "w").await];
+    let held = [
+        workflow_task(&server, "w").await,
+        workflow_task(&server, "w").await,
+    ];
     let kept = workflow_task(&server, "v").await;
 
     let answer = deregister(&server, "w").send().await;
     assert_eq!(answer.status, 200);
-    assert_eq!(answer.bare(), json!({"worker_id": "w", "outcome": "deregistered", "recovered_workflow_task_count": 2}));
-    poll(&server, "workflow", "w", json!({})).refused(412, "worker_not_registered").await;
-    let refusal = deregister(&server, "w").refused(404, "worker_not_found").await;
+    assert_eq!(
+        answer.bare(),
+        json!({"worker_id": "w", "outcome": "deregistered", "recovered_workflow_task_count": 2})
+    );
+    poll(&server, "workflow", "w", json!({}))
+        .refused(412, "worker_not_registered")
+        .await;
+    let refusal = deregister(&server, "w")
+        .refused(404, "worker_not_found")
+        .await;
     assert_eq!(refusal["worker_id"], "w");
 
-    let mut freed = [workflow_task(&server, "v").await, workflow_task(&server, "v").await];
+    let mut freed = [
+        workflow_task(&server, "v").await,
+        workflow_task(&server, "v").await,
+    ];
     freed.sort_by_key(|task| task["task_id"].as_str().map(str::to_owned));
     for (freed, held) in freed.iter().zip(&held) {
-        assert_eq!((&freed["task_id"], &freed["workflow_task_attempt"]), (&held["task_id"], &json!(2)));
+        assert_eq!(
+            (&freed["task_id"], &freed["workflow_task_attempt"]),
+            (&held["task_id"], &json!(2))
+        );
     }
-    let answer = poll(&server, "workflow", "v", json!({})).accepted(200).await;
-    assert_eq!(answer["poll_status"], "empty", "the other worker keeps {}", kept["task_id"]);
+    let answer = poll(&server, "workflow", "v", json!({}))
+        .accepted(200)
+        .await;
+    assert_eq!(
+        answer["poll_status"], "empty",
+        "the other worker keeps {}",
+        kept["task_id"]
+    );
     // An activity may still be running: its lease is left alone and its result counts.
-    let answer = poll(&server, "activity", "v", json!({})).accepted(200).await;
+    let answer = poll(&server, "activity", "v", json!({}))
+        .accepted(200)
+        .await;
     assert_eq!(answer["poll_status"], "empty");
-    super::steps::activity_report(&server, &activity, "complete", json!({})).accepted(200).await;
+    super::steps::activity_report(&server, &activity, "complete", json!({}))
+        .accepted(200)
+        .await;
 }
 
 #[tokio::test]
 async fn worker_ids_in_paths_are_percent_decoded_once() {
     let server = Server::open().await;
-    register(&server, json!({"worker_id": "a b/c%20d"})).accepted(201).await;
-    deregister(&server, "a%20b%2Fc%20d").refused(404, "worker_not_found").await;
+    register(&server, json!({"worker_id": "a b/c%20d"}))
+        .accepted(201)
+        .await;
+    deregister(&server, "a%20b%2Fc%20d")
+        .refused(404, "worker_not_found")
+        .await;
     let answer = deregister(&server, "a%20b%2Fc%2520d").accepted(200).await;
     assert_eq!(answer["worker_id"], "a b/c%20d");
 }
@@ -249,8 +348,21 @@ async fn worker_ids_in_paths_are_percent_decoded_once() {
 #[tokio::test]
 async fn workers_of_two_namespaces_do_not_know_each_other() {
     let server = staffed().await;
-    server.post("/namespaces", &json!({"name": "other"})).accepted(201).await;
-    deregister(&server, "w").namespace("other").refused(404, "worker_not_found").await;
-    server.worker("/heartbeat", &json!({"worker_id": "w"})).namespace("other").refused(404, "worker_not_registered").await;
-    poll(&server, "workflow", "w", json!({})).namespace("other").refused(412, "worker_not_registered").await;
+    server
+        .post("/namespaces", &json!({"name": "other"}))
+        .accepted(201)
+        .await;
+    deregister(&server, "w")
+        .namespace("other")
+        .refused(404, "worker_not_found")
+        .await;
+    server
+        .worker("/heartbeat", &json!({"worker_id": "w"}))
+        .namespace("other")
+        .refused(404, "worker_not_registered")
+        .await;
+    poll(&server, "workflow", "w", json!({}))
+        .namespace("other")
+        .refused(412, "worker_not_registered")
+        .await;
 }

@@ -128,7 +128,10 @@ pub(super) fn payload_of<'a>(events: &'a [Value], event_type: &str) -> &'a Value
 
 pub(super) async fn signal(server: &Server, name: &str, input: Value) -> Value {
     let answer = server
-        .post(&format!("/workflows/wf/signal/{name}"), &json!({"input": input}))
+        .post(
+            &format!("/workflows/wf/signal/{name}"),
+            &json!({"input": input}),
+        )
         .send()
         .await;
     assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.body);
@@ -138,7 +141,10 @@ pub(super) async fn signal(server: &Server, name: &str, input: Value) -> Value {
 /// Closes workflow `wf` by `cancel` or `terminate`.
 pub(super) async fn stop(server: &Server, verb: &str) {
     let path = format!("/workflows/wf/{verb}");
-    let answer = server.post(&path, &json!({"reason": "enough"})).send().await;
+    let answer = server
+        .post(&path, &json!({"reason": "enough"}))
+        .send()
+        .await;
     assert!(answer.status.is_success(), "{}", answer.body);
 }
 
