@@ -70,6 +70,7 @@ impl Host {
         let row = self
             .task_row(&poll.namespace, task_id, TaskKind::Activity)
             .await?;
+        worker.check_build(&row)?;
         let granted = Granted {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),

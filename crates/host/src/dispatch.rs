@@ -45,12 +45,16 @@ pub(crate) struct Appetite {
 impl Appetite {
     fn takes(&self, task: &ReadyTask) -> bool {
         let type_fits = self.types.is_empty() || self.types.contains(&task.type_name);
-        let build_fits = match (&task.compatibility, &self.build_id) {
-            (None, _) => true,
-            (Some(pinned), Some(build)) => pinned == build || build == "*",
-            (Some(_), None) => false,
-        };
-        type_fits && build_fits
+        type_fits && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
+    }
+}
+
+/// Whether a worker of that build may have a task with that pin; `*` may have all.
+pub(crate) fn build_fits(pinned: Option<&str>, build: Option<&str>) -> bool {
+    match (pinned, build) {
+        (None, _) => true,
+        (Some(pinned), Some(build)) => pinned == build || build == "*",
+        (Some(_), None) => false,
     }
 }
 

@@ -5,15 +5,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use longhaul_engine::change::TaskKind;
+use longhaul_engine::Rejection;
+use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::run::fail::ReleaseWorkflowTask;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
-use longhaul_protocol::{Ids, Timestamp};
+use longhaul_protocol::{Ids, Reason, Timestamp};
 use longhaul_store::{LeaseFilter, WorkerRow};
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
 use crate::Host;
+use crate::dispatch::build_fits;
 use crate::error::{Error, Result};
 use crate::polling::Poll;
 
@@ -34,6 +36,18 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// A task that is pinned to a build goes to that build only.
+    pub(crate) fn check_build(&self, row: &TaskRow) -> Result<()> {
+        match &row.compatibility {
+            Some(pinned) if !build_fits(Some(pinned), self.row.build_id.as_deref()) => {
+                Err(Error::Rejected(Rejection::NotClaimable {
+                    reason: Reason::CompatibilityBlocked,
+                }))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn new(row: WorkerRow, heard: AtomicI64) -> Self {
         Self {
             workflow_types: Arc::new(row.supported_workflow_types.clone()),
@@ -42,6 +56,25 @@ impl Known {
             heard,
         }
     }
+}
+
+/// The same worker id in another process: what the first one held in memory is gone (worker-sessions.md §9.3).
+fn is_another_process(earlier: &WorkerRow, registration: &Registration) -> bool {
+    let differs = |key: &str| {
+        let value = |metrics: &Option<Value>| {
+            metrics
+                .as_ref()
+                .and_then(|metrics| metrics.get(key).cloned())
+        };
+        match (
+            value(&earlier.process_metrics),
+            value(&registration.process_metrics),
+        ) {
+            (Some(before), Some(now)) => before != now,
+            _ => false,
+        }
+    };
+    differs("process_id") || differs("process_started_at")
 }
 
 /// What a worker says about itself.
@@ -127,11 +160,14 @@ impl Host {
             .worker_id
             .clone()
             .unwrap_or_else(|| Ids::new(now, rand::random()).mint());
+        let mut taken_over = false;
         if let Some(earlier) = self
             .known_worker(&registration.namespace, &worker_id)
             .await?
         {
             self.check_definitions(&earlier, &registration, &worker_id, now)?;
+            taken_over =
+                self.is_stale(&earlier, now) || is_another_process(&earlier.row, &registration);
         }
         let row = WorkerRow {
             namespace: registration.namespace,
@@ -157,6 +193,10 @@ impl Host {
         };
         self.inner.store.put_worker(&row).await?;
         self.remember_worker(row.clone());
+        if taken_over {
+            self.release_workflow_tasks(&row.namespace, &row.worker_id)
+                .await?;
+        }
         Ok(row)
     }
 
@@ -249,6 +289,15 @@ impl Host {
             .known
             .write()
             .remove(&(namespace.clone(), worker_id.clone()));
+        self.release_workflow_tasks(namespace, worker_id).await
+    }
+
+    /// Gives every workflow task that the worker holds to the next one; how many.
+    async fn release_workflow_tasks(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<u64> {
         let filter = LeaseFilter {
             namespace: Some(namespace.clone()),
             owner: Some(worker_id.clone()),

@@ -94,6 +94,7 @@ impl Host {
         let row = self
             .task_row(&poll.namespace, task_id, TaskKind::Workflow)
             .await?;
+        worker.check_build(&row)?;
         let granted = Granted {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),

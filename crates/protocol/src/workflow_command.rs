@@ -16,6 +16,9 @@ pub type FieldErrors = BTreeMap<String, Vec<String>>;
 /// Longest activity type, signal name, change id.
 pub const NAME_BYTES_MAX: usize = 255;
 
+/// How much of an unknown name a refusal repeats.
+const NAME_SHOWN_CHARACTERS_MAX: usize = 64;
+
 /// One instruction of a completion.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
@@ -207,6 +210,11 @@ pub fn parse_commands(commands: &Value) -> Result<Vec<WorkflowCommand>, FieldErr
     }
 }
 
+/// Enough of a name to recognise it; an answer is no place to send a megabyte back.
+fn shortened(name: &str) -> String {
+    name.chars().take(NAME_SHOWN_CHARACTERS_MAX).collect()
+}
+
 fn add(errors: &mut FieldErrors, path: String, message: impl Into<String>) {
     errors.entry(path).or_default().push(message.into());
 }
@@ -255,7 +263,8 @@ impl<'a> Fields<'a> {
             self.refuse(
                 "type",
                 &format!(
-                    "unknown command type `{command_type}`; this server knows {}",
+                    "unknown command type `{}`; this server knows {}",
+                    shortened(command_type),
                     known.join(", ")
                 ),
             );

@@ -4,7 +4,6 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use longhaul_host::Error;
 use longhaul_host::engine::Rejection;
-use longhaul_protocol::Reason;
 use serde_json::json;
 
 use crate::gate::Refusal;
@@ -172,21 +171,23 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
 }
 
 /// A panic ends its request only.
+pub(crate) fn panic_refusal(panic: &(dyn std::any::Any + Send)) -> Refusal {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let what = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = what.unwrap_or_default(), "a handler panicked");
+    refusal(&Error::Internal)
+}
+
+/// The same outside the two planes.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the signature is the layer's"
 )]
 pub(crate) fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
-    let what = panic
-        .downcast_ref::<String>()
-        .cloned()
-        .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    tracing::error!(panic = what.unwrap_or_default(), "a handler panicked");
-    let body = json!({
-        "message": "The server has a bug; it has been logged.",
-        "error": "The server has a bug; it has been logged.",
-        "reason": Reason::InternalError.as_str(),
-        "retryable": false,
-    });
-    (StatusCode::INTERNAL_SERVER_ERROR, axum::Json(body)).into_response()
+    let refusal = panic_refusal(&*panic);
+    let mut body = refusal.extra;
+    body.insert("message".to_owned(), json!(refusal.message));
+    body.insert("error".to_owned(), json!(refusal.message));
+    body.insert("reason".to_owned(), json!(refusal.reason.as_str()));
+    (refusal.status, axum::Json(body)).into_response()
 }

@@ -3,12 +3,14 @@
 //! The router below reads as a table of contents. `gate` holds the checks every request passes and their order, `body` reads
 //! fields and collects what is wrong with them, `worker` and `control` are the two planes, each with its envelope.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
 use longhaul_host::Host;
 use tower_http::CompressionLevel;
+use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 
@@ -100,16 +102,18 @@ impl App {
 
     /// Every route.
     pub fn router(&self) -> Router {
+        let app = self.clone();
+        let worker_panics = CatchPanicLayer::custom(move |panic: Box<dyn Any + Send>| {
+            worker::panicked(&app, &*panic)
+        });
         Router::new()
-            .nest("/api/worker", worker::routes())
+            .nest("/api/worker", worker::routes().layer(worker_panics))
             .nest("/api", control::routes())
             .route("/health", get(control::system::health))
             .route("/metrics", get(metrics::render))
             .fallback(control::not_found)
             .layer(compression())
-            .layer(tower_http::catch_panic::CatchPanicLayer::custom(
-                error::panicked,
-            ))
+            .layer(CatchPanicLayer::custom(error::panicked))
             .with_state(self.clone())
     }
 }

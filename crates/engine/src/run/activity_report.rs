@@ -11,7 +11,7 @@ use longhaul_protocol::{Payload, Reason};
 use serde_json::{Map, Value, json};
 
 use super::draft::Draft;
-use super::state::{Activity, Attempt, Run};
+use super::state::{Activity, Attempt, Part, Run};
 use crate::change::{Report, TaskRow, TaskStatus, Verb};
 use crate::rejection::RunClosed;
 use crate::{Command, Decision, Moment, Rejection, limits};
@@ -93,13 +93,13 @@ impl Reporter {
                         .report
                         .as_ref()
                         .is_some_and(|report| report.attempt_id.as_ref() == Some(&self.attempt_id));
-                    if reported || closed.activity_status.as_deref() == Some("completed") {
+                    if reported {
                         Rejection::AttemptClosed
                     } else {
                         Rejection::StaleAttempt
                     }
                 }
-                _ => self.unknown_here(activity, open),
+                _ => self.unknown_here(run, activity),
             });
             if matches!(
                 verdict,
@@ -128,25 +128,36 @@ impl Reporter {
         }
     }
 
-    /// An attempt that this task's finished row does not know: an earlier one of the open activity, or nobody's.
-    fn unknown_here(&self, activity: Option<&Activity>, open: Option<&Activity>) -> Rejection {
-        let past = activity.and_then(|activity| {
+    /// An attempt that this task's finished row does not know: an earlier one of this task, one of another task of the run,
+    /// or nobody's.
+    fn unknown_here(&self, run: &Run, activity: Option<&Activity>) -> Rejection {
+        let of_this_task = |activity: &Activity| {
             activity
                 .past_attempts
                 .iter()
-                .find(|past| past.id == self.attempt_id)
-        });
-        match past {
-            Some(past) if past.task_id == self.row.task_id => Rejection::StaleAttempt,
-            Some(_) => Rejection::TaskMismatch,
-            None if open.is_none()
-                && activity
-                    .and_then(|a| a.attempt.as_ref())
-                    .is_some_and(|attempt| attempt.id == self.attempt_id) =>
-            {
-                Rejection::TaskMismatch
-            }
-            None => Rejection::AttemptNotFound,
+                .any(|past| past.id == self.attempt_id && past.task_id == self.row.task_id)
+        };
+        let of_any_task = |activity: &Activity| {
+            activity
+                .attempt
+                .as_ref()
+                .is_some_and(|attempt| attempt.id == self.attempt_id)
+                || activity
+                    .past_attempts
+                    .iter()
+                    .any(|past| past.id == self.attempt_id)
+        };
+        if activity.is_some_and(of_this_task) {
+            Rejection::StaleAttempt
+        } else if run
+            .parts
+            .values()
+            .filter_map(Part::as_activity)
+            .any(of_any_task)
+        {
+            Rejection::TaskMismatch
+        } else {
+            Rejection::AttemptNotFound
         }
     }
 

@@ -88,6 +88,7 @@ impl Draft<'_> {
         task.attempt += 1;
         task.lease = Some(WorkflowLease {
             owner: claim.worker_id.clone(),
+            leased_at: self.now,
             expires_at: self
                 .now
                 .plus_seconds(self.limits.workflow_task_lease_seconds),
@@ -122,7 +123,8 @@ impl ClaimWorkflowTask {
                 .signals()
                 .find(|signal| Some(&signal.id) == resume.workflow_signal_id.as_ref())
                 .map(|signal| signal.arguments.clone());
-        } else {
+        } else if self.runtime == "rust" {
+            // That worker hands whatever it is shown to its next wait of the name, recorded or not.
             resume.signal_name = None;
         }
         WorkflowClaim {
@@ -131,7 +133,7 @@ impl ClaimWorkflowTask {
             attempt: task.attempt,
             owner: lease.owner.clone(),
             lease_expires_at: lease.expires_at,
-            leased_at: draft.now,
+            leased_at: lease.leased_at,
             run_status: draft.core.status,
             observed_sequence: lease.observed_sequence,
             resume,

@@ -72,7 +72,7 @@ impl FailWorkflowTask {
             .workflow_task
             .as_ref()
             .map(|task| task.id.clone());
-        let answer = self.answer("waiting_for_history", next.as_ref());
+        let answer = self.answer("waiting_for_history", draft.core.status, next.as_ref());
         draft.record_report(task, self.holder.report(Verb::Fail, &answer));
         draft.finish(Ok(Answer {
             body: answer,
@@ -93,7 +93,7 @@ impl FailWorkflowTask {
         } else {
             (1_u64 << task.failures.min(16)).min(longest)
         };
-        let answer = self.answer("failed", Some(&task.id));
+        let answer = self.answer("failed", Status::Waiting, Some(&task.id));
         draft.flush_buffered();
         if let Some(open) = &mut draft.core.workflow_task {
             open.failures = open.failures.saturating_add(1);
@@ -109,12 +109,13 @@ impl FailWorkflowTask {
         }))
     }
 
-    fn answer(&self, outcome: &str, next_task_id: Option<&TaskId>) -> Value {
+    fn answer(&self, outcome: &str, run_status: Status, next_task_id: Option<&TaskId>) -> Value {
         json!({
             "task_id": self.holder.task_id(),
             "workflow_task_attempt": self.holder.attempt,
             "outcome": outcome,
             "recorded": true,
+            "run_status": run_status.as_str(),
             "reason": null,
             "next_task_id": next_task_id,
         })

@@ -273,6 +273,7 @@ pub struct WorkflowTask {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowLease {
     pub owner: WorkerId,
+    pub leased_at: Timestamp,
     pub expires_at: Timestamp,
     /// The end of history when the lease was granted: every page the worker reads is cut there.
     pub observed_sequence: u64,

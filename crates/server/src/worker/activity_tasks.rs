@@ -1,7 +1,7 @@
 //! Activity tasks: poll, complete, fail, heartbeat, status (worker-protocol §8).
 
 use axum::body::Body as HttpBody;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode};
 use longhaul_host::engine::Rejection;
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::polls::{self, read_poll};
 use super::workflow_tasks::with_duplicate;
-use super::{envelope, pass};
+use super::{Id, envelope, pass};
 use crate::App;
 use crate::body::Body;
 use crate::error;
@@ -160,7 +160,7 @@ fn rejected(error: &Error, report: &ActivityReport) -> Refusal {
 
 pub(super) async fn complete(
     State(app): State<App>,
-    Path(task_id): Path<String>,
+    Id(task_id): Id,
     request: Request<HttpBody>,
 ) -> Response {
     let result = async {
@@ -189,7 +189,7 @@ pub(super) async fn complete(
 
 pub(super) async fn fail(
     State(app): State<App>,
-    Path(task_id): Path<String>,
+    Id(task_id): Id,
     request: Request<HttpBody>,
 ) -> Response {
     let result = async {
@@ -238,9 +238,6 @@ fn read_failure(body: &Body) -> Failure {
             None => {}
         }
     }
-    if let Some(trace) = body.value("stack_trace") {
-        diagnostics = merged(diagnostics, "stack_trace", Some(trace));
-    }
     let non_retryable =
         body.flag("non_retryable").unwrap_or(false) || body.flag("retryable") == Some(false);
     Failure {
@@ -267,7 +264,7 @@ fn merged(diagnostics: Option<Value>, key: &str, value: Option<Value>) -> Option
 
 pub(super) async fn heartbeat(
     State(app): State<App>,
-    Path(task_id): Path<String>,
+    Id(task_id): Id,
     request: Request<HttpBody>,
 ) -> Response {
     let result = async {
@@ -287,7 +284,7 @@ pub(super) async fn heartbeat(
 
 pub(super) async fn status(
     State(app): State<App>,
-    Path(task_id): Path<String>,
+    Id(task_id): Id,
     request: Request<HttpBody>,
 ) -> Response {
     let result = async {

@@ -3,9 +3,10 @@
 
 use axum::Router;
 use axum::body::Body as HttpBody;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, Path, State};
 use axum::response::Response;
 use axum::routing::{delete, post};
+use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_protocol::Reason;
 use longhaul_protocol::version::{VersionRefusal, WORKER_PROTOCOL_HEADER, negotiate};
@@ -80,15 +81,41 @@ async fn pass(app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> 
     GATE.pass(app, request).await
 }
 
-async fn not_found(State(app): State<App>, request: Request<HttpBody>) -> Response {
-    let refusal = match GATE.admit(&app, request.headers()) {
+/// The id in a path, decoded once. One that is no text names nothing.
+struct Id(String);
+
+impl FromRequestParts<App> for Id {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
+        match Path::<String>::from_request_parts(parts, app).await {
+            Ok(Path(id)) => Ok(Self(id)),
+            Err(_) => Err(envelope::refused(
+                app,
+                unknown_route(app, &parts.headers, parts.uri.path()),
+            )),
+        }
+    }
+}
+
+fn unknown_route(app: &App, headers: &HeaderMap, path: &str) -> Refusal {
+    match GATE.admit(app, headers) {
         Ok(_) => Refusal::new(
             StatusCode::NOT_FOUND,
             Reason::NotFound,
-            format!("There is no route {}.", request.uri().path()),
+            format!("There is no route {path}."),
         ),
         Err(refusal) => refusal,
-    };
+    }
+}
+
+/// A panic in a handler ends its request, in the worker's envelope.
+pub(crate) fn panicked(app: &App, panic: &(dyn std::any::Any + Send)) -> Response {
+    envelope::refused(app, crate::error::panic_refusal(panic))
+}
+
+async fn not_found(State(app): State<App>, request: Request<HttpBody>) -> Response {
+    let refusal = unknown_route(&app, request.headers(), request.uri().path());
     envelope::refused(&app, refusal)
 }
 

@@ -29,9 +29,8 @@ pub(super) fn read_poll(body: &Body, namespace: Namespace) -> Poll {
         Some(queues) if queues.len() == 1 => queues.into_iter().next().unwrap_or_default(),
         _ => body.required_text("task_queue", NAME_MAX),
     };
-    let timeout = body
-        .integer("timeout_seconds")
-        .or_else(|| body.integer("poll_timeout_seconds"));
+    let timeout = poll_seconds(body, "timeout_seconds")
+        .or_else(|| poll_seconds(body, "poll_timeout_seconds"));
     Poll {
         namespace,
         worker_id: WorkerId::from(body.required_text("worker_id", NAME_MAX)),
@@ -39,6 +38,14 @@ pub(super) fn read_poll(body: &Body, namespace: Namespace) -> Poll {
         build_id: body.text("build_id", NAME_MAX),
         poll_request_id: body.text("poll_request_id", NAME_MAX),
         timeout: Duration::from_secs(clamp_poll_timeout_seconds(timeout)),
+    }
+}
+
+/// Any whole number is clamped and never refused, also one that does not fit.
+fn poll_seconds(body: &Body, field: &str) -> Option<i64> {
+    match body.value(field)?.as_u64() {
+        Some(seconds) => Some(i64::try_from(seconds).unwrap_or(i64::MAX)),
+        None => body.integer(field),
     }
 }
 

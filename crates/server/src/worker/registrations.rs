@@ -1,7 +1,7 @@
 //! Workers come and go: register, heartbeat, deregister (worker-protocol §3).
 
 use axum::body::Body as HttpBody;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode};
 use longhaul_host::{Error, Registration};
@@ -9,7 +9,7 @@ use longhaul_protocol::Reason;
 use longhaul_protocol::id::{TaskQueue, WorkerId};
 use serde_json::{Value, json};
 
-use super::{envelope, pass};
+use super::{Id, envelope, pass};
 use crate::App;
 use crate::error;
 use crate::gate::{Passed, Refusal};
@@ -121,7 +121,7 @@ pub(super) async fn heartbeat(State(app): State<App>, request: Request<HttpBody>
 
 pub(super) async fn deregister(
     State(app): State<App>,
-    Path(worker_id): Path<String>,
+    Id(worker_id): Id,
     request: Request<HttpBody>,
 ) -> Response {
     let result = async {

@@ -1,7 +1,7 @@
 //! Workflow tasks: poll, history, heartbeat, complete, fail (worker-protocol §4, §5).
 
 use axum::body::Body as HttpBody;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode};
 use longhaul_host::engine::run::claim::WorkflowClaim;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::history::{page_fields, page_size, page_token, parse_page_token};
 use super::polls::{self, read_poll};
-use super::{envelope, pass};
+use super::{Id, envelope, pass};
 use crate::App;
 use crate::error;
 use crate::gate::{Passed, Refusal};
@@ -229,7 +229,7 @@ fn rejected(error: &Error, holder: &TaskHolder) -> Refusal {
 
 pub(super) async fn history(
     State(app): State<App>,
-    Path(task_id): Path<String>,
+    Id(task_id): Id,
     request: Request<HttpBody>,
 ) -> Response {
     match try_history(&app, &task_id, request).await {
@@ -281,7 +281,7 @@ async fn try_history(
 
 pub(super) async fn heartbeat(
     State(app): State<App>,
-    Path(task_id): Path<String>,
+    Id(task_id): Id,
     request: Request<HttpBody>,
 ) -> Response {
     let result = async {
@@ -310,7 +310,7 @@ pub(super) async fn heartbeat(
 
 pub(super) async fn complete(
     State(app): State<App>,
-    Path(task_id): Path<String>,
+    Id(task_id): Id,
     request: Request<HttpBody>,
 ) -> Response {
     let result = async {
@@ -346,7 +346,7 @@ pub(super) async fn complete(
 
 pub(super) async fn fail(
     State(app): State<App>,
-    Path(task_id): Path<String>,
+    Id(task_id): Id,
     request: Request<HttpBody>,
 ) -> Response {
     let result = async {

@@ -30,6 +30,7 @@ pub async fn a_created_run_loads_as_it_was_decided(store: &dyn Store) {
     commit(store, change).await.unwrap();
     assert_eq!(load(store, expected.run_id()).await, Some(expected));
     assert_eq!(load(store, &"run-other-1".into()).await, None);
+    assert_eq!(store.version(&"run-other-1".into()).await.unwrap(), None);
     assert_eq!(current(store, "w").await, Some(("run-w-1".into(), 1)));
     assert_eq!(current(store, "other").await, None);
     let elsewhere = store
@@ -53,6 +54,10 @@ pub async fn a_change_applies_on_top(store: &dyn Store) {
         run = advance(store, &run, change).await;
         assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
         assert_eq!(run.version, step.cast_unsigned());
+        assert_eq!(
+            store.version(run.run_id()).await.unwrap(),
+            Some(run.version)
+        );
     }
 }
 
@@ -115,7 +120,7 @@ pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
 pub async fn numbers_come_back_bit_for_bit(store: &dyn Store) {
     let mut change = start(spec("w", 1));
     let attributes = json!({
-        "third": 1.0 / 3.0, "hard": 2.225_073_858_507_201e-308, "half": 122.416_294_033_786_58, "big": u64::MAX,
+        "third": 1.0 / 3.0, "hard": 2.225_073_858_507_201e-308, "drifts": 907.303_832_202_868_9, "big": u64::MAX,
         "small": i64::MIN, "text": "quote \" newline \n nul \u{0} snowman \u{2603}", "long": "x".repeat(100_000),
         "empty": {}, "list": [],
     });

@@ -96,6 +96,7 @@ async fn pages_follow_each_other_without_gap_or_repeat_also_among_equal_times() 
         };
         query = format!("?page_size=4&{name}={token}");
         // A run that starts between two pages is not on them.
+        server.advance(1).await;
         server.start(&format!("late{}", tokens.len())).await;
     }
     assert_eq!(

@@ -152,21 +152,12 @@ async fn no_shape_of_any_field_of_a_report_is_a_crash() {
     let before = history(&server, &task).await;
     for target in targets(&task, &activity) {
         // Each body is refused for its last field already; every other field is bent as well.
-        for (field, _) in &target.fields {
+        let bent = target.fields.iter().map(|(field, _)| *field);
+        for field in bent.filter(|field| *field != "result") {
             for value in odd_values() {
                 let shown: String = value.chars().take(40).collect();
-                let is_payload = *field == "result";
-                if is_payload {
-                    // Almost everything is a result: only what cannot be encoded is refused.
-                    continue;
-                }
                 let body = target.with(field, &value);
-                if *field == "history_page_size" || *field == "next_history_page_token" {
-                    // The other of the two is wrong by itself.
-                    expect_blame(&server, &target.path, body, &format!("{field}: {shown}")).await;
-                } else {
-                    expect_blame(&server, &target.path, body, &format!("{field}: {shown}")).await;
-                }
+                expect_blame(&server, &target.path, body, &format!("{field}: {shown}")).await;
             }
         }
     }
@@ -254,16 +245,6 @@ async fn no_shape_of_any_field_of_a_registration_or_poll_is_a_crash() {
                     target.path,
                     answer.body
                 );
-                if value.len() > 70_000
-                    && !["capability_manifest", "workflow_command_contracts"].contains(field)
-                {
-                    assert!(
-                        answer.status.is_client_error() || *field == "history_page_size",
-                        "{} {field} takes 70 kB: {}",
-                        target.path,
-                        answer.status
-                    );
-                }
             }
         }
     }
@@ -331,8 +312,6 @@ async fn no_shape_of_any_field_of_a_command_is_a_crash() {
     ];
     let path = format!("/workflow-tasks/{}/complete", id(&task));
     for command in commands {
-        let fields: Vec<&'static str> = Vec::new();
-        drop(fields);
         for field in command.as_object().expect("a command").keys() {
             for value in odd_values() {
                 let bent: Vec<String> = command
@@ -410,8 +389,27 @@ async fn ids_in_paths_may_be_anything() {
             .refused(404, "task_not_found")
             .await;
     }
+}
+
+#[tokio::test]
+async fn an_id_that_is_no_text_names_nothing_and_is_refused_in_the_envelope() {
+    let server = Server::guarded().await;
+    let body = json!({"lease_owner": "w", "workflow_task_attempt": 1, "activity_attempt_id": "a"});
+    for path in [
+        "/workflow-tasks/%FF/heartbeat",
+        "/activity-tasks/%FF/heartbeat",
+    ] {
+        server
+            .worker(path, &body)
+            .refused(401, "unauthorized")
+            .await;
+        let answer = server.worker(path, &body).token("w").send().await;
+        assert!(answer.status.is_client_error(), "{}", answer.body);
+    }
+    let path = "/registrations/%FF";
     let answer = server
-        .worker("/workflow-tasks/%FF/heartbeat", &body)
+        .worker_call(Method::DELETE, path)
+        .token("w")
         .send()
         .await;
     assert!(answer.status.is_client_error(), "{}", answer.body);

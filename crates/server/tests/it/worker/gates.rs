@@ -344,3 +344,26 @@ async fn what_is_offered_is_what_the_protocol_names() {
     }
     assert_eq!(info["capabilities"]["payload_codecs"], json!(["avro"]));
 }
+
+#[tokio::test]
+async fn the_published_contracts_are_in_the_catalogue() {
+    let server = Server::open().await;
+    let info = server.get("/cluster/info").accepted(200).await;
+    let specs = &info["platform_protocol_specs"]["specs"];
+    for (entry, document) in [
+        (
+            "worker_protocol_stream",
+            "durable-workflow.v2.worker-protocol-stream",
+        ),
+        (
+            "local_activity_runtime",
+            "durable-workflow.v2.local-activity-runtime",
+        ),
+        (
+            "worker_sessions_runtime",
+            "durable-workflow.v2.worker-sessions-runtime",
+        ),
+    ] {
+        assert!(specs[entry].to_string().contains(document), "{specs}");
+    }
+}

@@ -2,7 +2,9 @@
 
 mod activities;
 mod bad_input;
+mod claims;
 mod closed_runs;
+mod closes;
 mod commands;
 mod completions;
 mod events;
@@ -16,5 +18,6 @@ mod payloads;
 mod polls;
 mod registrations;
 mod resume_context;
+mod retries;
 mod steps;
 mod tasks;
