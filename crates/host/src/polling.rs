@@ -138,6 +138,10 @@ impl Host {
         appetite: &Appetite,
         deadline: Instant,
     ) -> Result<Option<ReadyTask>> {
+        let shared = self.inner.store.is_shared();
+        // Another server's commits do not wake this one's polls: where there may be any, look before waiting, and then now
+        // and then.
+        let mut look_at = shared.then(Instant::now);
         loop {
             if self.inner.stopping.is_cancelled() {
                 return Ok(None);
@@ -147,30 +151,27 @@ impl Host {
                 Found::AskStore => self.refill(queue).await?,
                 Found::Full => return Err(Error::TooManyPolls),
                 Found::Wait(ticket) => {
-                    // Another server's commits do not wake this one's polls yet: where there may be any, look now and then.
-                    let look_at = self
-                        .inner
-                        .store
-                        .is_shared()
-                        .then(|| Instant::now() + SHARED_LOOK_INTERVAL);
                     let mut line = InLine {
                         dispatch: &self.inner.hub.dispatch,
                         ticket: Some(ticket),
                     };
+                    let until = look_at.map_or(deadline, |at| at.min(deadline));
                     tokio::select! {
                         biased;
                         handed = line.handed() => {
                             line.ticket = None;
                             return Ok(handed);
                         }
-                        () = tokio::time::sleep_until(look_at.map_or(deadline, |at| at.min(deadline))) => {
-                            if Instant::now() >= deadline {
-                                return Ok(None);
-                            }
-                            drop(line);
-                            self.refill(queue).await?;
-                        }
                         () = self.inner.stopping.cancelled() => return Ok(None),
+                        () = tokio::time::sleep_until(until) => {}
+                    }
+                    drop(line);
+                    match look_at {
+                        Some(at) if at <= Instant::now() => {
+                            self.refill(queue).await?;
+                            look_at = Some(Instant::now() + SHARED_LOOK_INTERVAL);
+                        }
+                        Some(_) | None => return Ok(None),
                     }
                 }
             }
