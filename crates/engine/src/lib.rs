@@ -15,6 +15,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod change;
+pub mod contract;
 pub mod limits;
 pub mod rejection;
 pub mod run;

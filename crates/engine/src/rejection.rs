@@ -59,6 +59,8 @@ pub enum Rejection {
     },
     #[error("the workflow declares its signals and this is none of them")]
     UnknownSignal { declared: Vec<String> },
+    #[error("the arguments do not fit the declared signal")]
+    InvalidSignalArguments { errors: FieldErrors },
 }
 
 /// What a worker is told about a run that ended while it worked.
@@ -95,6 +97,7 @@ impl Rejection {
             Self::LimitExceeded(_) => Reason::StructuralLimitExceeded,
             Self::RequestIdConflict { .. } => Reason::RequestIdConflict,
             Self::UnknownSignal { .. } => Reason::UnknownSignal,
+            Self::InvalidSignalArguments { .. } => Reason::InvalidSignalArguments,
         }
     }
 }

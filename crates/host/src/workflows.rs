@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use longhaul_engine::Rejection;
 use longhaul_engine::change::CommandRow;
+use longhaul_engine::contract::Declared;
 use longhaul_engine::run::external::{Earlier, Receipt, Request, SignalRun, Stop, StopRun};
 use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
@@ -263,29 +264,32 @@ impl Host {
         .await
     }
 
-    /// Signals the workflow declares: those of its start, else of its newest live worker.
-    pub fn declared_signals(&self, run: &Run) -> Vec<String> {
-        let names = |value: Option<&Value>| -> Vec<String> {
-            value
+    /// What the workflow declares about its signals: at its start, else by its newest live worker.
+    pub fn declared_signals(&self, run: &Run) -> Declared {
+        let newest;
+        let declared = if run.spec.declared.is_empty() {
+            let spec = &run.spec;
+            newest = self.declared_contract(&spec.namespace, &spec.task_queue, &spec.workflow_type);
+            &newest
+        } else {
+            &run.spec.declared
+        };
+        let list = |key: &str| {
+            declared
+                .get(key)
                 .and_then(Value::as_array)
-                .map(|list| {
-                    list.iter()
-                        .filter_map(Value::as_str)
-                        .map(str::to_owned)
-                        .collect()
-                })
+                .cloned()
                 .unwrap_or_default()
         };
-        let at_start = names(run.spec.declared.get("declared_signals"));
-        if !run.spec.declared.is_empty() {
-            return at_start;
+        let names = list("declared_signals");
+        Declared {
+            names: names
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            contracts: list("declared_signal_contracts"),
         }
-        let now = self.declared_contract(
-            &run.spec.namespace,
-            &run.spec.task_queue,
-            &run.spec.workflow_type,
-        );
-        names(now.get("declared_signals"))
     }
 
     async fn command<C, F>(&self, target: &CommandTarget, build: F) -> Result<C::Reply>

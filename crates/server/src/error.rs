@@ -92,6 +92,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         Rejection::InvalidCommands { .. }
         | Rejection::VersionMarkerConflict { .. }
         | Rejection::OtherWorkflowType { .. }
+        | Rejection::InvalidSignalArguments { .. }
         | Rejection::LimitExceeded(_) => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
@@ -158,6 +159,10 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             .with("retained_command_type", command.command_type.as_str())
             .with("retained_outcome", command.outcome.as_str())
             .with("conflict", json!(conflict)),
+        Rejection::InvalidSignalArguments { errors } => refusal
+            .with("errors", json!(errors))
+            .with("validation_errors", json!(errors))
+            .with("outcome", "rejected_invalid_arguments"),
         Rejection::UnknownSignal { declared } => refusal
             .with("declared_signals", json!(declared))
             .with("outcome", "rejected_unknown_signal"),

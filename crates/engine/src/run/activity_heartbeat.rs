@@ -76,7 +76,10 @@ impl Command for HeartbeatActivity {
                     | Rejection::OtherWorkflowType { .. }
                     | Rejection::LimitExceeded(_)
                     | Rejection::RequestIdConflict { .. }
-                    | Rejection::UnknownSignal { .. } => return Decision::reject(rejection),
+                    | Rejection::UnknownSignal { .. }
+                    | Rejection::InvalidSignalArguments { .. } => {
+                        return Decision::reject(rejection);
+                    }
                 };
                 return Decision::unchanged(self.stopped(run, reason));
             }

@@ -8,6 +8,7 @@ use longhaul_protocol::id::{CommandId, RunId};
 use super::draft::{Cause, Draft};
 use super::state::{ClosedReason, Outcome, Run, RunFailure, Signal};
 use crate::change::CommandRow;
+use crate::contract::Declared;
 use crate::{Command, Decision, Moment, Rejection, limits};
 
 /// What all external commands carry.
@@ -34,8 +35,8 @@ pub struct SignalRun {
     pub request: Request,
     pub name: String,
     pub arguments: Payload,
-    /// Signals the workflow declares; empty when it declares none.
-    pub declared: Vec<String>,
+    /// What the workflow declares about its signals.
+    pub declared: Declared,
 }
 
 /// Closes the run from outside.
@@ -207,10 +208,14 @@ impl Command for SignalRun {
         if run.core.closed.is_some() || draft.time_out_if_due() {
             return refuse_closed(draft, &self.request, "signal", name, Some(&self.arguments));
         }
-        if !self.declared.is_empty() && !self.declared.contains(&self.name) {
+        if !self.declared.knows(&self.name) {
             return Decision::reject(Rejection::UnknownSignal {
-                declared: self.declared.clone(),
+                declared: self.declared.names.clone(),
             });
+        }
+        let errors = self.declared.check(&self.name, &self.arguments);
+        if !errors.is_empty() {
+            return Decision::reject(Rejection::InvalidSignalArguments { errors });
         }
         let room = limits::check(
             "payload_size",

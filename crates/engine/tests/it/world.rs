@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
+use longhaul_engine::contract::Declared;
 use longhaul_engine::run::activity_claim::ClaimActivityTask;
 use longhaul_engine::run::activity_heartbeat::{Beat, HeartbeatActivity};
 use longhaul_engine::run::activity_report::{CompleteActivity, FailActivity, Failure, Reporter};
@@ -390,7 +391,7 @@ impl World {
             request: self.request(request_id),
             name: name.to_owned(),
             arguments,
-            declared: Vec::new(),
+            declared: Declared::default(),
         })
     }
 

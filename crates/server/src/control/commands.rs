@@ -97,7 +97,7 @@ async fn preview(
         )
         .await?;
     let declared = host.declared_signals(&run);
-    let is_known = declared.is_empty() || declared.iter().any(|signal| signal == name);
+    let is_known = declared.knows(name);
     Ok(Reply::ok(json!({
         "workflow_id": target.workflow_id,
         "run_id": run.spec.run_id,

@@ -347,6 +347,38 @@ async fn names_and_fields_of_commands_have_rules() {
 }
 
 #[tokio::test]
+async fn a_declared_signal_refuses_arguments_that_cannot_fit() {
+    let server = Server::open().await;
+    let who = json!({"name": "who", "position": 0, "required": true, "variadic": false, "type": "string", "allows_null": false});
+    let contract = json!({"signals": ["approve"], "signal_contracts": [{"name": "approve", "parameters": [who]}]});
+    server
+        .register(
+            "w",
+            json!({"workflow_command_contracts": {"greet": contract}}),
+        )
+        .await;
+    server.start("w").await;
+    for input in [json!([]), json!([7]), json!(["alice", "bob"])] {
+        let body = server
+            .post("/workflows/w/signal/approve", &json!({"input": input}))
+            .refused(422, "invalid_signal_arguments")
+            .await;
+        assert_eq!(body["outcome"], "rejected_invalid_arguments");
+        assert_eq!(body["command_status"], "rejected");
+        let named: Vec<&String> = body["validation_errors"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .collect();
+        assert_eq!(named.len(), 1, "{body}");
+    }
+    server
+        .post("/workflows/w/signal/approve", &json!({"input": ["alice"]}))
+        .accepted(202)
+        .await;
+}
+
+#[tokio::test]
 async fn a_declared_workflow_refuses_other_signals() {
     let server = Server::open().await;
     let contracts = json!({"greet": {"queries": [], "signals": ["approve"], "updates": []}});
