@@ -277,14 +277,11 @@ impl Executor {
         (reply, self.finish(commit, changes))
     }
 
-    /// After the commit: wakes. In a task of its own, because the caller may hang up and the wake must go out all the same.
     fn finish(&self, commit: Commit, changes: Arc<Changes>) -> Durable {
-        let hub = Arc::clone(&self.hub);
-        Durable::Committing(tokio::spawn(async move {
-            commit.await?;
-            hub.wake(&changes);
-            Ok(())
-        }))
+        Durable::Committing(Finishing {
+            pending: Some((commit, changes)),
+            hub: Arc::clone(&self.hub),
+        })
     }
 
     /// A run that this commit creates is known before anybody asks for it.
@@ -333,7 +330,7 @@ type Verdict<R> = std::result::Result<R, longhaul_engine::Rejection>;
 enum Durable {
     /// Nothing new was written; what the decision rests on may still be on its way to disk.
     Resting(Option<Commit>),
-    Committing(tokio::task::JoinHandle<std::result::Result<(), StoreError>>),
+    Committing(Finishing),
 }
 
 impl Durable {
@@ -341,11 +338,45 @@ impl Durable {
         match self {
             Self::Resting(Some(tail)) => tail.await,
             Self::Resting(None) => Ok(()),
-            Self::Committing(task) => task.await.unwrap_or_else(|_| {
-                Err(StoreError::Unavailable(
-                    "the task that waited for the commit ended".to_owned(),
-                ))
-            }),
+            Self::Committing(finishing) => finishing.wait().await,
+        }
+    }
+}
+
+/// A commit on its way, and whom to tell afterwards. The caller may hang up while it waits; the commit happens all the same,
+/// and dropping this early hands the telling to a task of its own.
+struct Finishing {
+    pending: Option<(Commit, Arc<Changes>)>,
+    hub: Arc<Hub>,
+}
+
+impl Finishing {
+    async fn wait(mut self) -> std::result::Result<(), StoreError> {
+        let Some((commit, _)) = &self.pending else {
+            return Ok(());
+        };
+        let outcome = commit.clone().await;
+        if let Some((_, changes)) = self.pending.take()
+            && outcome.is_ok()
+        {
+            self.hub.wake(&changes);
+        }
+        outcome
+    }
+}
+
+impl Drop for Finishing {
+    fn drop(&mut self) {
+        let Some((commit, changes)) = self.pending.take() else {
+            return;
+        };
+        let hub = Arc::clone(&self.hub);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if commit.await.is_ok() {
+                    hub.wake(&changes);
+                }
+            });
         }
     }
 }

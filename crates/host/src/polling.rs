@@ -1,5 +1,5 @@
-//! A poll, from the worker's registration to a lease. The claim runs in a task of its own: a client that hangs up in that
-//! moment does not leave a half-claimed task, and finds it again by its poll request id.
+//! A poll, from the worker's registration to a lease. A client may hang up at any moment: what it was waiting for goes to the
+//! next in line, and what it was about to be given is found again by its poll request id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,11 @@ use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_store::QueueKey;
 use tokio::time::Instant;
 
+use crate::Host;
 use crate::dispatch::{Appetite, Dispatch, Found, READY_PER_QUEUE_MAX, ReadyTask, Ticket};
 use crate::error::{Error, Result};
 use crate::polls::{FirstPoll, Granted, PollKey, Turn};
-use crate::wake::Hub;
 use crate::workers::Known;
-use crate::{Host, polls};
 
 /// How often a waiting poll looks into a store that other servers write to as well. A safety net, not the way a task is
 /// usually found.
@@ -178,6 +177,8 @@ impl Host {
         }
     }
 
+    /// Claims a task that was taken from the queue; None when it is not to be had any more. The poll's id is bound to the task
+    /// before the claim: a client that hangs up now and sends the same poll again is given this task, leased or not yet.
     async fn claim<C: Claim>(
         &self,
         queue: &QueueKey,
@@ -187,36 +188,37 @@ impl Host {
         claim: &C,
         first: &mut Option<FirstPoll>,
     ) -> Result<Option<Reply<C>>> {
-        let granted = polls::Granted {
+        let granted = Granted {
             task_id: task.task_id.clone(),
             run_id: task.run_id.clone(),
             sequence: task.sequence,
         };
         let command = claim.command(&granted, worker, poll);
-        let executor = Arc::clone(&self.inner.executor);
-        let hub: Arc<Hub> = Arc::clone(&self.inner.hub);
-        let queue = queue.clone();
-        let turn = first.take();
-        let now = self.now();
-        let claimed = tokio::spawn(async move {
-            match executor.execute(&granted.run_id, &command).await {
-                Ok(Some(reply)) => {
-                    if let Some(turn) = turn {
-                        turn.grant(granted);
-                    }
-                    hub.dispatch.dispatched(&queue, &task, now);
-                    Ok((Some(reply), None))
+        let bound = first.take().map(|turn| turn.grant(granted.clone()));
+        let mut taken = Taken {
+            dispatch: &self.inner.hub.dispatch,
+            queue,
+            task: Some(task),
+        };
+        match self.inner.executor.execute(&granted.run_id, &command).await {
+            Ok(Some(reply)) => {
+                if let Some(task) = taken.task.take() {
+                    self.inner.hub.dispatch.dispatched(queue, &task, self.now());
                 }
-                Ok(None) | Err(Error::Rejected(Rejection::NotClaimable { .. })) => Ok((None, turn)),
-                Err(error) => {
-                    hub.dispatch.give_back(&queue, task);
-                    Err(error)
-                }
+                Ok(Some(reply))
             }
-        });
-        let (reply, turn) = claimed.await.map_err(|_| Error::Internal)??;
-        *first = turn;
-        Ok(reply)
+            Ok(None) | Err(Error::Rejected(Rejection::NotClaimable { .. })) => {
+                taken.task = None;
+                *first = bound.and_then(|key| self.inner.hub.polls.regain(&key));
+                Ok(None)
+            }
+            Err(error) => {
+                if let Some(key) = bound {
+                    self.inner.hub.polls.forget(&key);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Fills the in-memory queue from the store.
@@ -237,6 +239,22 @@ impl Host {
 enum TurnTaken<R> {
     First(FirstPoll),
     Answered(Polled<R>),
+}
+
+/// A task that was taken from the queue and is not leased yet. Whatever ends the claim early puts it back; if it was leased
+/// after all, the next claim of it is refused and nothing else happens.
+struct Taken<'a> {
+    dispatch: &'a Dispatch,
+    queue: &'a QueueKey,
+    task: Option<ReadyTask>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            self.dispatch.give_back(self.queue, task);
+        }
+    }
 }
 
 /// Leaves the line when the poll ends for whatever reason.

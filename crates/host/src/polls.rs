@@ -92,6 +92,15 @@ impl Polls {
         }
     }
 
+    /// The task was not to be had after all: the poll goes on as the first with its id, unless another took its place.
+    pub(crate) fn regain(self: &Arc<Self>, key: &PollKey) -> Option<FirstPoll> {
+        self.forget(key);
+        match self.enter(key) {
+            Turn::First(first) => Some(first),
+            Turn::After(_) | Turn::Again(_) => None,
+        }
+    }
+
     /// The task is no longer leased by the poll that got it.
     pub(crate) fn released(&self, task_id: &TaskId) {
         let mut state = self.state.lock();
@@ -134,9 +143,11 @@ impl State {
 }
 
 impl FirstPoll {
-    pub(crate) fn grant(mut self, granted: Granted) {
+    /// Binds the poll to a task: from now on the same poll gets this one.
+    pub(crate) fn grant(mut self, granted: Granted) -> PollKey {
         self.granted = true;
         self.polls.state.lock().grant(self.key.clone(), granted);
+        self.key.clone()
     }
 }
 
