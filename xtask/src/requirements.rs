@@ -26,11 +26,8 @@ pub(crate) fn missing_tests(root: &Path) -> Result<Vec<String>> {
         if !rows.insert((*row).to_owned()) {
             wrong.push(format!("docs/requirements.md names {row} twice"));
         }
-        if tests.starts_with("open") {
-            continue;
-        }
         let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
-        if named.is_empty() {
+        if named.is_empty() && !tests.starts_with("open") {
             wrong.push(format!("docs/requirements.md names no test for {row}"));
         }
         for test in named {

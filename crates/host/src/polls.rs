@@ -137,7 +137,12 @@ impl Polls {
 
 impl State {
     fn grant(&mut self, key: PollKey, granted: Granted) {
-        self.by_task.insert(granted.task_id.clone(), key.clone());
+        // A task has one lease: a poll that was bound to it before and came to nothing is forgotten.
+        if let Some(before) = self.by_task.insert(granted.task_id.clone(), key.clone())
+            && before != key
+        {
+            self.entries.remove(&before);
+        }
         self.entries.insert(key, Entry::Granted(granted));
     }
 }
