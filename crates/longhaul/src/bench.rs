@@ -112,7 +112,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         tokio::select! {
             report = Box::pin(measure_all(&args)) => report,
             // The data directory is removed on the way out.
-            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+            () = crate::stop::asked_to_stop() => bail!("interrupted"),
         }
     })?;
     if args.json {

@@ -13,6 +13,7 @@ mod bench;
 mod config;
 mod logs;
 mod serve;
+mod stop;
 
 /// Requests are many short-lived allocations on several threads, which the system's allocator spends a tenth of the time on.
 #[global_allocator]

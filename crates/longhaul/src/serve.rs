@@ -13,7 +13,6 @@ use longhaul_server::auth::Auth;
 use longhaul_server::{App, Options};
 use longhaul_store::sqlite::Sqlite;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{ServeArgs, Settings};
 use crate::logs;
@@ -86,7 +85,7 @@ async fn serve(settings: &Settings) -> Result<()> {
     let stopping = host.clone();
     let (began, begun) = tokio::sync::oneshot::channel();
     let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
-        asked_to_stop().await;
+        crate::stop::asked_to_stop().await;
         tracing::info!("stopping: answering polls and finishing requests");
         stopping.begin_stop();
         let _ = began.send(());
@@ -104,21 +103,6 @@ async fn serve(settings: &Settings) -> Result<()> {
     host.stop().await;
     tracing::info!("stopped");
     Ok(())
-}
-
-async fn asked_to_stop() {
-    let mut terminate = match signal(SignalKind::terminate()) {
-        Ok(terminate) => terminate,
-        Err(error) => {
-            tracing::warn!(%error, "SIGTERM cannot be watched; stop with Ctrl-C");
-            let _ = tokio::signal::ctrl_c().await;
-            return;
-        }
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
 }
 
 /// What a newcomer needs next. The first line is for programs too.

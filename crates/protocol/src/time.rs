@@ -68,13 +68,24 @@ impl fmt::Display for Timestamp {
             month_from_march - 9
         };
         let year = year_of_era + era * 400 + i64::from(month <= 2);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{micros:06}Z",
-            second_of_day / 3600,
-            second_of_day / 60 % 60,
-            second_of_day % 60
-        )
+        // By hand, because this is written several times per event and the formatting machinery is slow.
+        let mut text = *b"0000-00-00T00:00:00.000000Z";
+        put_digits(&mut text[0..4], year);
+        put_digits(&mut text[5..7], month);
+        put_digits(&mut text[8..10], day);
+        put_digits(&mut text[11..13], second_of_day / 3600);
+        put_digits(&mut text[14..16], second_of_day / 60 % 60);
+        put_digits(&mut text[17..19], second_of_day % 60);
+        put_digits(&mut text[20..26], micros);
+        f.write_str(str::from_utf8(&text).expect("digits and punctuation are ASCII"))
+    }
+}
+
+/// The decimal digits of a number that is not negative, right-aligned over zeros.
+fn put_digits(place: &mut [u8], mut number: i64) {
+    for digit in place.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
     }
 }
 
