@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::fairness::Fairness;
+use crate::rate::Rate;
 
 /// Ready tasks of one queue kept in memory. More are left in the store and fetched when these are gone.
 pub(crate) const READY_PER_QUEUE_MAX: usize = 50_000;
@@ -85,6 +86,8 @@ struct Queue {
     len: usize,
     waiters: VecDeque<Waiter>,
     fairness: Fairness,
+    added: Rate,
+    dispatched: Rate,
     /// The store holds ready tasks that are not here.
     truncated: bool,
 }
@@ -117,17 +120,31 @@ impl Dispatch {
     pub(crate) fn update(&self, row: &TaskRow) {
         let mut state = self.state.lock();
         if row.status == TaskStatus::Ready {
-            state.offer(
-                QueueKey {
-                    namespace: row.namespace.clone(),
-                    kind: row.kind,
-                    queue: row.queue.clone(),
-                },
-                ReadyTask::from(row),
-            );
+            let key = queue_of(row);
+            state.queues.entry(key.clone()).or_default().added.count();
+            state.offer(key, ReadyTask::from(row));
         } else {
             state.withdraw(&row.task_id);
         }
+    }
+
+    /// A lease was granted; a renewal is none.
+    pub(crate) fn count_lease(&self, row: &TaskRow) {
+        self.state
+            .lock()
+            .queues
+            .entry(queue_of(row))
+            .or_default()
+            .dispatched
+            .count();
+    }
+
+    /// Tasks that became ready, and leases granted, in the last minute.
+    pub(crate) fn last_minute(&self, queue: &QueueKey) -> (u64, u64) {
+        let state = self.state.lock();
+        state.queues.get(queue).map_or((0, 0), |queue| {
+            (queue.added.last_minute(), queue.dispatched.last_minute())
+        })
     }
 
     /// A task that was taken but not leased goes back.
@@ -311,6 +328,14 @@ impl Queue {
         if classes.is_empty() {
             self.tiers.remove(&place.0);
         }
+    }
+}
+
+fn queue_of(row: &TaskRow) -> QueueKey {
+    QueueKey {
+        namespace: row.namespace.clone(),
+        kind: row.kind,
+        queue: row.queue.clone(),
     }
 }
 

@@ -25,6 +25,7 @@ mod namespaces;
 mod polling;
 mod polls;
 mod queues;
+mod rate;
 mod tasks;
 mod wake;
 mod workers;
@@ -36,11 +37,19 @@ pub use error::{Error, Result};
 pub use metrics::Metrics;
 pub use namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use polling::{Poll, Polled};
-pub use queues::QueueView;
+pub use queues::{QueueRates, QueueView};
 pub use tasks::ClaimStatus;
 pub use workers::{Registration, WorkerView};
 pub use workflow_tasks::{HistoryPage, LeasedWorkflowTask, TaskHolder};
 pub use workflows::{CommandTarget, Description, HistoryRequest, RunList};
+
+/// A name for one failure, to find it in the log.
+pub fn mint_error_id() -> String {
+    let now = SystemClock.now();
+    longhaul_protocol::Ids::new(now, rand::random())
+        .mint::<longhaul_protocol::id::EventId>()
+        .to_string()
+}
 
 /// What handlers need of the crates below, so that they depend on the host alone.
 pub use longhaul_engine as engine;

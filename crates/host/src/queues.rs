@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_engine::change::TaskRow;
+use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_protocol::id::{Namespace, TaskQueue};
-use longhaul_store::{LeaseFilter, QueueCount};
+use longhaul_store::{LeaseFilter, QueueCount, QueueKey};
 
 use crate::Host;
 use crate::error::Result;
@@ -20,6 +20,16 @@ pub struct QueueView {
     /// At most one per kind of task.
     pub counts: Vec<QueueCount>,
     pub workers: Vec<WorkerView>,
+    /// At most one per kind of task.
+    pub rates: Vec<QueueRates>,
+}
+
+/// What happened to one kind of task in the last minute, on this server.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueRates {
+    pub kind: TaskKind,
+    pub added: u64,
+    pub dispatched: u64,
 }
 
 impl Host {
@@ -38,6 +48,7 @@ impl Host {
         Ok(names
             .into_iter()
             .map(|name| QueueView {
+                rates: self.queue_rates(namespace, &name),
                 counts: counts.remove(&name).unwrap_or_default(),
                 workers: workers
                     .iter()
@@ -61,6 +72,7 @@ impl Host {
             name: name.clone(),
             counts: Vec::new(),
             workers: Vec::new(),
+            rates: self.queue_rates(namespace, name),
         });
         let filter = LeaseFilter {
             namespace: Some(namespace.clone()),
@@ -74,5 +86,22 @@ impl Host {
             .leased_tasks(&filter, SHOWN_LEASES_MAX)
             .await?;
         Ok((view, leases))
+    }
+
+    fn queue_rates(&self, namespace: &Namespace, queue: &TaskQueue) -> Vec<QueueRates> {
+        let rates = |kind| {
+            let key = QueueKey {
+                namespace: namespace.clone(),
+                kind,
+                queue: queue.clone(),
+            };
+            let (added, dispatched) = self.inner.hub.dispatch.last_minute(&key);
+            QueueRates {
+                kind,
+                added,
+                dispatched,
+            }
+        };
+        vec![rates(TaskKind::Workflow), rates(TaskKind::Activity)]
     }
 }

@@ -68,7 +68,10 @@ impl Hub {
     /// Takes note of a durable task row.
     pub(crate) fn show(&self, row: &TaskRow) {
         if row.status == TaskStatus::Leased {
-            self.leased.lock().insert(row.task_id.clone(), row.clone());
+            let before = self.leased.lock().insert(row.task_id.clone(), row.clone());
+            if before.is_none_or(|before| before.attempt != row.attempt) {
+                self.dispatch.count_lease(row);
+            }
         } else {
             self.leased.lock().remove(&row.task_id);
             self.polls.released(&row.task_id);

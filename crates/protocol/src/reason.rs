@@ -135,6 +135,8 @@ reasons! {
     HistoricalRunCommandRejected "historical_run_command_rejected" fatal,
     /// The run is closed and takes no more commands.
     RunNotActive "run_not_active" fatal,
+    /// Workflow code is not asked to clean up by this server yet.
+    CooperativeCancellationNotSupported "cooperative_cancellation_not_supported" fatal,
     /// The request id stands for another command.
     RequestIdConflict "request_id_conflict" fatal,
     /// The workflow declares its signals and this is none of them.

@@ -42,7 +42,12 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
         Error::TooManyPolls | Error::Contended | Error::Unavailable => {
             refusal.with("retryable", true).with("retry_after_seconds", 1)
         }
-        Error::Internal => refusal.with("retryable", false),
+        Error::Internal => {
+            // The same id stands in the log and in the answer, so that one can be found from the other.
+            let error_id = longhaul_host::mint_error_id();
+            tracing::error!(error_id, "a request was answered internal_error");
+            refusal.with("retryable", false).with("error_id", error_id)
+        }
     }
 }
 

@@ -57,6 +57,20 @@ async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
     Ok(Reply::new(StatusCode::ACCEPTED, Value::Object(body)))
 }
 
+/// Asking workflow code to clean up needs workers that understand it; until the server offers that, it says so instead of having
+/// no route (control-plane.md §10.7).
+pub(super) async fn request_cancellation(call: Call) -> Result<Reply, Refusal> {
+    let target = target(&call)?;
+    call.host()
+        .workflow_run(&target.namespace, &target.workflow_id, None)
+        .await?;
+    Err(Refusal::new(
+        StatusCode::CONFLICT,
+        Reason::CooperativeCancellationNotSupported,
+        "This server does not offer cooperative cancellation yet; use cancel or terminate.",
+    ))
+}
+
 /// Operation names (control-plane.md §1.7).
 fn check_name(name: &str) -> Result<(), Refusal> {
     if name == RESERVED_SIGNAL {

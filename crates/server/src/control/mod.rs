@@ -98,6 +98,10 @@ pub(crate) fn routes() -> Router<App> {
             "/workflows/{workflow_id}/runs/{run_id}/terminate",
             post(&TERMINATE, commands::terminate),
         )
+        .route(
+            "/workflows/{workflow_id}/request-cancellation",
+            post(OPERATOR, commands::request_cancellation),
+        )
         .route("/workers", get(OPERATOR, workers::list))
         .route(
             "/workers/{worker_id}",

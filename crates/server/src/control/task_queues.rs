@@ -90,12 +90,17 @@ struct Load {
     leased: u64,
     expired: u64,
     oldest_ready_at: Option<Timestamp>,
+    added: u64,
+    dispatched: u64,
 }
 
 impl Load {
     fn of(queue: &QueueView, kind: TaskKind, expired: u64) -> Self {
         let count = queue.counts.iter().find(|count| count.kind == kind);
+        let rates = queue.rates.iter().find(|rates| rates.kind == kind);
         Self {
+            added: rates.map_or(0, |rates| rates.added),
+            dispatched: rates.map_or(0, |rates| rates.dispatched),
             ready: count.map_or(0, |count| count.ready),
             leased: count.map_or(0, |count| count.leased),
             expired,
@@ -103,14 +108,14 @@ impl Load {
         }
     }
 
-    /// Dispatches are not counted per minute yet.
+    /// The last minute is this server's own count.
     fn stats(&self) -> Value {
         json!({
             "ready_count": self.ready,
             "leased_count": self.leased,
             "expired_lease_count": self.expired,
-            "added_last_minute": 0,
-            "dispatched_last_minute": 0,
+            "added_last_minute": self.added,
+            "dispatched_last_minute": self.dispatched,
         })
     }
 }
@@ -164,8 +169,8 @@ fn stats(host: &Host, queue: &QueueView, workflow: &Load, activity: &Load) -> Va
             "stale_count": stale,
             "stale_after_seconds": host.config().worker_stale_seconds,
         },
-        "tasks_added_last_minute": 0,
-        "tasks_dispatched_last_minute": 0,
+        "tasks_added_last_minute": workflow.added + activity.added,
+        "tasks_dispatched_last_minute": workflow.dispatched + activity.dispatched,
         "activity_attempts": activity_attempts(activity),
     })
 }

@@ -610,3 +610,17 @@ async fn a_signal_over_the_payload_limit_is_refused_and_not_recorded() {
         1
     );
 }
+
+#[tokio::test]
+async fn cooperative_cancellation_says_that_it_is_not_offered() {
+    let server = Server::open().await;
+    server.start("w").await;
+    server
+        .post("/workflows/w/request-cancellation", &json!({}))
+        .refused(409, "cooperative_cancellation_not_supported")
+        .await;
+    server
+        .post("/workflows/nobody/request-cancellation", &json!({}))
+        .refused(404, "instance_not_found")
+        .await;
+}

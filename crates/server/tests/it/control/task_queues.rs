@@ -214,3 +214,31 @@ async fn the_list_has_every_queue_with_tasks_or_workers() {
         "those are in the detail only"
     );
 }
+
+#[tokio::test]
+async fn the_last_minute_counts_what_became_ready_and_what_was_leased() {
+    let server = Server::open().await;
+    server.register("w", json!({})).await;
+    server.start("a").await;
+    server.start("b").await;
+    let poll = json!({"worker_id": "w", "task_queue": "default", "timeout_seconds": 0});
+    let task = server
+        .worker("/workflow-tasks/poll", &poll)
+        .accepted(200)
+        .await["task"]
+        .clone();
+    let lease = json!({"lease_owner": "w", "workflow_task_attempt": 1});
+    let heartbeat = format!(
+        "/workflow-tasks/{}/heartbeat",
+        task["task_id"].as_str().unwrap()
+    );
+    server.worker(&heartbeat, &lease).accepted(200).await;
+    let stats = server.get("/task-queues/default").accepted(200).await["stats"].clone();
+    assert_eq!(stats["workflow_tasks"]["added_last_minute"], 2);
+    assert_eq!(
+        stats["workflow_tasks"]["dispatched_last_minute"], 1,
+        "a renewal is no dispatch"
+    );
+    assert_eq!(stats["tasks_added_last_minute"], 2);
+    assert_eq!(stats["tasks_dispatched_last_minute"], 1);
+}

@@ -340,7 +340,11 @@ async fn a_bug_is_an_internal_error_in_the_workers_envelope() {
         complete(&server, &task, json!([{"type": "complete_workflow"}])),
         poll(&server, "activity", "w", json!({})),
     ] {
-        call.refused(500, "internal_error").await;
+        let body = call.refused(500, "internal_error").await;
+        assert!(
+            body["error_id"].is_string(),
+            "the log can be searched for it"
+        );
     }
     store.set(WORKS);
     complete(&server, &task, json!([{"type": "complete_workflow"}]))
