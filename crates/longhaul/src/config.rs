@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX};
 use serde::Deserialize;
 
 use crate::logs;
@@ -95,6 +96,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "LONGHAUL_ACTIVITY_LEASE_SECONDS", value_name = "SECONDS")]
     activity_lease_seconds: Option<u64>,
 
+    /// Events on a page of history when a worker does not say [default: 500]
+    #[arg(long, env = "LONGHAUL_HISTORY_PAGE_SIZE", value_name = "EVENTS")]
+    history_page_size: Option<u32>,
+
     /// What to log: error, warn, info, debug, trace, or a filter such as info,longhaul_host=debug [default: info]
     #[arg(long, env = "LONGHAUL_LOG", value_name = "FILTER")]
     log: Option<String>,
@@ -119,6 +124,7 @@ struct File {
     server_id: Option<String>,
     workflow_task_lease_seconds: Option<u64>,
     activity_lease_seconds: Option<u64>,
+    history_page_size: Option<u32>,
     log: Option<String>,
     log_format: Option<logs::Format>,
 }
@@ -132,6 +138,7 @@ pub(crate) struct Settings {
     pub(crate) server_id: String,
     pub(crate) workflow_task_lease_seconds: Option<u64>,
     pub(crate) activity_lease_seconds: Option<u64>,
+    pub(crate) history_page_size: u32,
     pub(crate) log: String,
     pub(crate) log_format: logs::Format,
 }
@@ -189,7 +196,17 @@ impl ServeArgs {
                  Set --token (or LONGHAUL_TOKEN), listen on 127.0.0.1, or say --insecure if you mean it"
             );
         }
+        let history_page_size = self
+            .history_page_size
+            .or(file.history_page_size)
+            .unwrap_or(HISTORY_PAGE_SIZE_DEFAULT);
+        if !(1..=HISTORY_PAGE_SIZE_MAX).contains(&history_page_size) {
+            bail!(
+                "--history-page-size must be from 1 to {HISTORY_PAGE_SIZE_MAX}, not {history_page_size}"
+            );
+        }
         Ok(Settings {
+            history_page_size,
             listen,
             database: database_path(store.as_deref(), &data)?,
             tokens,

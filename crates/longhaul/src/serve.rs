@@ -62,6 +62,7 @@ async fn serve(settings: &Settings) -> Result<()> {
     let open = auth.is_open();
     let options = Options {
         server_id: settings.server_id.clone(),
+        history_page_size: settings.history_page_size,
         ..Options::default()
     };
     let router = App::new(host.clone(), auth, options).router();

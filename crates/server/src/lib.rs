@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 use longhaul_host::Host;
+use longhaul_protocol::describe::HISTORY_PAGE_SIZE_DEFAULT;
 use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
@@ -47,6 +48,8 @@ pub struct Options {
     pub version: &'static str,
     /// Largest body of a request, on both planes.
     pub max_request_bytes: usize,
+    /// Events on a page of history when the worker does not say.
+    pub history_page_size: u32,
 }
 
 impl Default for Options {
@@ -55,6 +58,7 @@ impl Default for Options {
             server_id: "longhaul".to_owned(),
             version: env!("CARGO_PKG_VERSION"),
             max_request_bytes: 16 * 1024 * 1024,
+            history_page_size: HISTORY_PAGE_SIZE_DEFAULT,
         }
     }
 }
@@ -73,7 +77,7 @@ impl App {
     /// An application on a running host.
     pub fn new(host: Host, auth: Auth, options: Options) -> Self {
         let worker_envelope =
-            worker::envelope::closing(&control::capabilities::server_capabilities());
+            worker::envelope::closing(&control::capabilities::server_capabilities(&options));
         Self {
             inner: Arc::new(AppInner {
                 host,

@@ -154,6 +154,48 @@ async fn health_metrics_and_discovery_answer_without_a_word_of_set_up() {
 }
 
 #[tokio::test]
+async fn the_default_page_of_history_can_be_configured_and_is_published() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), &["--history-page-size", "1"]);
+    let info = get(format!("{}/api/cluster/info", server.url)).await;
+    let offered = &info["worker_protocol"]["server_capabilities"];
+    assert_eq!(offered["default_history_page_size"], 1);
+    let client = reqwest::Client::new();
+    let worker = |path: &str, body: Value| {
+        let request = client.post(format!("{}/api/worker/{path}", server.url));
+        request
+            .header("X-Durable-Workflow-Protocol-Version", "1.20")
+            .json(&body)
+            .send()
+    };
+    worker(
+        "register",
+        json!({"worker_id": "w", "task_queue": "default", "runtime": "python"}),
+    )
+    .await
+    .unwrap();
+    post(
+        format!("{}/api/workflows", server.url),
+        json!({"workflow_type": "order"}),
+    )
+    .await;
+    let poll = worker(
+        "workflow-tasks/poll",
+        json!({"worker_id": "w", "task_queue": "default"}),
+    );
+    let polled: Value = poll.await.unwrap().json().await.unwrap();
+    assert_eq!(
+        polled["task"]["history_events"].as_array().unwrap().len(),
+        1
+    );
+    assert_eq!(polled["task"]["next_history_page_token"], "MQ==");
+    assert_eq!(
+        polled["server_capabilities"]["default_history_page_size"],
+        1
+    );
+}
+
+#[tokio::test]
 async fn a_stop_answers_the_poll_that_waits() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &[]);
@@ -250,6 +292,7 @@ fn settings_that_make_no_sense_are_refused() {
             "/does/not/exist.toml",
         ),
         (vec!["serve", "--log", "a=b=c"], "log filter"),
+        (vec!["serve", "--history-page-size", "0"], "from 1 to 1000"),
     ] {
         let output = longhaul().args(&arguments).output().unwrap();
         let said = refused(&output);

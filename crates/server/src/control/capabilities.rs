@@ -2,17 +2,19 @@
 //! when its whole feature is built and tested, never before: SDKs act on what they read.
 
 use longhaul_protocol::describe::{
-    ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX,
-    POLL_TIMEOUT_SECONDS_DEFAULT, WORKFLOW_TASK_COMMANDS, WORKFLOW_TASK_VERBS, describe,
+    ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_MAX, POLL_TIMEOUT_SECONDS_DEFAULT,
+    WORKFLOW_TASK_COMMANDS, WORKFLOW_TASK_VERBS, describe,
 };
 use longhaul_protocol::payload::CODEC;
 use serde_json::{Value, json};
+
+use crate::Options;
 
 /// Content codings of answers, the preferred one first.
 const RESPONSE_COMPRESSION: [&str; 2] = ["gzip", "deflate"];
 
 /// The manifest in every worker-plane answer and in discovery. It depends on nothing that changes while the server runs.
-pub(crate) fn server_capabilities() -> Value {
+pub(crate) fn server_capabilities(options: &Options) -> Value {
     let protocol = describe();
     json!({
         "long_poll_timeout": POLL_TIMEOUT_SECONDS_DEFAULT,
@@ -23,8 +25,8 @@ pub(crate) fn server_capabilities() -> Value {
         "workflow_task_verbs": WORKFLOW_TASK_VERBS,
         "activity_task_verbs": ACTIVITY_TASK_VERBS,
         "workflow_task_poll_request_idempotency": true,
-        "history_page_size_default": HISTORY_PAGE_SIZE_DEFAULT,
-        "default_history_page_size": HISTORY_PAGE_SIZE_DEFAULT,
+        "history_page_size_default": options.history_page_size,
+        "default_history_page_size": options.history_page_size,
         "history_page_size_max": HISTORY_PAGE_SIZE_MAX,
         "history_compression": protocol.history_compression,
         "response_compression": RESPONSE_COMPRESSION,
@@ -81,7 +83,7 @@ mod tests {
 
     #[test]
     fn nothing_unbuilt_is_offered() {
-        let offered = server_capabilities();
+        let offered = server_capabilities(&Options::default());
         for absent in [
             "activity_lease_renewal",
             "cooperative_cancellation",

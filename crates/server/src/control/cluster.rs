@@ -59,7 +59,7 @@ pub(super) async fn info(call: Call) -> Result<Reply, Refusal> {
         "worker_protocol": {
             "version": WORKER_PROTOCOL_VERSION,
             "header": WORKER_PROTOCOL_HEADER,
-            "server_capabilities": capabilities::server_capabilities(),
+            "server_capabilities": capabilities::server_capabilities(options),
         },
     })))
 }

@@ -7,11 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use http::StatusCode;
 use longhaul_host::{HistoryPage, StoredEvent};
 use longhaul_protocol::Reason;
-use longhaul_protocol::describe::{
-    HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX, compress_history,
-};
+use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_MAX, compress_history};
 use serde_json::Value;
 
+use crate::App;
 use crate::body::Body;
 use crate::gate::Refusal;
 
@@ -36,18 +35,19 @@ pub(super) fn parse_page_token(token: &str) -> Result<u64, Refusal> {
 }
 
 /// `history_page_size`, or its alias.
-pub(super) fn page_size(body: &Body) -> usize {
+pub(super) fn page_size(app: &App, body: &Body) -> usize {
+    let default = app.options().history_page_size as usize;
     let field = if body.raw("history_page_size").is_none() && body.raw("page_size").is_some() {
         "page_size"
     } else {
         "history_page_size"
     };
     let Some(size) = body.integer(field) else {
-        return HISTORY_PAGE_SIZE_DEFAULT as usize;
+        return default;
     };
     if size < 1 || size > i64::from(HISTORY_PAGE_SIZE_MAX) {
         body.refuse(field, &format!("must be from 1 to {HISTORY_PAGE_SIZE_MAX}"));
-        return HISTORY_PAGE_SIZE_DEFAULT as usize;
+        return default;
     }
     usize::try_from(size).unwrap_or(1)
 }

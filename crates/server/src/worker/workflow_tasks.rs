@@ -42,7 +42,7 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
         namespace, body, ..
     } = pass(app, request).await?;
     let poll = read_poll(&body, namespace);
-    let page_size = page_size(&body);
+    let page_size = page_size(app, &body);
     let encoding = body.text("accept_history_encoding", NAME_MAX);
     body.texts("task_kinds");
     body.check()?;
@@ -246,7 +246,7 @@ async fn try_history(
     let passed = pass(app, request).await?;
     let holder = read_holder(&passed, task_id);
     let body = &passed.body;
-    let size = page_size(body);
+    let size = page_size(app, body);
     let token = body
         .text("next_history_page_token", NAME_MAX)
         .or_else(|| body.text("page_token", NAME_MAX));
