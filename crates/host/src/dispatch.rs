@@ -223,9 +223,7 @@ impl Dispatch {
         if task.fairness_key.is_some() || task.fairness_weight != 1 {
             let mut state = self.state.lock();
             let entry = state.queues.entry(queue.clone()).or_default();
-            entry
-                .fairness
-                .count(task.fairness_key.as_deref(), task.fairness_weight, now);
+            entry.fairness.count(task.fairness_key.as_deref(), now);
         }
     }
 }

@@ -29,7 +29,7 @@ impl Count {
 }
 
 impl Fairness {
-    pub(crate) fn count(&mut self, class: Option<&str>, _weight: u32, now: Timestamp) {
+    pub(crate) fn count(&mut self, class: Option<&str>, now: Timestamp) {
         if self.classes.len() >= CLASSES_MAX {
             self.classes.retain(|_, count| count.faded(now) > 0.5);
         }
@@ -72,9 +72,9 @@ mod tests {
         let start = Timestamp::from_micros(0);
         let mut fairness = Fairness::default();
         for _ in 0..4 {
-            fairness.count(Some("busy"), 1, start);
+            fairness.count(Some("busy"), start);
         }
-        fairness.count(Some("calm"), 1, start);
+        fairness.count(Some("calm"), start);
         let busy = (Some("busy"), 1, start);
         let calm = (Some("calm"), 1, start.plus_seconds(1));
         assert!(fairness.prefers(calm, busy, start));

@@ -86,6 +86,7 @@ impl Draft<'_> {
     ) -> WorkflowTask {
         let delivery = self.deliverable_signal();
         task.attempt += 1;
+        task.expired = None;
         task.lease = Some(WorkflowLease {
             owner: claim.worker_id.clone(),
             leased_at: self.now,

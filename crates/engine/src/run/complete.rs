@@ -93,8 +93,14 @@ impl Holder {
             });
         };
         let Some(lease) = &task.lease else {
-            return Fenced::Refused(Rejection::TaskNotLeased {
-                task_status: TaskStatus::Ready,
+            return Fenced::Refused(match &task.expired {
+                Some(expired) => Rejection::LeaseExpired {
+                    owner: expired.owner.clone(),
+                    expires_at: expired.expires_at,
+                },
+                None => Rejection::TaskNotLeased {
+                    task_status: TaskStatus::Ready,
+                },
             });
         };
         if lease.expires_at <= moment.now {

@@ -41,6 +41,9 @@ impl Draft<'_> {
             .is_some_and(|lease| lease.expires_at <= self.now);
         if expired {
             self.flush_buffered();
+            if let Some(task) = &mut self.core.workflow_task {
+                task.expired = task.lease.clone().map(Box::new);
+            }
             let now = self.now;
             self.return_workflow_task(now);
         }

@@ -264,6 +264,9 @@ pub struct WorkflowTask {
     pub replay_blocked: bool,
     /// Whether the matching side has been told that the task is ready.
     pub offered: bool,
+    /// The lease that ran out, until the next claim: its holder is told so, whether or not the sweep came first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expired: Option<Box<WorkflowLease>>,
     /// The failure that put it back, to answer a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_report: Option<Box<Report>>,

@@ -30,6 +30,7 @@ impl Draft<'_> {
             last_error: None,
             replay_blocked: false,
             offered: true,
+            expired: None,
             last_report: None,
         };
         self.core.workflow_task = Some(task);

@@ -70,7 +70,7 @@ pub(super) fn leased(
 }
 
 /// A refused poll: without a task, and complete enough that a worker knows when to come back (§4.3).
-pub(super) fn refused(app: &App, error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
+pub(super) fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
     let mut refusal = error::refusal(error).with("task", Value::Null);
     match error {
         Error::TooManyPolls | Error::Contended => {
@@ -101,6 +101,5 @@ pub(super) fn refused(app: &App, error: &Error, poll: &Poll, kind: &'static str)
         | Error::BuildIdMismatch { .. }
         | Error::Internal => {}
     }
-    let _ = app;
     refusal
 }

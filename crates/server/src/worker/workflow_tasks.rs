@@ -57,7 +57,7 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
             ))
         }
         Ok(Polled::Empty) => Ok(polls::empty(app)),
-        Err(error) => Err(polls::refused(app, &error, &poll, "workflow_task")),
+        Err(error) => Err(polls::refused(&error, &poll, "workflow_task")),
     }
 }
 
