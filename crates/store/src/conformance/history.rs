@@ -120,7 +120,7 @@ pub async fn a_conflict_is_told_before_a_repeated_event(store: &dyn Store) {
     push_event(&mut change, "Again");
     let changes = Changes {
         run: Some(Box::new(change)),
-        created: Some(Box::new(start(spec("w", 7)))),
+        created: vec![start(spec("w", 7))],
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
 }

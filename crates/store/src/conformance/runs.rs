@@ -231,7 +231,7 @@ pub async fn continuing_moves_the_current_run(store: &dyn Store) {
     store
         .commit(Arc::new(Changes {
             run: Some(Box::new(closing)),
-            created: Some(Box::new(created)),
+            created: vec![created],
         }))
         .await
         .unwrap();
@@ -283,7 +283,7 @@ pub async fn a_stale_continuation_writes_neither_run(store: &dyn Store) {
     close(&mut closing, ClosedReason::Continued);
     let changes = Changes {
         run: Some(Box::new(closing)),
-        created: Some(Box::new(start(spec("w", 2)))),
+        created: vec![start(spec("w", 2))],
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     // And the other way round: the run is current, the new one cannot be made.
@@ -291,7 +291,7 @@ pub async fn a_stale_continuation_writes_neither_run(store: &dyn Store) {
     close(&mut closing, ClosedReason::Continued);
     let changes = Changes {
         run: Some(Box::new(closing)),
-        created: Some(Box::new(start(spec("w", 7)))),
+        created: vec![start(spec("w", 7))],
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     assert_eq!(load(store, second.run_id()).await, Some(second));
@@ -413,7 +413,7 @@ pub async fn malformed_commits_are_refused(store: &dyn Store) {
     }
     let both = Changes {
         run: Some(Box::new(start(spec("v", 1)))),
-        created: Some(Box::new(start(spec("v", 2)))),
+        created: vec![start(spec("v", 2))],
     };
     assert!(matches!(
         store.commit(Arc::new(both)).await,
