@@ -62,7 +62,7 @@ pub enum Rejection {
     UnknownSignal { declared: Vec<String> },
     #[error("the arguments do not fit the declared signal")]
     InvalidSignalArguments { errors: FieldErrors },
-    #[error("the update was refused: {}", .0.message)]
+    #[error("{}", .0.message)]
     UpdateRefused(Box<UpdateRefused>),
 }
 

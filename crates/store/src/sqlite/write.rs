@@ -140,9 +140,9 @@ fn write_commit(
     commit: &Commit,
 ) -> Result<bool, Error> {
     // Invariant: every check comes before the first write.
-    let mut checked = [None, None];
-    for ((change, _), found) in commit.runs().zip(&mut checked) {
-        *found = check_version(hot, change)?;
+    let mut checked = Vec::with_capacity(2);
+    for (change, _) in commit.runs() {
+        checked.push(check_version(hot, change)?);
         check_instance(transaction, change)?;
         check_requests(transaction, change)?;
     }
