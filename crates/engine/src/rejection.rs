@@ -43,6 +43,8 @@ pub enum Rejection {
     StaleAttempt,
     #[error("the attempt is finished")]
     AttemptClosed,
+    #[error("the activity was cancelled")]
+    ActivityCancelled,
     #[error("the run is closed and takes no more commands")]
     RunNotActive { status: Status },
     #[error("the run is not the workflow's current one")]
@@ -102,6 +104,7 @@ impl Rejection {
             Self::TaskMismatch => Reason::TaskMismatch,
             Self::StaleAttempt => Reason::StaleAttempt,
             Self::AttemptClosed => Reason::AttemptClosed,
+            Self::ActivityCancelled => Reason::ActivityCancelled,
             Self::RunNotActive { .. } => Reason::RunNotActive,
             Self::NotCurrent => Reason::HistoricalRunCommandRejected,
             Self::AlreadyStarted { .. } => Reason::InstanceAlreadyStarted,

@@ -91,6 +91,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::TaskMismatch
         | Rejection::StaleAttempt
         | Rejection::AttemptClosed
+        | Rejection::ActivityCancelled
         | Rejection::RunNotActive { .. }
         | Rejection::NotCurrent
         | Rejection::AlreadyStarted { .. }
@@ -182,7 +183,8 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         | Rejection::AttemptNotFound
         | Rejection::TaskMismatch
         | Rejection::StaleAttempt
-        | Rejection::AttemptClosed => refusal,
+        | Rejection::AttemptClosed
+        | Rejection::ActivityCancelled => refusal,
     }
 }
 

@@ -364,6 +364,7 @@ impl Draft<'_> {
                 self.complete_update(update_id, result.as_ref());
             }
             WorkflowCommand::FailUpdate(failure) => self.fail_update(failure),
+            WorkflowCommand::CancelSelectionOperation(member) => self.cancel_member(member),
             _ => unreachable!("every other command is a call or closes the run"),
         }
     }

@@ -11,6 +11,7 @@ pub mod elapse;
 pub mod external;
 pub mod fail;
 pub mod outbox;
+pub mod selection;
 pub mod start;
 pub mod state;
 pub mod update;

@@ -145,7 +145,7 @@ impl Draft<'_> {
         }));
         self.remove(PartKey::Wait(wait_sequence));
         self.remove(PartKey::Signal(command_sequence));
-        self.resolve_member(wait.group.as_ref(), false);
+        self.resolve_consumed(wait.group.as_ref());
     }
 }
 

@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 
 use super::child::{Child, Parent};
 use super::outbox::Letter;
+use super::selection::Selection;
 use crate::change::{CommandRow, Report};
 
 /// A run and everything open in it.
@@ -691,7 +692,7 @@ impl Message {
 }
 
 /// Progress of an outermost parallel group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenGroup {
     pub size: u64,
     pub unresolved: u64,
@@ -700,6 +701,9 @@ pub struct OpenGroup {
     /// History sequence of the event that resolved the last member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<u64>,
+    /// Set when the group picks its first member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Box<Selection>>,
 }
 
 /// A recorded call of a group: what a worker may send again.
