@@ -64,6 +64,8 @@ pub enum Rejection {
     UnknownSignal { declared: Vec<String> },
     #[error("the arguments do not fit the declared signal")]
     InvalidSignalArguments { errors: FieldErrors },
+    #[error("the message id stands for another message")]
+    MessageIdentityConflict { position: u64 },
     #[error("{}", .0.message)]
     UpdateRefused(Box<UpdateRefused>),
 }
@@ -113,6 +115,7 @@ impl Rejection {
             Self::RequestIdConflict { .. } => Reason::RequestIdConflict,
             Self::UnknownSignal { .. } => Reason::UnknownSignal,
             Self::InvalidSignalArguments { .. } => Reason::InvalidSignalArguments,
+            Self::MessageIdentityConflict { .. } => Reason::MessageIdentityConflict,
             Self::UpdateRefused(refused) => refused.reason,
         }
     }

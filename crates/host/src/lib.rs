@@ -27,6 +27,7 @@ mod polling;
 mod polls;
 mod queues;
 mod rate;
+mod streams;
 mod tasks;
 mod updates;
 mod wake;
@@ -43,7 +44,7 @@ pub use queues::{QueueRates, QueueView};
 pub use tasks::ClaimStatus;
 pub use updates::UpdateWait;
 pub use workers::{Registration, WorkerView};
-pub use workflow_tasks::{HistoryPage, LeasedWorkflowTask, TaskHolder};
+pub use workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
 pub use workflows::{CommandTarget, Description, Handlers, HistoryRequest, RunList};
 
 /// A name for one failure, to find it in the log.

@@ -95,7 +95,8 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::RunNotActive { .. }
         | Rejection::NotCurrent
         | Rejection::AlreadyStarted { .. }
-        | Rejection::RequestIdConflict { .. } => StatusCode::CONFLICT,
+        | Rejection::RequestIdConflict { .. }
+        | Rejection::MessageIdentityConflict { .. } => StatusCode::CONFLICT,
         Rejection::InvalidCommands { .. }
         | Rejection::VersionMarkerConflict { .. }
         | Rejection::OtherWorkflowType { .. }
@@ -177,6 +178,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::UnknownSignal { declared } => refusal
             .with("declared_signals", json!(declared))
             .with("outcome", "rejected_unknown_signal"),
+        Rejection::MessageIdentityConflict { position } => refusal.with("position", *position),
         Rejection::TaskNotFound
         | Rejection::NotClaimable { .. }
         | Rejection::UpdateRefused(_)

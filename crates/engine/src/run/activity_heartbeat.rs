@@ -80,6 +80,7 @@ impl Command for HeartbeatActivity {
                     | Rejection::RequestIdConflict { .. }
                     | Rejection::UnknownSignal { .. }
                     | Rejection::InvalidSignalArguments { .. }
+                    | Rejection::MessageIdentityConflict { .. }
                     | Rejection::UpdateRefused(_) => {
                         return Decision::reject(rejection);
                     }

@@ -14,6 +14,7 @@ pub mod outbox;
 pub mod selection;
 pub mod start;
 pub mod state;
+pub mod stream;
 pub mod update;
 pub mod view;
 

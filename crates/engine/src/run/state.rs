@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 use super::child::{Child, Parent};
 use super::outbox::Letter;
 use super::selection::Selection;
+use super::stream::{StreamPosition, Streams};
 use crate::change::{CommandRow, Report};
 
 /// A run and everything open in it.
@@ -231,6 +232,8 @@ pub struct Core {
     pub search_attributes: Arc<Map<String, Value>>,
     #[serde(default, skip_serializing_if = "map_is_empty")]
     pub search_attribute_types: Arc<Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "streams_are_empty")]
+    pub streams: Streams,
     #[serde(default, skip_serializing_if = "markers_are_empty")]
     pub version_markers: Arc<BTreeMap<String, i32>>,
     /// When the run next needs attention by itself: a timer, a deadline, a lease, a retry. The stored alarm may be earlier
@@ -240,6 +243,10 @@ pub struct Core {
 }
 
 fn map_is_empty(map: &Arc<Map<String, Value>>) -> bool {
+    map.is_empty()
+}
+
+fn streams_are_empty(map: &Streams) -> bool {
     map.is_empty()
 }
 
@@ -662,6 +669,9 @@ pub struct Signal {
     pub wait_id: Option<WaitId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
+    /// Set when it carries a message of a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamPosition>,
 }
 
 /// An accepted update that is not over.
