@@ -190,15 +190,12 @@ async fn unknown_routes_are_not_found_and_known_ones_refuse_other_methods() {
     let server = Server::guarded().await;
     let later = [
         "/workflows/w/query/q",
-        "/workflows/w/update/u",
-        "/workflows/w/runs/r/update/u",
         "/workflows/w/repair",
         "/workflows/w/archive",
         "/workflows/w/debug",
         "/workflows/w/runs/r/debug",
         "/workflows/w/runs/r/history/export",
         "/workflows/w/runs/r/redrive",
-        "/workflows/w/message-streams",
         "/schedules",
         "/schedules/s",
         "/search-attributes",
