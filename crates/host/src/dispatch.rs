@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use longhaul_engine::change::{TaskRow, TaskStatus};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{RunId, TaskId};
+use longhaul_protocol::id::{RunId, TaskId, WorkerId};
 use longhaul_store::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -32,6 +32,7 @@ pub(crate) struct ReadyTask {
     type_name: String,
     compatibility: Option<String>,
     required_capability: Option<String>,
+    held_for: Option<WorkerId>,
     fairness_key: Option<String>,
     fairness_weight: u32,
 }
@@ -43,6 +44,7 @@ pub(crate) struct Appetite {
     pub(crate) types: std::sync::Arc<Vec<String>>,
     pub(crate) build_id: Option<String>,
     pub(crate) capabilities: std::sync::Arc<Vec<String>>,
+    pub(crate) worker_id: WorkerId,
 }
 
 impl Appetite {
@@ -52,7 +54,14 @@ impl Appetite {
             .required_capability
             .as_ref()
             .is_none_or(|capability| self.capabilities.contains(capability));
-        type_fits && able && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
+        let free = task
+            .held_for
+            .as_ref()
+            .is_none_or(|worker_id| *worker_id == self.worker_id);
+        type_fits
+            && able
+            && free
+            && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
     }
 }
 
@@ -127,7 +136,12 @@ impl Dispatch {
         let mut state = self.state.lock();
         if row.status == TaskStatus::Ready {
             let key = queue_of(row);
-            state.queues.entry(key.clone()).or_default().added.count();
+            // A task that waits here may now be for others: it is looked at anew.
+            let known = state.places.contains_key(&row.task_id);
+            state.withdraw(&row.task_id);
+            if !known {
+                state.queues.entry(key.clone()).or_default().added.count();
+            }
             state.offer(key, ReadyTask::from(row));
         } else {
             state.withdraw(&row.task_id);
@@ -365,6 +379,7 @@ impl From<&TaskRow> for ReadyTask {
             type_name: row.type_name.clone(),
             compatibility: row.compatibility.clone(),
             required_capability: row.required_capability.clone(),
+            held_for: row.held_for.clone(),
             fairness_key: row.fairness_key.clone(),
             fairness_weight: row.fairness_weight,
         }

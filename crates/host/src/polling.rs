@@ -77,6 +77,7 @@ impl Host {
             types: claim.types(&worker),
             build_id: worker.row.build_id.clone(),
             capabilities: Arc::clone(&worker.capabilities),
+            worker_id: poll.worker_id.clone(),
         };
         loop {
             let Some(task) = self.next_task(&queue, &appetite, deadline).await? else {

@@ -26,6 +26,7 @@ impl Command for Elapse {
         }
         draft.expire_workflow_lease();
         draft.offer_workflow_task();
+        draft.end_hold();
         draft.fire_due_timers();
         draft.elapse_activities();
         draft.finish(Ok(()))

@@ -16,6 +16,7 @@ pub mod outbox;
 pub mod selection;
 pub mod start;
 pub mod state;
+pub mod sticky;
 pub mod stream;
 pub mod update;
 pub mod view;
