@@ -26,6 +26,7 @@ mod polling;
 mod polls;
 mod queues;
 mod rate;
+mod search_attributes;
 mod tasks;
 mod wake;
 mod workers;
@@ -98,6 +99,7 @@ struct Inner {
     hub: Arc<Hub>,
     workers: workers::Workers,
     namespaces: namespaces::Namespaces,
+    search_attributes: search_attributes::SearchAttributes,
     config: Config,
     /// Cancelled first: polls answer and nothing new is leased.
     stopping: CancellationToken,
@@ -131,6 +133,7 @@ impl Host {
             hub,
             workers: workers::Workers::default(),
             namespaces: namespaces::Namespaces::default(),
+            search_attributes: search_attributes::SearchAttributes::default(),
             config,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),

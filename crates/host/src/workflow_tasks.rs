@@ -176,9 +176,11 @@ impl Host {
         let row = self
             .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
             .await?;
+        let definitions = self.definitions_for(&holder.namespace, &commands).await?;
         self.report(row, |row| CompleteWorkflowTask {
             holder: holder.with(row),
             commands: commands.clone(),
+            definitions: Arc::clone(&definitions),
         })
         .await
     }

@@ -28,6 +28,7 @@ mod history;
 mod namespaces;
 mod path;
 mod query;
+mod search_attributes;
 pub(crate) mod system;
 mod task_queues;
 mod workers;
@@ -101,6 +102,14 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/request-cancellation",
             post(OPERATOR, commands::request_cancellation),
+        )
+        .route(
+            "/search-attributes",
+            get(OPERATOR, search_attributes::list).merge(post(OPERATOR, search_attributes::create)),
+        )
+        .route(
+            "/search-attributes/{name}",
+            delete(OPERATOR, search_attributes::remove),
         )
         .route("/workers", get(OPERATOR, workers::list))
         .route(
