@@ -19,18 +19,19 @@ CREATE TABLE search_attributes (
 -- One row per value of an attribute of a run; a list has one per string. The kind tells values apart that must never be
 -- compared; a value has its own type: text, integer (also times and flags), or real.
 CREATE TABLE run_attributes (
-    run_key    INTEGER NOT NULL,
-    name       TEXT    NOT NULL,
-    kind       TEXT    NOT NULL,
-    value      ANY     NOT NULL,
-    namespace  TEXT    NOT NULL,
-    started_at INTEGER NOT NULL,
-    run_id     TEXT    NOT NULL,
+    run_key     INTEGER NOT NULL,
+    name        TEXT    NOT NULL,
+    kind        TEXT    NOT NULL,
+    value       ANY     NOT NULL,
+    namespace   TEXT    NOT NULL,
+    list_status TEXT    NOT NULL,
+    started_at  INTEGER NOT NULL,
+    run_id      TEXT    NOT NULL,
     PRIMARY KEY (run_key, name, kind, value)
 ) STRICT, WITHOUT ROWID;
 
--- The runs of one value in the order of lists.
-CREATE INDEX run_attributes_by_value ON run_attributes (namespace, name, kind, value, started_at, run_id);
+-- The runs of one value, status by status in the order of lists: what is asked most often is which of them are open.
+CREATE INDEX run_attributes_by_value ON run_attributes (namespace, name, kind, value, list_status, started_at, run_id);
 
 -- Rows that earlier releases did not write, and that only the program can compute. Done and struck out when the file is opened.
 CREATE TABLE rebuilds (

@@ -13,18 +13,18 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::encode::list_status;
 use super::list;
-use super::statement::{Key, Place, Read, Sql};
+use super::statement::{Key, Place, Read, Sql, words};
 use crate::{Error, RunFilter, RunSummary, StatusFilter};
 
-/// Index entries looked at to learn how many there are. Fewer than this are quickly read and sorted whole; so many more often
-/// match that reading in the list's order soon has a page.
-pub(super) const PROBE_MAX: i64 = 1000;
+/// Index entries looked at to learn how many there are. Fewer than this are read and sorted whole, in some milliseconds at most;
+/// of more the newest are usually soon found by reading in the list's order.
+const PROBE_MAX: i64 = 5000;
+
+/// With so few entries no other index is looked at.
+const SHORT_ENOUGH: i64 = 100;
 
 /// Alternatives that are read one by one. A condition with more of them is checked row by row as a whole.
 const ALTERNATIVES_MAX: usize = 16;
-
-/// Values of one `IN` that are read one by one, each in the list's order.
-const VALUES_MAX: usize = 16;
 
 const LIST_STATUSES: [&str; 5] = ["running", "completed", "failed", "cancelled", "terminated"];
 
@@ -189,69 +189,49 @@ struct Group<'a> {
 impl Group<'_> {
     /// The reads that find every run of this group, and not many others.
     fn choose(&self, connection: &Connection) -> Result<Vec<Key>, Error> {
-        let mut candidates: Vec<Vec<Key>> = self
-            .tests
-            .iter()
-            .enumerate()
+        let tests = self.tests.iter().enumerate();
+        let mut candidates: Vec<Key> = tests
             .filter_map(|(place, test)| match test {
-                Condition::Test(test) => Some(self.keys(place, test)),
+                Condition::Test(test) => self.key(place, test),
                 Condition::All(_)
                 | Condition::Any(_)
                 | Condition::Status(_)
                 | Condition::FreeText(_) => None,
             })
-            .filter(|keys| !keys.is_empty())
             .collect();
-        if candidates.is_empty() {
-            return Ok(self.by_status(None));
-        }
-        candidates.push(self.by_status(None));
-        let mut smallest: Option<(i64, &Vec<Key>)> = None;
-        for keys in &candidates {
-            let entries = self.probe(connection, keys)?;
-            if smallest.is_none_or(|(fewest, _)| entries < fewest) {
-                smallest = Some((entries, keys));
+        candidates.push(self.by_status());
+        let mut shortest: Option<(i64, &Key)> = None;
+        // Nothing to choose from needs no look.
+        for key in candidates.iter().filter(|_| candidates.len() > 1) {
+            let entries = self.probe(connection, key)?;
+            if shortest.is_none_or(|(fewest, _)| entries < fewest) {
+                shortest = Some((entries, key));
+            }
+            if entries < SHORT_ENOUGH {
+                break;
             }
         }
-        if let Some((_, keys)) = smallest.filter(|(entries, _)| *entries < PROBE_MAX) {
-            return Ok(keys.clone());
+        if let Some((_, key)) = shortest.filter(|(entries, _)| *entries < PROBE_MAX) {
+            return Ok(vec![key.clone()]);
         }
         // All are long: in the list's order then, along the index that likely leaves out most.
-        let ordered = candidates
-            .into_iter()
-            .filter(|keys| keys.iter().all(Key::is_ordered));
+        let ordered = candidates.iter().filter_map(Key::in_order);
         let narrowest = ordered.min_by_key(|keys| keys.first().map(Key::breadth));
         Ok(narrowest.unwrap_or_default())
     }
 
-    /// At most [`PROBE_MAX`] of the entries that these reads would look at.
-    fn probe(&self, connection: &Connection, keys: &[Key]) -> Result<i64, Error> {
-        let mut entries = 0;
-        for key in keys {
-            let statement = key.probe(self.filter.namespace.as_str(), PROBE_MAX - entries);
-            let mut prepared = connection.prepare_cached(&statement.text)?;
-            entries += prepared.query_row(params_from_iter(&statement.values), |row| {
-                row.get::<_, i64>(0)
-            })?;
-            if entries >= PROBE_MAX {
-                break;
-            }
-        }
-        Ok(entries)
+    /// At most [`PROBE_MAX`] of the entries that this read would look at.
+    fn probe(&self, connection: &Connection, key: &Key) -> Result<i64, Error> {
+        let statement = key.probe(self.filter.namespace.as_str(), PROBE_MAX);
+        let mut prepared = connection.prepare_cached(&statement.text)?;
+        Ok(prepared.query_row(params_from_iter(&statement.values), |row| row.get(0))?)
     }
 
-    /// The reads along the index of this test; none when it has no index or would read most of it.
-    fn keys(&self, place: usize, test: &Test) -> Vec<Key> {
-        if let (Field::WorkflowType, Matcher::OneOf(types)) = (&test.field, &test.matcher) {
-            return match types.len() {
-                0..=VALUES_MAX => types
-                    .iter()
-                    .flat_map(|workflow_type| self.by_status(Some((place, workflow_type))))
-                    .collect(),
-                _ => Vec::new(),
-            };
-        }
+    /// The read along the index of this test; none when it has no index or would read most of it.
+    fn key(&self, place: usize, test: &Test) -> Option<Key> {
+        let statuses = self.statuses.clone();
         let read = match &test.field {
+            Field::WorkflowType => Read::Type { statuses },
             Field::WorkflowId => Read::Workflow,
             Field::RunId => Read::RunId,
             Field::TaskQueue => Read::Queue,
@@ -260,40 +240,27 @@ impl Group<'_> {
             Field::Attribute { name, kind } => Read::Attribute {
                 name: name.clone(),
                 kind: *kind,
+                statuses,
             },
             // Part of every other index, and of the place where a read begins and ends.
-            Field::StartTime | Field::WorkflowType => return Vec::new(),
-        };
-        let key = |matcher| Key {
-            read: read.clone(),
-            matcher,
-            satisfies: Some(place),
+            Field::StartTime => return None,
         };
         match &test.matcher {
-            Matcher::OneOf(terms) if terms.len() <= VALUES_MAX => terms
-                .iter()
-                .map(|term| key(Matcher::OneOf(vec![term.clone()])))
-                .collect(),
-            Matcher::OneOf(_) | Matcher::Compare(..) | Matcher::StartsWith(_) => {
-                vec![key(test.matcher.clone())]
-            }
-            Matcher::NoneOf(_) | Matcher::StartsNotWith(_) => Vec::new(),
+            Matcher::OneOf(_) | Matcher::Compare(..) | Matcher::StartsWith(_) => Some(Key {
+                read,
+                matcher: test.matcher.clone(),
+                satisfies: Some(place),
+            }),
+            Matcher::NoneOf(_) | Matcher::StartsNotWith(_) => None,
         }
     }
 
-    /// In the list's order, status by status.
-    fn by_status(&self, workflow_type: Option<(usize, &Term)>) -> Vec<Key> {
-        let keys = self.statuses.iter().map(|status| Key {
-            read: match workflow_type {
-                Some((_, Term::Text(workflow_type))) => Read::Type {
-                    workflow_type: workflow_type.clone(),
-                },
-                _ => Read::Status,
-            },
-            matcher: Matcher::OneOf(vec![Term::Text((*status).to_owned())]),
-            satisfies: workflow_type.map(|(place, _)| place),
-        });
-        keys.collect()
+    fn by_status(&self) -> Key {
+        Key {
+            read: Read::Status,
+            matcher: words(&self.statuses),
+            satisfies: None,
+        }
     }
 
     fn statement(&self, key: &Key, floor: Option<i64>) -> Sql {
@@ -322,7 +289,11 @@ impl Group<'_> {
             .filter(|status| statuses.contains(status))
             .count();
         let is_whole = has_open == 0 || has_open == OPEN.len();
-        is_whole && matches!(key.read, Read::Status | Read::Type { .. })
+        is_whole
+            && matches!(
+                key.read,
+                Read::Status | Read::Type { .. } | Read::Attribute { .. }
+            )
     }
 
     /// From where to where in the list, by the caller's place and by what is asked of the start.

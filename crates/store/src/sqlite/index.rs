@@ -56,8 +56,8 @@ pub(super) fn write(
     }
     // A list may hold a string twice.
     let mut insert = transaction.prepare_cached(
-        "INSERT INTO run_attributes (run_key, name, kind, value, namespace, started_at, run_id)
-         SELECT run_key, ?2, ?3, ?4, namespace, started_at, run_id FROM runs WHERE run_key = ?1
+        "INSERT INTO run_attributes (run_key, name, kind, value, namespace, list_status, started_at, run_id)
+         SELECT run_key, ?2, ?3, ?4, namespace, list_status, started_at, run_id FROM runs WHERE run_key = ?1
          ON CONFLICT DO NOTHING",
     )?;
     for entry in entries {
@@ -68,6 +68,18 @@ pub(super) fn write(
             entry.value
         ])?;
     }
+    Ok(())
+}
+
+/// Moves the rows of a run to its new status.
+pub(super) fn move_to(
+    transaction: &Transaction<'_>,
+    run_key: i64,
+    list_status: &str,
+) -> Result<(), Error> {
+    transaction
+        .prepare_cached("UPDATE run_attributes SET list_status = ?2 WHERE run_key = ?1")?
+        .execute(params![run_key, list_status])?;
     Ok(())
 }
 

@@ -10,6 +10,9 @@ use super::encode::{list_status, signed};
 use super::index::sql_value;
 use crate::RunFilter;
 
+/// Values of one `IN` that are read one by one, each in the list's order.
+const VALUES_MAX: usize = 16;
+
 /// A statement and its values.
 #[derive(Default)]
 pub(super) struct Sql {
@@ -68,13 +71,19 @@ impl Place {
 #[derive(Clone)]
 pub(super) enum Read {
     Status,
-    Type { workflow_type: String },
+    Type {
+        statuses: Vec<&'static str>,
+    },
     Queue,
     Build,
     Workflow,
     RunId,
     Close,
-    Attribute { name: String, kind: Kind },
+    Attribute {
+        name: String,
+        kind: Kind,
+        statuses: Vec<&'static str>,
+    },
 }
 
 /// One read of an index.
@@ -88,17 +97,42 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// Whether its entries come in the order of lists.
-    pub(super) fn is_ordered(&self) -> bool {
-        let is_one = matches!(&self.matcher, Matcher::OneOf(terms) if terms.len() == 1);
-        match self.read {
-            Read::Status
-            | Read::Type { .. }
-            | Read::Queue
-            | Read::Build
-            | Read::Attribute { .. } => is_one,
-            Read::Workflow | Read::RunId | Read::Close => false,
-        }
+    /// The same as reads of one value and one status each, whose entries come in the order of lists; none when there is no
+    /// such order or there would be too many.
+    pub(super) fn in_order(&self) -> Option<Vec<Self>> {
+        let Matcher::OneOf(terms) = &self.matcher else {
+            return None;
+        };
+        let reads: Vec<Read> = match &self.read {
+            Read::Status | Read::Queue | Read::Build => vec![self.read.clone()],
+            Read::Type { statuses } => statuses
+                .iter()
+                .map(|status| Read::Type {
+                    statuses: vec![*status],
+                })
+                .collect(),
+            Read::Attribute {
+                name,
+                kind,
+                statuses,
+            } => statuses
+                .iter()
+                .map(|status| Read::Attribute {
+                    name: name.clone(),
+                    kind: *kind,
+                    statuses: vec![*status],
+                })
+                .collect(),
+            Read::Workflow | Read::RunId | Read::Close => return None,
+        };
+        let keys = terms.iter().flat_map(|term| {
+            reads.iter().map(|read| Self {
+                read: read.clone(),
+                matcher: Matcher::OneOf(vec![term.clone()]),
+                satisfies: self.satisfies,
+            })
+        });
+        (terms.len() <= VALUES_MAX).then(|| keys.collect())
     }
 
     /// A guess at how much of all runs a long read leaves in; less is better.
@@ -117,11 +151,7 @@ impl Key {
     pub(super) fn probe(&self, namespace: &str, most: i64) -> Sql {
         let mut sql = Sql::default();
         sql.push("SELECT count(*) FROM (SELECT 1 FROM ");
-        sql.push(match self.read {
-            Read::Attribute { .. } => "run_attributes a INDEXED BY run_attributes_by_value",
-            Read::Workflow => "workflow_runs w",
-            ref other => other.source(),
-        });
+        sql.push(self.read.source());
         self.condition(&mut sql, namespace);
         sql.push(" LIMIT ").bind(most).push(")");
         sql
@@ -137,7 +167,8 @@ impl Key {
     ) -> Sql {
         let mut sql = Sql::default();
         let from_index = matches!(self.read, Read::Attribute { .. });
-        sql.push(match (from_index, self.is_ordered()) {
+        let is_one = matches!(&self.matcher, Matcher::OneOf(terms) if terms.len() == 1);
+        sql.push(match (from_index, is_one) {
             (true, true) => "SELECT a.started_at, a.run_id, a.run_key FROM ",
             // Several strings of one list may match.
             (true, false) => "SELECT DISTINCT a.started_at, a.run_id, a.run_key FROM ",
@@ -188,11 +219,11 @@ impl Key {
                 sql.push(" WHERE r.namespace = ").bind(namespace.to_owned());
                 "r.list_status"
             }
-            Read::Type { workflow_type } => {
+            Read::Type { statuses } => {
                 sql.push(" WHERE r.namespace = ").bind(namespace.to_owned());
-                sql.push(" AND r.workflow_type = ")
-                    .bind(workflow_type.clone());
-                "r.list_status"
+                sql.push(" AND ");
+                column_matches(sql, "r.list_status", &words(statuses));
+                "r.workflow_type"
             }
             Read::Queue => {
                 sql.push(" WHERE r.namespace = ").bind(namespace.to_owned());
@@ -219,10 +250,16 @@ impl Key {
                 sql.push(" AND r.closed_at IS NOT NULL");
                 "r.closed_at"
             }
-            Read::Attribute { name, kind } => {
+            Read::Attribute {
+                name,
+                kind,
+                statuses,
+            } => {
                 sql.push(" WHERE a.namespace = ").bind(namespace.to_owned());
                 sql.push(" AND a.name = ").bind(name.clone());
                 sql.push(" AND a.kind = ").bind(kind.as_str().to_owned());
+                sql.push(" AND ");
+                column_matches(sql, "a.list_status", &words(statuses));
                 "a.value"
             }
         };
@@ -244,6 +281,12 @@ impl Read {
             Self::Attribute { .. } => "run_attributes a INDEXED BY run_attributes_by_value",
         }
     }
+}
+
+/// One of these words.
+pub(super) fn words(words: &[&str]) -> Matcher {
+    let term = |word: &&str| Term::Text((*word).to_owned());
+    Matcher::OneOf(words.iter().map(term).collect())
 }
 
 /// A condition on the row of a run. The plus signs keep SQLite from reading another index than the chosen one.

@@ -257,6 +257,9 @@ fn update_run(
                 list_status(change.core.status),
                 closed_at(change),
             ])?;
+        if !change.core.search_attributes.is_empty() {
+            index::move_to(transaction, found.run_key, list_status(change.core.status))?;
+        }
     } else if found.alarm != alarm {
         hot.update_run_and_alarm
             .execute(params![found.run_key, version, bodies.state, alarm])?;
