@@ -307,7 +307,9 @@ impl<'a> Parser<'a> {
                 }
                 match self.literal(name, literal_type)? {
                     Term::Text(prefix) => Ok(Matcher::StartsWith(prefix)),
-                    _ => Err(self.refuse_verb("STARTS_WITH takes a string")),
+                    Term::Integer(_) | Term::Double(_) | Term::Flag(_) | Term::Time(_) => {
+                        Err(self.refuse_verb("STARTS_WITH takes a string"))
+                    }
                 }
             }
             Verb::Compare(operator) => {

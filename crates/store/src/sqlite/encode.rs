@@ -13,7 +13,7 @@ use crate::{Error, SearchAttributeRow, shape};
 
 /// What the writer is asked to do.
 pub(super) enum Write {
-    Commit(Commit),
+    Commit(Box<Commit>),
     CreateNamespace {
         name: Namespace,
         body: String,

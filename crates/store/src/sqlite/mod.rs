@@ -99,7 +99,10 @@ impl Store for Sqlite {
     }
 
     fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()> {
-        self.write(Commit::encode(changes).map(Write::Commit), drop)
+        self.write(
+            Commit::encode(changes).map(Box::new).map(Write::Commit),
+            drop,
+        )
     }
 
     fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>> {
