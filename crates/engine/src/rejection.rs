@@ -7,6 +7,7 @@ use longhaul_protocol::workflow_command::FieldErrors;
 use longhaul_protocol::{Reason, Timestamp};
 
 use crate::change::TaskStatus;
+use crate::run::external::Receipt;
 use crate::run::state::{Closed, ClosedReason, Status};
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -42,6 +43,8 @@ pub enum Rejection {
     StaleAttempt,
     #[error("the attempt is finished")]
     AttemptClosed,
+    #[error("the activity was cancelled")]
+    ActivityCancelled,
     #[error("the run is closed and takes no more commands")]
     RunNotActive { status: Status },
     #[error("the run is not the workflow's current one")]
@@ -63,6 +66,19 @@ pub enum Rejection {
     UnknownSignal { declared: Vec<String> },
     #[error("the arguments do not fit the declared signal")]
     InvalidSignalArguments { errors: FieldErrors },
+    #[error("the message id stands for another message")]
+    MessageIdentityConflict { position: u64 },
+    #[error("{}", .0.message)]
+    UpdateRefused(Box<UpdateRefused>),
+}
+
+/// An update that was refused on an open run, and the record of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpdateRefused {
+    pub reason: Reason,
+    pub message: String,
+    pub receipt: Receipt,
+    pub declared: Vec<String>,
 }
 
 /// What a worker is told about a run that ended while it worked.
@@ -92,6 +108,7 @@ impl Rejection {
             Self::TaskMismatch => Reason::TaskMismatch,
             Self::StaleAttempt => Reason::StaleAttempt,
             Self::AttemptClosed => Reason::AttemptClosed,
+            Self::ActivityCancelled => Reason::ActivityCancelled,
             Self::RunNotActive { .. } => Reason::RunNotActive,
             Self::NotCurrent => Reason::HistoricalRunCommandRejected,
             Self::AlreadyStarted { .. } => Reason::InstanceAlreadyStarted,
@@ -102,6 +119,8 @@ impl Rejection {
             Self::RequestIdConflict { .. } => Reason::RequestIdConflict,
             Self::UnknownSignal { .. } => Reason::UnknownSignal,
             Self::InvalidSignalArguments { .. } => Reason::InvalidSignalArguments,
+            Self::MessageIdentityConflict { .. } => Reason::MessageIdentityConflict,
+            Self::UpdateRefused(refused) => refused.reason,
         }
     }
 }

@@ -22,12 +22,15 @@ mod execute;
 mod fairness;
 mod metrics;
 mod namespaces;
+mod outbox;
 mod polling;
 mod polls;
 mod queues;
 mod rate;
 mod search_attributes;
+mod streams;
 mod tasks;
+mod updates;
 mod wake;
 mod workers;
 mod workflow_tasks;
@@ -40,9 +43,10 @@ pub use namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use polling::{Poll, Polled};
 pub use queues::{QueueRates, QueueView};
 pub use tasks::ClaimStatus;
+pub use updates::UpdateWait;
 pub use workers::{Registration, WorkerView};
-pub use workflow_tasks::{HistoryPage, LeasedWorkflowTask, TaskHolder};
-pub use workflows::{CommandTarget, Description, HistoryRequest, RunList};
+pub use workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
+pub use workflows::{CommandTarget, Description, Handlers, HistoryRequest, RunList};
 
 /// A name for one failure, to find it in the log.
 pub fn mint_error_id() -> String {
@@ -148,6 +152,7 @@ impl Host {
             host.inner.stopping.clone(),
         );
         host.inner.tasks.spawn(sweep);
+        host.inner.tasks.spawn(outbox::run(host.clone()));
         Ok(host)
     }
 

@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use longhaul_host::Error;
 use longhaul_host::engine::Rejection;
+use longhaul_protocol::Reason;
 use serde_json::json;
 
 use crate::gate::Refusal;
@@ -102,16 +103,22 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::TaskMismatch
         | Rejection::StaleAttempt
         | Rejection::AttemptClosed
+        | Rejection::ActivityCancelled
         | Rejection::RunNotActive { .. }
         | Rejection::NotCurrent
         | Rejection::AlreadyStarted { .. }
-        | Rejection::RequestIdConflict { .. } => StatusCode::CONFLICT,
+        | Rejection::RequestIdConflict { .. }
+        | Rejection::MessageIdentityConflict { .. } => StatusCode::CONFLICT,
         Rejection::InvalidCommands { .. }
         | Rejection::VersionMarkerConflict { .. }
         | Rejection::OtherWorkflowType { .. }
         | Rejection::InvalidSearchAttributes { .. }
         | Rejection::InvalidSignalArguments { .. }
         | Rejection::LimitExceeded(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Rejection::UpdateRefused(refused) if refused.reason == Reason::UnknownUpdate => {
+            StatusCode::NOT_FOUND
+        }
+        Rejection::UpdateRefused(_) => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
 
@@ -187,12 +194,15 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::UnknownSignal { declared } => refusal
             .with("declared_signals", json!(declared))
             .with("outcome", "rejected_unknown_signal"),
+        Rejection::MessageIdentityConflict { position } => refusal.with("position", *position),
         Rejection::TaskNotFound
         | Rejection::NotClaimable { .. }
+        | Rejection::UpdateRefused(_)
         | Rejection::AttemptNotFound
         | Rejection::TaskMismatch
         | Rejection::StaleAttempt
-        | Rejection::AttemptClosed => refusal,
+        | Rejection::AttemptClosed
+        | Rejection::ActivityCancelled => refusal,
     }
 }
 

@@ -143,7 +143,7 @@ async fn fill(store: &Sqlite, runs: i64) {
             }
             answers.push(store.commit(Arc::new(Changes {
                 run: None,
-                created: Some(Box::new(change)),
+                created: vec![change],
             })));
         }
         while let Some(answer) = answers.next().await {

@@ -16,6 +16,7 @@ use super::batch::Batch;
 use super::close::limit_failure;
 use super::draft::{Cause, Draft};
 use super::state::{ClosedReason, Outcome, Part, Run, Status, WorkflowTask};
+use super::stream::StreamCursor;
 use crate::change::{ClosedTask, Report, TaskRow, TaskStatus, Verb};
 use crate::rejection::RunClosed;
 use crate::visibility::Definitions;
@@ -39,6 +40,8 @@ pub struct CompleteWorkflowTask {
     pub commands: Vec<WorkflowCommand>,
     /// What the namespace says about search attributes; only asked for when a command sets some.
     pub definitions: Arc<Definitions>,
+    /// How far the workflow has read its message streams.
+    pub cursors: Vec<StreamCursor>,
 }
 
 /// What the fence says about a caller.
@@ -206,7 +209,7 @@ impl Command for CompleteWorkflowTask {
         };
         let applied = self
             .check_sizes(run, moment)
-            .and_then(|()| apply(draft, &task, &batch));
+            .and_then(|()| apply(draft, &task, &batch, &self.cursors));
         let (mut draft, limit) = match applied {
             Ok(draft) => (draft, None),
             // The batch is dropped and the run fails: a refusal would stop one worker and loop the other (engine.md §2.7).
@@ -297,11 +300,20 @@ pub(super) fn apply<'a>(
     mut draft: Draft<'a>,
     task: &WorkflowTask,
     batch: &Batch<'_>,
+    cursors: &[StreamCursor],
 ) -> Result<Draft<'a>, LimitBreach> {
-    draft.consume_waits(task, batch);
-    for (sequence, command) in &batch.calls {
-        draft.apply_call(*sequence, command)?;
-        draft.core.last_command_sequence = *sequence;
+    if !task.is_update() {
+        draft.consume_waits(task, batch);
+    }
+    draft.advance_cursors(cursors);
+    for (sequence, command) in &batch.steps {
+        match sequence {
+            Some(sequence) => {
+                draft.apply_call(*sequence, command)?;
+                draft.core.last_command_sequence = *sequence;
+            }
+            None => draft.apply_remark(command),
+        }
     }
     if let Some(WorkflowCommand::ContinueAsNew {
         arguments,
@@ -326,6 +338,7 @@ pub(super) fn apply<'a>(
                 draft.complete_run(result.as_ref())
             }
             Some(WorkflowCommand::FailWorkflow(failure)) => draft.fail_run(failure, None),
+            _ if task.is_update() => draft.end_update_task(),
             // What the task wrote, its calls or the ends of its waits, is progress: with nothing left to wait for, the workflow
             // must look again. An acknowledgement that wrote nothing is not, or it would be asked for ever.
             _ => draft.end_plain_task(task, unseen, wrote),
@@ -372,6 +385,18 @@ impl Draft<'_> {
         self.satisfy_conditions(&batch.sent_again, batch.terminal.is_some(), &task.resume);
     }
 
+    /// A command about something that is recorded already.
+    fn apply_remark(&mut self, command: &WorkflowCommand) {
+        match command {
+            WorkflowCommand::CompleteUpdate { update_id, result } => {
+                self.complete_update(update_id, result.as_ref());
+            }
+            WorkflowCommand::FailUpdate(failure) => self.fail_update(failure),
+            WorkflowCommand::CancelSelectionOperation(member) => self.cancel_member(member),
+            _ => unreachable!("every other command is a call or closes the run"),
+        }
+    }
+
     fn apply_call(&mut self, sequence: u64, command: &WorkflowCommand) -> Result<(), LimitBreach> {
         match command {
             WorkflowCommand::ScheduleActivity(activity) => {
@@ -388,6 +413,7 @@ impl Draft<'_> {
                 )?;
                 self.start_timer(sequence, *delay_seconds, group.as_ref());
             }
+            WorkflowCommand::StartChildWorkflow(child) => self.start_child(sequence, child)?,
             WorkflowCommand::OpenConditionWait(wait) => self.open_condition_wait(sequence, wait),
             WorkflowCommand::OpenSignalWait {
                 signal_name,
@@ -419,10 +445,13 @@ impl Draft<'_> {
                 self.upsert_search_attributes(sequence, attributes, attribute_types.as_ref())?;
             }
             WorkflowCommand::UpsertMemo { entries } => self.upsert_memo(sequence, entries)?,
-            WorkflowCommand::CompleteWorkflow { .. }
+            WorkflowCommand::CompleteUpdate { .. }
+            | WorkflowCommand::FailUpdate(_)
+            | WorkflowCommand::CancelSelectionOperation(_)
+            | WorkflowCommand::CompleteWorkflow { .. }
             | WorkflowCommand::FailWorkflow(_)
             | WorkflowCommand::ContinueAsNew { .. } => {
-                unreachable!("a terminal command is not a call")
+                unreachable!("only calls are numbered")
             }
         }
         Ok(())
@@ -458,10 +487,19 @@ impl Draft<'_> {
         self.forget_handled_groups();
         self.core.workflow_task = None;
         self.core.status = Status::Waiting;
-        let blocked = self
-            .parts()
-            .any(|(_, part)| matches!(part, Part::Activity(_) | Part::Timer(_) | Part::Wait(_)));
+        let blocked = self.parts().any(|(_, part)| {
+            matches!(
+                part,
+                Part::Activity(_) | Part::Timer(_) | Part::Wait(_) | Part::Child(_)
+            )
+        });
         self.choose_next_task(made_progress && !blocked);
+    }
+
+    /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.
+    fn end_update_task(&mut self) {
+        self.core.workflow_task = None;
+        self.choose_next_task(false);
     }
 
     /// Keeps the answer with the finished task's row.

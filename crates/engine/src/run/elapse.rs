@@ -15,11 +15,12 @@ impl Command for Elapse {
     type Reply = ();
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
-        if run.core.closed.is_some() || run.core.alarm.is_none_or(|alarm| alarm > moment.now) {
+        if run.core.alarm.is_none_or(|alarm| alarm > moment.now) {
             return Decision::unchanged(());
         }
         let mut draft = Draft::of(run, moment);
-        if draft.time_out_if_due() {
+        draft.offer_letters();
+        if run.core.closed.is_some() || draft.time_out_if_due() {
             return draft.finish(Ok(()));
         }
         draft.expire_workflow_lease();
@@ -40,7 +41,7 @@ impl Draft<'_> {
             .and_then(|task| task.lease.as_ref())
             .is_some_and(|lease| lease.expires_at <= self.now);
         if expired {
-            self.flush_buffered();
+            self.flush_undecided();
             if let Some(task) = &mut self.core.workflow_task {
                 task.expired = task.lease.clone().map(Box::new);
             }

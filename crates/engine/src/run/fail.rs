@@ -46,7 +46,8 @@ impl Command for FailWorkflowTask {
             Ok(held) => held,
             Err(decision) => return decision,
         };
-        if self.failure_type.as_deref() == Some(WAITING_FOR_HISTORY) {
+        // An update's turn always ends with its answer; a worker that has none has failed.
+        if self.failure_type.as_deref() == Some(WAITING_FOR_HISTORY) && !task.is_update() {
             self.acknowledge(draft, &task)
         } else {
             self.back_off(draft, &task)
@@ -58,12 +59,12 @@ impl FailWorkflowTask {
     /// A decision without commands.
     fn acknowledge(&self, draft: Draft<'_>, task: &WorkflowTask) -> Decision<Answer> {
         let batch = Batch {
-            calls: Vec::new(),
+            steps: Vec::new(),
             terminal: None,
             next_sequence: draft.core.last_command_sequence + 1,
             sent_again: std::collections::BTreeSet::new(),
         };
-        let mut draft = match apply(draft, task, &batch) {
+        let mut draft = match apply(draft, task, &batch, &[]) {
             Ok(draft) => draft,
             Err(limit) => return Decision::reject(Rejection::LimitExceeded(limit)),
         };
@@ -94,7 +95,7 @@ impl FailWorkflowTask {
             (1_u64 << task.failures.min(16)).min(longest)
         };
         let answer = self.answer("failed", Status::Waiting, Some(&task.id));
-        draft.flush_buffered();
+        draft.flush_undecided();
         if let Some(open) = &mut draft.core.workflow_task {
             open.failures = open.failures.saturating_add(1);
             open.last_error = Some(self.message.clone());
@@ -210,7 +211,7 @@ impl Command for ReleaseWorkflowTask {
             return Decision::unchanged(false);
         }
         let mut draft = Draft::of(run, moment);
-        draft.flush_buffered();
+        draft.flush_undecided();
         let now = draft.now;
         draft.return_workflow_task(now);
         draft.finish(Ok(true))

@@ -29,14 +29,16 @@ mod namespaces;
 mod path;
 mod query;
 mod search_attributes;
+mod streams;
 pub(crate) mod system;
 mod task_queues;
+mod updates;
 mod workers;
 mod workflows;
 
 use envelope::{
     CANCEL, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, Reply, SIGNAL, START,
-    TERMINATE,
+    TERMINATE, UPDATE,
 };
 use path::Path;
 use query::Query;
@@ -84,6 +86,14 @@ pub(crate) fn routes() -> Router<App> {
             post(&SIGNAL, commands::signal),
         )
         .route(
+            "/workflows/{workflow_id}/update/{update_name}",
+            post(&UPDATE, updates::update),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/update/{update_name}",
+            post(&UPDATE, updates::update),
+        )
+        .route(
             "/workflows/{workflow_id}/cancel",
             post(&CANCEL, commands::cancel),
         )
@@ -110,6 +120,18 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/search-attributes/{name}",
             delete(OPERATOR, search_attributes::remove),
+        )
+        .route(
+            "/workflows/{workflow_id}/message-streams",
+            get(OPERATOR, streams::list),
+        )
+        .route(
+            "/workflows/{workflow_id}/message-streams/{stream_name}",
+            get(OPERATOR, streams::describe),
+        )
+        .route(
+            "/workflows/{workflow_id}/message-streams/{stream_name}/messages",
+            post(OPERATOR, streams::append),
         )
         .route("/workers", get(OPERATOR, workers::list))
         .route(

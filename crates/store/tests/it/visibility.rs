@@ -212,7 +212,7 @@ async fn fill(store: &dyn Store, shapes: &[Shape]) {
         let run = change.apply(None);
         let created = Changes {
             run: None,
-            created: Some(Box::new(change)),
+            created: vec![change],
         };
         store.commit(Arc::new(created)).await.unwrap();
         let mut change = next(&run);
@@ -226,7 +226,7 @@ async fn fill(store: &dyn Store, shapes: &[Shape]) {
         }
         let changed = Changes {
             run: Some(Box::new(change)),
-            created: None,
+            created: Vec::new(),
         };
         store.commit(Arc::new(changed)).await.unwrap();
     }
