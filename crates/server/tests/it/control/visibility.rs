@@ -1,8 +1,13 @@
 //! Queries on the list of workflows (control-plane.md §9), and pages while runs start and close (§8.2, §27.17).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use http::Method;
+use longhaul_host::Config;
+use longhaul_server::Options;
+use longhaul_server::auth::Auth;
+use longhaul_store::sqlite::Sqlite;
 use serde_json::{Value, json};
 
 use crate::harness::{Call, Server, texts};
@@ -24,7 +29,28 @@ async fn found(server: &Server, query: &str) -> Vec<String> {
 }
 
 async fn defined() -> Server {
-    let server = Server::open().await;
+    define(Server::open().await).await
+}
+
+/// On the store that the product has. The directory goes when it is dropped.
+async fn defined_on_disk() -> (Server, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let options = longhaul_store::sqlite::Options {
+        sync: longhaul_store::sqlite::Sync::Never,
+        ..longhaul_store::sqlite::Options::new(directory.path().join("longhaul.db"))
+    };
+    let store = Sqlite::open_with(options).unwrap();
+    let server = Server::on(
+        Arc::new(store),
+        Config::default(),
+        Auth::open(),
+        Options::default(),
+    )
+    .await;
+    (define(server).await, directory)
+}
+
+async fn define(server: Server) -> Server {
     for (name, word) in [
         ("Region", "keyword"),
         ("Count", "int"),
@@ -235,7 +261,7 @@ async fn what_workflow_code_sets_is_found_at_once() {
 
 #[tokio::test]
 async fn expressions_are_exact_over_a_thousand_runs() {
-    let server = defined().await;
+    let (server, _directory) = defined_on_disk().await;
     for number in 0..1000_i64 {
         let region = ["eu", "us", "ap"][usize::try_from(number % 3).unwrap()];
         start(
@@ -272,7 +298,7 @@ async fn pages_are_stable_while_runs_start_and_close() {
         ("Region = eu", true),
         ("Region = eu AND Status = running", false),
     ] {
-        let server = defined().await;
+        let (server, _directory) = defined_on_disk().await;
         for number in 0..30 {
             if number % 4 == 0 {
                 server.clock.advance_seconds(1);
@@ -328,4 +354,81 @@ async fn tokens_of_another_making_are_refused() {
             "{token}"
         );
     }
+}
+
+/// The same with writers that do not wait for the reader.
+#[tokio::test]
+async fn pages_are_stable_beside_concurrent_writers() {
+    let (server, _directory) = defined_on_disk().await;
+    let there: BTreeSet<String> = (0..40).map(|number| format!("there{number:02}")).collect();
+    for id in &there {
+        start(&server, id, json!({"Region": "eu"})).await;
+    }
+    let write = async {
+        for number in 0..60 {
+            server.clock.advance_seconds(number % 2);
+            let id = format!("new{number:02}");
+            start(&server, &id, json!({"Region": "eu"})).await;
+            let path = format!("/workflows/{id}/terminate");
+            server
+                .call(Method::POST, &path)
+                .json(&json!({}))
+                .accepted(200)
+                .await;
+        }
+    };
+    let read = async {
+        for _ in 0..6 {
+            let (mut seen, mut more) = (Vec::new(), "&page_size=7".to_owned());
+            loop {
+                let page = asking(&server, "Region = eu", &more).accepted(200).await;
+                let ids = texts(&page["workflows"], "workflow_id");
+                seen.extend(ids.into_iter().map(str::to_owned));
+                let Some(token) = page["next_page_token"].as_str() else {
+                    break;
+                };
+                more = format!("&page_size=7&next_page_token={token}");
+            }
+            let shown: BTreeSet<String> = seen.iter().cloned().collect();
+            assert_eq!(shown.len(), seen.len(), "a run was shown twice");
+            assert!(shown.is_superset(&there), "a run is missing");
+        }
+    };
+    tokio::join!(write, read);
+}
+
+#[tokio::test]
+async fn the_next_run_and_a_child_carry_the_attributes_and_are_found() {
+    let (server, _directory) = defined_on_disk().await;
+    server.register("w", json!({})).await;
+    let run_id = start(&server, "a", json!({"Region": "eu"})).await;
+    let child =
+        json!({"type": "start_child_workflow", "workflow_type": "greet", "queue": "elsewhere"});
+    let upsert = json!({"type": "upsert_search_attributes", "attributes": {"Count": 4}});
+    server.decide("w", json!([upsert, child])).await;
+    let all = asking(&server, "Region = eu AND Count = 4", "")
+        .accepted(200)
+        .await;
+    let mut types = texts(&all["workflows"], "task_queue");
+    types.sort_unstable();
+    assert_eq!(types, ["default", "elsewhere"], "{all}");
+    server.start("b").await;
+    server
+        .decide(
+            "w",
+            json!([
+                {"type": "upsert_search_attributes", "attributes": {"Region": "us", "Tags": ["x"]}},
+                {"type": "continue_as_new"},
+            ]),
+        )
+        .await;
+    let all = asking(&server, "Region = us AND Tags = x", "")
+        .accepted(200)
+        .await;
+    assert_eq!(texts(&all["workflows"], "workflow_id"), ["b", "b"], "{all}");
+    let closed = asking(&server, "Tags = x AND Status = completed", "")
+        .accepted(200)
+        .await;
+    assert_eq!(closed["workflow_count"], 1);
+    assert_ne!(closed["workflows"][0]["run_id"], json!(run_id));
 }
