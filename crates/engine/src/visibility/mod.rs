@@ -5,6 +5,7 @@
 pub mod attribute;
 pub mod condition;
 mod lexer;
+mod literal;
 mod parse;
 pub mod term;
 

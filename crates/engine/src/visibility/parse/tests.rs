@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
+use crate::run::state::Status;
 use crate::visibility::Facts;
 
 fn definitions() -> Definitions {

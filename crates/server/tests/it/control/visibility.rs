@@ -34,12 +34,12 @@ async fn defined() -> Server {
 
 /// On the store that the product has. The directory goes when it is dropped.
 async fn defined_on_disk() -> (Server, tempfile::TempDir) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().expect("a directory");
     let options = longhaul_store::sqlite::Options {
         sync: longhaul_store::sqlite::Sync::Never,
         ..longhaul_store::sqlite::Options::new(directory.path().join("longhaul.db"))
     };
-    let store = Sqlite::open_with(options).unwrap();
+    let store = Sqlite::open_with(options).expect("a store");
     let server = Server::on(
         Arc::new(store),
         Config::default(),
