@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 mod activity_tasks;
 mod alarms;
+mod cancellations;
 pub mod clock;
 mod dispatch;
 pub mod error;

@@ -76,6 +76,7 @@ impl Host {
         let appetite = Appetite {
             types: claim.types(&worker),
             build_id: worker.row.build_id.clone(),
+            capabilities: Arc::clone(&worker.capabilities),
         };
         loop {
             let Some(task) = self.next_task(&queue, &appetite, deadline).await? else {

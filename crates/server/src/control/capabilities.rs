@@ -39,6 +39,7 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         // False, not absent: the Python client reports an absent key as a failed discovery.
         "query_tasks": false,
         "workflow_memo_updates": {"supported": true},
+        "cooperative_cancellation": true,
     })
 }
 
@@ -86,7 +87,6 @@ mod tests {
         let offered = server_capabilities(&Options::default());
         for absent in [
             "activity_lease_renewal",
-            "cooperative_cancellation",
             "durable_local_activities",
             "local_activities",
             "observability_context",

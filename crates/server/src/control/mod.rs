@@ -114,12 +114,8 @@ pub(crate) fn routes() -> Router<App> {
             post(OPERATOR, commands::request_cancellation),
         )
         .route(
-            "/search-attributes",
-            get(OPERATOR, search_attributes::list).merge(post(OPERATOR, search_attributes::create)),
-        )
-        .route(
-            "/search-attributes/{name}",
-            delete(OPERATOR, search_attributes::remove),
+            "/workflows/{workflow_id}/runs/{run_id}/request-cancellation",
+            post(OPERATOR, commands::request_cancellation),
         )
         .route(
             "/workflows/{workflow_id}/message-streams",
@@ -132,6 +128,14 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/message-streams/{stream_name}/messages",
             post(OPERATOR, streams::append),
+        )
+        .route(
+            "/search-attributes",
+            get(OPERATOR, search_attributes::list).merge(post(OPERATOR, search_attributes::create)),
+        )
+        .route(
+            "/search-attributes/{name}",
+            delete(OPERATOR, search_attributes::remove),
         )
         .route("/workers", get(OPERATOR, workers::list))
         .route(
