@@ -45,6 +45,8 @@ pub struct RunChange {
     pub tasks: Vec<TaskRow>,
     pub commands: Vec<CommandRow>,
     pub instance: Option<InstanceChange>,
+    /// Whether this change sets search attributes, so that their index entries are written anew.
+    pub sets_search_attributes: bool,
 }
 
 impl RunChange {

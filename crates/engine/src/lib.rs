@@ -19,6 +19,7 @@ pub mod contract;
 pub mod limits;
 pub mod rejection;
 pub mod run;
+pub mod visibility;
 
 pub use change::{Changes, RunChange};
 pub use limits::Limits;

@@ -53,6 +53,8 @@ pub enum Rejection {
     AlreadyStarted { run_id: RunId },
     #[error("the workflow id belongs to another workflow type")]
     OtherWorkflowType { workflow_type: String },
+    #[error("a search attribute is not what this namespace defines")]
+    InvalidSearchAttributes { errors: FieldErrors },
     #[error("structural limit {} exceeded: {} is over {}", .0.kind, .0.value, .0.configured)]
     LimitExceeded(LimitBreach),
     #[error("the request id stands for another command")]
@@ -116,7 +118,9 @@ impl Rejection {
             Self::RunNotActive { .. } => Reason::RunNotActive,
             Self::NotCurrent => Reason::HistoricalRunCommandRejected,
             Self::AlreadyStarted { .. } => Reason::InstanceAlreadyStarted,
-            Self::OtherWorkflowType { .. } => Reason::ValidationFailed,
+            Self::OtherWorkflowType { .. } | Self::InvalidSearchAttributes { .. } => {
+                Reason::ValidationFailed
+            }
             Self::LimitExceeded(_) => Reason::StructuralLimitExceeded,
             Self::RequestIdConflict { .. } => Reason::RequestIdConflict,
             Self::UnknownSignal { .. } => Reason::UnknownSignal,

@@ -1,6 +1,7 @@
 //! What a caller of the host is told when something did not happen.
 
 use longhaul_engine::Rejection;
+use longhaul_engine::visibility::Type;
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
 
@@ -18,6 +19,16 @@ pub enum Error {
     NamespaceNotFound(Namespace),
     #[error("namespace `{0}` exists already")]
     NamespaceExists(Namespace),
+    #[error("the search attribute name `{0}` has a meaning already")]
+    AttributeNameReserved(String),
+    #[error("search attribute `{0}` is defined already")]
+    AttributeExists(String, Type),
+    #[error("a namespace may define {limit} search attributes")]
+    TooManyAttributes { limit: u64 },
+    #[error("`{0}` is a system attribute, which every run has")]
+    SystemAttribute(String),
+    #[error("there is no search attribute `{0}` in this namespace")]
+    AttributeNotFound(String),
     #[error("worker `{0}` is not registered in this namespace")]
     WorkerNotRegistered(WorkerId),
     #[error(
@@ -56,6 +67,11 @@ impl Error {
             Self::RunNotFound(..) => Reason::RunNotFound,
             Self::NamespaceNotFound(_) => Reason::NamespaceNotFound,
             Self::NamespaceExists(_) => Reason::NamespaceAlreadyExists,
+            Self::AttributeNameReserved(_) => Reason::NameReserved,
+            Self::AttributeExists(..) => Reason::AttributeAlreadyExists,
+            Self::TooManyAttributes { .. } => Reason::SearchAttributeLimitReached,
+            Self::SystemAttribute(_) => Reason::SystemAttribute,
+            Self::AttributeNotFound(_) => Reason::AttributeNotFound,
             Self::WorkerNotRegistered(_) => Reason::WorkerNotRegistered,
             Self::DefinitionChanged(..) => Reason::WorkflowDefinitionChanged,
             Self::TaskQueueMismatch { .. } => Reason::TaskQueueMismatch,

@@ -28,6 +28,7 @@ mod polling;
 mod polls;
 mod queues;
 mod rate;
+mod search_attributes;
 mod streams;
 mod tasks;
 mod updates;
@@ -103,6 +104,7 @@ struct Inner {
     hub: Arc<Hub>,
     workers: workers::Workers,
     namespaces: namespaces::Namespaces,
+    search_attributes: search_attributes::SearchAttributes,
     config: Config,
     /// Cancelled first: polls answer and nothing new is leased.
     stopping: CancellationToken,
@@ -136,6 +138,7 @@ impl Host {
             hub,
             workers: workers::Workers::default(),
             namespaces: namespaces::Namespaces::default(),
+            search_attributes: search_attributes::SearchAttributes::default(),
             config,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),

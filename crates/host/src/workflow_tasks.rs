@@ -198,11 +198,15 @@ impl Host {
         let row = self
             .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
             .await?;
+        let definitions = self
+            .definitions_for(&holder.namespace, &completion.commands)
+            .await?;
         self.report(row, |row| CompleteWorkflowTask {
             holder: holder.with(row),
             commands: completion.commands.clone(),
             cursors: completion.cursors.clone(),
             sticky: completion.sticky.clone(),
+            definitions: Arc::clone(&definitions),
         })
         .await
     }

@@ -84,6 +84,8 @@ pub struct HistoryRequest {
 impl Host {
     /// Starts a workflow, or answers for the id that is taken.
     pub async fn start_workflow(&self, mut start: Start) -> Result<Started> {
+        self.check_search_attributes(&start.namespace, &start.search_attributes)
+            .await?;
         if start.declared.is_empty() {
             start.declared =
                 self.declared_contract(&start.namespace, &start.task_queue, &start.workflow_type);

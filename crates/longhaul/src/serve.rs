@@ -75,6 +75,7 @@ async fn serve(settings: &Settings) -> Result<()> {
     let address = listener
         .local_addr()
         .context("the listening address is not known")?;
+    let stop = crate::stop::asked_to_stop();
     greet(address, &settings.database, open);
     tracing::info!(%address, database = %settings.database.display(), "serving");
     let listener = listener.tap_io(|stream| {
@@ -86,7 +87,7 @@ async fn serve(settings: &Settings) -> Result<()> {
     let stopping = host.clone();
     let (began, begun) = tokio::sync::oneshot::channel();
     let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
-        crate::stop::asked_to_stop().await;
+        stop.await;
         tracing::info!("stopping: answering polls and finishing requests");
         stopping.begin_stop();
         let _ = began.send(());

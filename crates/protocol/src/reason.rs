@@ -71,6 +71,16 @@ reasons! {
     BackendLockPressure "backend_lock_pressure" retry,
     /// Too many polls are waiting.
     LongPollCapacityExhausted "long_poll_capacity_exhausted" retry,
+    /// The search attribute's name has a meaning already.
+    NameReserved "name_reserved" fatal,
+    /// The search attribute is defined already.
+    AttributeAlreadyExists "attribute_already_exists" fatal,
+    /// The namespace defines as many search attributes as it may.
+    SearchAttributeLimitReached "search_attribute_limit_reached" fatal,
+    /// Every run has the attribute; it cannot be deleted.
+    SystemAttribute "system_attribute" fatal,
+    /// No such search attribute.
+    AttributeNotFound "attribute_not_found" fatal,
     /// The worker is not registered in this namespace.
     WorkerNotRegistered "worker_not_registered" fatal,
     /// No worker of that id.

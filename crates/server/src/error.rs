@@ -23,6 +23,13 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
             "Create it with POST /api/namespaces, or send the X-Namespace header of one that exists.",
         ),
         Error::NamespaceExists(namespace) => refusal.with("namespace", namespace.as_str()),
+        Error::AttributeNameReserved(name)
+        | Error::SystemAttribute(name)
+        | Error::AttributeNotFound(name) => refusal.with("name", name.as_str()),
+        Error::AttributeExists(name, existing) => refusal
+            .with("name", name.as_str())
+            .with("type", existing.as_str()),
+        Error::TooManyAttributes { limit } => refusal.with("limit", *limit),
         Error::WorkerNotRegistered(worker_id) => refusal.with("worker_id", worker_id.as_str()),
         Error::DefinitionChanged(worker_id, workflow_type) => refusal
             .with("worker_id", worker_id.as_str())
@@ -61,10 +68,15 @@ impl From<Error> for Refusal {
 fn status(error: &Error) -> StatusCode {
     match error {
         Error::Rejected(rejection) => rejected_status(rejection),
-        Error::InstanceNotFound(_) | Error::RunNotFound(..) | Error::NamespaceNotFound(_) => {
-            StatusCode::NOT_FOUND
-        }
+        Error::InstanceNotFound(_)
+        | Error::RunNotFound(..)
+        | Error::NamespaceNotFound(_)
+        | Error::AttributeNotFound(_) => StatusCode::NOT_FOUND,
+        Error::TooManyAttributes { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Error::NamespaceExists(_)
+        | Error::AttributeNameReserved(_)
+        | Error::AttributeExists(..)
+        | Error::SystemAttribute(_)
         | Error::DefinitionChanged(..)
         | Error::TaskQueueMismatch { .. }
         | Error::BuildIdMismatch { .. } => StatusCode::CONFLICT,
@@ -103,6 +115,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         Rejection::InvalidCommands { .. }
         | Rejection::VersionMarkerConflict { .. }
         | Rejection::OtherWorkflowType { .. }
+        | Rejection::InvalidSearchAttributes { .. }
         | Rejection::InvalidSignalArguments { .. }
         | Rejection::LimitExceeded(_) => StatusCode::UNPROCESSABLE_ENTITY,
         Rejection::UpdateRefused(refused) if refused.reason == Reason::UnknownUpdate => {
@@ -174,6 +187,9 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             .with("retained_command_type", command.command_type.as_str())
             .with("retained_outcome", command.outcome.as_str())
             .with("conflict", json!(conflict)),
+        Rejection::InvalidSearchAttributes { errors } => refusal
+            .with("errors", json!(errors))
+            .with("validation_errors", json!(errors)),
         Rejection::InvalidSignalArguments { errors } => refusal
             .with("errors", json!(errors))
             .with("validation_errors", json!(errors))

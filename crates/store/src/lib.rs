@@ -10,6 +10,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
 use longhaul_engine::run::state::{ClosedReason, Run, Status};
+use longhaul_engine::visibility::{Condition, Type};
 use longhaul_protocol::id::{EventId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -123,6 +124,20 @@ pub trait Store: Send + Sync + 'static {
     /// All namespaces by name.
     fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>>;
 
+    /// Defines a search attribute; [`Error::Conflict`] when the namespace has one of that name.
+    fn define_search_attribute<'a>(&'a self, attribute: &'a SearchAttributeRow) -> Answer<'a, ()>;
+    /// Deletes a definition; whether there was one. Values that runs have stay.
+    fn delete_search_attribute<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        name: &'a str,
+    ) -> Answer<'a, bool>;
+    /// Definitions of a namespace by name.
+    fn search_attributes<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+    ) -> Answer<'a, Vec<SearchAttributeRow>>;
+
     /// Creates or replaces a worker registration.
     fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()>;
     /// Deletes a registration; whether there was one.
@@ -174,6 +189,8 @@ pub struct RunFilter {
     pub namespace: Namespace,
     pub workflow_type: Option<String>,
     pub status: Option<StatusFilter>,
+    /// What a query asks for.
+    pub condition: Option<Condition>,
     /// Only runs that come after this one in the list's order.
     pub after: Option<(Timestamp, RunId)>,
     pub limit: usize,
@@ -242,6 +259,14 @@ pub struct NamespaceRow {
     pub retention_days: Option<u32>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
+}
+
+/// What a namespace says about one search attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchAttributeRow {
+    pub namespace: Namespace,
+    pub name: String,
+    pub attribute_type: Type,
 }
 
 /// A worker registration. It outlives restarts and silence: no published worker ever registers twice.

@@ -9,6 +9,7 @@ use longhaul_engine::change::{
     Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus,
 };
 use longhaul_engine::run::state::{Run, Status};
+use longhaul_engine::visibility::{Facts, Type};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
-    RunSummary, StatusFilter, Store, StoredEvent, WorkerRow, shape,
+    RunSummary, SearchAttributeRow, StatusFilter, Store, StoredEvent, WorkerRow, shape,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -37,6 +38,7 @@ struct Tables {
     requests: BTreeMap<(Namespace, WorkflowId, String), (RunId, u64)>,
     tasks: BTreeMap<TaskId, TaskRow>,
     namespaces: BTreeMap<Namespace, NamespaceRow>,
+    search_attributes: BTreeMap<(Namespace, String), Type>,
     workers: BTreeMap<(Namespace, WorkerId), WorkerRow>,
 }
 
@@ -422,6 +424,46 @@ impl Store for Memory {
         self.read(|tables| tables.namespaces.values().cloned().collect())
     }
 
+    fn define_search_attribute<'a>(&'a self, attribute: &'a SearchAttributeRow) -> Answer<'a, ()> {
+        self.write(|tables| {
+            let key = (attribute.namespace.clone(), attribute.name.clone());
+            if tables.search_attributes.contains_key(&key) {
+                return Err(Error::Conflict);
+            }
+            tables
+                .search_attributes
+                .insert(key, attribute.attribute_type);
+            Ok(())
+        })
+    }
+
+    fn delete_search_attribute<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        name: &'a str,
+    ) -> Answer<'a, bool> {
+        self.write(|tables| {
+            let key = (namespace.clone(), name.to_owned());
+            Ok(tables.search_attributes.remove(&key).is_some())
+        })
+    }
+
+    fn search_attributes<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+    ) -> Answer<'a, Vec<SearchAttributeRow>> {
+        self.read(|tables| {
+            let all = tables.search_attributes.iter();
+            all.filter(|((of, _), _)| of == namespace)
+                .map(|((namespace, name), attribute_type)| SearchAttributeRow {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                    attribute_type: *attribute_type,
+                })
+                .collect()
+        })
+    }
+
     fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()> {
         self.write(|tables| {
             tables.workers.insert(
@@ -534,4 +576,23 @@ fn is_listed(run: &RunSummary, filter: &RunFilter) -> bool {
             .is_none_or(|workflow_type| *workflow_type == run.workflow_type)
         && status
         && after
+        && filter
+            .condition
+            .as_ref()
+            .is_none_or(|condition| condition.matches(&facts(run)))
+}
+
+fn facts(run: &RunSummary) -> Facts<'_> {
+    Facts {
+        workflow_type: &run.workflow_type,
+        workflow_id: run.workflow_id.as_str(),
+        run_id: run.run_id.as_str(),
+        task_queue: run.task_queue.as_str(),
+        business_key: run.business_key.as_deref(),
+        build_id: run.compatibility.as_deref(),
+        status: run.status,
+        started_at: run.started_at,
+        closed_at: run.closed_at,
+        search_attributes: &run.search_attributes,
+    }
 }

@@ -79,6 +79,7 @@ impl Command for HeartbeatActivity {
                     | Rejection::NotCurrent
                     | Rejection::AlreadyStarted { .. }
                     | Rejection::OtherWorkflowType { .. }
+                    | Rejection::InvalidSearchAttributes { .. }
                     | Rejection::LimitExceeded(_)
                     | Rejection::RequestIdConflict { .. }
                     | Rejection::UnknownSignal { .. }

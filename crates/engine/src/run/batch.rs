@@ -3,6 +3,7 @@
 //! The arithmetic must equal the SDKs' own: both compute the base of a parallel group as the highest recorded command
 //! sequence, plus the commands already in the batch, plus one.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_protocol::group::{Group, Level};
@@ -12,6 +13,7 @@ use longhaul_protocol::workflow_command::{FieldErrors, OpenConditionWait, Workfl
 use super::draft::Draft;
 use super::state::{Part, PartKey, Wait, WaitFor};
 use crate::Rejection;
+use crate::visibility::Definitions;
 
 /// The commands of a completion with their places.
 pub(super) struct Batch<'c> {
@@ -36,6 +38,7 @@ impl Draft<'_> {
     pub(super) fn place<'c>(
         &self,
         commands: &'c [WorkflowCommand],
+        definitions: &Definitions,
     ) -> Result<Batch<'c>, Rejection> {
         let recorded = self.core.last_command_sequence;
         let mut placing = Placing {
@@ -60,7 +63,7 @@ impl Draft<'_> {
             });
         }
         self.check_version_markers(commands)?;
-        self.check_attribute_types(commands)?;
+        self.check_attributes(commands, definitions)?;
         Ok(placing.batch)
     }
 
@@ -92,33 +95,48 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// A type once declared for a key stays.
-    fn check_attribute_types(&self, commands: &[WorkflowCommand]) -> Result<(), Rejection> {
+    /// A type once declared for a key stays, and a value is of the type that its key is defined or declared as.
+    fn check_attributes(
+        &self,
+        commands: &[WorkflowCommand],
+        definitions: &Definitions,
+    ) -> Result<(), Rejection> {
+        let mut known = Cow::Borrowed(&*self.core.search_attribute_types);
+        let mut errors = FieldErrors::new();
         for (index, command) in commands.iter().enumerate() {
             let WorkflowCommand::UpsertSearchAttributes {
-                attribute_types: Some(types),
-                ..
+                attributes,
+                attribute_types,
             } = command
             else {
                 continue;
             };
-            for (key, declared) in types {
-                if let Some(known) = self
-                    .core
-                    .search_attribute_types
-                    .get(key)
-                    .filter(|known| *known != declared)
-                {
-                    let message = format!("`{key}` is declared as {known} in this run");
-                    let errors = BTreeMap::from([(
-                        format!("commands.{index}.attribute_types.{key}"),
-                        vec![message],
-                    )]);
-                    return Err(Rejection::InvalidCommands { errors });
+            for (key, declared) in attribute_types.iter().flatten() {
+                match known.get(key) {
+                    Some(before) if before != declared => {
+                        let message = format!("`{key}` is declared as {before} in this run");
+                        errors.insert(
+                            format!("commands.{index}.attribute_types.{key}"),
+                            vec![message],
+                        );
+                    }
+                    Some(_) => {}
+                    None => {
+                        known.to_mut().insert(key.clone(), declared.clone());
+                    }
+                }
+            }
+            for (key, value) in attributes {
+                if let Some(message) = definitions.contradiction(key, known.get(key), value) {
+                    errors.insert(format!("commands.{index}.attributes.{key}"), vec![message]);
                 }
             }
         }
-        Ok(())
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Rejection::InvalidCommands { errors })
+        }
     }
 }
 

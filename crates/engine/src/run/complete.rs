@@ -3,6 +3,8 @@
 //! Order: stored answer of the same call, fence, checks against state, then waits that the decision consumed, its commands,
 //! buffered messages, overdue timeouts, the terminal event, and the next task. All of it or nothing.
 
+use std::sync::Arc;
+
 use longhaul_protocol::history::{EventPayload, LimitBreach, PAYLOAD_CODEC, WorkflowCompleted};
 use longhaul_protocol::id::{TaskId, WorkerId};
 use longhaul_protocol::workflow_command::WorkflowCommand;
@@ -18,6 +20,7 @@ use super::sticky::StickyClaim;
 use super::stream::StreamCursor;
 use crate::change::{ClosedTask, Report, TaskRow, TaskStatus, Verb};
 use crate::rejection::RunClosed;
+use crate::visibility::Definitions;
 use crate::{Command, Decision, Moment, Rejection, limits};
 
 /// Who reports on a workflow task.
@@ -36,6 +39,8 @@ pub struct Holder {
 pub struct CompleteWorkflowTask {
     pub holder: Holder,
     pub commands: Vec<WorkflowCommand>,
+    /// What the namespace says about search attributes; only asked for when a command sets some.
+    pub definitions: Arc<Definitions>,
     /// How far the workflow has read its message streams.
     pub cursors: Vec<StreamCursor>,
     /// The worker kept the run's history in memory.
@@ -201,13 +206,13 @@ impl Command for CompleteWorkflowTask {
             Ok(held) => held,
             Err(decision) => return decision,
         };
-        let batch = match draft.place(&self.commands) {
+        let batch = match draft.place(&self.commands, &self.definitions) {
             Ok(batch) => batch,
             Err(rejection) => return Decision::reject(rejection),
         };
         draft.remember_sticky(&self.holder.owner, self.sticky.as_ref());
         let applied = self
-            .check_sizes(moment)
+            .check_sizes(run, moment)
             .and_then(|()| apply(draft, &task, &batch, &self.cursors));
         let (mut draft, limit) = match applied {
             Ok(draft) => (draft, None),
@@ -227,7 +232,7 @@ impl Command for CompleteWorkflowTask {
 }
 
 impl CompleteWorkflowTask {
-    fn check_sizes(&self, moment: Moment<'_>) -> Result<(), LimitBreach> {
+    fn check_sizes(&self, run: &Run, moment: Moment<'_>) -> Result<(), LimitBreach> {
         limits::check(
             "command_batch_size",
             self.commands.len() as u64,
@@ -239,6 +244,24 @@ impl CompleteWorkflowTask {
                 payload.blob().len() as u64,
                 moment.limits.payload_bytes,
             )?;
+        }
+        self.check_keyword_sizes(run)
+    }
+
+    fn check_keyword_sizes(&self, run: &Run) -> Result<(), LimitBreach> {
+        for command in &self.commands {
+            let WorkflowCommand::UpsertSearchAttributes {
+                attributes,
+                attribute_types,
+            } = command
+            else {
+                continue;
+            };
+            for (key, value) in attributes {
+                let now = attribute_types.as_ref().and_then(|types| types.get(key));
+                let declared = now.or_else(|| run.core.search_attribute_types.get(key));
+                self.definitions.check_size(key, declared, value)?;
+            }
         }
         Ok(())
     }

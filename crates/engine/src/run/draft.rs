@@ -297,6 +297,10 @@ impl<'a> Draft<'a> {
     /// The rows of this draft.
     pub(super) fn into_change(mut self) -> (Box<RunChange>, Vec<RunChange>) {
         self.set_alarm();
+        let sets_search_attributes = match self.base {
+            Some(run) => !Arc::ptr_eq(&run.core.search_attributes, &self.core.search_attributes),
+            None => !self.core.search_attributes.is_empty(),
+        };
         let change = RunChange {
             spec: self.spec,
             base_version: self.base.map(|run| run.version),
@@ -306,6 +310,7 @@ impl<'a> Draft<'a> {
             tasks: self.tasks.into_values().collect(),
             commands: self.commands,
             instance: self.instance,
+            sets_search_attributes,
         };
         (Box::new(change), self.created)
     }

@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use longhaul_engine::run::activity_report::Failure;
 use longhaul_engine::run::external::Stop;
+use longhaul_engine::visibility::Type;
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::RunId;
 use longhaul_protocol::payload::Value as PayloadValue;
@@ -128,6 +130,13 @@ impl Stage {
                     "events_per_run" => self.world.limits.events_per_run = value,
                     other => panic!("no limit {other} in stories"),
                 }
+                (Step::default(), "ok".to_owned())
+            }
+            "define" => {
+                let defined = options
+                    .iter()
+                    .map(|(name, word)| (name.clone(), Type::read(word).unwrap()));
+                self.world.definitions = Arc::new(defined.collect());
                 (Step::default(), "ok".to_owned())
             }
             "wait" => {

@@ -2,6 +2,7 @@
 //! the host applies them, and every invariant is checked after each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
 use longhaul_engine::contract::Declared;
@@ -15,6 +16,7 @@ use longhaul_engine::run::external::{Earlier, Receipt, Request, SignalRun, Stop,
 use longhaul_engine::run::fail::{FailWorkflowTask, HeartbeatWorkflowTask, ReleaseWorkflowTask};
 use longhaul_engine::run::start::{DuplicatePolicy, Start, Started};
 use longhaul_engine::run::state::{Routing, Run};
+use longhaul_engine::visibility::Definitions;
 use longhaul_engine::{Command, Decision, Limits, Moment, Rejection};
 use longhaul_protocol::history::Event;
 use longhaul_protocol::id::{
@@ -30,6 +32,7 @@ use crate::invariants;
 pub(crate) struct World {
     pub(crate) now: Timestamp,
     pub(crate) limits: Limits,
+    pub(crate) definitions: Arc<Definitions>,
     pub(crate) runs: BTreeMap<RunId, Run>,
     pub(crate) histories: BTreeMap<RunId, Vec<Event>>,
     pub(crate) tasks: BTreeMap<TaskId, TaskRow>,
@@ -52,6 +55,7 @@ impl World {
         Self {
             now: "2026-01-01T00:00:00.000000Z".parse().unwrap(),
             limits: Limits::default(),
+            definitions: Arc::default(),
             runs: BTreeMap::new(),
             histories: BTreeMap::new(),
             tasks: BTreeMap::new(),
@@ -212,6 +216,7 @@ impl World {
             sticky: None,
             holder: self.holder(worker, attempt),
             commands,
+            definitions: Arc::clone(&self.definitions),
         };
         let (step, reply) = self.apply(&command);
         (step, reply.map(|answer| answer.body))

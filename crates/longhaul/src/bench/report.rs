@@ -232,6 +232,17 @@ fn stored_rows(stored: &Stored, table: &mut Table) {
         times(stored.elapsed_ratio, "few"),
         format!("{} in processor time", times(stored.processor_ratio, "few")),
     );
+    for listed in &stored.lists {
+        table.row(
+            &format!("list {}", listed.shape),
+            format!("{:.2} ms", listed.many_ms),
+            format!(
+                "{:.2} ms with few: {}",
+                listed.few_ms,
+                times(listed.ratio, "few")
+            ),
+        );
+    }
 }
 
 fn long_run_rows(long_run: &LongRun, table: &mut Table) {

@@ -1,9 +1,9 @@
-//! Does a transition cost more when more runs are stored? Two servers side by side, one with few runs and one with many, driven
+//! Does a transition cost more when more runs are stored, does a page of the list? Two servers side by side, one with few runs and one with many, driven
 //! in turn with the same bursts: what the machine does meanwhile, it does to both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::Home;
 use super::load::{Driven, Load, Until};
-use super::measure::{median, ratio};
+use super::measure::{Spread, median, ratio};
 use super::progress::Progress;
 use super::target::{Target, fresh_name};
 
@@ -24,6 +24,25 @@ const BURST_WORKFLOWS: u64 = 200;
 /// Bursts that count, after one that does not.
 const BURSTS: usize = 9;
 
+/// How often each list is asked for, on each side in turn.
+const LISTS: usize = 51;
+
+/// Every stored run belongs to one of so many customers.
+const CUSTOMERS: u64 = 20;
+
+/// The usual shapes of list, as parameters of the URL: each must cost the same however many runs there are.
+const SHAPES: [(&str, &str); 6] = [
+    ("newest", ""),
+    ("by status", "status=running"),
+    ("by type", "workflow_type=bench"),
+    ("by attribute", "query=Customer%3D%27c-7%27"),
+    (
+        "by attribute and status",
+        "query=Customer%3D%27c-7%27%20AND%20Status%3Dcompleted",
+    ),
+    ("by workflow id", "query=WorkflowId%3Dnone"),
+];
+
 /// Durable steps of a one-activity workflow: start, three leases, three reports.
 const TRANSITIONS_PER_WORKFLOW: f64 = 7.0;
 
@@ -34,6 +53,17 @@ pub(super) struct Stored {
     /// Many to few.
     pub(super) elapsed_ratio: Option<f64>,
     pub(super) processor_ratio: Option<f64>,
+    pub(super) lists: Vec<Listed>,
+}
+
+/// How long a page of one shape takes; medians.
+#[derive(Debug, Serialize)]
+pub(super) struct Listed {
+    pub(super) shape: &'static str,
+    pub(super) few_ms: f64,
+    pub(super) many_ms: f64,
+    /// Many to few.
+    pub(super) ratio: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,6 +103,7 @@ pub(super) async fn measure(
     for load in loads {
         load.leave().await?;
     }
+    let lists = list(&few, &many, progress).await?;
     few.stop().await;
     many.stop().await;
     let [few, many] = [(FEW_RUNS, &bursts[0]), (many_runs, &bursts[1])]
@@ -88,7 +119,32 @@ pub(super) async fn measure(
         ),
         few,
         many,
+        lists,
     })
+}
+
+async fn list(few: &Target, many: &Target, progress: &Progress) -> Result<Vec<Listed>> {
+    let mut connections = [few.connect().await?, many.connect().await?];
+    let mut lists = Vec::new();
+    for (shape, parameters) in SHAPES {
+        progress.show(&format!("stored: list {shape}"));
+        let mut times: [Vec<Duration>; 2] = Default::default();
+        for _ in 0..LISTS {
+            for (connection, times) in connections.iter_mut().zip(&mut times) {
+                let asked = Instant::now();
+                connection.list(parameters).await?;
+                times.push(asked.elapsed());
+            }
+        }
+        let [few_ms, many_ms] = times.map(|times| Spread::of(times).p50_ms);
+        lists.push(Listed {
+            shape,
+            few_ms,
+            many_ms,
+            ratio: ratio(many_ms, few_ms),
+        });
+    }
+    Ok(lists)
 }
 
 fn side(runs: u64, bursts: &[Driven]) -> Side {
@@ -106,8 +162,9 @@ fn side(runs: u64, bursts: &[Driven]) -> Side {
     }
 }
 
-/// Starts so many runs on a queue that no worker polls: open, with a ready task and a deadline each.
+/// Starts so many runs with an attribute on a queue that no worker polls: open, with a ready task and a deadline each.
 async fn fill(target: &Target, in_flight: u64, runs: u64, progress: &Progress) -> Result<()> {
+    target.connect().await?.define_keyword("Customer").await?;
     let next = Arc::new(AtomicU64::new(0));
     let name = fresh_name("stored");
     let mut starting = JoinSet::new();
@@ -119,7 +176,10 @@ async fn fill(target: &Target, in_flight: u64, runs: u64, progress: &Progress) -
                 if number >= runs {
                     return Ok::<_, anyhow::Error>(());
                 }
-                connection.start(&format!("{name}-{number}"), &name).await?;
+                let customer = format!(r#"{{"Customer":"c-{}"}}"#, number % CUSTOMERS);
+                connection
+                    .start_with(&format!("{name}-{number}"), &name, &customer)
+                    .await?;
             }
         });
     }

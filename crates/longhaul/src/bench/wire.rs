@@ -136,10 +136,34 @@ impl Connection {
     }
 
     pub(super) async fn start(&mut self, workflow_id: &str, queue: &str) -> Result<()> {
+        self.start_with(workflow_id, queue, "{}").await
+    }
+
+    /// As [`Self::start`], with search attributes as JSON.
+    pub(super) async fn start_with(
+        &mut self,
+        workflow_id: &str,
+        queue: &str,
+        search_attributes: &str,
+    ) -> Result<()> {
         let body = format!(
-            r#"{{"workflow_type":"bench","workflow_id":"{workflow_id}","task_queue":"{queue}","run_timeout_seconds":{RUN_TIMEOUT_SECONDS},"input":{{"codec":"avro","blob":"{ARGUMENTS}"}}}}"#
+            r#"{{"workflow_type":"bench","workflow_id":"{workflow_id}","task_queue":"{queue}","search_attributes":{search_attributes},"run_timeout_seconds":{RUN_TIMEOUT_SECONDS},"input":{{"codec":"avro","blob":"{ARGUMENTS}"}}}}"#
         );
         self.post("/api/workflows", body).await?;
+        Ok(())
+    }
+
+    /// Defines a keyword that queries can ask for.
+    pub(super) async fn define_keyword(&mut self, name: &str) -> Result<()> {
+        let body = format!(r#"{{"name":"{name}","type":"keyword"}}"#);
+        self.post("/api/search-attributes", body).await?;
+        Ok(())
+    }
+
+    /// One page of runs; `parameters` are of the URL.
+    pub(super) async fn list(&mut self, parameters: &str) -> Result<()> {
+        let path = format!("/api/workflows?{parameters}");
+        self.send(Method::GET, &path, String::new()).await?;
         Ok(())
     }
 

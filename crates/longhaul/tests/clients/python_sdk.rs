@@ -55,6 +55,11 @@ async fn recorded_values() {
 }
 
 #[tokio::test]
+async fn visibility() {
+    run_python("visibility.py", &Server::start().await).await;
+}
+
+#[tokio::test]
 async fn lifecycle() {
     run_python("lifecycle.py", &Server::start().await).await;
 }

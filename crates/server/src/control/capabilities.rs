@@ -56,7 +56,7 @@ pub(super) fn cluster_capabilities() -> Value {
         "history_export": false,
         "continue_as_new": true,
         "child_workflows": true,
-        "search_attributes": false,
+        "search_attributes": true,
         "activity_timeouts": true,
         "activity_retry_policy": true,
         "non_retryable_failures": true,

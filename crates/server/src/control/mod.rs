@@ -28,6 +28,7 @@ mod history;
 mod namespaces;
 mod path;
 mod query;
+mod search_attributes;
 mod streams;
 pub(crate) mod system;
 mod task_queues;
@@ -127,6 +128,14 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/message-streams/{stream_name}/messages",
             post(OPERATOR, streams::append),
+        )
+        .route(
+            "/search-attributes",
+            get(OPERATOR, search_attributes::list).merge(post(OPERATOR, search_attributes::create)),
+        )
+        .route(
+            "/search-attributes/{name}",
+            delete(OPERATOR, search_attributes::remove),
         )
         .route("/workers", get(OPERATOR, workers::list))
         .route(

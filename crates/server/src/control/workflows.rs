@@ -1,7 +1,10 @@
 //! Workflows: start, list, describe, and the runs of one (control-plane.md §8).
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use longhaul_host::engine::visibility::{self, Definitions};
 use longhaul_host::{RunFilter, RunSummary, StatusFilter};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::RunId;
@@ -29,7 +32,13 @@ const PAGE_SIZE_MAX: usize = 200;
 
 /// One page of runs, newest first.
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
-    let filter = read_filter(&call)?;
+    let asks = call.query.text("query").is_some();
+    let definitions = if asks {
+        call.host().search_attributes(&call.namespace).await?
+    } else {
+        Arc::default()
+    };
+    let filter = read_filter(&call, &definitions)?;
     let page = call.host().list_workflows(&filter).await?;
     let fleet = Fleet::for_pins(
         call.host(),
@@ -44,7 +53,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     ))
 }
 
-fn read_filter(call: &Call) -> Result<RunFilter, Refusal> {
+fn read_filter(call: &Call, definitions: &Definitions) -> Result<RunFilter, Refusal> {
     let query = &call.query;
     let status = query.text("status").and_then(|word| {
         let status = read_status(word);
@@ -56,17 +65,18 @@ fn read_filter(call: &Call) -> Result<RunFilter, Refusal> {
         }
         status
     });
-    if query.text("query").is_some() {
-        // Ignoring it would answer with runs that nobody asked for.
-        query.refuse(
-            "query",
-            "visibility queries are not supported by this server",
-        );
-    }
+    let asked = query.text("query").filter(|text| !text.trim().is_empty());
+    let condition = asked.and_then(|text| {
+        let parsed = visibility::parse(text, definitions);
+        parsed
+            .map_err(|error| query.refuse("query", &error.to_string()))
+            .ok()
+    });
     let filter = RunFilter {
         namespace: call.namespace.clone(),
         workflow_type: query.text("workflow_type").map(str::to_owned),
         status,
+        condition,
         after: query.page_token(read_token),
         limit: query.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX),
     };

@@ -99,6 +99,11 @@ pub(super) fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal
         | Error::DefinitionChanged(..)
         | Error::TaskQueueMismatch { .. }
         | Error::BuildIdMismatch { .. }
+        | Error::AttributeNameReserved(_)
+        | Error::AttributeExists(..)
+        | Error::TooManyAttributes { .. }
+        | Error::SystemAttribute(_)
+        | Error::AttributeNotFound(_)
         | Error::Internal => {}
     }
     refusal

@@ -85,6 +85,7 @@ async fn in_namespace(a: &dyn Store, b: &dyn Store, universe: &Universe, namespa
         }
     }
     same!(a, b, queue_counts(namespace));
+    same!(a, b, search_attributes(namespace));
     same!(a, b, workers(namespace));
     for worker in &universe.workers {
         same!(a, b, worker(namespace, worker));
@@ -113,6 +114,7 @@ async fn lists(a: &dyn Store, b: &dyn Store, universe: &Universe, namespace: &Na
                 namespace: namespace.clone(),
                 workflow_type: workflow_type.clone(),
                 status,
+                condition: None,
                 after: None,
                 limit: 1000,
             };

@@ -68,6 +68,7 @@ pub fn start(spec: Spec) -> RunChange {
         tasks: Vec::new(),
         commands: Vec::new(),
         instance: Some(instance),
+        sets_search_attributes: true,
     };
     push_event(&mut change, "WorkflowStarted");
     change
@@ -84,6 +85,7 @@ pub fn next(run: &Run) -> RunChange {
         tasks: Vec::new(),
         commands: Vec::new(),
         instance: None,
+        sets_search_attributes: false,
     }
 }
 

@@ -9,17 +9,18 @@ use serde_json::json;
 use super::fixture::{advance, at, close, commit, create, namespace, next, spec, start};
 use crate::{RunFilter, StatusFilter, Store};
 
-fn all_runs() -> RunFilter {
+pub fn all_runs() -> RunFilter {
     RunFilter {
         namespace: namespace("default"),
         workflow_type: None,
         status: None,
+        condition: None,
         after: None,
         limit: 100,
     }
 }
 
-async fn ids(store: &dyn Store, filter: &RunFilter) -> Vec<String> {
+pub(super) async fn ids(store: &dyn Store, filter: &RunFilter) -> Vec<String> {
     store
         .list_runs(filter)
         .await
@@ -29,7 +30,12 @@ async fn ids(store: &dyn Store, filter: &RunFilter) -> Vec<String> {
         .collect()
 }
 
-async fn create_at(store: &dyn Store, run_id: &str, seconds: i64, workflow_type: &str) -> Run {
+pub(super) async fn create_at(
+    store: &dyn Store,
+    run_id: &str,
+    seconds: i64,
+    workflow_type: &str,
+) -> Run {
     let mut spec = spec(run_id, 1);
     spec.run_id = run_id.into();
     spec.started_at = at(seconds);
@@ -227,6 +233,7 @@ pub async fn a_summary_shows_the_newest_state(store: &dyn Store) {
     assert!(summary.search_attributes.is_empty() && summary.memo.is_none());
 
     let mut change = next(&run);
+    change.sets_search_attributes = true;
     change.core.search_attributes = Arc::new(
         json!({"colour": "red", "size": 2.5})
             .as_object()

@@ -17,6 +17,7 @@ pub mod lists;
 pub mod registry;
 pub mod runs;
 pub mod tasks;
+pub mod visibility;
 
 /// One test per case. `$make` gives an empty store as `Arc<dyn Store>`, and anything that must outlive it.
 #[macro_export]
@@ -40,6 +41,8 @@ macro_rules! conformance_tests {
                 leases_are_found_by_every_filter, queue_counts_add_up, finished_tasks_leave_the_queues;
             lists: pages_are_newest_first_with_ties, every_filter_shows_its_runs, a_summary_shows_the_newest_state,
                 alarms_are_due_earliest_first, a_closed_run_is_due_as_its_core_says;
+            visibility: attributes_are_defined_once_and_deleted, a_query_finds_its_runs, a_changed_value_is_found_at_once,
+                a_query_pages_like_a_list, another_namespace_is_never_found;
             registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted;
         }
     };

@@ -8,11 +8,12 @@ use longhaul_engine::run::state::Status;
 use longhaul_protocol::id::{Namespace, WorkerId};
 use serde::Serialize;
 
-use crate::{Error, shape};
+use super::index::{self, Entry};
+use crate::{Error, SearchAttributeRow, shape};
 
 /// What the writer is asked to do.
 pub(super) enum Write {
-    Commit(Commit),
+    Commit(Box<Commit>),
     CreateNamespace {
         name: Namespace,
         body: String,
@@ -20,6 +21,11 @@ pub(super) enum Write {
     UpdateNamespace {
         name: Namespace,
         body: String,
+    },
+    DefineSearchAttribute(SearchAttributeRow),
+    DeleteSearchAttribute {
+        namespace: Namespace,
+        name: String,
     },
     PutWorker {
         namespace: Namespace,
@@ -39,7 +45,9 @@ impl Write {
             Self::CreateNamespace { body, .. }
             | Self::UpdateNamespace { body, .. }
             | Self::PutWorker { body, .. } => body.len(),
-            Self::DeleteWorker { .. } => 0,
+            Self::DefineSearchAttribute(_)
+            | Self::DeleteSearchAttribute { .. }
+            | Self::DeleteWorker { .. } => 0,
         }
     }
 }
@@ -60,6 +68,8 @@ pub(super) struct Bodies {
     pub(super) parts: Vec<Part>,
     pub(super) tasks: Vec<String>,
     pub(super) commands: Vec<String>,
+    /// None leaves the index as it is.
+    pub(super) attributes: Option<Vec<Entry>>,
 }
 
 pub(super) struct Part {
@@ -111,6 +121,7 @@ impl Bodies {
             tasks,
             commands,
             instance: _,
+            sets_search_attributes,
         } = change;
         let bodies = Self {
             spec: base_version.is_none().then(|| json(&**spec)).transpose()?,
@@ -126,6 +137,7 @@ impl Bodies {
                 .collect::<Result<_, Error>>()?,
             tasks: tasks.iter().map(json).collect::<Result<_, _>>()?,
             commands: commands.iter().map(json).collect::<Result<_, _>>()?,
+            attributes: sets_search_attributes.then(|| index::entries(&core.search_attributes)),
         };
         let parts = bodies.parts.iter().filter_map(|part| part.body.as_ref());
         let texts = bodies

@@ -1,4 +1,4 @@
-//! Reads over many rows: pages of runs, queues with work, leases, counts. Each reads one snapshot.
+//! Reads over many rows: runs of a workflow, queues with work, leases, counts. Each reads one snapshot.
 
 use std::collections::BTreeMap;
 
@@ -12,89 +12,7 @@ use serde_json::{Map, Value};
 
 use super::encode::signed;
 use super::read::{bodies, body};
-use crate::{Error, LeaseFilter, QueueCount, QueueKey, RunFilter, RunSummary, StatusFilter};
-
-pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>, Error> {
-    // A transaction, because the page's keys and its rows must be of one snapshot. Dropping it ends it.
-    let snapshot = connection.unchecked_transaction()?;
-    let statuses: &[&str] = match filter.status {
-        None => &["running", "completed", "failed", "cancelled", "terminated"],
-        Some(StatusFilter::Running) => &["running"],
-        Some(StatusFilter::Completed) => &["completed"],
-        Some(StatusFilter::Failed) => &["failed", "cancelled", "terminated"],
-        Some(StatusFilter::Cancelled) => &["cancelled"],
-        Some(StatusFilter::Terminated) => &["terminated"],
-    };
-    let mut page = Vec::new();
-    for status in statuses {
-        page.append(&mut page_of_status(&snapshot, filter, status)?);
-    }
-    page.sort_unstable_by(|a, b| b.cmp(a));
-    page.truncate(filter.limit);
-    page.into_iter()
-        .map(|entry| summary(&snapshot, entry.run_key))
-        .collect()
-}
-
-/// Where a run stands in a list; the order of the fields is the order of the list.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    started_at: i64,
-    run_id: String,
-    run_key: i64,
-}
-
-/// The filter's page as if only runs of this status existed, read from one index alone.
-fn page_of_status(
-    connection: &Connection,
-    filter: &RunFilter,
-    status: &str,
-) -> Result<Vec<Entry>, Error> {
-    // Before everything: no start is as late as this.
-    let (started_at, run_id) = filter
-        .after
-        .as_ref()
-        .map_or((i64::MAX, ""), |(at, run_id)| {
-            (at.as_micros(), run_id.as_str())
-        });
-    let mut statement;
-    let namespace = filter.namespace.as_str();
-    let limit = signed(filter.limit as u64);
-    let mut rows = match &filter.workflow_type {
-        None => {
-            statement = connection.prepare_cached(
-                "SELECT started_at, run_id, run_key FROM runs INDEXED BY runs_by_status
-                 WHERE namespace = ?1 AND list_status = ?2 AND (started_at, run_id) < (?3, ?4)
-                 ORDER BY started_at DESC, run_id DESC LIMIT ?5",
-            )?;
-            statement.query(params![namespace, status, started_at, run_id, limit])?
-        }
-        Some(workflow_type) => {
-            statement = connection.prepare_cached(
-                "SELECT started_at, run_id, run_key FROM runs INDEXED BY runs_by_type
-                 WHERE namespace = ?1 AND workflow_type = ?6 AND list_status = ?2 AND (started_at, run_id) < (?3, ?4)
-                 ORDER BY started_at DESC, run_id DESC LIMIT ?5",
-            )?;
-            statement.query(params![
-                namespace,
-                status,
-                started_at,
-                run_id,
-                limit,
-                workflow_type
-            ])?
-        }
-    };
-    let mut page = Vec::new();
-    while let Some(row) = rows.next()? {
-        page.push(Entry {
-            started_at: row.get(0)?,
-            run_id: row.get(1)?,
-            run_key: row.get(2)?,
-        });
-    }
-    Ok(page)
-}
+use crate::{Error, LeaseFilter, QueueCount, QueueKey, RunSummary};
 
 pub(super) fn runs_of(
     connection: &Connection,
@@ -125,7 +43,8 @@ struct Shown {
     memo: Option<Payload>,
 }
 
-fn summary(connection: &Connection, run_key: i64) -> Result<RunSummary, Error> {
+/// A run as lists show it.
+pub(super) fn summary(connection: &Connection, run_key: i64) -> Result<RunSummary, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT run_id, namespace, workflow_id, run_number, workflow_type, task_queue, business_key, compatibility,
          started_at, state FROM runs WHERE run_key = ?1",

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, one writer with group commit, readers beside it.
 //!
 //! `open` opens and migrates, `encode` prepares writes on the caller's thread, `write` applies them on the writer's, `read`
-//! finds rows by key, `list` reads pages. The schema, and why it is so, is in `migrations/sqlite/`.
+//! finds rows by key, `list` reads many rows, `find` pages of runs by condition along the indexes that `index` writes. The schema, and why it is so, is in `migrations/sqlite/`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,13 @@ use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
 
 mod encode;
 mod error;
+mod find;
+mod index;
 mod list;
 mod open;
 mod pool;
 mod read;
+mod statement;
 mod write;
 
 use self::encode::{Commit, Write, json};
@@ -26,7 +29,7 @@ use self::write::Writer;
 use crate::group::{Counters, Group};
 use crate::{
     Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
-    RunSummary, Store, StoredEvent, WorkerRow,
+    RunSummary, SearchAttributeRow, Store, StoredEvent, WorkerRow,
 };
 
 pub use self::open::{Options, Sync};
@@ -96,7 +99,10 @@ impl Store for Sqlite {
     }
 
     fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()> {
-        self.write(Commit::encode(changes).map(Write::Commit), drop)
+        self.write(
+            Commit::encode(changes).map(Box::new).map(Write::Commit),
+            drop,
+        )
     }
 
     fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>> {
@@ -125,7 +131,7 @@ impl Store for Sqlite {
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>> {
         let filter = filter.clone();
         self.pool
-            .long(move |connection| list::runs(connection, &filter))
+            .long(move |connection| find::runs(connection, &filter))
     }
 
     fn history<'a>(
@@ -219,6 +225,30 @@ impl Store for Sqlite {
 
     fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>> {
         self.pool.point(read::namespaces)
+    }
+
+    fn define_search_attribute<'a>(&'a self, attribute: &'a SearchAttributeRow) -> Answer<'a, ()> {
+        self.write(Ok(Write::DefineSearchAttribute(attribute.clone())), drop)
+    }
+
+    fn delete_search_attribute<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        name: &'a str,
+    ) -> Answer<'a, bool> {
+        let (namespace, name) = (namespace.clone(), name.to_owned());
+        self.write(
+            Ok(Write::DeleteSearchAttribute { namespace, name }),
+            |was_there| was_there,
+        )
+    }
+
+    fn search_attributes<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+    ) -> Answer<'a, Vec<SearchAttributeRow>> {
+        self.pool
+            .point(|connection| read::search_attributes(connection, namespace))
     }
 
     fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
+use super::index;
 use crate::Error;
 
 mod migrations {
@@ -110,6 +111,7 @@ pub(super) fn writer(options: &Options) -> Result<Connection, Error> {
     connection.pragma_update(None, "foreign_keys", false)?;
     common(&connection)?;
     migrate(&mut connection, &options.path)?;
+    index::rebuild(&mut connection)?;
     Ok(connection)
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use longhaul_engine::change::{CommandRow, TaskRow};
 use longhaul_engine::run::state::{PartKey, Run};
+use longhaul_engine::visibility::Type;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -12,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::encode::signed;
 use super::error::unreadable;
-use crate::{Error, Instance, NamespaceRow, QueueKey, StoredEvent, WorkerRow};
+use crate::{Error, Instance, NamespaceRow, QueueKey, SearchAttributeRow, StoredEvent, WorkerRow};
 
 pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>, Error> {
     // One statement, so that the row and its parts are of the same commit. The first three columns repeat in every row,
@@ -191,6 +192,29 @@ pub(super) fn next_alarm(connection: &Connection) -> Result<Option<Timestamp>, E
 pub(super) fn namespaces(connection: &Connection) -> Result<Vec<NamespaceRow>, Error> {
     let mut statement = connection.prepare_cached("SELECT body FROM namespaces ORDER BY name")?;
     bodies(statement.query([])?, "namespace", "")
+}
+
+pub(super) fn search_attributes(
+    connection: &Connection,
+    namespace: &Namespace,
+) -> Result<Vec<SearchAttributeRow>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT name, type FROM search_attributes WHERE namespace = ?1 ORDER BY name",
+    )?;
+    let mut rows = statement.query([namespace.as_str()])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (name, word): (String, String) = (row.get(0)?, row.get(1)?);
+        let attribute_type = Type::read(&word).ok_or_else(|| {
+            Error::Corrupt(format!("search attribute {name} has the type {word}"))
+        })?;
+        found.push(SearchAttributeRow {
+            namespace: namespace.clone(),
+            name,
+            attribute_type,
+        });
+    }
+    Ok(found)
 }
 
 pub(super) fn worker(

@@ -11,8 +11,9 @@ use rusqlite::{
 };
 
 use super::encode::{Bodies, Commit, Write, list_status, signed, task_status};
+use super::index;
 use crate::group::{Counters, Sink};
-use crate::{Error, shape};
+use crate::{Error, SearchAttributeRow, shape};
 
 /// The writing side of one database file.
 pub(super) struct Writer {
@@ -66,6 +67,12 @@ fn write_all(
             }
             Write::UpdateNamespace { name, body } => {
                 update_namespace(transaction, name.as_str(), body)
+            }
+            Write::DefineSearchAttribute(attribute) => {
+                define_search_attribute(transaction, attribute)
+            }
+            Write::DeleteSearchAttribute { namespace, name } => {
+                delete_search_attribute(transaction, namespace.as_str(), name)
             }
             Write::PutWorker {
                 namespace,
@@ -152,6 +159,9 @@ fn write_commit(
             None => insert_run(transaction, change, bodies)?,
         };
         write_rows(transaction, hot, run_key, change, bodies)?;
+        if let Some(entries) = &bodies.attributes {
+            index::write(transaction, run_key, change.base_version.is_none(), entries)?;
+        }
     }
     Ok(true)
 }
@@ -233,15 +243,19 @@ fn update_run(
     if found.list_status_changes {
         transaction
             .prepare_cached(
-                "UPDATE runs SET version = ?2, state = ?3, alarm = ?4, list_status = ?5 WHERE run_key = ?1",
+                "UPDATE runs SET version = ?2, state = ?3, alarm = ?4, list_status = ?5, closed_at = ?6 WHERE run_key = ?1",
             )?
             .execute(params![
                 found.run_key,
                 version,
                 bodies.state,
                 alarm,
-                list_status(change.core.status)
+                list_status(change.core.status),
+                closed_at(change),
             ])?;
+        if !change.core.search_attributes.is_empty() {
+            index::move_to(transaction, found.run_key, list_status(change.core.status))?;
+        }
     } else if found.alarm != alarm {
         hot.update_run_and_alarm
             .execute(params![found.run_key, version, bodies.state, alarm])?;
@@ -250,6 +264,12 @@ fn update_run(
             .execute(params![found.run_key, version, bodies.state])?;
     }
     Ok(found.run_key)
+}
+
+/// A run closes once, together with its status, so this is written then and never read before a write.
+fn closed_at(change: &RunChange) -> Option<i64> {
+    let closed = change.core.closed.as_ref();
+    closed.map(|closed| closed.at.as_micros())
 }
 
 fn insert_run(
@@ -261,8 +281,8 @@ fn insert_run(
     transaction
         .prepare_cached(
             "INSERT INTO runs (run_id, version, alarm, list_status, namespace, workflow_id, run_number, workflow_type,
-             task_queue, business_key, compatibility, started_at, state)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+             task_queue, business_key, compatibility, started_at, state, closed_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?
         .execute(params![
             spec.run_id.as_str(),
@@ -278,6 +298,7 @@ fn insert_run(
             spec.routing.compatibility,
             spec.started_at.as_micros(),
             bodies.state,
+            closed_at(change),
         ])?;
     let run_key = transaction.last_insert_rowid();
     transaction
@@ -382,6 +403,37 @@ fn update_namespace(transaction: &Transaction<'_>, name: &str, body: &str) -> Re
     } else {
         Ok(true)
     }
+}
+
+fn define_search_attribute(
+    transaction: &Transaction<'_>,
+    attribute: &SearchAttributeRow,
+) -> Result<bool, Error> {
+    let written = transaction
+        .prepare_cached(
+            "INSERT INTO search_attributes (namespace, name, type) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+        )?
+        .execute([
+            attribute.namespace.as_str(),
+            attribute.name.as_str(),
+            attribute.attribute_type.as_str(),
+        ])?;
+    if written == 0 {
+        Err(Error::Conflict)
+    } else {
+        Ok(true)
+    }
+}
+
+fn delete_search_attribute(
+    transaction: &Transaction<'_>,
+    namespace: &str,
+    name: &str,
+) -> Result<bool, Error> {
+    let deleted = transaction
+        .prepare_cached("DELETE FROM search_attributes WHERE namespace = ?1 AND name = ?2")?
+        .execute([namespace, name])?;
+    Ok(deleted > 0)
 }
 
 fn put_worker(

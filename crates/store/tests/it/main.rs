@@ -4,6 +4,7 @@
 
 mod files;
 mod random;
+mod visibility;
 
 mod memory {
     use std::sync::Arc;

@@ -18,4 +18,5 @@ mod payloads;
 mod recorded_values;
 mod signals;
 mod timers;
+mod visibility;
 mod worker_restarts;

@@ -100,6 +100,10 @@ async fn what_clients_send_to_start_is_taken_in_both_encodings() {
 #[tokio::test]
 async fn every_key_of_the_published_reads_is_in_ours() {
     let (server, run_id) = stage().await;
+    for (name, word) in [("OrderStatus", "keyword"), ("Priority", "int")] {
+        let body = json!({"name": name, "type": word});
+        server.post("/search-attributes", &body).accepted(201).await;
+    }
     for (name, path) in [
         (
             "workflow-list",
@@ -125,6 +129,7 @@ async fn every_key_of_the_published_reads_is_in_ours() {
             "/workers?task_queue=orders&status=active".to_owned(),
         ),
         ("worker-describe", "/workers/polyglot-worker-231".to_owned()),
+        ("search-attribute-list", "/search-attributes".to_owned()),
         ("task-queue-list", "/task-queues".to_owned()),
         ("task-queue-describe", "/task-queues/orders".to_owned()),
     ] {
@@ -136,6 +141,21 @@ async fn every_key_of_the_published_reads_is_in_ours() {
         }
         has_keys_of(&ours, &shown, name);
     }
+}
+
+#[tokio::test]
+async fn a_search_attribute_is_defined_and_deleted_as_published() {
+    let server = Server::open().await;
+    let create = example("search-attribute-create");
+    let created = server
+        .post("/search-attributes", &create["request"]["body"])
+        .accepted(201)
+        .await;
+    assert_eq!(created, create["response_body"]);
+    let delete = example("search-attribute-delete");
+    let path = delete["request"]["path"].as_str().unwrap();
+    let deleted = server.call(Method::DELETE, path).accepted(200).await;
+    assert_eq!(deleted, delete["response_body"]);
 }
 
 #[tokio::test]

@@ -198,7 +198,6 @@ async fn unknown_routes_are_not_found_and_known_ones_refuse_other_methods() {
         "/workflows/w/runs/r/redrive",
         "/schedules",
         "/schedules/s",
-        "/search-attributes",
         "/worker-sessions",
         "/task-queues/q/build-ids",
         "/task-queues/q/build-ids/promote",

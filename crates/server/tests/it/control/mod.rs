@@ -8,6 +8,8 @@ mod history;
 mod isolation;
 mod namespaces;
 mod reads;
+mod search_attributes;
 mod start;
 mod task_queues;
+mod visibility;
 mod workers;

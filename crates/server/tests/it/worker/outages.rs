@@ -14,7 +14,7 @@ use longhaul_server::auth::Auth;
 use longhaul_store::memory::Memory;
 use longhaul_store::{
     Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
-    RunSummary, Store, StoredEvent, WorkerRow,
+    RunSummary, SearchAttributeRow, Store, StoredEvent, WorkerRow,
 };
 use serde_json::{Value, json};
 
@@ -160,6 +160,25 @@ impl Store for Broken {
 
     fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
         self.memory.update_namespace(namespace)
+    }
+
+    fn define_search_attribute<'a>(&'a self, attribute: &'a SearchAttributeRow) -> Answer<'a, ()> {
+        self.memory.define_search_attribute(attribute)
+    }
+
+    fn delete_search_attribute<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        name: &'a str,
+    ) -> Answer<'a, bool> {
+        self.memory.delete_search_attribute(namespace, name)
+    }
+
+    fn search_attributes<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+    ) -> Answer<'a, Vec<SearchAttributeRow>> {
+        self.memory.search_attributes(namespace)
     }
 
     fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>> {

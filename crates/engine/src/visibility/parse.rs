@@ -1,0 +1,457 @@
+//! The query language of lists (control-plane.md §9), read by hand into a typed [`Condition`].
+//!
+//! ```text
+//! query     = group *( "OR" group )
+//! group     = predicate *( "AND" predicate )
+//! predicate = [ "NOT" ] ( field op literal | field "IN" "(" literal *( "," literal ) ")" | field "STARTS_WITH" literal
+//!                       | field | "(" query ")" )
+//! ```
+//!
+//! A text without any operator is looked for in workflow ids and business keys instead. Every refusal says what is wrong and at
+//! which character.
+
+use super::attribute::{Definitions, Type};
+use super::condition::{Comparison, Condition, Field, Matcher, Test};
+use super::lexer::{Lexeme, Operator, Token, lex};
+use super::literal::{ALL_STATUSES, Literal, statuses};
+use super::term::{Kind, Term, read_time};
+
+/// Bytes of a query. Far more than a person writes; a limit at all, because a query is planned before it is run.
+const QUERY_BYTES_MAX: usize = 16 << 10;
+
+/// Parentheses inside parentheses. Each costs a frame of the stack here and a level of the database's expression.
+const DEPTH_MAX: usize = 32;
+
+/// Literals of a query altogether: each is a value bound to a statement.
+const LITERALS_MAX: usize = 500;
+
+/// Why a text is not a query.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (at character {at})")]
+pub struct QueryError {
+    /// Counted from 1.
+    pub at: usize,
+    pub message: String,
+}
+
+impl QueryError {
+    pub(super) fn new(at: usize, message: &str) -> Self {
+        Self {
+            at,
+            message: message.to_owned(),
+        }
+    }
+}
+
+/// Reads a query with the names that a namespace has defined.
+pub fn parse(text: &str, definitions: &Definitions) -> Result<Condition, QueryError> {
+    if text.len() > QUERY_BYTES_MAX {
+        let message = format!("a query may have at most {QUERY_BYTES_MAX} bytes");
+        return Err(QueryError::new(1, &message));
+    }
+    let tokens = lex(text)?;
+    let mut parser = Parser {
+        tokens: &tokens,
+        next: 0,
+        end: text.chars().count() + 1,
+        definitions,
+        depth: 0,
+        literals: 0,
+    };
+    if is_expression(&tokens) {
+        return parser.whole();
+    }
+    // Words alone: flags joined by AND and OR if they are flags, else text to look for.
+    match (parser.whole(), tokens.as_slice()) {
+        (Ok(condition), _) => Ok(condition),
+        (
+            Err(_),
+            [
+                Token {
+                    is: Lexeme::Quoted(text),
+                    ..
+                },
+            ],
+        ) if !text.is_empty() => Ok(Condition::FreeText(text.to_ascii_lowercase())),
+        (Err(_), [_, ..])
+            if tokens
+                .iter()
+                .all(|token| matches!(token.is, Lexeme::Word(_))) =>
+        {
+            Ok(Condition::FreeText(text.trim().to_ascii_lowercase()))
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// Whether anything here is more than a word.
+fn is_expression(tokens: &[Token]) -> bool {
+    let has_operator = tokens
+        .iter()
+        .any(|token| matches!(token.is, Lexeme::Operator(_)));
+    let has_keyword = tokens.windows(2).enumerate().any(|(place, pair)| {
+        let (word, after) = (&pair[0].is, &pair[1].is);
+        let negates = word.is_word("NOT") && matches!(after, Lexeme::Word(_) | Lexeme::Open);
+        let lists = word.is_word("IN") && *after == Lexeme::Open;
+        let starts = place > 0 && word.is_word("STARTS_WITH");
+        negates || lists || starts
+    });
+    has_operator || has_keyword
+}
+
+struct Parser<'a> {
+    tokens: &'a [Token],
+    next: usize,
+    /// The place after the last character.
+    end: usize,
+    definitions: &'a Definitions,
+    depth: usize,
+    literals: usize,
+}
+
+/// A field's name resolved: what it is and which literals it takes.
+#[derive(Clone)]
+enum Named {
+    Field(Field, Type),
+    Status,
+}
+
+/// What follows a field.
+enum Verb {
+    Compare(Operator),
+    In,
+    StartsWith,
+}
+
+impl<'a> Parser<'a> {
+    fn whole(&mut self) -> Result<Condition, QueryError> {
+        let condition = self.query(false)?;
+        match self.peek() {
+            None => Ok(condition),
+            Some(_) => Err(self.unexpected("AND, OR or the end")),
+        }
+    }
+
+    /// Inside a negated parenthesis AND and OR change places, and every predicate is inverted.
+    fn query(&mut self, negated: bool) -> Result<Condition, QueryError> {
+        let mut groups = vec![self.group(negated)?];
+        while self.take_word("OR") {
+            groups.push(self.group(negated)?);
+        }
+        Ok(join(groups, negated))
+    }
+
+    fn group(&mut self, negated: bool) -> Result<Condition, QueryError> {
+        let mut predicates = vec![self.predicate(negated)?];
+        while self.take_word("AND") {
+            predicates.push(self.predicate(negated)?);
+        }
+        Ok(join(predicates, !negated))
+    }
+
+    fn predicate(&mut self, negated: bool) -> Result<Condition, QueryError> {
+        let negated = negated ^ self.take_word("NOT");
+        if self.peek() == Some(&Lexeme::Open) {
+            return self.parenthesis(negated);
+        }
+        let at = self.at();
+        let (named, name) = self.field()?;
+        let (verb, negated) = match self.verb()? {
+            Some((verb, inverts)) => (verb, negated ^ inverts),
+            None => return self.bare(at, named, &name, negated),
+        };
+        match named {
+            Named::Status => self.status(&verb, negated),
+            Named::Field(field, literal_type) => {
+                let matcher = self.matcher(&name, literal_type, &verb)?;
+                let matcher = if negated { matcher.inverted() } else { matcher };
+                check_list(at, &name, &field, &matcher)?;
+                Ok(Condition::Test(Test { field, matcher }))
+            }
+        }
+    }
+
+    fn parenthesis(&mut self, negated: bool) -> Result<Condition, QueryError> {
+        if self.depth == DEPTH_MAX {
+            return Err(self.refuse(&format!("parentheses may be {DEPTH_MAX} deep")));
+        }
+        self.next += 1;
+        self.depth += 1;
+        let condition = self.query(negated)?;
+        self.depth -= 1;
+        self.take(&Lexeme::Close, ")")?;
+        Ok(condition)
+    }
+
+    fn field(&mut self) -> Result<(Named, String), QueryError> {
+        let Some(Lexeme::Word(word)) = self.peek() else {
+            return Err(self.unexpected("a field"));
+        };
+        let word = word.clone();
+        let is_name = word.starts_with(|first: char| first.is_ascii_alphabetic())
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !is_name || is_keyword(&word) {
+            return Err(self.unexpected("a field"));
+        }
+        let system = |field| Some(Named::Field(field, Type::Keyword));
+        let time = |field| Some(Named::Field(field, Type::Datetime));
+        let named = match word.as_str() {
+            "WorkflowType" => system(Field::WorkflowType),
+            "WorkflowId" => system(Field::WorkflowId),
+            "RunId" => system(Field::RunId),
+            "TaskQueue" => system(Field::TaskQueue),
+            "BuildId" | "BuildIds" => system(Field::BuildId),
+            "StartTime" | "ExecutionTime" => time(Field::StartTime),
+            "CloseTime" => time(Field::CloseTime),
+            "Status" | "ExecutionStatus" => Some(Named::Status),
+            name => self.definitions.get(name).map(|defined| {
+                let field = Field::Attribute {
+                    name: name.to_owned(),
+                    kind: defined.kind(),
+                };
+                Named::Field(field, defined)
+            }),
+        };
+        let named = named.ok_or_else(|| {
+            self.refuse(&format!(
+                "`{word}` is neither a system field nor a search attribute of this namespace"
+            ))
+        })?;
+        self.next += 1;
+        Ok((named, word))
+    }
+
+    /// The operator after a field and whether `NOT` stood before it; None when there is none.
+    fn verb(&mut self) -> Result<Option<(Verb, bool)>, QueryError> {
+        let inverts = self.take_word("NOT");
+        let verb = match self.peek() {
+            Some(Lexeme::Operator(operator)) if !inverts => Verb::Compare(*operator),
+            Some(word) if word.is_word("IN") => Verb::In,
+            Some(word) if word.is_word("STARTS_WITH") => Verb::StartsWith,
+            _ if inverts => return Err(self.unexpected("IN or STARTS_WITH")),
+            _ => return Ok(None),
+        };
+        self.next += 1;
+        Ok(Some((verb, inverts)))
+    }
+
+    fn bare(
+        &self,
+        at: usize,
+        named: Named,
+        name: &str,
+        negated: bool,
+    ) -> Result<Condition, QueryError> {
+        match named {
+            Named::Field(field, Type::Bool) => {
+                let matcher = Matcher::OneOf(vec![Term::Flag(!negated)]);
+                Ok(Condition::Test(Test { field, matcher }))
+            }
+            Named::Field(..) | Named::Status => Err(QueryError::new(
+                at,
+                &format!("only a bool attribute stands alone; compare `{name}` with something"),
+            )),
+        }
+    }
+
+    fn status(&mut self, verb: &Verb, negated: bool) -> Result<Condition, QueryError> {
+        let (Verb::Compare(operator @ (Operator::Equal | Operator::NotEqual)), at) =
+            (verb, self.at())
+        else {
+            return Err(self.refuse_verb("a status is compared with = and != only"));
+        };
+        let literal = self.literal("Status", Type::Keyword)?;
+        let Term::Text(word) = literal else {
+            return Err(QueryError::new(at, "a status is a word"));
+        };
+        let wanted = statuses(&word.to_ascii_lowercase()).ok_or_else(|| {
+            QueryError::new(
+                at,
+                "a status is running, completed, failed, cancelled, terminated, pending or waiting",
+            )
+        })?;
+        let inverts = negated ^ (*operator == Operator::NotEqual);
+        let chosen = ALL_STATUSES
+            .into_iter()
+            .filter(|status| wanted.contains(status) != inverts);
+        Ok(Condition::Status(chosen.collect()))
+    }
+
+    fn matcher(
+        &mut self,
+        name: &str,
+        literal_type: Type,
+        verb: &Verb,
+    ) -> Result<Matcher, QueryError> {
+        let ordered = matches!(literal_type, Type::Int | Type::Double | Type::Datetime);
+        match verb {
+            Verb::In => {
+                self.take(&Lexeme::Open, "(")?;
+                let mut terms = vec![self.literal(name, literal_type)?];
+                while self.peek() == Some(&Lexeme::Comma) {
+                    self.next += 1;
+                    terms.push(self.literal(name, literal_type)?);
+                }
+                self.take(&Lexeme::Close, ", or )")?;
+                Ok(Matcher::OneOf(terms))
+            }
+            Verb::StartsWith => {
+                let is_text = matches!(literal_type, Type::Keyword | Type::Text);
+                if !is_text {
+                    return Err(self.refuse_verb(&format!(
+                        "STARTS_WITH needs a keyword or text field and `{name}` is {}",
+                        literal_type.as_str()
+                    )));
+                }
+                match self.literal(name, literal_type)? {
+                    Term::Text(prefix) => Ok(Matcher::StartsWith(prefix)),
+                    Term::Integer(_) | Term::Double(_) | Term::Flag(_) | Term::Time(_) => {
+                        Err(self.refuse_verb("STARTS_WITH takes a string"))
+                    }
+                }
+            }
+            Verb::Compare(operator) => {
+                let comparison = match operator {
+                    Operator::Equal | Operator::NotEqual => None,
+                    Operator::Less => Some(Comparison::Less),
+                    Operator::LessOrEqual => Some(Comparison::LessOrEqual),
+                    Operator::Greater => Some(Comparison::Greater),
+                    Operator::GreaterOrEqual => Some(Comparison::GreaterOrEqual),
+                };
+                if comparison.is_some() && !ordered {
+                    return Err(self.refuse_verb(&format!(
+                        "`{name}` is {} and has no order",
+                        literal_type.as_str()
+                    )));
+                }
+                let term = self.literal(name, literal_type)?;
+                Ok(match (comparison, operator) {
+                    (Some(comparison), _) => Matcher::Compare(comparison, term),
+                    (None, Operator::NotEqual) => Matcher::NoneOf(vec![term]),
+                    (None, _) => Matcher::OneOf(vec![term]),
+                })
+            }
+        }
+    }
+
+    /// The next word as a value of the field's type. Nothing is turned into another type.
+    fn literal(&mut self, name: &str, wanted: Type) -> Result<Term, QueryError> {
+        let (text, is_quoted) = match self.peek() {
+            Some(Lexeme::Word(word)) => (word.as_str(), false),
+            Some(Lexeme::Quoted(text)) => (text.as_str(), true),
+            _ => return Err(self.unexpected("a literal")),
+        };
+        let literal = Literal::of(text, is_quoted).ok_or_else(|| {
+            self.refuse("an unquoted literal has only A-Z a-z 0-9 _ . : -; put it in quotes")
+        })?;
+        self.literals += 1;
+        if self.literals > LITERALS_MAX {
+            return Err(self.refuse(&format!("a query may have at most {LITERALS_MAX} literals")));
+        }
+        let term = match (wanted, literal) {
+            (Type::Keyword | Type::Text | Type::KeywordList, Literal::Text) => {
+                Some(Term::Text(text.to_owned()))
+            }
+            (Type::Int | Type::Double, Literal::Integer(integer)) => Some(Term::Integer(integer)),
+            (Type::Double, Literal::Decimal(decimal)) => Some(Term::Double(decimal)),
+            (Type::Bool, Literal::Flag(flag)) => Some(Term::Flag(flag)),
+            (Type::Datetime, Literal::Text) => read_time(text).map(Term::Time),
+            _ => None,
+        };
+        let term = term.ok_or_else(|| {
+            let takes = match wanted {
+                Type::Keyword | Type::Text | Type::KeywordList => {
+                    "a string, quoted when it looks like a number or a flag"
+                }
+                Type::Int => "an unquoted integer of 64 bits",
+                Type::Double => "an unquoted number",
+                Type::Bool => "true or false, unquoted",
+                Type::Datetime => "an RFC 3339 time with its zone",
+            };
+            self.refuse(&format!(
+                "`{name}` is {} and takes {takes}",
+                wanted.as_str()
+            ))
+        })?;
+        self.next += 1;
+        Ok(term)
+    }
+
+    fn peek(&self) -> Option<&'a Lexeme> {
+        self.tokens.get(self.next).map(|token| &token.is)
+    }
+
+    fn at(&self) -> usize {
+        self.tokens
+            .get(self.next)
+            .map_or(self.end, |token| token.at)
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let is_there = self.peek().is_some_and(|next| next.is_word(word));
+        self.next += usize::from(is_there);
+        is_there
+    }
+
+    fn take(&mut self, wanted: &Lexeme, shown: &str) -> Result<(), QueryError> {
+        if self.peek() != Some(wanted) {
+            return Err(self.unexpected(shown));
+        }
+        self.next += 1;
+        Ok(())
+    }
+
+    fn refuse(&self, message: &str) -> QueryError {
+        QueryError::new(self.at(), message)
+    }
+
+    /// Blames the operator that was just taken.
+    fn refuse_verb(&self, message: &str) -> QueryError {
+        let at = self.tokens.get(self.next.saturating_sub(1));
+        QueryError::new(at.map_or(self.end, |token| token.at), message)
+    }
+
+    fn unexpected(&self, wanted: &str) -> QueryError {
+        self.refuse(&match self.peek() {
+            None => format!("the query ends where {wanted} should be"),
+            Some(_) => format!("{wanted} should be here"),
+        })
+    }
+}
+
+fn join(mut parts: Vec<Condition>, all: bool) -> Condition {
+    match (parts.len(), all) {
+        (1, _) => parts.remove(0),
+        (_, true) => Condition::All(parts),
+        (_, false) => Condition::Any(parts),
+    }
+}
+
+fn is_keyword(word: &str) -> bool {
+    ["AND", "OR", "NOT", "IN", "STARTS_WITH"]
+        .iter()
+        .any(|keyword| word.eq_ignore_ascii_case(keyword))
+}
+
+/// A list holds several strings, so "is not" could mean two things; neither is offered.
+fn check_list(at: usize, name: &str, field: &Field, matcher: &Matcher) -> Result<(), QueryError> {
+    let is_list = matches!(
+        field,
+        Field::Attribute {
+            kind: Kind::Item,
+            ..
+        }
+    );
+    if is_list && matches!(matcher, Matcher::NoneOf(_)) {
+        return Err(QueryError::new(
+            at,
+            &format!("`{name}` is keyword_list: only = and IN can be asked of it"),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

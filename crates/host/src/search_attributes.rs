@@ -1,0 +1,128 @@
+//! Search attribute definitions of each namespace. They are few, change seldom and are asked for whenever attributes are set or
+//! queried, so they are kept in memory; where other servers write to the same store too, they are read each time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longhaul_engine::Rejection;
+use longhaul_engine::visibility::{Definitions, Type, attribute};
+use longhaul_protocol::id::Namespace;
+use longhaul_protocol::workflow_command::WorkflowCommand;
+use longhaul_store::{Error as StoreError, SearchAttributeRow};
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+
+use crate::Host;
+use crate::error::{Error, Result};
+
+/// Held while definitions are read or written, so that what is remembered is never older than what is stored.
+#[derive(Default)]
+pub(crate) struct SearchAttributes {
+    known: Mutex<HashMap<Namespace, Arc<Definitions>>>,
+}
+
+impl Host {
+    /// What the namespace has defined.
+    pub async fn search_attributes(&self, namespace: &Namespace) -> Result<Arc<Definitions>> {
+        let mut known = self.inner.search_attributes.known.lock().await;
+        self.definitions(&mut known, namespace).await
+    }
+
+    async fn definitions(
+        &self,
+        known: &mut HashMap<Namespace, Arc<Definitions>>,
+        namespace: &Namespace,
+    ) -> Result<Arc<Definitions>> {
+        let store = &self.inner.store;
+        if let Some(definitions) = known.get(namespace).filter(|_| !store.is_shared()) {
+            return Ok(Arc::clone(definitions));
+        }
+        let rows = store.search_attributes(namespace).await?;
+        let defined = rows.into_iter().map(|row| (row.name, row.attribute_type));
+        let definitions = Arc::new(defined.collect::<Definitions>());
+        known.insert(namespace.clone(), Arc::clone(&definitions));
+        Ok(definitions)
+    }
+
+    /// Defines an attribute. A namespace has at most as many as a run may carry.
+    pub async fn define_search_attribute(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        attribute_type: Type,
+    ) -> Result<()> {
+        if attribute::check_name(name).is_err() {
+            return Err(Error::AttributeNameReserved(name.to_owned()));
+        }
+        let mut known = self.inner.search_attributes.known.lock().await;
+        let defined = self.definitions(&mut known, namespace).await?;
+        if let Some(existing) = defined.get(name) {
+            return Err(Error::AttributeExists(name.to_owned(), existing));
+        }
+        let limit = self.inner.config.limits.search_attribute_count;
+        if defined.len() as u64 >= limit {
+            return Err(Error::TooManyAttributes { limit });
+        }
+        known.remove(namespace);
+        let row = SearchAttributeRow {
+            namespace: namespace.clone(),
+            name: name.to_owned(),
+            attribute_type,
+        };
+        match self.inner.store.define_search_attribute(&row).await {
+            // Another server was quicker.
+            Err(StoreError::Conflict) => {
+                let defined = self.definitions(&mut known, namespace).await?;
+                let existing = defined.get(name).unwrap_or(attribute_type);
+                Err(Error::AttributeExists(name.to_owned(), existing))
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Takes a definition away. Values that runs have stay and can be found again once the name is defined again.
+    pub async fn delete_search_attribute(&self, namespace: &Namespace, name: &str) -> Result<()> {
+        if attribute::is_system(name) {
+            return Err(Error::SystemAttribute(name.to_owned()));
+        }
+        let mut known = self.inner.search_attributes.known.lock().await;
+        known.remove(namespace);
+        let store = &self.inner.store;
+        if store.delete_search_attribute(namespace, name).await? {
+            Ok(())
+        } else {
+            Err(Error::AttributeNotFound(name.to_owned()))
+        }
+    }
+
+    /// Refuses attributes from outside that the namespace does not define so.
+    pub(crate) async fn check_search_attributes(
+        &self,
+        namespace: &Namespace,
+        attributes: &Map<String, Value>,
+    ) -> Result<()> {
+        if attributes.is_empty() {
+            return Ok(());
+        }
+        let definitions = self.search_attributes(namespace).await?;
+        definitions
+            .check(attributes)
+            .map_err(|errors| Error::Rejected(Rejection::InvalidSearchAttributes { errors }))
+    }
+
+    /// The definitions that deciding on these commands needs: none at all unless one of them sets attributes.
+    pub(crate) async fn definitions_for(
+        &self,
+        namespace: &Namespace,
+        commands: &[WorkflowCommand],
+    ) -> Result<Arc<Definitions>> {
+        let sets = |command: &WorkflowCommand| {
+            matches!(command, WorkflowCommand::UpsertSearchAttributes { .. })
+        };
+        if commands.iter().any(sets) {
+            self.search_attributes(namespace).await
+        } else {
+            Ok(Arc::default())
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Search attribute definitions of a namespace (control-plane.md §16).
+
+use http::StatusCode;
+use longhaul_host::engine::visibility::Type;
+use longhaul_host::engine::visibility::attribute::{BadName, NAME_BYTES_MAX, SYSTEM, check_name};
+use serde_json::{Map, Value, json};
+
+use super::Call;
+use super::envelope::Reply;
+use crate::body::Body;
+use crate::gate::Refusal;
+
+/// Bytes of a type's name: more than any has.
+const TYPE_MAX: usize = 64;
+
+pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
+    let defined = call.host().search_attributes(&call.namespace).await?;
+    Ok(Reply::ok(json!({
+        "system_attributes": types(SYSTEM),
+        "custom_attributes": types(defined.iter()),
+    })))
+}
+
+fn types<'a>(attributes: impl IntoIterator<Item = (&'a str, Type)>) -> Map<String, Value> {
+    attributes
+        .into_iter()
+        .map(|(name, attribute)| (name.to_owned(), json!(attribute.as_str())))
+        .collect()
+}
+
+pub(super) async fn create(call: Call) -> Result<Reply, Refusal> {
+    let name = read_name(&call.body);
+    let attribute = read_type(&call.body);
+    call.body.check()?;
+    call.host()
+        .define_search_attribute(&call.namespace, &name, attribute)
+        .await?;
+    Ok(Reply::new(
+        StatusCode::CREATED,
+        json!({"name": name, "type": attribute.as_str(), "outcome": "created"}),
+    ))
+}
+
+pub(super) async fn remove(call: Call) -> Result<Reply, Refusal> {
+    let name = call.segment("name");
+    call.host()
+        .delete_search_attribute(&call.namespace, name)
+        .await?;
+    Ok(Reply::ok(json!({"name": name, "outcome": "deleted"})))
+}
+
+fn read_name(body: &Body) -> String {
+    let name = body.required_text("name", NAME_BYTES_MAX);
+    if !name.is_empty() && check_name(&name) == Err(BadName::Malformed) {
+        body.refuse(
+            "name",
+            "must begin with a letter and hold letters, digits and _ only",
+        );
+    }
+    name
+}
+
+fn read_type(body: &Body) -> Type {
+    let word = body.required_text("type", TYPE_MAX);
+    Type::read(&word).unwrap_or_else(|| {
+        if !word.is_empty() {
+            let known = Type::ALL.map(Type::as_str).join(", ");
+            body.refuse("type", &format!("must be one of {known}"));
+        }
+        Type::Keyword
+    })
+}

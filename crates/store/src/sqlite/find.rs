@@ -1,0 +1,344 @@
+//! Pages of runs by condition. Each alternative of a condition is read along one index, chosen by looking how much of it would
+//! be read; whatever else the alternative asks is checked row by row. The pages of all reads are merged.
+//!
+//! No text of a caller ever becomes SQL: statements are made of the fixed pieces in `statement.rs`, values are bound.
+
+use std::collections::BTreeSet;
+
+use longhaul_engine::run::state::Status;
+use longhaul_engine::visibility::{Comparison, Condition, Field, Matcher, Term, Test};
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::RunId;
+use rusqlite::{Connection, params_from_iter};
+
+use super::encode::list_status;
+use super::list;
+use super::statement::{Key, Place, Read, Sql, words};
+use crate::{Error, RunFilter, RunSummary, StatusFilter};
+
+/// Index entries looked at to learn how many there are. Fewer than this are read and sorted whole, in some milliseconds at most;
+/// of more the newest are usually soon found by reading in the list's order.
+const PROBE_MAX: i64 = 5000;
+
+/// With so few entries no other index is looked at.
+const SHORT_ENOUGH: i64 = 100;
+
+/// Alternatives that are read one by one. A condition with more of them is checked row by row as a whole.
+const ALTERNATIVES_MAX: usize = 16;
+
+const LIST_STATUSES: [&str; 5] = ["running", "completed", "failed", "cancelled", "terminated"];
+
+pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>, Error> {
+    // A transaction, because the page's keys and its rows must be of one snapshot. Dropping it ends it.
+    let snapshot = connection.unchecked_transaction()?;
+    let mut page = Page {
+        limit: filter.limit,
+        entries: BTreeSet::new(),
+    };
+    visit(&snapshot, filter, &mut |statement| {
+        if page.limit > 0 {
+            page.take(&snapshot, statement)?;
+        }
+        Ok(page.floor())
+    })?;
+    let entries = page.entries.into_iter().rev();
+    entries
+        .map(|entry| list::summary(&snapshot, entry.run_key))
+        .collect()
+}
+
+/// Where a run stands in a list; the order of the fields is the order of the list.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    started_at: i64,
+    run_id: String,
+    run_key: i64,
+}
+
+/// The newest runs that any read has found.
+struct Page {
+    limit: usize,
+    entries: BTreeSet<Entry>,
+}
+
+impl Page {
+    fn take(&mut self, connection: &Connection, statement: &Sql) -> Result<(), Error> {
+        let mut prepared = connection.prepare_cached(&statement.text)?;
+        let mut rows = prepared.query(params_from_iter(&statement.values))?;
+        while let Some(row) = rows.next()? {
+            self.entries.insert(Entry {
+                started_at: row.get(0)?,
+                run_id: row.get(1)?,
+                run_key: row.get(2)?,
+            });
+            if self.entries.len() > self.limit {
+                self.entries.pop_first();
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing that started earlier is on this page any more.
+    fn floor(&self) -> Option<i64> {
+        let is_full = self.entries.len() >= self.limit;
+        self.entries
+            .first()
+            .filter(|_| is_full)
+            .map(|entry| entry.started_at)
+    }
+}
+
+/// Makes the statements of a page one after the other; each answer is the earliest start that still counts.
+fn visit(
+    connection: &Connection,
+    filter: &RunFilter,
+    visit: &mut dyn FnMut(&Sql) -> Result<Option<i64>, Error>,
+) -> Result<(), Error> {
+    let wanted = wanted(filter);
+    let mut floor = None;
+    for tests in alternatives(&wanted) {
+        let group = Group {
+            filter,
+            statuses: list_statuses(&tests),
+            tests,
+        };
+        for key in group.choose(connection)? {
+            floor = visit(&group.statement(&key, floor))?;
+        }
+    }
+    Ok(())
+}
+
+/// The whole filter but its place as one condition.
+fn wanted(filter: &RunFilter) -> Condition {
+    let workflow_type = filter.workflow_type.as_ref().map(|workflow_type| {
+        Condition::Test(Test {
+            field: Field::WorkflowType,
+            matcher: Matcher::OneOf(vec![Term::Text(workflow_type.clone())]),
+        })
+    });
+    let status = filter.status.map(|status| {
+        Condition::Status(match status {
+            StatusFilter::Running => vec![Status::Pending, Status::Running, Status::Waiting],
+            StatusFilter::Completed => vec![Status::Completed],
+            StatusFilter::Failed => vec![Status::Failed, Status::Cancelled, Status::Terminated],
+            StatusFilter::Cancelled => vec![Status::Cancelled],
+            StatusFilter::Terminated => vec![Status::Terminated],
+        })
+    });
+    let parts = workflow_type.into_iter().chain(status);
+    Condition::All(parts.chain(filter.condition.clone()).collect())
+}
+
+/// The condition as alternatives, each a list of what must hold together; one alternative when there would be too many.
+fn alternatives(condition: &Condition) -> Vec<Vec<&Condition>> {
+    distribute(condition).unwrap_or_else(|| vec![vec![condition]])
+}
+
+fn distribute(condition: &Condition) -> Option<Vec<Vec<&Condition>>> {
+    match condition {
+        Condition::Any(parts) => {
+            let mut all = Vec::new();
+            for part in parts {
+                all.append(&mut distribute(part)?);
+            }
+            (all.len() <= ALTERNATIVES_MAX).then_some(all)
+        }
+        Condition::All(parts) => {
+            let mut all = vec![Vec::new()];
+            for part in parts {
+                let ways = distribute(part)?;
+                all = all
+                    .iter()
+                    .flat_map(|before| ways.iter().map(move |way| [&before[..], way].concat()))
+                    .collect();
+                if all.len() > ALTERNATIVES_MAX {
+                    return None;
+                }
+            }
+            Some(all)
+        }
+        Condition::Test(_) | Condition::Status(_) | Condition::FreeText(_) => {
+            Some(vec![vec![condition]])
+        }
+    }
+}
+
+/// The statuses of lists that can have what is asked for.
+fn list_statuses(tests: &[&Condition]) -> Vec<&'static str> {
+    let allows = |word: &&str| {
+        tests.iter().all(|test| match test {
+            Condition::Status(statuses) => {
+                statuses.iter().any(|status| list_status(*status) == *word)
+            }
+            Condition::All(_) | Condition::Any(_) | Condition::Test(_) | Condition::FreeText(_) => {
+                true
+            }
+        })
+    };
+    LIST_STATUSES.into_iter().filter(allows).collect()
+}
+
+/// What must hold together.
+struct Group<'a> {
+    filter: &'a RunFilter,
+    statuses: Vec<&'static str>,
+    tests: Vec<&'a Condition>,
+}
+
+impl Group<'_> {
+    /// The reads that find every run of this group, and not many others.
+    fn choose(&self, connection: &Connection) -> Result<Vec<Key>, Error> {
+        let tests = self.tests.iter().enumerate();
+        let mut candidates: Vec<Key> = tests
+            .filter_map(|(place, test)| match test {
+                Condition::Test(test) => self.key(place, test),
+                Condition::All(_)
+                | Condition::Any(_)
+                | Condition::Status(_)
+                | Condition::FreeText(_) => None,
+            })
+            .collect();
+        candidates.push(self.by_status());
+        let mut shortest: Option<(i64, &Key)> = None;
+        // Nothing to choose from needs no look.
+        for key in candidates.iter().filter(|_| candidates.len() > 1) {
+            let entries = self.probe(connection, key)?;
+            if shortest.is_none_or(|(fewest, _)| entries < fewest) {
+                shortest = Some((entries, key));
+            }
+            if entries < SHORT_ENOUGH {
+                break;
+            }
+        }
+        if let Some((_, key)) = shortest.filter(|(entries, _)| *entries < PROBE_MAX) {
+            return Ok(vec![key.clone()]);
+        }
+        // All are long: in the list's order then, along the index that likely leaves out most.
+        let ordered = candidates.iter().filter_map(Key::in_order);
+        let narrowest = ordered.min_by_key(|keys| keys.first().map(Key::breadth));
+        Ok(narrowest.unwrap_or_default())
+    }
+
+    /// At most [`PROBE_MAX`] of the entries that this read would look at.
+    fn probe(&self, connection: &Connection, key: &Key) -> Result<i64, Error> {
+        let statement = key.probe(self.filter.namespace.as_str(), PROBE_MAX);
+        let mut prepared = connection.prepare_cached(&statement.text)?;
+        Ok(prepared.query_row(params_from_iter(&statement.values), |row| row.get(0))?)
+    }
+
+    /// The read along the index of this test; none when it has no index or would read most of it.
+    fn key(&self, place: usize, test: &Test) -> Option<Key> {
+        let statuses = self.statuses.clone();
+        let read = match &test.field {
+            Field::WorkflowType => Read::Type { statuses },
+            Field::WorkflowId => Read::Workflow,
+            Field::RunId => Read::RunId,
+            Field::TaskQueue => Read::Queue,
+            Field::BuildId => Read::Build,
+            Field::CloseTime => Read::Close,
+            Field::Attribute { name, kind } => Read::Attribute {
+                name: name.clone(),
+                kind: *kind,
+                statuses,
+            },
+            // Part of every other index, and of the place where a read begins and ends.
+            Field::StartTime => return None,
+        };
+        match &test.matcher {
+            Matcher::OneOf(_) | Matcher::Compare(..) | Matcher::StartsWith(_) => Some(Key {
+                read,
+                matcher: test.matcher.clone(),
+                satisfies: Some(place),
+            }),
+            Matcher::NoneOf(_) | Matcher::StartsNotWith(_) => None,
+        }
+    }
+
+    fn by_status(&self) -> Key {
+        Key {
+            read: Read::Status,
+            matcher: words(&self.statuses),
+            satisfies: None,
+        }
+    }
+
+    fn statement(&self, key: &Key, floor: Option<i64>) -> Sql {
+        let residual: Vec<&Condition> = self
+            .tests
+            .iter()
+            .enumerate()
+            .filter(|(place, test)| {
+                key.satisfies != Some(*place) && !self.is_in_status(key, test) && !is_start(test)
+            })
+            .map(|(_, test)| *test)
+            .collect();
+        let (place, earliest) = self.window();
+        let earliest = earliest.into_iter().chain(floor).max();
+        key.select(self.filter, &residual, &place, earliest)
+    }
+
+    /// Whether reading one list status is all that this test asks.
+    fn is_in_status(&self, key: &Key, test: &Condition) -> bool {
+        let Condition::Status(statuses) = test else {
+            return false;
+        };
+        const OPEN: [Status; 3] = [Status::Pending, Status::Running, Status::Waiting];
+        let has_open = OPEN
+            .iter()
+            .filter(|status| statuses.contains(status))
+            .count();
+        let is_whole = has_open == 0 || has_open == OPEN.len();
+        is_whole
+            && matches!(
+                key.read,
+                Read::Status | Read::Type { .. } | Read::Attribute { .. }
+            )
+    }
+
+    /// From where to where in the list, by the caller's place and by what is asked of the start.
+    fn window(&self) -> (Place, Option<i64>) {
+        let mut place = self
+            .filter
+            .after
+            .as_ref()
+            .map_or_else(Place::top, Place::of);
+        let mut earliest: Option<i64> = None;
+        for (comparison, at) in self.tests.iter().filter_map(|test| start_bound(test)) {
+            let at = at.as_micros();
+            match comparison {
+                Comparison::Less => place = place.min(Place::before(at)),
+                Comparison::LessOrEqual => place = place.min(Place::before(at.saturating_add(1))),
+                Comparison::Greater => earliest = earliest.max(Some(at.saturating_add(1))),
+                Comparison::GreaterOrEqual => earliest = earliest.max(Some(at)),
+            }
+        }
+        (place, earliest)
+    }
+}
+
+fn is_start(condition: &Condition) -> bool {
+    start_bound(condition).is_some()
+}
+
+fn start_bound(condition: &Condition) -> Option<(Comparison, Timestamp)> {
+    match condition {
+        Condition::Test(Test {
+            field: Field::StartTime,
+            matcher: Matcher::Compare(comparison, Term::Time(at)),
+        }) => Some((*comparison, *at)),
+        _ => None,
+    }
+}
+
+impl Place {
+    fn of(after: &(Timestamp, RunId)) -> Self {
+        Self {
+            started_at: after.0.as_micros(),
+            run_id: after.1.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
