@@ -304,6 +304,7 @@ impl Draft<'_> {
             _ => None,
         });
         moved.extend(unread.collect::<Vec<_>>());
+        moved.sort_by_key(Message::command_sequence);
         moved
     }
 }

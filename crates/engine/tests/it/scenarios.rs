@@ -278,7 +278,7 @@ impl Stage {
                 let _ = write!(text, " by {owner} attempt {}", row.attempt);
             }
         }
-        if self.world.current.is_some() {
+        if self.world.focus.is_some() {
             let _ = write!(text, "\nrun {}", self.world.run().core.status.as_str());
         }
         text
