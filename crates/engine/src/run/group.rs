@@ -76,10 +76,12 @@ impl Draft<'_> {
         look
     }
 
-    /// A call is resolved by the newest event: wakes the workflow unless its group is still open.
+    /// A call is resolved by the newest event: wakes the workflow unless its group is still open. A cancellation that has not
+    /// reached the code may have waited for just this call.
     pub(super) fn resolve(&mut self, group: Option<&Group>, failed: bool, resume: Resume) {
         let resolved_by = self.core.last_history_sequence;
-        if self.resolve_member(group, failed, resolved_by) {
+        let look = self.resolve_member(group, failed, resolved_by);
+        if look || self.has_undelivered_cancellation() {
             self.wake(resume);
         }
     }

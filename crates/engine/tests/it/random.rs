@@ -11,7 +11,7 @@ use longhaul_engine::run::state::{Part, PartKey, Run};
 use longhaul_engine::run::stream::StreamCursor;
 use longhaul_protocol::Payload;
 use longhaul_protocol::history::DeliveryPlace;
-use longhaul_protocol::id::{RunId, WorkflowId};
+use longhaul_protocol::id::{RunId, TaskId, WorkflowId};
 use longhaul_protocol::workflow_command::parse_commands;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -36,6 +36,13 @@ enum Act {
         calls: Vec<Call>,
         end: Option<End>,
         read: bool,
+    },
+    /// A worker that gets the task and finishes it.
+    Turn {
+        calls: Vec<Call>,
+        end: Option<End>,
+        read: bool,
+        which: u8,
     },
     /// A worker sends again what it sent before, because nothing of it is over.
     SendAgain {
@@ -132,14 +139,18 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(End::FailCancelled),
         3 => Just(End::Continue),
     ];
-    let worker = || 0_u8..2;
+    // Most of the time one worker does everything.
+    let worker = || prop_oneof![5 => Just(0_u8), 1 => Just(1_u8)];
     let which = any::<u8>;
+    let an_end = end.clone();
     let delivery = prop_oneof![3 => Just(Delivery::Told), 1 => Just(Delivery::Untold), 1 => Just(Delivery::Twice)];
     prop_oneof![
         4 => which().prop_map(|which| Act::Focus { which }),
         10 => (worker(), any::<bool>(), any::<bool>()).prop_map(|(worker, rust, same_poll)| Act::Claim { worker, rust, same_poll }),
         12 => (worker(), prop::collection::vec(call(), 1..3), prop::option::weighted(0.12, end), any::<bool>())
             .prop_map(|(worker, calls, end, read)| Act::Complete { worker, calls, end, read }),
+        12 => (prop::collection::vec(call(), 1..3), prop::option::weighted(0.12, an_end), any::<bool>(), which())
+            .prop_map(|(calls, end, read, which)| Act::Turn { calls, end, read, which }),
         1 => worker().prop_map(|worker| Act::SendAgain { worker }),
         1 => (worker(), which()).prop_map(|(worker, which)| Act::GiveUp { worker, which }),
         1 => Just(Act::Repeat),
@@ -167,7 +178,7 @@ fn act() -> impl Strategy<Value = Act> {
 struct Player {
     world: World,
     polls: u32,
-    last_completion: Option<(WorkflowId, String, u64, Vec<Value>)>,
+    last_completion: Option<(TaskId, String, u64, Vec<Value>)>,
     /// Commands that became calls, by run and number.
     sent: BTreeMap<(RunId, u64), Value>,
 }
@@ -183,7 +194,9 @@ fn worker(number: u8) -> String {
 impl Player {
     fn activity(&self, which: u8) -> Option<u64> {
         let of_run = |row: &&longhaul_engine::change::TaskRow| {
-            row.sequence > 0 && row.run_id == *self.world.run().run_id()
+            row.sequence > 0
+                && row.run_id == *self.world.run().run_id()
+                && (row.status.is_open() || which % 4 == 0)
         };
         let rows = self.world.tasks.values().filter(of_run);
         pick(&rows.map(|row| row.sequence).collect::<Vec<_>>(), which)
@@ -196,6 +209,12 @@ impl Player {
                 PartKey::Activity(_) | PartKey::Timer(_) | PartKey::Wait(_) | PartKey::Child(_)
             )
         })
+    }
+
+    /// A worker that knows of a cancellation delivers it, or does something before the call where it will.
+    fn has_to_deliver(&self) -> bool {
+        let asked = self.world.run().core.cancellation.as_ref();
+        asked.is_some_and(|asked| asked.delivered.is_none())
     }
 
     fn play(&mut self, act: &Act) {
@@ -225,11 +244,31 @@ impl Player {
                 end,
                 read,
             } => self.complete(*by, calls, *end, *read),
+            Act::Turn {
+                calls,
+                end,
+                read,
+                which,
+            } => {
+                self.polls += 1;
+                let _ = self
+                    .world
+                    .claim("w0", "python", Some(&format!("p{}", self.polls)));
+                match self.place_of_delivery(*which) {
+                    Some(place) if self.has_to_deliver() && *read => {
+                        let _ = self.world.deliver_cancellation("w0", place);
+                    }
+                    _ => self.complete(0, calls, *end, *read),
+                }
+            }
+            Act::SendAgain { .. } | Act::GiveUp { .. } if self.has_to_deliver() => {}
             Act::SendAgain { worker: by } => self.send_again(*by),
             Act::GiveUp { worker: by, which } => self.give_up(*by, *which),
             Act::Repeat => self.repeat(),
             // A worker says that only when something is pending.
-            Act::Acknowledge { worker: by } if self.something_is_pending() => {
+            Act::Acknowledge { worker: by }
+                if self.something_is_pending() && !self.has_to_deliver() =>
+            {
                 let _ = self
                     .world
                     .fail(&worker(*by), None, "WorkflowTaskWaitingForHistory");
@@ -388,7 +427,8 @@ impl Player {
     fn send(&mut self, by: u8, commands: Vec<Value>) {
         let run = self.world.run();
         let run_id = run.run_id().clone();
-        let attempt = run.core.workflow_task.as_ref().map(|task| task.attempt);
+        let task = run.core.workflow_task.as_ref();
+        let task = task.map(|task| (task.id.clone(), task.attempt));
         let mut next = run.core.last_command_sequence;
         let parsed = parse_commands(&Value::Array(commands.clone()))
             .expect("the generator writes good commands");
@@ -407,19 +447,22 @@ impl Player {
             next += 1;
             self.sent.insert((run_id.clone(), next), command.clone());
         }
-        if let Some(attempt) = attempt {
-            let workflow_id = self.world.focus.clone().expect("a workflow");
-            self.last_completion = Some((workflow_id, worker(by), attempt, commands));
+        if let Some((task_id, attempt)) = task {
+            self.last_completion = Some((task_id, worker(by), attempt, commands));
         }
     }
 
     fn repeat(&mut self) {
-        let Some((workflow_id, by, attempt, commands)) = self.last_completion.clone() else {
+        let Some((task_id, by, attempt, commands)) = self.last_completion.clone() else {
             return;
         };
-        self.world.focus = Some(workflow_id);
         let commands = parse_commands(&Value::Array(commands)).unwrap();
-        let _ = self.world.complete(&by, Some(attempt), commands);
+        let (step, reply) = self.world.complete_again(&task_id, &by, attempt, commands);
+        assert!(reply.is_ok(), "24: the answer is remembered");
+        assert!(
+            step.events.is_empty(),
+            "24: a completion that comes again changes nothing"
+        );
     }
 
     /// 42: the members of open groups and open conditions, as a replay would send them. Nothing but waiting messages is written.

@@ -290,6 +290,32 @@ impl World {
         (step, reply.map(|answer| answer.body))
     }
 
+    /// A completion of a finished task comes again.
+    pub(crate) fn complete_again(
+        &mut self,
+        task_id: &TaskId,
+        worker: &str,
+        attempt: u64,
+        commands: Vec<WorkflowCommand>,
+    ) -> (Step, Result<Value, Rejection>) {
+        let row = self.tasks[task_id].clone();
+        let run_id = row.run_id.clone();
+        let command = CompleteWorkflowTask {
+            cursors: Vec::new(),
+            sticky: None,
+            holder: Holder {
+                attempt,
+                row: Box::new(row),
+                owner: WorkerId::from(worker),
+                principal: None,
+            },
+            commands,
+            definitions: Arc::clone(&self.definitions),
+        };
+        let (step, reply) = self.apply_to(&run_id, &command);
+        (step, reply.map(|answer| answer.body))
+    }
+
     pub(crate) fn fail(
         &mut self,
         worker: &str,

@@ -43,6 +43,7 @@ pub(super) fn check(world: &World, runs: &[&Run]) {
     }
     for run in runs {
         check_slots(world, run);
+        check_letters_are_taken_once(world, run);
         let policies = close_policies(world, run);
         for (child, count) in &policies {
             assert_eq!(*count, 1, "50: {child} is told once");
@@ -92,6 +93,21 @@ fn close_policies(world: &World, run: &Run) -> BTreeMap<String, usize> {
         }
     }
     told
+}
+
+/// What a child is told by letter, it hears once.
+fn check_letters_are_taken_once(world: &World, run: &Run) {
+    let mut heard = BTreeSet::new();
+    for (_, row) in world.commands.values() {
+        let Some(id) = row
+            .request_id
+            .as_deref()
+            .filter(|id| id.starts_with(&format!("outbox:{}:", run.run_id())))
+        else {
+            continue;
+        };
+        assert!(heard.insert(id.to_owned()), "24: a letter is taken once");
+    }
 }
 
 /// Children of earlier runs that the run looks after, unless it abandons them.

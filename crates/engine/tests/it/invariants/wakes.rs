@@ -33,7 +33,10 @@ pub(super) fn check(world: &World, run: &Run) {
             )
         });
     // A worker that has seen everything and asks for nothing leaves the run to signals and operators.
-    let asked_for_nothing = run.core.handled_sequence == run.core.last_history_sequence;
+    // Updates that were handled since change nothing of that.
+    let asked_for_nothing = events(world, run)
+        .filter(|(event, _)| event.sequence > run.core.handled_sequence)
+        .all(|(event, _)| event.event_type.starts_with("Update"));
     assert!(
         waiting || asked_for_nothing,
         "28: an open run waits for something"
@@ -44,8 +47,27 @@ pub(super) fn check(world: &World, run: &Run) {
             .keys()
             .any(|key| matches!(key, PartKey::Update(_)));
         assert!(!update, "25: a pending update has its turn");
+        check_delivery_goes_on(run);
     }
     check_no_lost_wake(world, run, update_turn);
+}
+
+/// A cancellation that has not reached the code waits only for work that was asked to stop.
+fn check_delivery_goes_on(run: &Run) {
+    let undelivered = run.core.cancellation.as_ref();
+    if undelivered.is_none_or(|asked| asked.delivered.is_some()) {
+        return;
+    }
+    let stopping = run.parts.values().any(|part| match part {
+        Part::Activity(activity) => {
+            let attempt = activity.attempt.as_ref();
+            activity.stop_requested
+                && attempt.is_some_and(|attempt| attempt.lease_expires_at.is_some())
+        }
+        Part::Child(child) => child.stop_requested,
+        _ => false,
+    });
+    assert!(stopping, "8.3: an undelivered cancellation has a task");
 }
 
 /// A resolution that no completed task has observed has a task waiting, or waits behind the lease.

@@ -2,7 +2,7 @@
 //! afterwards, unless a crash comes between.
 
 use longhaul_engine::Rejection;
-use longhaul_engine::run::cancellation::CleanupBudget;
+use longhaul_engine::run::cancellation::{CleanupBudget, PassOnCancellation};
 use longhaul_engine::run::child::Reported;
 use longhaul_engine::run::external::{Stop, StopRun};
 use longhaul_engine::run::outbox::{Delivery, LetterDelivered, Order, deliveries};
@@ -33,10 +33,17 @@ impl World {
             Order::RequestCancellation { .. } => "request cancellation",
         };
         let number = delivery.number;
+        let taken = self.commands.values().any(|(_, row)| {
+            row.request_id.as_ref() == Some(&delivery.request_id) && row.status == "accepted"
+        });
         let (mut step, outcome) = self.carry(delivery);
         let Ok(refusal) = outcome else {
             return (step, Some(format!("{name}: later")));
         };
+        assert!(
+            !taken || refusal.is_none(),
+            "50: what the receiver has done is not called refused when the letter comes again"
+        );
         let text = match &refusal {
             Some(refusal) => format!("{name}: refused, {refusal}"),
             None => name.to_owned(),
@@ -77,13 +84,13 @@ impl World {
                 context,
             } => {
                 let receiver = self.instances[&workflow_id].clone();
-                let request = self.request_on(&workflow_id, None);
+                let request = self.request_on(&workflow_id, Some(&delivery.request_id));
                 let mut command =
                     self.cancellation(request, CleanupBudget::Until(cleanup_deadline_at));
                 command.reason.clone_from(&reason);
                 let waits_for_it = context.is_some();
                 command.passed_on = context;
-                let (step, reply) = self.apply_to(&receiver, &command);
+                let (step, reply) = self.apply_to(&receiver, &PassOnCancellation(command));
                 match reply {
                     Err(Rejection::NotCooperative) if waits_for_it => {
                         self.carry_stop(&workflow_id, Stop::Cancel, &delivery.request_id, reason)
