@@ -50,10 +50,10 @@ impl Draft<'_> {
             return;
         }
         self.core.status = Status::Waiting;
-        // Kept as a wake, so that it is not lost to an update that has its turn first.
+        // Kept as a wake, so that it is not lost to an update that has its turn first: one that the task saw.
         if progress_without_block && self.deliverable_signal().is_none() {
             self.core.next_wake.get_or_insert(Wake {
-                sequence: self.core.last_history_sequence,
+                sequence: self.core.handled_sequence + 1,
                 resume: Resume::default(),
             });
         }
