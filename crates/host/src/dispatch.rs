@@ -3,9 +3,10 @@
 //!
 //! A task is handed to exactly one waiting poll, so a new task wakes one worker and not all of them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use longhaul_engine::change::{TaskRow, TaskStatus};
+use longhaul_engine::run::state::Spec;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{RunId, TaskId};
 use longhaul_store::QueueKey;
@@ -33,7 +34,12 @@ pub(crate) struct ReadyTask {
     compatibility: Option<String>,
     fairness_key: Option<String>,
     fairness_weight: u32,
+    /// The update to validate, when this is no stored task but a question (`questions.rs`).
+    validates: Option<String>,
 }
+
+/// Workflow types with the updates they validate.
+pub(crate) type Validators = BTreeSet<(String, String)>;
 
 /// What a worker takes.
 #[derive(Clone, Debug)]
@@ -41,11 +47,18 @@ pub(crate) struct Appetite {
     /// Empty means every type.
     pub(crate) types: std::sync::Arc<Vec<String>>,
     pub(crate) build_id: Option<String>,
+    /// Empty means that it is given no validation.
+    pub(crate) validators: std::sync::Arc<Validators>,
 }
 
 impl Appetite {
     fn takes(&self, task: &ReadyTask) -> bool {
-        let type_fits = self.types.is_empty() || self.types.contains(&task.type_name);
+        let type_fits = match &task.validates {
+            None => self.types.is_empty() || self.types.contains(&task.type_name),
+            Some(update) => self
+                .validators
+                .contains(&(task.type_name.clone(), update.clone())),
+        };
         type_fits && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
     }
 }
@@ -213,6 +226,11 @@ impl Dispatch {
         }
     }
 
+    /// Takes out a task that nobody may have any more.
+    pub(crate) fn withdraw(&self, task_id: &TaskId) {
+        self.state.lock().withdraw(task_id);
+    }
+
     /// Polls that wait now.
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting
@@ -251,7 +269,8 @@ impl State {
                 Err(back) => task = back,
             }
         }
-        if queue.len >= READY_PER_QUEUE_MAX {
+        // A question is in no store to be read again from; its own limit bounds those.
+        if queue.len >= READY_PER_QUEUE_MAX && task.validates.is_none() {
             queue.truncated = true;
             return;
         }
@@ -338,6 +357,27 @@ fn queue_of(row: &TaskRow) -> QueueKey {
 }
 
 impl ReadyTask {
+    /// A question that somebody waits for: ahead of everything that is stored.
+    pub(crate) fn question(
+        task_id: TaskId,
+        run: &Spec,
+        validates: Option<String>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            task_id,
+            run_id: run.run_id.clone(),
+            sequence: 0,
+            available_at: now,
+            priority: 0,
+            type_name: run.workflow_type.clone(),
+            compatibility: run.routing.compatibility.clone(),
+            fairness_key: None,
+            fairness_weight: 1,
+            validates,
+        }
+    }
+
     /// Fairness class, weight and age.
     fn order(&self) -> (Option<&str>, u32, Timestamp) {
         (
@@ -360,6 +400,7 @@ impl From<&TaskRow> for ReadyTask {
             compatibility: row.compatibility.clone(),
             fairness_key: row.fairness_key.clone(),
             fairness_weight: row.fairness_weight,
+            validates: None,
         }
     }
 }

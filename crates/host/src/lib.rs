@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 mod activity_tasks;
 mod alarms;
+mod asking;
 pub mod clock;
 mod dispatch;
 pub mod error;
@@ -24,6 +25,8 @@ mod metrics;
 mod namespaces;
 mod polling;
 mod polls;
+mod query_tasks;
+mod questions;
 mod queues;
 mod rate;
 mod tasks;
@@ -33,10 +36,16 @@ mod workflow_tasks;
 mod workflows;
 
 pub use activity_tasks::ActivityReport;
-pub use error::{Error, Result};
+pub use asking::LeasedQuestion;
+pub use error::{Error, Result, question_reason};
 pub use metrics::Metrics;
 pub use namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use polling::{Poll, Polled};
+pub use query_tasks::{Queried, QueryAdmission, QueryRefusal};
+pub use questions::{
+    Held, QueryResult, QuestionFailure, QuestionHolder, QuestionKind, QuestionLimits,
+    QuestionRefusal, QuestionTimes, TimeoutStage,
+};
 pub use queues::{QueueRates, QueueView};
 pub use tasks::ClaimStatus;
 pub use workers::{Registration, WorkerView};
@@ -72,6 +81,8 @@ pub struct Config {
     pub worker_heartbeat_seconds: u64,
     /// After this silence a worker counts as stale.
     pub worker_stale_seconds: u64,
+    /// Queries and validations of updates.
+    pub questions: QuestionLimits,
 }
 
 impl Default for Config {
@@ -81,6 +92,7 @@ impl Default for Config {
             limits: Limits::default(),
             worker_heartbeat_seconds: 20,
             worker_stale_seconds: 60,
+            questions: QuestionLimits::default(),
         }
     }
 }
@@ -98,6 +110,8 @@ struct Inner {
     hub: Arc<Hub>,
     workers: workers::Workers,
     namespaces: namespaces::Namespaces,
+    questions: questions::Questions,
+    queries: query_tasks::QueryLines,
     config: Config,
     /// Cancelled first: polls answer and nothing new is leased.
     stopping: CancellationToken,
@@ -131,6 +145,8 @@ impl Host {
             hub,
             workers: workers::Workers::default(),
             namespaces: namespaces::Namespaces::default(),
+            questions: questions::Questions::default(),
+            queries: query_tasks::QueryLines::default(),
             config,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -186,11 +202,12 @@ impl Host {
 
     /// Counters for `/metrics`.
     pub fn metrics(&self) -> Arc<Metrics> {
+        let waiting = self.inner.hub.dispatch.waiting() + self.inner.queries.dispatch.waiting();
         self.inner
             .hub
             .metrics
             .polls_waiting
-            .set(i64::try_from(self.inner.hub.dispatch.waiting()).unwrap_or(i64::MAX));
+            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
         Arc::clone(&self.inner.hub.metrics)
     }
 

@@ -33,6 +33,13 @@ pub struct CommandTarget {
     pub principal: Option<String>,
 }
 
+/// What a workflow may declare handlers for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Message {
+    Signal,
+    Query,
+}
+
 /// A run with what surrounds it.
 #[derive(Clone, Debug)]
 pub struct Description {
@@ -266,6 +273,10 @@ impl Host {
 
     /// What the workflow declares about its signals: at its start, else by its newest live worker.
     pub fn declared_signals(&self, run: &Run) -> Declared {
+        self.declared(run, Message::Signal)
+    }
+
+    pub(crate) fn declared(&self, run: &Run, message: Message) -> Declared {
         let newest;
         let declared = if run.spec.declared.is_empty() {
             let spec = &run.spec;
@@ -281,14 +292,18 @@ impl Host {
                 .cloned()
                 .unwrap_or_default()
         };
-        let names = list("declared_signals");
+        let (names, contracts) = match message {
+            Message::Signal => ("declared_signals", "declared_signal_contracts"),
+            Message::Query => ("declared_queries", "declared_query_contracts"),
+        };
+        let names = list(names);
         Declared {
             names: names
                 .iter()
                 .filter_map(Value::as_str)
                 .map(str::to_owned)
                 .collect(),
-            contracts: list("declared_signal_contracts"),
+            contracts: list(contracts),
         }
     }
 

@@ -145,6 +145,40 @@ reasons! {
     InvalidSignalArguments "invalid_signal_arguments" fatal,
     /// The signal's name belongs to the runtime.
     RuntimeReservedSignal "runtime_reserved_signal" fatal,
+    /// The workflow has no such query.
+    RejectedUnknownQuery "rejected_unknown_query" fatal,
+    /// The arguments do not fit the declared query.
+    InvalidQueryArguments "invalid_query_arguments" fatal,
+    /// The worker could not answer the query.
+    QueryRejected "query_rejected" fatal,
+    /// No live worker for the run's queue and type.
+    QueryWorkerUnavailable "query_worker_unavailable" retry,
+    /// Workers are there, and none answers queries for this run.
+    QueryWorkerIncompatible "query_worker_incompatible" fatal,
+    /// No worker answered the query in time.
+    QueryWorkerTimeout "query_worker_timeout" retry,
+    /// Too many queries wait on the queue.
+    QueryTaskQueueFull "query_task_queue_full" retry,
+    /// The server takes no queries now.
+    QueryTaskQueueUnavailable "query_task_queue_unavailable" retry,
+    /// No such query task, or no longer.
+    QueryTaskNotFound "query_task_not_found" fatal,
+    /// The query task is not leased.
+    QueryTaskNotLeased "query_task_not_leased" fatal,
+    /// The lease on the query task is of another attempt.
+    QueryTaskAttemptMismatch "query_task_attempt_mismatch" fatal,
+    /// The caller of the query waits no longer.
+    QueryTaskTimedOut "query_task_timed_out" fatal,
+    /// No such update validation task, or no longer.
+    UpdateValidationTaskNotFound "update_validation_task_not_found" fatal,
+    /// The update validation task is not leased.
+    UpdateValidationTaskNotLeased "update_validation_task_not_leased" fatal,
+    /// The update was validated already, with another result.
+    DuplicateUpdateValidationCompletion "duplicate_update_validation_completion" fatal,
+    /// The worker took too long over the validation.
+    UpdateValidationLeaseExpired "update_validation_lease_expired" fatal,
+    /// The report is of another lease, or nobody waits for it.
+    StaleUpdateValidationCompletion "stale_update_validation_completion" fatal,
 }
 
 impl fmt::Display for Reason {

@@ -2,10 +2,11 @@
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use longhaul_host::Error;
 use longhaul_host::engine::Rejection;
+use longhaul_host::{Error, QuestionRefusal};
 use serde_json::json;
 
+use crate::control::queries;
 use crate::gate::Refusal;
 
 /// What an error looks like on both planes; the planes add their own fields for closed runs and leases.
@@ -39,6 +40,18 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
         } => refusal
             .with("registered_build_id", registered.clone())
             .with("requested_build_id", requested.clone()),
+        Error::Query(why) => queries::with_details(refusal, why),
+        Error::Question { refusal: why, .. } => match why {
+            QuestionRefusal::AttemptMismatch { current } => {
+                refusal.with("current_attempt", *current)
+            }
+            QuestionRefusal::NotFound
+            | QuestionRefusal::NotLeased
+            | QuestionRefusal::Answered
+            | QuestionRefusal::OwnerMismatch
+            | QuestionRefusal::LeaseExpired
+            | QuestionRefusal::TimedOut => refusal,
+        },
         Error::TooManyPolls | Error::Contended | Error::Unavailable => {
             refusal.with("retryable", true).with("retry_after_seconds", 1)
         }
@@ -67,6 +80,16 @@ fn status(error: &Error) -> StatusCode {
         | Error::DefinitionChanged(..)
         | Error::TaskQueueMismatch { .. }
         | Error::BuildIdMismatch { .. } => StatusCode::CONFLICT,
+        Error::Query(refusal) => queries::status(refusal),
+        Error::Question { refusal, .. } => match refusal {
+            QuestionRefusal::NotFound => StatusCode::NOT_FOUND,
+            QuestionRefusal::NotLeased
+            | QuestionRefusal::Answered
+            | QuestionRefusal::OwnerMismatch
+            | QuestionRefusal::AttemptMismatch { .. }
+            | QuestionRefusal::LeaseExpired
+            | QuestionRefusal::TimedOut => StatusCode::CONFLICT,
+        },
         // On polls; heartbeats and lookups answer 404 and say so themselves.
         Error::WorkerNotRegistered(_) => StatusCode::PRECONDITION_FAILED,
         Error::TooManyPolls => StatusCode::TOO_MANY_REQUESTS,

@@ -2,7 +2,7 @@
 //! when its whole feature is built and tested, never before: SDKs act on what they read.
 
 use longhaul_protocol::describe::{
-    ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_MAX, POLL_TIMEOUT_SECONDS_DEFAULT,
+    ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_MAX, POLL_TIMEOUT_SECONDS_DEFAULT, QUERY_TASK_VERBS,
     WORKFLOW_TASK_COMMANDS, WORKFLOW_TASK_VERBS, describe,
 };
 use longhaul_protocol::payload::CODEC;
@@ -36,8 +36,10 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         "child_workflow_retry_policy": false,
         "child_workflow_timeouts": false,
         "parent_close_policy": false,
-        // False, not absent: the Python client reports an absent key as a failed discovery.
-        "query_tasks": false,
+        "query_task_verbs": QUERY_TASK_VERBS,
+        "query_tasks": true,
+        // Tasks carry their moments and their status can be asked (worker-protocol §9.5).
+        "query_task_authority": true,
         "workflow_memo_updates": {"supported": true},
     })
 }
@@ -48,7 +50,7 @@ pub(super) fn cluster_capabilities() -> Value {
         "workflow_tasks": true,
         "activity_tasks": true,
         "signals": true,
-        "queries": false,
+        "queries": true,
         "updates": false,
         "schedules": false,
         "history_export": false,
@@ -91,8 +93,6 @@ mod tests {
             "local_activities",
             "observability_context",
             "prepared_local_activities",
-            "query_task_authority",
-            "query_task_verbs",
             "runtime_external_payload_transport",
             "sticky_execution",
             "update_validation_tasks",
@@ -102,7 +102,6 @@ mod tests {
         ] {
             assert!(offered.get(absent).is_none(), "{absent}");
         }
-        assert_eq!(offered["query_tasks"], false);
         assert_eq!(offered["workflow_memo_updates"], json!({"supported": true}));
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn signal(call: Call) -> Result<Reply, Refusal> {
 }
 
 async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
-    check_name(name)?;
+    check_signal_name(name)?;
     let body = &call.body;
     let arguments = body
         .payload(payload::input_list(body.raw("input"), "input"))
@@ -71,8 +71,7 @@ pub(super) async fn request_cancellation(call: Call) -> Result<Reply, Refusal> {
     ))
 }
 
-/// Operation names (control-plane.md §1.7).
-fn check_name(name: &str) -> Result<(), Refusal> {
+fn check_signal_name(name: &str) -> Result<(), Refusal> {
     if name == RESERVED_SIGNAL {
         let message = "This signal's name belongs to the runtime.";
         return Err(Refusal::new(
@@ -81,6 +80,11 @@ fn check_name(name: &str) -> Result<(), Refusal> {
             message,
         ));
     }
+    check_operation_name("signal_name", name)
+}
+
+/// Operation names (control-plane.md §1.7).
+pub(super) fn check_operation_name(field: &str, name: &str) -> Result<(), Refusal> {
     if name.trim().is_empty()
         || name.len() > OPERATION_NAME_LENGTH_MAX
         || name.chars().any(char::is_control)
@@ -89,7 +93,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
             "must have 1 to {OPERATION_NAME_LENGTH_MAX} bytes, not all blank, no control characters"
         );
         return Err(Refusal::invalid(&FieldErrors::from([(
-            "signal_name".to_owned(),
+            field.to_owned(),
             vec![message],
         )])));
     }

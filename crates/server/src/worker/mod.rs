@@ -5,7 +5,7 @@ use axum::Router;
 use axum::body::Body as HttpBody;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::response::Response;
-use axum::routing::{delete, post};
+use axum::routing::{delete, get, post};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_protocol::Reason;
@@ -19,6 +19,7 @@ mod activity_tasks;
 pub(crate) mod envelope;
 mod history;
 mod polls;
+mod query_tasks;
 mod registrations;
 mod workflow_tasks;
 
@@ -58,6 +59,13 @@ pub(crate) fn routes() -> Router<App> {
             "/activity-tasks/{task_id}/status",
             post(activity_tasks::status),
         )
+        .route("/query-tasks/poll", post(query_tasks::poll))
+        .route(
+            "/query-tasks/{task_id}/complete",
+            post(query_tasks::complete),
+        )
+        .route("/query-tasks/{task_id}/fail", post(query_tasks::fail))
+        .route("/query-tasks/{task_id}/status", get(query_tasks::status))
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
 }

@@ -1,4 +1,4 @@
-//! What the two kinds of poll share: the request, and the answers without a task (worker-protocol §4).
+//! What the kinds of poll share: the request, and the answers without a task (worker-protocol §4).
 
 use std::time::Duration;
 
@@ -99,6 +99,8 @@ pub(super) fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal
         | Error::DefinitionChanged(..)
         | Error::TaskQueueMismatch { .. }
         | Error::BuildIdMismatch { .. }
+        | Error::Query(_)
+        | Error::Question { .. }
         | Error::Internal => {}
     }
     refusal
