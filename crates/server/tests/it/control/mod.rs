@@ -7,6 +7,7 @@ mod gates;
 mod history;
 mod isolation;
 mod namespaces;
+mod queries;
 mod reads;
 mod start;
 mod task_queues;
