@@ -23,6 +23,7 @@ mod execute;
 mod fairness;
 mod metrics;
 mod namespaces;
+mod outbox;
 mod polling;
 mod polls;
 mod query_tasks;
@@ -30,6 +31,7 @@ mod questions;
 mod queues;
 mod rate;
 mod tasks;
+mod updates;
 mod wake;
 mod workers;
 mod workflow_tasks;
@@ -48,9 +50,10 @@ pub use questions::{
 };
 pub use queues::{QueueRates, QueueView};
 pub use tasks::ClaimStatus;
+pub use updates::UpdateWait;
 pub use workers::{Registration, WorkerView};
 pub use workflow_tasks::{HistoryPage, LeasedWorkflowTask, TaskHolder};
-pub use workflows::{CommandTarget, Description, HistoryRequest, RunList};
+pub use workflows::{CommandTarget, Description, Handlers, HistoryRequest, RunList};
 
 /// A name for one failure, to find it in the log.
 pub fn mint_error_id() -> String {
@@ -161,6 +164,7 @@ impl Host {
             host.inner.stopping.clone(),
         );
         host.inner.tasks.spawn(sweep);
+        host.inner.tasks.spawn(outbox::run(host.clone()));
         Ok(host)
     }
 

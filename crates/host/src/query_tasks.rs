@@ -24,7 +24,7 @@ use crate::questions::{
     TimeoutStage,
 };
 use crate::workers::Known;
-use crate::workflows::Message;
+use crate::workflows::Handlers;
 
 /// What a worker registers that answers queries.
 const CAPABILITY: &str = "query_tasks";
@@ -140,7 +140,7 @@ impl Host {
         arguments: Payload,
     ) -> Result<Queried> {
         let (run, _) = self.workflow_run(namespace, workflow_id, run_id).await?;
-        let declared = self.declared(&run, Message::Query);
+        let declared = self.declared_handlers(&run, Handlers::Queries);
         if !declared.knows(name) {
             return Err(Error::Query(QueryRefusal::Unknown {
                 declared: declared.names,

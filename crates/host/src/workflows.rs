@@ -33,13 +33,6 @@ pub struct CommandTarget {
     pub principal: Option<String>,
 }
 
-/// What a workflow may declare handlers for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Message {
-    Signal,
-    Query,
-}
-
 /// A run with what surrounds it.
 #[derive(Clone, Debug)]
 pub struct Description {
@@ -47,6 +40,25 @@ pub struct Description {
     pub run_count: u64,
     pub is_current: bool,
     pub commands: Vec<CommandRow>,
+}
+
+/// A kind of message a workflow can declare handlers for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handlers {
+    Signals,
+    Queries,
+    Updates,
+}
+
+impl Handlers {
+    /// Keys of the declaration: the names, and the contracts with parameters.
+    fn keys(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Signals => ("declared_signals", "declared_signal_contracts"),
+            Self::Queries => ("declared_queries", "declared_query_contracts"),
+            Self::Updates => ("declared_updates", "declared_update_contracts"),
+        }
+    }
 }
 
 /// A page of runs.
@@ -251,7 +263,7 @@ impl Host {
             request,
             name: name.to_owned(),
             arguments: arguments.clone(),
-            declared: self.declared_signals(run),
+            declared: self.declared_handlers(run, Handlers::Signals),
         })
         .await
     }
@@ -271,12 +283,8 @@ impl Host {
         .await
     }
 
-    /// What the workflow declares about its signals: at its start, else by its newest live worker.
-    pub fn declared_signals(&self, run: &Run) -> Declared {
-        self.declared(run, Message::Signal)
-    }
-
-    pub(crate) fn declared(&self, run: &Run, message: Message) -> Declared {
+    /// What the workflow declares about its handlers: at its start, else by its newest live worker.
+    pub fn declared_handlers(&self, run: &Run, handlers: Handlers) -> Declared {
         let newest;
         let declared = if run.spec.declared.is_empty() {
             let spec = &run.spec;
@@ -292,10 +300,7 @@ impl Host {
                 .cloned()
                 .unwrap_or_default()
         };
-        let (names, contracts) = match message {
-            Message::Signal => ("declared_signals", "declared_signal_contracts"),
-            Message::Query => ("declared_queries", "declared_query_contracts"),
-        };
+        let (names, contracts) = handlers.keys();
         let names = list(names);
         Declared {
             names: names
@@ -307,7 +312,7 @@ impl Host {
         }
     }
 
-    async fn command<C, F>(&self, target: &CommandTarget, build: F) -> Result<C::Reply>
+    pub(crate) async fn command<C, F>(&self, target: &CommandTarget, build: F) -> Result<C::Reply>
     where
         C: longhaul_engine::Command + Send + Sync,
         F: Fn(Request, &Run) -> C + Send + Sync,

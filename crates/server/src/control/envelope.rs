@@ -51,7 +51,7 @@ pub(super) struct Operation {
     pub(super) required_fields: &'static [&'static str],
     /// Names that are present inside the block of a success.
     pub(super) success_fields: &'static [&'static str],
-    /// Where the body names the signal or query, when there is one.
+    /// Where the body names the signal, query or update, when there is one.
     operation_name_field: Option<&'static str>,
 }
 
@@ -105,6 +105,12 @@ pub(super) const QUERY: Operation = Operation {
     success_fields: &["result", "result_envelope"],
     operation_name_field: Some("query_name"),
 };
+pub(super) const UPDATE: Operation = Operation {
+    name: "update",
+    required_fields: &["workflow_id", "operation_name", "operation_name_field"],
+    success_fields: &["outcome"],
+    operation_name_field: Some("update_name"),
+};
 pub(super) const CANCEL: Operation = Operation {
     name: "cancel",
     required_fields: WORKFLOW,
@@ -119,7 +125,7 @@ pub(super) const TERMINATE: Operation = Operation {
 };
 
 /// All of them, for discovery.
-pub(super) const OPERATIONS: [&Operation; 10] = [
+pub(super) const OPERATIONS: [&Operation; 11] = [
     &LIST,
     &START,
     &DESCRIBE,
@@ -128,6 +134,7 @@ pub(super) const OPERATIONS: [&Operation; 10] = [
     &HISTORY,
     &SIGNAL,
     &QUERY,
+    &UPDATE,
     &CANCEL,
     &TERMINATE,
 ];

@@ -31,12 +31,13 @@ pub(crate) mod queries;
 mod query;
 pub(crate) mod system;
 mod task_queues;
+mod updates;
 mod workers;
 mod workflows;
 
 use envelope::{
     CANCEL, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, QUERY, Reply, SIGNAL,
-    START, TERMINATE,
+    START, TERMINATE, UPDATE,
 };
 use path::Path;
 use query::Query;
@@ -90,6 +91,14 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/query/{query_name}",
             post(&QUERY, queries::query),
+        )
+        .route(
+            "/workflows/{workflow_id}/update/{update_name}",
+            post(&UPDATE, updates::update),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/update/{update_name}",
+            post(&UPDATE, updates::update),
         )
         .route(
             "/workflows/{workflow_id}/cancel",

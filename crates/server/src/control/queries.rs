@@ -7,7 +7,7 @@ use longhaul_protocol::payload::{self, Payload};
 use serde_json::json;
 
 use super::Call;
-use super::commands::check_operation_name;
+use super::commands::check_name;
 use super::envelope::Reply;
 use crate::gate::Refusal;
 
@@ -30,7 +30,7 @@ pub(super) async fn query(call: Call) -> Result<Reply, Refusal> {
 }
 
 async fn query_named(call: Call, name: &str, scope: &str) -> Result<Reply, Refusal> {
-    check_operation_name("query_name", name)?;
+    check_name(name, "query_name")?;
     let body = &call.body;
     let arguments = body
         .payload(payload::input_list(body.raw("input"), "input"))
