@@ -6,6 +6,7 @@ use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
 
 use crate::query_tasks::QueryRefusal;
 use crate::questions::{QuestionKind, QuestionRefusal};
+use crate::update_validation::ValidationRefusal;
 
 /// A refusal, a failure of the store, or a bug; never mixed.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,9 @@ pub enum Error {
     /// A query has no result.
     #[error(transparent)]
     Query(#[from] QueryRefusal),
+    /// An update could not be validated.
+    #[error(transparent)]
+    Validation(#[from] ValidationRefusal),
     /// A worker's word about a question does not count.
     #[error("{}", question_refused(*kind, refusal))]
     Question {
@@ -73,6 +77,7 @@ impl Error {
             Self::TaskQueueMismatch { .. } => Reason::TaskQueueMismatch,
             Self::BuildIdMismatch { .. } => Reason::BuildIdMismatch,
             Self::Query(refusal) => refusal.reason(),
+            Self::Validation(refusal) => refusal.reason(),
             Self::Question { kind, refusal } => question_reason(*kind, refusal),
             Self::TooManyPolls => Reason::LongPollCapacityExhausted,
             Self::Contended => Reason::BackendLockPressure,

@@ -31,6 +31,7 @@ mod questions;
 mod queues;
 mod rate;
 mod tasks;
+mod update_validation;
 mod updates;
 mod wake;
 mod workers;
@@ -50,6 +51,7 @@ pub use questions::{
 };
 pub use queues::{QueueRates, QueueView};
 pub use tasks::ClaimStatus;
+pub use update_validation::{ValidationRefusal, WorkflowWork};
 pub use updates::UpdateWait;
 pub use workers::{Registration, WorkerView};
 pub use workflow_tasks::{HistoryPage, LeasedWorkflowTask, TaskHolder};
@@ -115,6 +117,7 @@ struct Inner {
     namespaces: namespaces::Namespaces,
     questions: questions::Questions,
     queries: query_tasks::QueryLines,
+    validating: update_validation::Validating,
     config: Config,
     /// Cancelled first: polls answer and nothing new is leased.
     stopping: CancellationToken,
@@ -150,6 +153,7 @@ impl Host {
             namespaces: namespaces::Namespaces::default(),
             questions: questions::Questions::default(),
             queries: query_tasks::QueryLines::default(),
+            validating: update_validation::Validating::default(),
             config,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),

@@ -40,6 +40,16 @@ pub enum Polled<T> {
     Empty,
 }
 
+impl<T> Polled<T> {
+    /// The same outcome with another view of the task.
+    pub fn map<U>(self, view: impl FnOnce(T) -> U) -> Polled<U> {
+        match self {
+            Self::Leased(task) => Polled::Leased(view(task)),
+            Self::Empty => Polled::Empty,
+        }
+    }
+}
+
 /// How a kind of task is claimed.
 pub(crate) trait Claim: Send + Sync + Clone + 'static {
     type Reply: Send + 'static;

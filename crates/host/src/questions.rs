@@ -262,6 +262,11 @@ impl Questions {
         Ok(changed)
     }
 
+    /// Whether there is or was such a question.
+    pub(crate) fn knows(&self, task_id: &TaskId) -> bool {
+        self.state.lock().entries.contains_key(task_id)
+    }
+
     /// Whether it may still be leased or is.
     pub(crate) fn is_open(&self, task_id: &TaskId) -> bool {
         let state = self.state.lock();

@@ -175,6 +175,26 @@ reasons! {
     QueryTaskAttemptMismatch "query_task_attempt_mismatch" fatal,
     /// The caller of the query waits no longer.
     QueryTaskTimedOut "query_task_timed_out" fatal,
+    /// An update with a validator needs a request id.
+    UpdateValidationRequestIdRequired "update_validation_request_id_required" fatal,
+    /// Another update with this request id is being validated.
+    UpdateValidationIdempotencyConflict "update_validation_idempotency_conflict" fatal,
+    /// No live worker declares the validator any more.
+    UpdateValidatorContractMissing "update_validator_contract_missing" fatal,
+    /// The live workers do not validate updates.
+    UpdateValidationCapabilityUnsupported "update_validation_capability_unsupported" fatal,
+    /// No live worker with the validator has the run's build.
+    UpdateValidatorWorkerIncompatible "update_validator_worker_incompatible" fatal,
+    /// No live worker is there to validate.
+    UpdateValidatorWorkerUnavailable "update_validator_worker_unavailable" retry,
+    /// The worker that validated is gone or took too long.
+    UpdateValidatorWorkerLost "update_validator_worker_lost" retry,
+    /// The worker could not run the validator.
+    UpdateValidationWorkerFailed "update_validation_worker_failed" retry,
+    /// No worker took the validation in time.
+    UpdateValidationTaskNotClaimed "update_validation_task_not_claimed" retry,
+    /// The validator did not answer in time.
+    UpdateValidationExecutionTimeout "update_validation_execution_timeout" retry,
     /// No such update validation task, or no longer.
     UpdateValidationTaskNotFound "update_validation_task_not_found" fatal,
     /// The update validation task is not leased.

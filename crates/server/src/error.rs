@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use longhaul_host::engine::Rejection;
-use longhaul_host::{Error, QuestionRefusal};
+use longhaul_host::{Error, QuestionRefusal, ValidationRefusal};
 use longhaul_protocol::Reason;
 use serde_json::json;
 
@@ -42,6 +42,12 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
             .with("registered_build_id", registered.clone())
             .with("requested_build_id", requested.clone()),
         Error::Query(why) => queries::with_details(refusal, why),
+        Error::Validation(why) => match validation_status(why) {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+                refusal.with("retryable", true).with("retry_after_seconds", 1)
+            }
+            _ => refusal,
+        },
         Error::Question { refusal: why, .. } => match why {
             QuestionRefusal::AttemptMismatch { current } => {
                 refusal.with("current_attempt", *current)
@@ -82,6 +88,7 @@ fn status(error: &Error) -> StatusCode {
         | Error::TaskQueueMismatch { .. }
         | Error::BuildIdMismatch { .. } => StatusCode::CONFLICT,
         Error::Query(refusal) => queries::status(refusal),
+        Error::Validation(refusal) => validation_status(refusal),
         Error::Question { refusal, .. } => match refusal {
             QuestionRefusal::NotFound => StatusCode::NOT_FOUND,
             QuestionRefusal::NotLeased
@@ -96,6 +103,23 @@ fn status(error: &Error) -> StatusCode {
         Error::TooManyPolls => StatusCode::TOO_MANY_REQUESTS,
         Error::Contended | Error::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The status of an update that could not be validated (control-plane.md §10.5).
+fn validation_status(refusal: &ValidationRefusal) -> StatusCode {
+    match refusal {
+        ValidationRefusal::RequestIdRequired => StatusCode::UNPROCESSABLE_ENTITY,
+        ValidationRefusal::IdempotencyConflict
+        | ValidationRefusal::ContractMissing
+        | ValidationRefusal::CapabilityUnsupported
+        | ValidationRefusal::WorkerIncompatible => StatusCode::CONFLICT,
+        ValidationRefusal::WorkerUnavailable
+        | ValidationRefusal::WorkerLost
+        | ValidationRefusal::WorkerFailed(_) => StatusCode::SERVICE_UNAVAILABLE,
+        ValidationRefusal::NotClaimed | ValidationRefusal::ExecutionTimeout => {
+            StatusCode::GATEWAY_TIMEOUT
+        }
     }
 }
 

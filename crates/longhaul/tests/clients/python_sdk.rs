@@ -22,6 +22,14 @@ async fn messages() {
 }
 
 #[tokio::test]
+async fn validators() {
+    let options = ServerOptions::new()
+        .environment("LONGHAUL_UPDATE_VALIDATION_TIMEOUT_SECONDS", "2")
+        .environment("LONGHAUL_UPDATE_VALIDATION_LEASE_SECONDS", "1");
+    run_python("validators.py", &options.start().await).await;
+}
+
+#[tokio::test]
 async fn queries() {
     run_python("queries.py", &Server::start().await).await;
 }
@@ -49,7 +57,12 @@ async fn queries_across_a_restart() {
             .await;
         (status == 200).then(|| body["result"].clone())
     };
-    assert_eq!(answer(control.clone()).await, Some(json!([3, 4])));
+    // The workflow takes its signals with its next task.
+    eventually("both signals are taken", || async {
+        let received = answer(control.clone()).await;
+        (received == Some(json!([3, 4]))).then_some(())
+    })
+    .await;
     let history = control.get("/workflows/w").await;
 
     server.kill().await;

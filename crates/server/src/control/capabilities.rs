@@ -41,6 +41,25 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         // Tasks carry their moments and their status can be asked (worker-protocol §9.5).
         "query_task_authority": true,
         "workflow_memo_updates": {"supported": true},
+        "update_validation_tasks": true,
+        "synchronous_update_validation": synchronous_update_validation(),
+    })
+}
+
+/// Python compares this field by field and does not start a worker with validators where it differs (worker-protocol §9.6).
+fn synchronous_update_validation() -> Value {
+    json!({
+        "supported": true,
+        "acceptance_boundary": "validator_approved",
+        "worker_capability": "update_validation_tasks",
+        "workflow_contract_field": "update_validators",
+        "task_poll": {
+            "strategy": "multiplexed",
+            "endpoint": "/worker/workflow-tasks/poll",
+            "request_field": "task_kinds",
+            "task_kinds": ["workflow", "update_validation"],
+            "response_discriminator": "task.task_kind",
+        },
     })
 }
 
@@ -95,7 +114,6 @@ mod tests {
             "prepared_local_activities",
             "runtime_external_payload_transport",
             "sticky_execution",
-            "update_validation_tasks",
             "worker_deregistration_fencing",
             "worker_session_verbs",
             "worker_sessions",

@@ -21,6 +21,7 @@ mod history;
 mod polls;
 mod query_tasks;
 mod registrations;
+mod update_validation_tasks;
 mod workflow_tasks;
 
 pub(crate) fn routes() -> Router<App> {
@@ -66,6 +67,14 @@ pub(crate) fn routes() -> Router<App> {
         )
         .route("/query-tasks/{task_id}/fail", post(query_tasks::fail))
         .route("/query-tasks/{task_id}/status", get(query_tasks::status))
+        .route(
+            "/update-validation-tasks/{task_id}/approve",
+            post(update_validation_tasks::approve),
+        )
+        .route(
+            "/update-validation-tasks/{task_id}/reject",
+            post(update_validation_tasks::reject),
+        )
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
 }

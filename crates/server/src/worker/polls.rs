@@ -100,6 +100,7 @@ pub(super) fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal
         | Error::TaskQueueMismatch { .. }
         | Error::BuildIdMismatch { .. }
         | Error::Query(_)
+        | Error::Validation(_)
         | Error::Question { .. }
         | Error::Internal => {}
     }

@@ -11,4 +11,5 @@ mod queries;
 mod reads;
 mod start;
 mod task_queues;
+mod validators;
 mod workers;

@@ -211,7 +211,7 @@ async fn without_a_worker_the_caller_is_told_at_once() {
         report(&server, &task, "complete", json!({"result": "heard"})).await;
     };
     let asking = async {
-        tokio::task::yield_now().await;
+        server.advance(0).await;
         ask(&server).accepted(200).await
     };
     assert_eq!(tokio::join!(polling, asking).1["result"], "heard");
@@ -252,7 +252,7 @@ async fn time_runs_out_before_and_after_a_worker_took_it() {
     let (server, run_id) = staffed(json!({})).await;
     let before = recorded(&server, &run_id).await;
     let nobody_came = async {
-        tokio::task::yield_now().await;
+        server.advance(0).await;
         server.advance(44).await;
         server.advance(1).await;
     };
@@ -419,7 +419,7 @@ async fn a_queue_takes_so_many_queries_and_shows_them() {
         })
     );
     let full = async {
-        tokio::task::yield_now().await;
+        server.advance(0).await;
         let shown = admission().await;
         assert_eq!(
             (&shown["status"], &shown["approximate_pending_count"]),
@@ -448,7 +448,7 @@ async fn a_queue_takes_so_many_queries_and_shows_them() {
 async fn a_server_that_stops_lets_its_callers_go() {
     let (server, _) = staffed(json!({})).await;
     let stopping = async {
-        tokio::task::yield_now().await;
+        server.advance(0).await;
         server.host.begin_stop();
     };
     let (refusal, ()) = tokio::join!(

@@ -9,7 +9,7 @@ use super::steps::{complete, fail, poll, report, staffed, workflow_task};
 use crate::harness::Server;
 
 /// Every route of the plane.
-pub(super) const ROUTES: [(Method, &str); 16] = [
+pub(super) const ROUTES: [(Method, &str); 18] = [
     (Method::POST, "/register"),
     (Method::POST, "/heartbeat"),
     (Method::DELETE, "/registrations/w"),
@@ -26,6 +26,8 @@ pub(super) const ROUTES: [(Method, &str); 16] = [
     (Method::POST, "/query-tasks/poll"),
     (Method::POST, "/query-tasks/t/complete"),
     (Method::POST, "/query-tasks/t/fail"),
+    (Method::POST, "/update-validation-tasks/t/approve"),
+    (Method::POST, "/update-validation-tasks/t/reject"),
 ];
 
 #[tokio::test]

@@ -229,7 +229,7 @@ async fn an_accepted_report_may_be_repeated_and_nothing_else() {
 async fn nothing_is_delivered_or_accepted_once_the_caller_gave_up() {
     let (server, _) = staffed().await;
     let silent = async {
-        tokio::task::yield_now().await;
+        server.advance(0).await;
         server.advance(45).await;
     };
     tokio::join!(ask(&server).refused(504, "query_worker_timeout"), silent);
@@ -261,7 +261,7 @@ async fn nothing_is_delivered_or_accepted_once_the_caller_gave_up() {
         tokio::pin!(asking);
         let hang_up = async {
             for _ in 0..20 {
-                tokio::task::yield_now().await;
+                server.advance(0).await;
             }
         };
         tokio::select! {
