@@ -228,6 +228,9 @@ pub struct CommandRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     pub at: Timestamp,
+    /// Its place in its stream, when it is a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
     /// What became of it, when it is an update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Box<UpdateRecord>>,

@@ -43,6 +43,8 @@ pub enum Rejection {
     StaleAttempt,
     #[error("the attempt is finished")]
     AttemptClosed,
+    #[error("the activity was cancelled")]
+    ActivityCancelled,
     #[error("the run is closed and takes no more commands")]
     RunNotActive { status: Status },
     #[error("the run is not the workflow's current one")]
@@ -62,6 +64,8 @@ pub enum Rejection {
     UnknownSignal { declared: Vec<String> },
     #[error("the arguments do not fit the declared signal")]
     InvalidSignalArguments { errors: FieldErrors },
+    #[error("the message id stands for another message")]
+    MessageIdentityConflict { position: u64 },
     #[error("{}", .0.message)]
     UpdateRefused(Box<UpdateRefused>),
 }
@@ -102,6 +106,7 @@ impl Rejection {
             Self::TaskMismatch => Reason::TaskMismatch,
             Self::StaleAttempt => Reason::StaleAttempt,
             Self::AttemptClosed => Reason::AttemptClosed,
+            Self::ActivityCancelled => Reason::ActivityCancelled,
             Self::RunNotActive { .. } => Reason::RunNotActive,
             Self::NotCurrent => Reason::HistoricalRunCommandRejected,
             Self::AlreadyStarted { .. } => Reason::InstanceAlreadyStarted,
@@ -110,6 +115,7 @@ impl Rejection {
             Self::RequestIdConflict { .. } => Reason::RequestIdConflict,
             Self::UnknownSignal { .. } => Reason::UnknownSignal,
             Self::InvalidSignalArguments { .. } => Reason::InvalidSignalArguments,
+            Self::MessageIdentityConflict { .. } => Reason::MessageIdentityConflict,
             Self::UpdateRefused(refused) => refused.reason,
         }
     }

@@ -30,6 +30,7 @@ mod query_tasks;
 mod questions;
 mod queues;
 mod rate;
+mod streams;
 mod tasks;
 mod update_validation;
 mod updates;
@@ -54,7 +55,7 @@ pub use tasks::ClaimStatus;
 pub use update_validation::{ValidationRefusal, WorkflowWork};
 pub use updates::UpdateWait;
 pub use workers::{Registration, WorkerView};
-pub use workflow_tasks::{HistoryPage, LeasedWorkflowTask, TaskHolder};
+pub use workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
 pub use workflows::{CommandTarget, Description, Handlers, HistoryRequest, RunList};
 
 /// A name for one failure, to find it in the log.

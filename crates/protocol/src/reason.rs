@@ -149,6 +149,10 @@ reasons! {
     InvalidUpdateArguments "invalid_update_arguments" fatal,
     /// The worker's validator refused the update.
     UpdateValidatorRejected "update_validator_rejected" fatal,
+    /// The message id stands for another message of the stream.
+    MessageIdentityConflict "message_identity_conflict" fatal,
+    /// The workflow has no such message stream.
+    StreamNotFound "stream_not_found" fatal,
     /// The signal's name belongs to the runtime.
     RuntimeReservedSignal "runtime_reserved_signal" fatal,
     /// The workflow has no such query.

@@ -138,10 +138,12 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::TaskMismatch
         | Rejection::StaleAttempt
         | Rejection::AttemptClosed
+        | Rejection::ActivityCancelled
         | Rejection::RunNotActive { .. }
         | Rejection::NotCurrent
         | Rejection::AlreadyStarted { .. }
-        | Rejection::RequestIdConflict { .. } => StatusCode::CONFLICT,
+        | Rejection::RequestIdConflict { .. }
+        | Rejection::MessageIdentityConflict { .. } => StatusCode::CONFLICT,
         Rejection::InvalidCommands { .. }
         | Rejection::VersionMarkerConflict { .. }
         | Rejection::OtherWorkflowType { .. }
@@ -223,13 +225,15 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::UnknownSignal { declared } => refusal
             .with("declared_signals", json!(declared))
             .with("outcome", "rejected_unknown_signal"),
+        Rejection::MessageIdentityConflict { position } => refusal.with("position", *position),
         Rejection::TaskNotFound
         | Rejection::NotClaimable { .. }
         | Rejection::UpdateRefused(_)
         | Rejection::AttemptNotFound
         | Rejection::TaskMismatch
         | Rejection::StaleAttempt
-        | Rejection::AttemptClosed => refusal,
+        | Rejection::AttemptClosed
+        | Rejection::ActivityCancelled => refusal,
     }
 }
 

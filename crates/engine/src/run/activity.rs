@@ -125,12 +125,6 @@ impl Draft<'_> {
             self.core.open.activities + 1,
             self.limits.pending_activities,
         )?;
-        self.join_group(
-            sequence,
-            "activity",
-            Some(&command.activity_type),
-            command.group.as_ref(),
-        );
         let retry = retry_snapshot(command);
         let after = |seconds: Option<u64>| seconds.map(|seconds| self.now.plus_seconds(seconds));
         let activity = Activity {
@@ -140,7 +134,7 @@ impl Draft<'_> {
                 .queue
                 .as_deref()
                 .map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from),
-            cancellation_policy: command.cancellation_policy.clone(),
+            cancellation_policy: command.cancellation_policy,
             scheduled_at: self.now,
             available_at: self.now,
             offered: true,
@@ -154,6 +148,13 @@ impl Draft<'_> {
             execution_id: self.ids.mint(),
             task_id: self.ids.mint(),
         };
+        self.join_group(
+            sequence,
+            "activity",
+            Some(&command.activity_type),
+            command.group.as_ref(),
+            activity.execution_id.as_str(),
+        );
         let arguments = command
             .arguments
             .clone()

@@ -58,7 +58,9 @@ impl Command for HeartbeatActivity {
                 // Mistakes of the caller are refused; news about the attempt is an answer.
                 let reason = match &rejection {
                     Rejection::RunClosed(closed) => activity_reason(closed.closed.reason),
-                    Rejection::StaleAttempt | Rejection::AttemptClosed => rejection.reason(),
+                    Rejection::StaleAttempt
+                    | Rejection::AttemptClosed
+                    | Rejection::ActivityCancelled => rejection.reason(),
                     Rejection::AttemptNotFound
                     | Rejection::TaskMismatch
                     | Rejection::LeaseOwnerMismatch { .. }
@@ -78,6 +80,7 @@ impl Command for HeartbeatActivity {
                     | Rejection::RequestIdConflict { .. }
                     | Rejection::UnknownSignal { .. }
                     | Rejection::InvalidSignalArguments { .. }
+                    | Rejection::MessageIdentityConflict { .. }
                     | Rejection::UpdateRefused(_) => {
                         return Decision::reject(rejection);
                     }
@@ -111,21 +114,22 @@ impl HeartbeatActivity {
         let by_run = closed
             .as_ref()
             .is_some_and(|closed| closed.reason.was_stopped());
-        let run_closed = closed.is_some();
+        let given_up = reason == Reason::ActivityCancelled;
+        let over = closed.is_some() || given_up;
         Pulse {
             can_continue: false,
-            cancel_requested: by_run,
+            cancel_requested: by_run || given_up,
             recorded: false,
             reason: Some(reason),
             lease_expires_at: None,
             last_heartbeat_at: None,
-            task_status: if run_closed {
+            task_status: if over {
                 TaskStatus::Cancelled
             } else {
                 self.reporter.row.status
             },
-            attempt_status: if run_closed { "cancelled" } else { "expired" },
-            activity_status: if run_closed { "cancelled" } else { "running" },
+            attempt_status: if over { "cancelled" } else { "expired" },
+            activity_status: if over { "cancelled" } else { "running" },
             run_status,
             closed,
             deadlines: Deadlines::default(),

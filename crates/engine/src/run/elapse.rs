@@ -41,7 +41,7 @@ impl Draft<'_> {
             .and_then(|task| task.lease.as_ref())
             .is_some_and(|lease| lease.expires_at <= self.now);
         if expired {
-            self.flush_buffered();
+            self.flush_undecided();
             if let Some(task) = &mut self.core.workflow_task {
                 task.expired = task.lease.clone().map(Box::new);
             }

@@ -119,7 +119,7 @@ impl Request {
 }
 
 /// Two payloads of one meaning can differ in bytes, so they are compared decoded.
-fn same_value(left: Option<&Payload>, right: Option<&Payload>) -> bool {
+pub(super) fn same_value(left: Option<&Payload>, right: Option<&Payload>) -> bool {
     match (left, right) {
         (Some(left), Some(right)) => {
             left == right
@@ -259,6 +259,7 @@ impl Command for SignalRun {
             arguments: self.arguments.clone(),
             wait_id: None,
             principal: self.request.principal.clone(),
+            stream: None,
         };
         draft.accept_signal(signal);
         let receipt = draft.receipt(command);

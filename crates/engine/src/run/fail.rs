@@ -64,7 +64,7 @@ impl FailWorkflowTask {
             next_sequence: draft.core.last_command_sequence + 1,
             sent_again: std::collections::BTreeSet::new(),
         };
-        let mut draft = match apply(draft, task, &batch) {
+        let mut draft = match apply(draft, task, &batch, &[]) {
             Ok(draft) => draft,
             Err(limit) => return Decision::reject(Rejection::LimitExceeded(limit)),
         };
@@ -95,7 +95,7 @@ impl FailWorkflowTask {
             (1_u64 << task.failures.min(16)).min(longest)
         };
         let answer = self.answer("failed", Status::Waiting, Some(&task.id));
-        draft.flush_buffered();
+        draft.flush_undecided();
         if let Some(open) = &mut draft.core.workflow_task {
             open.failures = open.failures.saturating_add(1);
             open.last_error = Some(self.message.clone());
@@ -211,7 +211,7 @@ impl Command for ReleaseWorkflowTask {
             return Decision::unchanged(false);
         }
         let mut draft = Draft::of(run, moment);
-        draft.flush_buffered();
+        draft.flush_undecided();
         let now = draft.now;
         draft.return_workflow_task(now);
         draft.finish(Ok(true))

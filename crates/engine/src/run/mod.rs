@@ -11,8 +11,10 @@ pub mod elapse;
 pub mod external;
 pub mod fail;
 pub mod outbox;
+pub mod selection;
 pub mod start;
 pub mod state;
+pub mod stream;
 pub mod update;
 pub mod view;
 

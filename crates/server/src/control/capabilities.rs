@@ -85,7 +85,7 @@ pub(super) fn cluster_capabilities() -> Value {
         "schedule_jitter": false,
         "schedule_max_runs": false,
         "history_retention": false,
-        "message_streams": false,
+        "message_streams": true,
         "runtime_external_payload_transport": false,
         "payload_codec_envelope": true,
         "payload_codec_envelope_responses": true,

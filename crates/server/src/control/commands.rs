@@ -5,6 +5,7 @@
 use http::StatusCode;
 use longhaul_host::engine::Rejection;
 use longhaul_host::engine::run::external::{Receipt, Stop};
+use longhaul_host::engine::run::stream::MESSAGE_STREAM_SIGNAL;
 use longhaul_host::{CommandTarget, Error, Handlers, Host};
 use longhaul_protocol::Reason;
 use longhaul_protocol::payload::{self, Payload};
@@ -22,9 +23,6 @@ const REQUEST_ID_MAX: usize = 255;
 /// Characters of the reason given to cancel or terminate.
 const REASON_MAX: usize = 1000;
 
-/// The signal in which the runtime carries message streams.
-const RESERVED_SIGNAL: &str = "__durable_workflow_message_stream";
-
 pub(super) async fn signal(call: Call) -> Result<Reply, Refusal> {
     let name = call.segment("signal_name").to_owned();
     let result = signal_named(call, &name).await;
@@ -32,7 +30,7 @@ pub(super) async fn signal(call: Call) -> Result<Reply, Refusal> {
 }
 
 async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
-    if name == RESERVED_SIGNAL {
+    if name == MESSAGE_STREAM_SIGNAL {
         let message = "This signal's name belongs to the runtime.";
         return Err(Refusal::new(
             StatusCode::UNPROCESSABLE_ENTITY,

@@ -29,6 +29,7 @@ mod namespaces;
 mod path;
 pub(crate) mod queries;
 mod query;
+mod streams;
 pub(crate) mod system;
 mod task_queues;
 mod updates;
@@ -119,6 +120,18 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/request-cancellation",
             post(OPERATOR, commands::request_cancellation),
+        )
+        .route(
+            "/workflows/{workflow_id}/message-streams",
+            get(OPERATOR, streams::list),
+        )
+        .route(
+            "/workflows/{workflow_id}/message-streams/{stream_name}",
+            get(OPERATOR, streams::describe),
+        )
+        .route(
+            "/workflows/{workflow_id}/message-streams/{stream_name}/messages",
+            post(OPERATOR, streams::append),
         )
         .route("/workers", get(OPERATOR, workers::list))
         .route(

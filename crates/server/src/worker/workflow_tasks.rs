@@ -6,7 +6,8 @@ use axum::response::Response;
 use http::{Request, StatusCode};
 use longhaul_host::engine::run::claim::WorkflowClaim;
 use longhaul_host::engine::run::state::Status;
-use longhaul_host::{Error, LeasedWorkflowTask, Polled, TaskHolder, WorkflowWork};
+use longhaul_host::engine::run::stream::StreamCursor;
+use longhaul_host::{Completion, Error, LeasedWorkflowTask, Polled, TaskHolder, WorkflowWork};
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,
@@ -21,6 +22,7 @@ use super::history::{page_fields, page_size, page_token, parse_page_token};
 use super::polls::{self, read_poll};
 use super::{Id, envelope, pass, update_validation_tasks};
 use crate::App;
+use crate::body::Body;
 use crate::error;
 use crate::gate::{Passed, Refusal};
 
@@ -347,15 +349,37 @@ pub(super) async fn complete(
                 Vec::new()
             }
         };
+        let cursors = read_cursors(&passed.body);
         passed.body.check()?;
         let answer = app
             .host()
-            .complete_workflow_task(&holder, commands)
+            .complete_workflow_task(&holder, Completion { commands, cursors })
             .await
             .map_err(|error| rejected(&error, &holder))?;
         Ok(with_duplicate(answer.body, answer.duplicate))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
+}
+
+/// How far the workflow has read its message streams; what it waits for there needs no answer of its own, because every message
+/// is delivered as it comes.
+fn read_cursors(body: &Body) -> Vec<StreamCursor> {
+    let read = |entry: &Value| {
+        Some(StreamCursor {
+            stream_name: entry.get("stream_name")?.as_str()?.to_owned(),
+            through_position: entry.get("through_position")?.as_u64()?,
+        })
+    };
+    let field = "message_stream_cursors";
+    let cursors = match body.value(field) {
+        None => Some(Vec::new()),
+        Some(Value::Array(entries)) => entries.iter().map(read).collect(),
+        Some(_) => None,
+    };
+    cursors.unwrap_or_else(|| {
+        body.refuse(field, "must be a list of {stream_name, through_position}");
+        Vec::new()
+    })
 }
 
 pub(super) async fn fail(
