@@ -321,7 +321,10 @@ impl Questions {
         };
         let question = Arc::clone(entry.question.as_ref()?);
         let times = entry.times;
+        let changed = Arc::clone(&entry.changed);
         state.stand(task_id, Standing::Leased(lease.clone()));
+        // The asker waits for the end of the lease from now on.
+        changed.notify_one();
         Some((question, lease, times))
     }
 

@@ -398,8 +398,8 @@ impl Host {
             .ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
     }
 
-    /// Workers that could be given a task of this workflow type now: heard of lately, on the queue, of the type. A worker
-    /// that is draining is none of them.
+    /// Workers that could be given a task of this workflow type now: heard of lately, on the queue, of the type. This is the
+    /// one place that decides who may be asked; a reason to pass over a worker belongs here.
     pub(crate) fn live_workers(
         &self,
         namespace: &Namespace,

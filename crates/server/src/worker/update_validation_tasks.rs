@@ -20,7 +20,8 @@ pub(super) fn task_json(task: &LeasedQuestion) -> String {
     let view = json!({
         "task_id": task.task_id,
         "task_kind": TASK_KIND,
-        "task_type": TASK_KIND,
+        // The stream contract knows three types; this one comes from workflow polls.
+        "task_type": "workflow",
         "update_validation_task_id": task.task_id,
         "update_validation_attempt": task.lease.attempt,
         "update_name": task.name,

@@ -105,7 +105,7 @@ async fn an_approved_update_is_admitted_then() {
             json!({
                 "task_id": id,
                 "task_kind": "update_validation",
-                "task_type": "update_validation",
+                "task_type": "workflow",
                 "update_validation_task_id": id,
                 "update_validation_attempt": 1,
                 "update_name": "deposit",

@@ -61,6 +61,8 @@ async fn the_leased_task_has_everything_to_answer_it() {
     let working = async {
         let answer = take(&server, json!({"poll_request_id": "p1"})).await;
         expect_message("TaskLeased", &answer);
+        let lease = json!({"leased_at": "2026-01-01T00:00:00.000000Z", "lease_expires_at": "2026-01-01T00:00:45.000000Z"});
+        assert_eq!(answer["lease"], lease);
         let mut task = answer["task"].clone();
         let id = task["query_task_id"].clone();
         assert!(id.as_str().is_some_and(|id| !id.is_empty()));
