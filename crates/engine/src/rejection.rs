@@ -2,7 +2,7 @@
 //! what its answer tells beside it.
 
 use longhaul_protocol::history::LimitBreach;
-use longhaul_protocol::id::{RunId, WorkerId};
+use longhaul_protocol::id::{RunId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::FieldErrors;
 use longhaul_protocol::{Reason, Timestamp};
 
@@ -64,6 +64,12 @@ pub enum Rejection {
     UnknownSignal { declared: Vec<String> },
     #[error("the arguments do not fit the declared signal")]
     InvalidSignalArguments { errors: FieldErrors },
+    #[error("no worker of the queue can be asked to clean up; use cancel or terminate")]
+    NotCooperative,
+    #[error("the worker that holds the workflow task cannot be asked to clean up; try again later")]
+    ActiveClaimNotCooperative { task_id: TaskId, attempt: u64 },
+    #[error("the run has another cancellation request, or it was delivered at another call")]
+    CancellationMismatch,
     #[error("the message id stands for another message")]
     MessageIdentityConflict { position: u64 },
     #[error("{}", .0.message)]
@@ -115,6 +121,9 @@ impl Rejection {
             Self::RequestIdConflict { .. } => Reason::RequestIdConflict,
             Self::UnknownSignal { .. } => Reason::UnknownSignal,
             Self::InvalidSignalArguments { .. } => Reason::InvalidSignalArguments,
+            Self::NotCooperative => Reason::CooperativeCancellationNotSupported,
+            Self::ActiveClaimNotCooperative { .. } => Reason::ActiveClaimCancellationNotSupported,
+            Self::CancellationMismatch => Reason::CancellationRequestMismatch,
             Self::MessageIdentityConflict { .. } => Reason::MessageIdentityConflict,
             Self::UpdateRefused(refused) => refused.reason,
         }

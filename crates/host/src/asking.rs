@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskKind;
-use longhaul_engine::run::state::{Spec, Status};
+use longhaul_engine::run::cancellation::CAPABILITY;
+use longhaul_engine::run::state::{Run, Spec, Status};
 use longhaul_protocol::id::{Namespace, TaskId, WorkerId};
 use longhaul_protocol::{Ids, Payload};
 use longhaul_store::{QueueKey, StoredEvent};
@@ -85,8 +86,8 @@ impl Host {
         let now = self.now();
         let task_id: TaskId = Ids::new(now, rand::random()).mint();
         let kind = question.kind;
-        let run = Arc::clone(&question.run);
-        let validates = (kind == QuestionKind::UpdateValidation).then(|| question.name.clone());
+        let task = ReadyTask::question(task_id.clone(), &question, now);
+        let queue = line_of(&question.run);
         let changed =
             self.inner
                 .questions
@@ -94,27 +95,11 @@ impl Host {
         let asked = Asked {
             host: self,
             kind,
-            task_id: task_id.clone(),
+            task_id,
             changed,
         };
-        self.offer_question(kind, &run, task_id, validates);
-        Ok(asked)
-    }
-
-    fn offer_question(
-        &self,
-        kind: QuestionKind,
-        run: &Spec,
-        task_id: TaskId,
-        validates: Option<String>,
-    ) {
-        let queue = QueueKey {
-            namespace: run.namespace.clone(),
-            kind: TaskKind::Workflow,
-            queue: run.task_queue.clone(),
-        };
-        let task = ReadyTask::question(task_id, run, validates, self.now());
         self.question_lines(kind).dispatch.give_back(&queue, task);
+        Ok(asked)
     }
 
     /// The question is over or released: no poll is given it, and none is given it again.
@@ -129,7 +114,9 @@ impl Host {
         for (task_id, question) in self.inner.questions.release(namespace, worker_id) {
             if let Some(question) = question {
                 self.let_go(question.kind, &task_id);
-                self.offer_question(question.kind, &question.run, task_id, None);
+                let task = ReadyTask::question(task_id, &question, self.now());
+                let lines = self.question_lines(question.kind);
+                lines.dispatch.give_back(&line_of(&question.run), task);
             }
         }
     }
@@ -172,4 +159,18 @@ impl Host {
             history,
         }))
     }
+}
+
+/// The key of a run's queue. Queries have lines of their own, so theirs does not mix with that of workflow tasks.
+fn line_of(run: &Spec) -> QueueKey {
+    QueueKey {
+        namespace: run.namespace.clone(),
+        kind: TaskKind::Workflow,
+        queue: run.task_queue.clone(),
+    }
+}
+
+/// What a worker must have registered to replay the run: one that was asked to end shows it in its history.
+pub(crate) fn required_capability(run: &Run) -> Option<&'static str> {
+    run.core.cancellation.as_ref().map(|_| CAPABILITY)
 }

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use longhaul_engine::change::{TaskRow, TaskStatus};
-use longhaul_engine::run::state::Spec;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{RunId, TaskId};
 use longhaul_store::QueueKey;
@@ -14,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::fairness::Fairness;
+use crate::questions::{Question, QuestionKind};
 use crate::rate::Rate;
 
 /// Ready tasks of one queue kept in memory. More are left in the store and fetched when these are gone.
@@ -32,6 +32,7 @@ pub(crate) struct ReadyTask {
     priority: u8,
     type_name: String,
     compatibility: Option<String>,
+    required_capability: Option<String>,
     fairness_key: Option<String>,
     fairness_weight: u32,
     /// The update to validate, when this is no stored task but a question (`questions.rs`).
@@ -49,6 +50,7 @@ pub(crate) struct Appetite {
     pub(crate) build_id: Option<String>,
     /// Empty means that it is given no validation.
     pub(crate) validators: std::sync::Arc<Validators>,
+    pub(crate) capabilities: std::sync::Arc<Vec<String>>,
 }
 
 impl Appetite {
@@ -59,7 +61,11 @@ impl Appetite {
                 .validators
                 .contains(&(task.type_name.clone(), update.clone())),
         };
-        type_fits && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
+        let able = task
+            .required_capability
+            .as_ref()
+            .is_none_or(|capability| self.capabilities.contains(capability));
+        type_fits && able && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
     }
 }
 
@@ -358,12 +364,12 @@ fn queue_of(row: &TaskRow) -> QueueKey {
 
 impl ReadyTask {
     /// A question that somebody waits for: ahead of everything that is stored.
-    pub(crate) fn question(
-        task_id: TaskId,
-        run: &Spec,
-        validates: Option<String>,
-        now: Timestamp,
-    ) -> Self {
+    pub(crate) fn question(task_id: TaskId, question: &Question, now: Timestamp) -> Self {
+        let run = &question.run;
+        let validates = match question.kind {
+            QuestionKind::Query => None,
+            QuestionKind::UpdateValidation => Some(question.name.clone()),
+        };
         Self {
             task_id,
             run_id: run.run_id.clone(),
@@ -374,6 +380,7 @@ impl ReadyTask {
             compatibility: run.routing.compatibility.clone(),
             fairness_key: None,
             fairness_weight: 1,
+            required_capability: question.required_capability.map(str::to_owned),
             validates,
         }
     }
@@ -398,6 +405,7 @@ impl From<&TaskRow> for ReadyTask {
             priority: row.priority,
             type_name: row.type_name.clone(),
             compatibility: row.compatibility.clone(),
+            required_capability: row.required_capability.clone(),
             fairness_key: row.fairness_key.clone(),
             fairness_weight: row.fairness_weight,
             validates: None,

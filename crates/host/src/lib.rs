@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 mod activity_tasks;
 mod alarms;
 mod asking;
+mod cancellations;
 pub mod clock;
 mod dispatch;
 pub mod error;

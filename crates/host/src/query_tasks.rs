@@ -14,7 +14,7 @@ use longhaul_protocol::{Payload, Reason};
 use parking_lot::Mutex;
 
 use crate::Host;
-use crate::asking::LeasedQuestion;
+use crate::asking::{LeasedQuestion, required_capability};
 use crate::dispatch::{Appetite, Dispatch};
 use crate::error::{Error, Result};
 use crate::polling::{Claim, Lines, Poll, Polled};
@@ -158,6 +158,7 @@ impl Host {
             run: Arc::clone(&run.spec),
             name: name.to_owned(),
             arguments,
+            required_capability: required_capability(&run),
         });
         let asked = asked.map_err(|_| Error::Query(QueryRefusal::QueueFull { limit }))?;
         let refusal = match asked.outcome().await {
@@ -201,9 +202,10 @@ impl Host {
             return Err(Error::Query(QueryRefusal::WorkerUnavailable(queue)));
         }
         let pinned = spec.routing.compatibility.as_deref();
+        let able = |worker: &Known| required_capability(run).is_none_or(|name| worker.can(name));
         if !live
             .iter()
-            .any(|worker| self.answers_queries(worker) && worker.fits_build(pinned))
+            .any(|worker| self.answers_queries(worker) && worker.fits_build(pinned) && able(worker))
         {
             let queue = spec.task_queue.clone();
             return Err(Error::Query(QueryRefusal::WorkerIncompatible(queue)));
@@ -214,7 +216,7 @@ impl Host {
     /// A worker says so when it registers, or shows it by polling for them.
     fn answers_queries(&self, worker: &Known) -> bool {
         let key = (worker.row.namespace.clone(), worker.row.worker_id.clone());
-        worker.has_capability(CAPABILITY) || self.inner.queries.open.lock().contains_key(&key)
+        worker.can(CAPABILITY) || self.inner.queries.open.lock().contains_key(&key)
     }
 
     /// Waits for a query and leases it.

@@ -63,6 +63,8 @@ pub(crate) struct Question {
     /// The query, or the update.
     pub(crate) name: String,
     pub(crate) arguments: Payload,
+    /// What a worker must have registered to replay the run.
+    pub(crate) required_capability: Option<&'static str>,
 }
 
 /// A worker's right to answer.

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::Host;
-use crate::asking::LeasedQuestion;
+use crate::asking::{LeasedQuestion, required_capability};
 use crate::dispatch::Appetite;
 use crate::error::{Error, Result};
 use crate::polling::{Claim, Poll, Polled};
@@ -46,7 +46,7 @@ pub enum ValidationRefusal {
     ContractMissing,
     #[error("the live workers of this workflow type do not validate updates")]
     CapabilityUnsupported,
-    #[error("no live worker with this validator has the build the run is pinned to")]
+    #[error("no live worker with this validator fits the run's build and history")]
     WorkerIncompatible,
     #[error("no live worker is there to validate the update")]
     WorkerUnavailable,
@@ -284,13 +284,14 @@ impl Host {
         let pinned = spec.routing.compatibility.as_deref();
         require(ValidationRefusal::WorkerUnavailable, &|_| true)?;
         require(ValidationRefusal::CapabilityUnsupported, &|worker| {
-            worker.has_capability(CAPABILITY)
+            worker.can(CAPABILITY)
         })?;
         require(ValidationRefusal::ContractMissing, &|worker| {
             worker.validates(&spec.workflow_type, name)
         })?;
         require(ValidationRefusal::WorkerIncompatible, &|worker| {
             worker.fits_build(pinned)
+                && required_capability(run).is_none_or(|name| worker.can(name))
         })
     }
 
@@ -305,6 +306,7 @@ impl Host {
             run: Arc::clone(&run.spec),
             name: name.to_owned(),
             arguments: arguments.clone(),
+            required_capability: required_capability(run),
         };
         let Ok(asked) = self.ask(question) else {
             return Err(Error::Validation(ValidationRefusal::WorkerUnavailable));

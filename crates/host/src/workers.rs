@@ -33,6 +33,7 @@ pub(crate) struct Known {
     pub(crate) activity_types: Arc<Vec<String>>,
     /// Workflow types with the updates they validate.
     validators: Arc<Validators>,
+    pub(crate) capabilities: Arc<Vec<String>>,
     /// Microseconds of the last sign of life.
     heard: AtomicI64,
 }
@@ -43,6 +44,7 @@ impl Known {
         Appetite {
             types: Arc::clone(types),
             build_id: self.row.build_id.clone(),
+            capabilities: Arc::clone(&self.capabilities),
             validators: Arc::default(),
         }
     }
@@ -60,10 +62,6 @@ impl Known {
             || self.workflow_types.iter().any(|name| name == workflow_type)
     }
 
-    pub(crate) fn has_capability(&self, capability: &str) -> bool {
-        self.row.capabilities.iter().any(|name| name == capability)
-    }
-
     pub(crate) fn validates(&self, workflow_type: &str, update_name: &str) -> bool {
         let key = (workflow_type.to_owned(), update_name.to_owned());
         self.validators.contains(&key)
@@ -71,6 +69,10 @@ impl Known {
 
     pub(crate) fn fits_build(&self, pinned: Option<&str>) -> bool {
         build_fits(pinned, self.row.build_id.as_deref())
+    }
+
+    pub(crate) fn can(&self, capability: &str) -> bool {
+        self.row.capabilities.iter().any(|name| name == capability)
     }
 
     /// A task that is pinned to a build goes to that build only.
@@ -81,7 +83,14 @@ impl Known {
                     reason: Reason::CompatibilityBlocked,
                 }))
             }
-            Some(_) | None => Ok(()),
+            Some(_) | None => match &row.required_capability {
+                Some(capability) if !self.can(capability) => {
+                    Err(Error::Rejected(Rejection::NotClaimable {
+                        reason: Reason::CompatibilityBlocked,
+                    }))
+                }
+                Some(_) | None => Ok(()),
+            },
         }
     }
 
@@ -90,6 +99,7 @@ impl Known {
             workflow_types: Arc::new(row.supported_workflow_types.clone()),
             activity_types: Arc::new(row.supported_activity_types.clone()),
             validators: Arc::new(validators(&row.workflow_command_contracts)),
+            capabilities: Arc::new(row.capabilities.clone()),
             row,
             heard,
         }
@@ -436,6 +446,34 @@ impl Host {
             .collect();
         views.sort_by(|left, right| left.row.worker_id.cmp(&right.row.worker_id));
         Ok(views)
+    }
+
+    /// Whether a live worker of the queue registered the capability.
+    pub(crate) fn is_offered(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        capability: &str,
+    ) -> bool {
+        let now = self.now();
+        self.inner.workers.known.read().values().any(|known| {
+            known.row.namespace == *namespace
+                && known.row.task_queue == *queue
+                && known.can(capability)
+                && !self.is_stale(known, now)
+        })
+    }
+
+    /// Whether this worker registered the capability.
+    pub(crate) fn worker_can(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+        capability: &str,
+    ) -> bool {
+        let key = (namespace.clone(), worker_id.clone());
+        let known = self.inner.workers.known.read();
+        known.get(&key).is_some_and(|known| known.can(capability))
     }
 
     /// The handlers that workers of this type and queue declare, as `declared_*` keys; the newest live registration counts.

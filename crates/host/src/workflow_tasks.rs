@@ -248,7 +248,7 @@ impl Host {
 }
 
 impl TaskHolder {
-    fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Holder {
+    pub(crate) fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Holder {
         Holder {
             row,
             owner: self.owner.clone(),

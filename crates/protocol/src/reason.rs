@@ -135,8 +135,16 @@ reasons! {
     HistoricalRunCommandRejected "historical_run_command_rejected" fatal,
     /// The run is closed and takes no more commands.
     RunNotActive "run_not_active" fatal,
-    /// Workflow code is not asked to clean up by this server yet.
+    /// No worker of the queue can be asked to clean up.
     CooperativeCancellationNotSupported "cooperative_cancellation_not_supported" fatal,
+    /// The worker that holds the workflow task cannot be asked to clean up.
+    ActiveClaimCancellationNotSupported "active_claim_cancellation_not_supported" retry,
+    /// The run has another cancellation request, or it was delivered elsewhere.
+    CancellationRequestMismatch "cancellation_request_mismatch" fatal,
+    /// Work that must stop before a cancellation is delivered is still running.
+    CancellationWaitingForActivity "cancellation_waiting_for_activity" retry,
+    /// A child that must stop before a cancellation is delivered is still running.
+    CancellationWaitingForChild "cancellation_waiting_for_child" retry,
     /// The request id stands for another command.
     RequestIdConflict "request_id_conflict" fatal,
     /// The workflow declares its signals and this is none of them.

@@ -143,7 +143,10 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::NotCurrent
         | Rejection::AlreadyStarted { .. }
         | Rejection::RequestIdConflict { .. }
-        | Rejection::MessageIdentityConflict { .. } => StatusCode::CONFLICT,
+        | Rejection::MessageIdentityConflict { .. }
+        | Rejection::NotCooperative
+        | Rejection::ActiveClaimNotCooperative { .. }
+        | Rejection::CancellationMismatch => StatusCode::CONFLICT,
         Rejection::InvalidCommands { .. }
         | Rejection::VersionMarkerConflict { .. }
         | Rejection::OtherWorkflowType { .. }
@@ -225,10 +228,15 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::UnknownSignal { declared } => refusal
             .with("declared_signals", json!(declared))
             .with("outcome", "rejected_unknown_signal"),
+        Rejection::NotCooperative => refusal.with("minimum_protocol_version", "1.20"),
+        Rejection::ActiveClaimNotCooperative { task_id, attempt } => refusal
+            .with("task_id", task_id.as_str())
+            .with("workflow_task_attempt", *attempt),
         Rejection::MessageIdentityConflict { position } => refusal.with("position", *position),
         Rejection::TaskNotFound
         | Rejection::NotClaimable { .. }
         | Rejection::UpdateRefused(_)
+        | Rejection::CancellationMismatch
         | Rejection::AttemptNotFound
         | Rejection::TaskMismatch
         | Rejection::StaleAttempt

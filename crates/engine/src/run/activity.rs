@@ -135,6 +135,7 @@ impl Draft<'_> {
                 .as_deref()
                 .map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from),
             cancellation_policy: command.cancellation_policy,
+            stop_requested: false,
             scheduled_at: self.now,
             available_at: self.now,
             offered: true,
@@ -227,6 +228,7 @@ impl Draft<'_> {
             priority: routing.priority,
             fairness_key: routing.fairness_key.clone(),
             fairness_weight: routing.fairness_weight,
+            required_capability: None,
             compatibility: routing.compatibility.clone(),
             sequence: activity.sequence,
             attempt: activity.attempt_count,
@@ -249,6 +251,7 @@ impl Draft<'_> {
             report,
             attempts: activity.attempts_of_current_task(),
             activity_status: Some(outcome.to_owned()),
+            stopped: false,
         };
         let row = self.activity_row(activity, status, Some(closed));
         self.tasks.insert(row.task_id.clone(), row);
@@ -263,6 +266,9 @@ impl Draft<'_> {
 
     /// When another attempt may start, if the policy, the deadline and the number of attempts allow one.
     pub(super) fn retry_at(&self, activity: &Activity) -> Option<(Timestamp, u64)> {
+        if activity.stop_requested {
+            return None;
+        }
         if activity
             .max_attempts()
             .is_some_and(|max| activity.attempt_count >= max)

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::activity::Deadlines;
 use super::activity_report::{Fenced, Reporter};
+use super::activity_stop::StopOrder;
 use super::draft::Draft;
 use super::state::{Activity, Attempt, Closed, Run, Status};
 use crate::change::TaskStatus;
@@ -43,6 +44,8 @@ pub struct Pulse {
     pub run_status: Status,
     pub closed: Option<Closed>,
     pub deadlines: Deadlines,
+    /// What the worker needs to say that its callback stopped.
+    pub stop_order: Option<StopOrder>,
 }
 
 impl Command for HeartbeatActivity {
@@ -80,6 +83,9 @@ impl Command for HeartbeatActivity {
                     | Rejection::RequestIdConflict { .. }
                     | Rejection::UnknownSignal { .. }
                     | Rejection::InvalidSignalArguments { .. }
+                    | Rejection::NotCooperative
+                    | Rejection::ActiveClaimNotCooperative { .. }
+                    | Rejection::CancellationMismatch
                     | Rejection::MessageIdentityConflict { .. }
                     | Rejection::UpdateRefused(_) => {
                         return Decision::reject(rejection);
@@ -88,6 +94,9 @@ impl Command for HeartbeatActivity {
                 return Decision::unchanged(self.stopped(run, reason));
             }
         };
+        if activity.stop_requested {
+            return Decision::unchanged(self.stopped(run, Reason::ActivityCancelled));
+        }
         let Beat::Renew { progress } = &self.beat else {
             return Decision::unchanged(healthy(run, &activity, &attempt, false));
         };
@@ -107,7 +116,20 @@ impl Command for HeartbeatActivity {
 
 impl HeartbeatActivity {
     fn stopped(&self, run: &Run, reason: Reason) -> Pulse {
-        self.stopped_by(run.core.status, run.core.closed.clone(), reason)
+        let mut pulse = self.stopped_by(run.core.status, run.core.closed.clone(), reason);
+        let said = self
+            .reporter
+            .row
+            .closed
+            .as_ref()
+            .is_some_and(|closed| closed.stopped);
+        pulse.stop_order = run
+            .core
+            .cancellation
+            .as_deref()
+            .filter(|_| pulse.cancel_requested)
+            .map(|cancellation| StopOrder::of(cancellation, said));
+        pulse
     }
 
     fn stopped_by(&self, run_status: Status, closed: Option<Closed>, reason: Reason) -> Pulse {
@@ -133,6 +155,7 @@ impl HeartbeatActivity {
             run_status,
             closed,
             deadlines: Deadlines::default(),
+            stop_order: None,
         }
     }
 }
@@ -155,6 +178,7 @@ fn healthy(run: &Run, activity: &Activity, attempt: &Attempt, recorded: bool) ->
         run_status: run.core.status,
         closed: None,
         deadlines: activity.deadlines(&run.spec),
+        stop_order: None,
     }
 }
 

@@ -66,6 +66,9 @@ pub struct Child {
     pub timeout_policy: Option<ChildTimeoutPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Group>,
+    /// A cancellation request was passed on to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stop_requested: bool,
 }
 
 impl Child {
@@ -275,6 +278,7 @@ impl Draft<'_> {
             retry_policy,
             timeout_policy,
             group: command.group.clone(),
+            stop_requested: false,
         };
         self.join_group(
             sequence,

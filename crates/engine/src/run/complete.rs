@@ -470,7 +470,9 @@ impl Draft<'_> {
                 Part::Activity(_) | Part::Timer(_) | Part::Wait(_) | Part::Child(_)
             )
         });
-        self.choose_next_task(made_progress && !blocked);
+        // A worker sends what precedes the call at which it will deliver a cancellation: another task follows for that.
+        let to_deliver = self.has_undelivered_cancellation();
+        self.choose_next_task(made_progress && (!blocked || to_deliver));
     }
 
     /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.
@@ -489,6 +491,7 @@ impl Draft<'_> {
                 report: Some(report),
                 attempts: Vec::new(),
                 activity_status: None,
+                stopped: false,
             }),
         );
         self.core.workflow_task = open;

@@ -70,6 +70,11 @@ impl Draft<'_> {
         next.append_started(None);
         // The first task has an empty context, and sees the moved signals in history.
         next.create_workflow_task(super::state::Resume::default());
+        if let Some(cancellation) = self.core.cancellation.as_deref()
+            && cancellation.delivered.is_none()
+        {
+            next.take_over_cancellation(cancellation);
+        }
         for message in moved {
             match message {
                 Message::Signal(signal) => next.accept_signal(signal),

@@ -20,7 +20,8 @@ impl Command for Elapse {
         }
         let mut draft = Draft::of(run, moment);
         draft.offer_letters();
-        if run.core.closed.is_some() || draft.time_out_if_due() {
+        if run.core.closed.is_some() || draft.time_out_if_due() || draft.cancel_if_cleanup_is_over()
+        {
             return draft.finish(Ok(()));
         }
         draft.expire_workflow_lease();

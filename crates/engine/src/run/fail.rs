@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::activity_report::Answer;
 use super::batch::Batch;
+use super::cancellation::Cancellation;
 use super::complete::{Holder, apply};
 use super::draft::Draft;
 use super::state::{Run, Status, WorkflowTask};
@@ -130,10 +131,11 @@ pub struct HeartbeatWorkflowTask {
 }
 
 /// A renewed lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Renewed {
     pub lease_expires_at: Timestamp,
     pub run_status: Status,
+    pub cancellation: Option<Box<Cancellation>>,
 }
 
 impl Command for HeartbeatWorkflowTask {
@@ -161,6 +163,7 @@ impl Command for HeartbeatWorkflowTask {
         draft.finish(Ok(Renewed {
             lease_expires_at,
             run_status,
+            cancellation: run.core.cancellation.clone(),
         }))
     }
 }
@@ -178,6 +181,10 @@ impl Command for ReadHistory {
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<u64> {
         let never = |_| unreachable!("reading has no stored answer");
         match self.holder.hold(run, None, moment, never) {
+            // A worker that delivers a cancellation must see what it delivered: it reads to the end.
+            Ok(_) if run.core.cancellation.is_some() => {
+                Decision::unchanged(run.core.last_history_sequence)
+            }
             Ok((_, task)) => Decision::unchanged(
                 task.lease
                     .as_ref()

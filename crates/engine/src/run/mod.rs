@@ -4,6 +4,8 @@ pub mod activity;
 pub mod activity_claim;
 pub mod activity_heartbeat;
 pub mod activity_report;
+pub mod activity_stop;
+pub mod cancellation;
 pub mod child;
 pub mod claim;
 pub mod complete;

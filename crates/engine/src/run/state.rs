@@ -19,6 +19,7 @@ use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::cancellation::Cancellation;
 use super::child::{Child, Parent};
 use super::outbox::Letter;
 use super::selection::Selection;
@@ -224,6 +225,9 @@ pub struct Core {
     /// The oldest wake that no task covers yet: it arrived while a task was leased, or while an update had its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_wake: Option<Wake>,
+    /// Set when the workflow was asked to clean up and end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellation: Option<Box<Cancellation>>,
     /// Number of parts of each kind that limits count.
     pub open: OpenCounts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -540,6 +544,9 @@ pub struct Activity {
     pub queue: TaskQueue,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancellation_policy: Option<CancellationPolicy>,
+    /// Its worker is asked to stop and say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stop_requested: bool,
     /// Absent when the command gave neither a policy nor timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,

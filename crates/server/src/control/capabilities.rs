@@ -41,6 +41,7 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         // Tasks carry their moments and their status can be asked (worker-protocol §9.5).
         "query_task_authority": true,
         "workflow_memo_updates": {"supported": true},
+        "cooperative_cancellation": true,
         "update_validation_tasks": true,
         "synchronous_update_validation": synchronous_update_validation(),
     })
@@ -107,7 +108,6 @@ mod tests {
         let offered = server_capabilities(&Options::default());
         for absent in [
             "activity_lease_renewal",
-            "cooperative_cancellation",
             "durable_local_activities",
             "local_activities",
             "observability_context",

@@ -122,6 +122,10 @@ pub(crate) fn routes() -> Router<App> {
             post(OPERATOR, commands::request_cancellation),
         )
         .route(
+            "/workflows/{workflow_id}/runs/{run_id}/request-cancellation",
+            post(OPERATOR, commands::request_cancellation),
+        )
+        .route(
             "/workflows/{workflow_id}/message-streams",
             get(OPERATOR, streams::list),
         )

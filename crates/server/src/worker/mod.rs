@@ -24,6 +24,8 @@ mod registrations;
 mod update_validation_tasks;
 mod workflow_tasks;
 
+pub(crate) use workflow_tasks::cancellation_json;
+
 pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/register", post(registrations::register))
@@ -40,6 +42,10 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflow-tasks/{task_id}/heartbeat",
             post(workflow_tasks::heartbeat),
+        )
+        .route(
+            "/workflow-tasks/{task_id}/deliver-cancellation",
+            post(workflow_tasks::deliver_cancellation),
         )
         .route(
             "/workflow-tasks/{task_id}/complete",
@@ -74,6 +80,10 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/update-validation-tasks/{task_id}/reject",
             post(update_validation_tasks::reject),
+        )
+        .route(
+            "/activity-tasks/{task_id}/acknowledge-cancellation",
+            post(activity_tasks::acknowledge_cancellation),
         )
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
