@@ -75,7 +75,7 @@ async fn history(server: &Server, run_id: &str) -> Vec<Value> {
         .get(&format!("/workflows/wf/runs/{run_id}/history"))
         .accepted(200)
         .await;
-    page["events"].as_array().unwrap().clone()
+    page["events"].as_array().expect("events").clone()
 }
 
 fn refusal(reason: &str) -> Value {
