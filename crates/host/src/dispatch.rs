@@ -3,7 +3,7 @@
 //!
 //! A task is handed to exactly one waiting poll, so a new task wakes one worker and not all of them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use longhaul_engine::change::{TaskRow, TaskStatus};
 use longhaul_protocol::Timestamp;
@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::fairness::Fairness;
+use crate::questions::{Question, QuestionKind};
 use crate::rate::Rate;
 
 /// Ready tasks of one queue kept in memory. More are left in the store and fetched when these are gone.
@@ -35,7 +36,12 @@ pub(crate) struct ReadyTask {
     held_for: Option<WorkerId>,
     fairness_key: Option<String>,
     fairness_weight: u32,
+    /// The update to validate, when this is no stored task but a question (`questions.rs`).
+    validates: Option<String>,
 }
+
+/// Workflow types with the updates they validate.
+pub(crate) type Validators = BTreeSet<(String, String)>;
 
 /// What a worker takes.
 #[derive(Clone, Debug)]
@@ -43,13 +49,20 @@ pub(crate) struct Appetite {
     /// Empty means every type.
     pub(crate) types: std::sync::Arc<Vec<String>>,
     pub(crate) build_id: Option<String>,
+    /// Empty means that it is given no validation.
+    pub(crate) validators: std::sync::Arc<Validators>,
     pub(crate) capabilities: std::sync::Arc<Vec<String>>,
     pub(crate) worker_id: WorkerId,
 }
 
 impl Appetite {
     fn takes(&self, task: &ReadyTask) -> bool {
-        let type_fits = self.types.is_empty() || self.types.contains(&task.type_name);
+        let type_fits = match &task.validates {
+            None => self.types.is_empty() || self.types.contains(&task.type_name),
+            Some(update) => self
+                .validators
+                .contains(&(task.type_name.clone(), update.clone())),
+        };
         let able = task
             .required_capability
             .as_ref()
@@ -233,6 +246,11 @@ impl Dispatch {
         }
     }
 
+    /// Takes out a task that nobody may have any more.
+    pub(crate) fn withdraw(&self, task_id: &TaskId) {
+        self.state.lock().withdraw(task_id);
+    }
+
     /// Polls that wait now.
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting
@@ -271,7 +289,8 @@ impl State {
                 Err(back) => task = back,
             }
         }
-        if queue.len >= READY_PER_QUEUE_MAX {
+        // A question is in no store to be read again from; its own limit bounds those.
+        if queue.len >= READY_PER_QUEUE_MAX && task.validates.is_none() {
             queue.truncated = true;
             return;
         }
@@ -358,6 +377,29 @@ fn queue_of(row: &TaskRow) -> QueueKey {
 }
 
 impl ReadyTask {
+    /// A question that somebody waits for: ahead of everything that is stored.
+    pub(crate) fn question(task_id: TaskId, question: &Question, now: Timestamp) -> Self {
+        let run = &question.run;
+        let validates = match question.kind {
+            QuestionKind::Query => None,
+            QuestionKind::UpdateValidation => Some(question.name.clone()),
+        };
+        Self {
+            task_id,
+            run_id: run.run_id.clone(),
+            sequence: 0,
+            available_at: now,
+            priority: 0,
+            type_name: run.workflow_type.clone(),
+            compatibility: run.routing.compatibility.clone(),
+            fairness_key: None,
+            fairness_weight: 1,
+            required_capability: question.required_capability.map(str::to_owned),
+            held_for: None,
+            validates,
+        }
+    }
+
     /// Fairness class, weight and age.
     fn order(&self) -> (Option<&str>, u32, Timestamp) {
         (
@@ -382,6 +424,7 @@ impl From<&TaskRow> for ReadyTask {
             held_for: row.held_for.clone(),
             fairness_key: row.fairness_key.clone(),
             fairness_weight: row.fairness_weight,
+            validates: None,
         }
     }
 }

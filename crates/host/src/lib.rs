@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 mod activity_tasks;
 mod alarms;
+mod asking;
 mod cancellations;
 pub mod clock;
 mod dispatch;
@@ -26,11 +27,14 @@ mod namespaces;
 mod outbox;
 mod polling;
 mod polls;
+mod query_tasks;
+mod questions;
 mod queues;
 mod rate;
 mod search_attributes;
 mod streams;
 mod tasks;
+mod update_validation;
 mod updates;
 mod wake;
 mod workers;
@@ -38,12 +42,19 @@ mod workflow_tasks;
 mod workflows;
 
 pub use activity_tasks::ActivityReport;
-pub use error::{Error, Result};
+pub use asking::LeasedQuestion;
+pub use error::{Error, Result, question_reason};
 pub use metrics::Metrics;
 pub use namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use polling::{Poll, Polled};
+pub use query_tasks::{Queried, QueryAdmission, QueryRefusal};
+pub use questions::{
+    Held, QueryResult, QuestionFailure, QuestionHolder, QuestionKind, QuestionLimits,
+    QuestionRefusal, QuestionTimes, TimeoutStage,
+};
 pub use queues::{QueueRates, QueueView};
 pub use tasks::ClaimStatus;
+pub use update_validation::{ValidationRefusal, WorkflowWork};
 pub use updates::UpdateWait;
 pub use workers::{Registration, WorkerView};
 pub use workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
@@ -78,6 +89,8 @@ pub struct Config {
     pub worker_heartbeat_seconds: u64,
     /// After this silence a worker counts as stale.
     pub worker_stale_seconds: u64,
+    /// Queries and validations of updates.
+    pub questions: QuestionLimits,
 }
 
 impl Default for Config {
@@ -87,6 +100,7 @@ impl Default for Config {
             limits: Limits::default(),
             worker_heartbeat_seconds: 20,
             worker_stale_seconds: 60,
+            questions: QuestionLimits::default(),
         }
     }
 }
@@ -105,6 +119,9 @@ struct Inner {
     workers: workers::Workers,
     namespaces: namespaces::Namespaces,
     search_attributes: search_attributes::SearchAttributes,
+    questions: questions::Questions,
+    queries: query_tasks::QueryLines,
+    validating: update_validation::Validating,
     config: Config,
     /// Cancelled first: polls answer and nothing new is leased.
     stopping: CancellationToken,
@@ -139,6 +156,9 @@ impl Host {
             workers: workers::Workers::default(),
             namespaces: namespaces::Namespaces::default(),
             search_attributes: search_attributes::SearchAttributes::default(),
+            questions: questions::Questions::default(),
+            queries: query_tasks::QueryLines::default(),
+            validating: update_validation::Validating::default(),
             config,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -195,11 +215,12 @@ impl Host {
 
     /// Counters for `/metrics`.
     pub fn metrics(&self) -> Arc<Metrics> {
+        let waiting = self.inner.hub.dispatch.waiting() + self.inner.queries.dispatch.waiting();
         self.inner
             .hub
             .metrics
             .polls_waiting
-            .set(i64::try_from(self.inner.hub.dispatch.waiting()).unwrap_or(i64::MAX));
+            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
         Arc::clone(&self.inner.hub.metrics)
     }
 

@@ -14,6 +14,7 @@ use longhaul_protocol::workflow_command::WorkflowCommand;
 use longhaul_store::StoredEvent;
 
 use crate::Host;
+use crate::dispatch::Appetite;
 use crate::error::Result;
 use crate::polling::{Claim, Poll, Polled};
 use crate::polls::Granted;
@@ -68,26 +69,39 @@ impl From<Vec<WorkflowCommand>> for Completion {
 }
 
 #[derive(Clone)]
-struct WorkflowTasks;
+pub(crate) struct WorkflowTasks;
 
-impl Claim for WorkflowTasks {
-    type Command = ClaimWorkflowTask;
-
-    fn kind(&self) -> TaskKind {
-        TaskKind::Workflow
-    }
-
-    fn types(&self, worker: &Known) -> Arc<Vec<String>> {
-        Arc::clone(&worker.workflow_types)
-    }
-
-    fn command(&self, granted: &Granted, worker: &Known, poll: &Poll) -> ClaimWorkflowTask {
+impl WorkflowTasks {
+    fn command(granted: &Granted, worker: &Known, poll: &Poll) -> ClaimWorkflowTask {
         ClaimWorkflowTask {
             task_id: granted.task_id.clone(),
             worker_id: poll.worker_id.clone(),
             runtime: worker.row.runtime.clone(),
             poll_request_id: poll.poll_request_id.clone(),
         }
+    }
+}
+
+impl Claim for WorkflowTasks {
+    type Reply = WorkflowClaim;
+
+    fn kind(&self) -> TaskKind {
+        TaskKind::Workflow
+    }
+
+    fn appetite(&self, worker: &Known) -> Appetite {
+        worker.appetite(&worker.workflow_types)
+    }
+
+    async fn claim(
+        &self,
+        host: &Host,
+        granted: &Granted,
+        worker: &Known,
+        poll: &Poll,
+    ) -> Result<Option<WorkflowClaim>> {
+        let command = Self::command(granted, worker, poll);
+        host.inner.executor.execute(&granted.run_id, &command).await
     }
 }
 
@@ -122,7 +136,7 @@ impl Host {
             sequence: 0,
         };
         let claim = self
-            .report(row, |_| WorkflowTasks.command(&granted, &worker, poll))
+            .report(row, |_| WorkflowTasks::command(&granted, &worker, poll))
             .await?;
         self.with_history(claim, page_size).await
     }
@@ -137,7 +151,7 @@ impl Host {
             .await
     }
 
-    async fn with_history(
+    pub(crate) async fn with_history(
         &self,
         claim: WorkflowClaim,
         page_size: usize,

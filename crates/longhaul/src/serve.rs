@@ -49,6 +49,7 @@ async fn serve(settings: &Settings) -> Result<()> {
     if let Some(seconds) = settings.activity_lease_seconds {
         config.limits.activity_lease_seconds = seconds.max(1);
     }
+    config.questions = settings.questions.clone();
     let host = Host::start(Arc::new(store), config)
         .await
         .context("the stored state could not be recovered")?;

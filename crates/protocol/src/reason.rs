@@ -173,6 +173,60 @@ reasons! {
     StreamNotFound "stream_not_found" fatal,
     /// The signal's name belongs to the runtime.
     RuntimeReservedSignal "runtime_reserved_signal" fatal,
+    /// The workflow has no such query.
+    RejectedUnknownQuery "rejected_unknown_query" fatal,
+    /// The arguments do not fit the declared query.
+    InvalidQueryArguments "invalid_query_arguments" fatal,
+    /// The worker could not answer the query.
+    QueryRejected "query_rejected" fatal,
+    /// No live worker for the run's queue and type.
+    QueryWorkerUnavailable "query_worker_unavailable" retry,
+    /// Workers are there, and none answers queries for this run.
+    QueryWorkerIncompatible "query_worker_incompatible" fatal,
+    /// No worker answered the query in time.
+    QueryWorkerTimeout "query_worker_timeout" retry,
+    /// Too many queries wait on the queue.
+    QueryTaskQueueFull "query_task_queue_full" retry,
+    /// The server takes no queries now.
+    QueryTaskQueueUnavailable "query_task_queue_unavailable" retry,
+    /// No such query task, or no longer.
+    QueryTaskNotFound "query_task_not_found" fatal,
+    /// The query task is not leased.
+    QueryTaskNotLeased "query_task_not_leased" fatal,
+    /// The lease on the query task is of another attempt.
+    QueryTaskAttemptMismatch "query_task_attempt_mismatch" fatal,
+    /// The caller of the query waits no longer.
+    QueryTaskTimedOut "query_task_timed_out" fatal,
+    /// An update with a validator needs a request id.
+    UpdateValidationRequestIdRequired "update_validation_request_id_required" fatal,
+    /// Another update with this request id is being validated.
+    UpdateValidationIdempotencyConflict "update_validation_idempotency_conflict" fatal,
+    /// No live worker declares the validator any more.
+    UpdateValidatorContractMissing "update_validator_contract_missing" fatal,
+    /// The live workers do not validate updates.
+    UpdateValidationCapabilityUnsupported "update_validation_capability_unsupported" fatal,
+    /// No live worker with the validator has the run's build.
+    UpdateValidatorWorkerIncompatible "update_validator_worker_incompatible" fatal,
+    /// No live worker is there to validate.
+    UpdateValidatorWorkerUnavailable "update_validator_worker_unavailable" retry,
+    /// The worker that validated is gone or took too long.
+    UpdateValidatorWorkerLost "update_validator_worker_lost" retry,
+    /// The worker could not run the validator.
+    UpdateValidationWorkerFailed "update_validation_worker_failed" retry,
+    /// No worker took the validation in time.
+    UpdateValidationTaskNotClaimed "update_validation_task_not_claimed" retry,
+    /// The validator did not answer in time.
+    UpdateValidationExecutionTimeout "update_validation_execution_timeout" retry,
+    /// No such update validation task, or no longer.
+    UpdateValidationTaskNotFound "update_validation_task_not_found" fatal,
+    /// The update validation task is not leased.
+    UpdateValidationTaskNotLeased "update_validation_task_not_leased" fatal,
+    /// The update was validated already, with another result.
+    DuplicateUpdateValidationCompletion "duplicate_update_validation_completion" fatal,
+    /// The worker took too long over the validation.
+    UpdateValidationLeaseExpired "update_validation_lease_expired" fatal,
+    /// The report is of another lease, or nobody waits for it.
+    StaleUpdateValidationCompletion "stale_update_validation_completion" fatal,
 }
 
 impl fmt::Display for Reason {

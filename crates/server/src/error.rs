@@ -2,11 +2,12 @@
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use longhaul_host::Error;
 use longhaul_host::engine::Rejection;
+use longhaul_host::{Error, QuestionRefusal, ValidationRefusal};
 use longhaul_protocol::Reason;
 use serde_json::json;
 
+use crate::control::queries;
 use crate::gate::Refusal;
 
 /// What an error looks like on both planes; the planes add their own fields for closed runs and leases.
@@ -47,6 +48,24 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
         } => refusal
             .with("registered_build_id", registered.clone())
             .with("requested_build_id", requested.clone()),
+        Error::Query(why) => queries::with_details(refusal, why),
+        Error::Validation(why) => match validation_status(why) {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+                refusal.with("retryable", true).with("retry_after_seconds", 1)
+            }
+            _ => refusal,
+        },
+        Error::Question { refusal: why, .. } => match why {
+            QuestionRefusal::AttemptMismatch { current } => {
+                refusal.with("current_attempt", *current)
+            }
+            QuestionRefusal::NotFound
+            | QuestionRefusal::NotLeased
+            | QuestionRefusal::Answered
+            | QuestionRefusal::OwnerMismatch
+            | QuestionRefusal::LeaseExpired
+            | QuestionRefusal::TimedOut => refusal,
+        },
         Error::TooManyPolls | Error::Contended | Error::Unavailable => {
             refusal.with("retryable", true).with("retry_after_seconds", 1)
         }
@@ -80,11 +99,39 @@ fn status(error: &Error) -> StatusCode {
         | Error::DefinitionChanged(..)
         | Error::TaskQueueMismatch { .. }
         | Error::BuildIdMismatch { .. } => StatusCode::CONFLICT,
+        Error::Query(refusal) => queries::status(refusal),
+        Error::Validation(refusal) => validation_status(refusal),
+        Error::Question { refusal, .. } => match refusal {
+            QuestionRefusal::NotFound => StatusCode::NOT_FOUND,
+            QuestionRefusal::NotLeased
+            | QuestionRefusal::Answered
+            | QuestionRefusal::OwnerMismatch
+            | QuestionRefusal::AttemptMismatch { .. }
+            | QuestionRefusal::LeaseExpired
+            | QuestionRefusal::TimedOut => StatusCode::CONFLICT,
+        },
         // On polls; heartbeats and lookups answer 404 and say so themselves.
         Error::WorkerNotRegistered(_) => StatusCode::PRECONDITION_FAILED,
         Error::TooManyPolls => StatusCode::TOO_MANY_REQUESTS,
         Error::Contended | Error::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The status of an update that could not be validated (control-plane.md §10.5).
+fn validation_status(refusal: &ValidationRefusal) -> StatusCode {
+    match refusal {
+        ValidationRefusal::RequestIdRequired => StatusCode::UNPROCESSABLE_ENTITY,
+        ValidationRefusal::IdempotencyConflict
+        | ValidationRefusal::ContractMissing
+        | ValidationRefusal::CapabilityUnsupported
+        | ValidationRefusal::WorkerIncompatible => StatusCode::CONFLICT,
+        ValidationRefusal::WorkerUnavailable
+        | ValidationRefusal::WorkerLost
+        | ValidationRefusal::WorkerFailed(_) => StatusCode::SERVICE_UNAVAILABLE,
+        ValidationRefusal::NotClaimed | ValidationRefusal::ExecutionTimeout => {
+            StatusCode::GATEWAY_TIMEOUT
+        }
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) struct Operation {
     pub(super) required_fields: &'static [&'static str],
     /// Names that are present inside the block of a success.
     pub(super) success_fields: &'static [&'static str],
-    /// Where the body names the signal, when there is one.
+    /// Where the body names the signal, query or update, when there is one.
     operation_name_field: Option<&'static str>,
 }
 
@@ -99,6 +99,12 @@ pub(super) const SIGNAL: Operation = Operation {
     success_fields: &["outcome"],
     operation_name_field: Some("signal_name"),
 };
+pub(super) const QUERY: Operation = Operation {
+    name: "query",
+    required_fields: &["workflow_id", "operation_name", "operation_name_field"],
+    success_fields: &["result", "result_envelope"],
+    operation_name_field: Some("query_name"),
+};
 pub(super) const UPDATE: Operation = Operation {
     name: "update",
     required_fields: &["workflow_id", "operation_name", "operation_name_field"],
@@ -119,7 +125,7 @@ pub(super) const TERMINATE: Operation = Operation {
 };
 
 /// All of them, for discovery.
-pub(super) const OPERATIONS: [&Operation; 10] = [
+pub(super) const OPERATIONS: [&Operation; 11] = [
     &LIST,
     &START,
     &DESCRIBE,
@@ -127,6 +133,7 @@ pub(super) const OPERATIONS: [&Operation; 10] = [
     &DESCRIBE_RUN,
     &HISTORY,
     &SIGNAL,
+    &QUERY,
     &UPDATE,
     &CANCEL,
     &TERMINATE,
@@ -247,7 +254,9 @@ pub(super) fn render(
 fn refused(refusal: Refusal) -> Reply {
     let mut body = refusal.extra;
     body.insert("message".to_owned(), json!(refusal.message));
-    body.insert("reason".to_owned(), json!(refusal.reason.as_str()));
+    // A query's worker may have given its own word.
+    body.entry("reason")
+        .or_insert_with(|| json!(refusal.reason.as_str()));
     Reply {
         status: refusal.status,
         body,

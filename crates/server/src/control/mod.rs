@@ -27,6 +27,7 @@ mod fleet;
 mod history;
 mod namespaces;
 mod path;
+pub(crate) mod queries;
 mod query;
 mod search_attributes;
 mod streams;
@@ -37,8 +38,8 @@ mod workers;
 mod workflows;
 
 use envelope::{
-    CANCEL, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, Reply, SIGNAL, START,
-    TERMINATE, UPDATE,
+    CANCEL, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, QUERY, Reply, SIGNAL,
+    START, TERMINATE, UPDATE,
 };
 use path::Path;
 use query::Query;
@@ -84,6 +85,14 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/signal/{signal_name}",
             post(&SIGNAL, commands::signal),
+        )
+        .route(
+            "/workflows/{workflow_id}/query/{query_name}",
+            post(&QUERY, queries::query),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/query/{query_name}",
+            post(&QUERY, queries::query),
         )
         .route(
             "/workflows/{workflow_id}/update/{update_name}",

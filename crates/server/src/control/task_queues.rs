@@ -138,7 +138,7 @@ fn shown(
     );
     body.insert(
         "admission".to_owned(),
-        admission(queue, &workflow, &activity),
+        admission(host, namespace, queue, &workflow, &activity),
     );
     body
 }
@@ -216,7 +216,13 @@ pub(super) fn repair_policy() -> Value {
     })
 }
 
-fn admission(queue: &QueueView, workflow: &Load, activity: &Load) -> Value {
+fn admission(
+    host: &Host,
+    namespace: &Namespace,
+    queue: &QueueView,
+    workflow: &Load,
+    activity: &Load,
+) -> Value {
     let active: Vec<&WorkerView> = queue
         .workers
         .iter()
@@ -233,16 +239,28 @@ fn admission(queue: &QueueView, workflow: &Load, activity: &Load) -> Value {
     json!({
         "workflow_tasks": task_admission("worker_registration.max_concurrent_workflow_tasks", active.len(), workflow_slots, workflow),
         "activity_tasks": task_admission("worker_registration.max_concurrent_activity_tasks", active.len(), activity_slots, activity),
-        // Queries are not built: nothing is taken in.
-        "query_tasks": {
-            "status": "unavailable",
-            "budget_source": null,
-            "max_pending_per_queue": 0,
-            "approximate_pending_count": 0,
-            "remaining_pending_capacity": 0,
-            "lock_required": false,
-            "lock_supported": false,
-        },
+        "query_tasks": query_admission(host, namespace, queue),
+    })
+}
+
+/// Queries wait in this server's memory, so no lock is needed to count them.
+fn query_admission(host: &Host, namespace: &Namespace, queue: &QueueView) -> Value {
+    let admission = host.query_admission(namespace, &queue.name);
+    let status = if admission.is_stopping {
+        "unavailable"
+    } else if admission.pending >= admission.pending_max {
+        "full"
+    } else {
+        "accepting"
+    };
+    json!({
+        "status": status,
+        "budget_source": "server.query_tasks.max_pending_per_queue",
+        "max_pending_per_queue": admission.pending_max,
+        "approximate_pending_count": admission.pending,
+        "remaining_pending_capacity": admission.pending_max.saturating_sub(admission.pending),
+        "lock_required": false,
+        "lock_supported": true,
     })
 }
 

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::body::Body as HttpBody;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::response::Response;
-use axum::routing::{delete, post};
+use axum::routing::{delete, get, post};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_protocol::Reason;
@@ -19,7 +19,9 @@ mod activity_tasks;
 pub(crate) mod envelope;
 mod history;
 mod polls;
+mod query_tasks;
 mod registrations;
+mod update_validation_tasks;
 mod workflow_tasks;
 
 pub(crate) use workflow_tasks::cancellation_json;
@@ -63,6 +65,21 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/activity-tasks/{task_id}/status",
             post(activity_tasks::status),
+        )
+        .route("/query-tasks/poll", post(query_tasks::poll))
+        .route(
+            "/query-tasks/{task_id}/complete",
+            post(query_tasks::complete),
+        )
+        .route("/query-tasks/{task_id}/fail", post(query_tasks::fail))
+        .route("/query-tasks/{task_id}/status", get(query_tasks::status))
+        .route(
+            "/update-validation-tasks/{task_id}/approve",
+            post(update_validation_tasks::approve),
+        )
+        .route(
+            "/update-validation-tasks/{task_id}/reject",
+            post(update_validation_tasks::reject),
         )
         .route(
             "/activity-tasks/{task_id}/acknowledge-cancellation",

@@ -1,4 +1,4 @@
-//! What the two kinds of poll share: the request, and the answers without a task (worker-protocol §4).
+//! What the kinds of poll share: the request, and the answers without a task (worker-protocol §4).
 
 use std::time::Duration;
 
@@ -104,6 +104,9 @@ pub(super) fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal
         | Error::TooManyAttributes { .. }
         | Error::SystemAttribute(_)
         | Error::AttributeNotFound(_)
+        | Error::Query(_)
+        | Error::Validation(_)
+        | Error::Question { .. }
         | Error::Internal => {}
     }
     refusal

@@ -15,6 +15,7 @@ mod conditions;
 pub(crate) mod fixture;
 mod lifecycle;
 mod payloads;
+mod queries;
 mod recorded_values;
 mod signals;
 mod timers;

@@ -152,10 +152,11 @@ fn show_failure(body: &mut Map<String, Value>, run: &Run, failure: &RunFailure) 
 
 /// What an operator can do with this run now. Only what is built is offered.
 fn actions(description: &Description) -> Value {
+    // A closed run answers queries too.
     let takes_commands = description.is_current && !description.run.core.status.is_terminal();
     json!({
         "can_signal": takes_commands,
-        "can_query": false,
+        "can_query": true,
         "can_update": takes_commands,
         "can_cancel": takes_commands,
         "can_terminate": takes_commands,

@@ -16,6 +16,7 @@ mod history;
 mod outages;
 mod payloads;
 mod polls;
+mod query_tasks;
 mod registrations;
 mod resume_context;
 mod retries;
