@@ -525,6 +525,23 @@ impl Part {
         }
     }
 
+    /// A child of this run, or of one before it.
+    pub(crate) fn as_child(&self) -> Option<&Child> {
+        if let Self::Child(child) | Self::Adopted(child) = self {
+            Some(child)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn as_letter(&self) -> Option<&Letter> {
+        if let Self::Outbox(letter) = self {
+            Some(letter)
+        } else {
+            None
+        }
+    }
+
     pub(crate) fn as_buffered(&self) -> Option<&Message> {
         if let Self::Buffered(message) = self {
             Some(message)

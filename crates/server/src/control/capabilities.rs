@@ -114,8 +114,6 @@ mod tests {
             "observability_context",
             "prepared_local_activities",
             "runtime_external_payload_transport",
-            "update_validation_tasks",
-            "sticky_execution",
             "worker_deregistration_fencing",
             "worker_session_verbs",
             "worker_sessions",

@@ -74,7 +74,7 @@ pub(super) async fn request_cancellation(call: Call) -> Result<Reply, Refusal> {
     let seconds = call
         .body
         .count("cleanup_timeout_seconds", 1)
-        .unwrap_or(call.host().config().limits.cleanup_seconds);
+        .unwrap_or_else(|| call.host().config().limits.cleanup_seconds);
     if seconds > CLEANUP_SECONDS_MAX {
         call.body.refuse(
             "cleanup_timeout_seconds",
