@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::Limits;
+use longhaul_engine::queue::Admission;
+use longhaul_engine::rollout::FleetValidation;
 use longhaul_store::{LeaseFilter, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -20,12 +22,15 @@ mod dispatch;
 pub mod error;
 mod execute;
 mod fairness;
+mod ledger;
 mod metrics;
 mod namespaces;
 mod polling;
 mod polls;
 mod queues;
 mod rate;
+mod requests;
+mod rollouts;
 mod tasks;
 mod wake;
 mod workers;
@@ -33,11 +38,15 @@ mod workflow_tasks;
 mod workflows;
 
 pub use activity_tasks::ActivityReport;
+pub use dispatch::{FairnessView, PollCaps};
 pub use error::{Error, Result};
+pub use ledger::Throttle;
 pub use metrics::Metrics;
 pub use namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use polling::{Poll, Polled};
-pub use queues::{QueueRates, QueueView};
+pub use queues::{QueueAdmission, QueueRates, QueueView};
+pub use requests::{NamespaceCaps, RequestCaps, RequestSlot};
+pub use rollouts::{Blocked, Cohort, DrainingQueue};
 pub use tasks::ClaimStatus;
 pub use workers::{Registration, WorkerView};
 pub use workflow_tasks::{HistoryPage, LeasedWorkflowTask, TaskHolder};
@@ -72,6 +81,11 @@ pub struct Config {
     pub worker_heartbeat_seconds: u64,
     /// After this silence a worker counts as stale.
     pub worker_stale_seconds: u64,
+    /// Caps on leases and dispatches.
+    pub admission: Admission,
+    pub poll_caps: PollCaps,
+    pub request_caps: RequestCaps,
+    pub fleet_validation: FleetValidation,
 }
 
 impl Default for Config {
@@ -81,6 +95,10 @@ impl Default for Config {
             limits: Limits::default(),
             worker_heartbeat_seconds: 20,
             worker_stale_seconds: 60,
+            admission: Admission::default(),
+            poll_caps: PollCaps::default(),
+            request_caps: RequestCaps::default(),
+            fleet_validation: FleetValidation::default(),
         }
     }
 }
@@ -98,6 +116,8 @@ struct Inner {
     hub: Arc<Hub>,
     workers: workers::Workers,
     namespaces: namespaces::Namespaces,
+    rollouts: rollouts::Rollouts,
+    requests: Arc<requests::Requests>,
     config: Config,
     /// Cancelled first: polls answer and nothing new is leased.
     stopping: CancellationToken,
@@ -117,7 +137,12 @@ impl Host {
         config: Config,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let hub = Arc::new(Hub::new(Arc::default()));
+        let dispatch = dispatch::Dispatch::new(
+            Arc::clone(&clock),
+            config.admission.clone(),
+            config.poll_caps,
+        );
+        let hub = Arc::new(Hub::new(Arc::default(), dispatch));
         let executor = Arc::new(Executor::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -131,6 +156,8 @@ impl Host {
             hub,
             workers: workers::Workers::default(),
             namespaces: namespaces::Namespaces::default(),
+            rollouts: rollouts::Rollouts::default(),
+            requests: Arc::default(),
             config,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -151,6 +178,7 @@ impl Host {
     async fn recover(&self) -> Result<()> {
         self.load_namespaces().await?;
         self.load_workers().await?;
+        self.load_rollouts().await?;
         for queue in self.inner.store.ready_queues().await? {
             self.refill(&queue).await?;
         }

@@ -80,6 +80,7 @@ impl Host {
         match self.poll(poll, &WorkflowTasks).await? {
             Polled::Leased(claim) => Ok(Polled::Leased(self.with_history(claim, page_size).await?)),
             Polled::Empty => Ok(Polled::Empty),
+            Polled::Throttled(throttle) => Ok(Polled::Throttled(throttle)),
         }
     }
 
@@ -95,6 +96,7 @@ impl Host {
             .task_row(&poll.namespace, task_id, TaskKind::Workflow)
             .await?;
         worker.check_build(&row)?;
+        self.refuse_draining(&worker)?;
         let granted = Granted {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),

@@ -76,11 +76,17 @@ impl Host {
                 .instance(&start.namespace, &start.workflow_id)
                 .await?
             {
-                None => match self.inner.executor.create(&start).await {
-                    // Another start of the same id came first: answer as its duplicate.
-                    Err(Error::Contended) => {}
-                    other => return other,
-                },
+                None => {
+                    let named = start.routing.compatibility.take();
+                    start.routing.compatibility = self
+                        .pin_start(&start.namespace, &start.task_queue, named)
+                        .await?;
+                    match self.inner.executor.create(&start).await {
+                        // Another start of the same id came first: answer as its duplicate.
+                        Err(Error::Contended) => {}
+                        other => return other,
+                    }
+                }
                 Some(instance) => {
                     if let Some(started) = self
                         .inner

@@ -39,7 +39,37 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
         } => refusal
             .with("registered_build_id", registered.clone())
             .with("requested_build_id", requested.clone()),
-        Error::TooManyPolls | Error::Contended | Error::Unavailable => {
+        Error::WorkerDraining(worker_id) => refusal.with("worker_id", worker_id.as_str()),
+        Error::TaskQueueDraining(queue) => refusal
+            .with("task_queue", queue.task_queue.as_str())
+            .with("routing_status", "draining")
+            .with("drain_intent", "draining")
+            .with("active_worker_count", 0)
+            .with("draining_worker_count", queue.draining_workers)
+            .with("stale_worker_count", queue.stale_workers)
+            .with("draining_build_ids", json!(queue.build_ids)),
+        Error::CompatibilityBlocked {
+            task_queue,
+            build_id,
+        } => refusal
+            .with("task_queue", task_queue.as_str())
+            .with("build_id", build_id.as_str())
+            .with("compatibility", build_id.as_str()),
+        Error::RequestRateExhausted {
+            namespace,
+            limit,
+            retry_after_seconds,
+        } => refusal
+            .with("namespace", namespace.as_str())
+            .with("limit", *limit)
+            .with("retryable", true)
+            .with("retry_after_seconds", *retry_after_seconds),
+        Error::RequestConcurrencyExhausted { namespace, limit } => refusal
+            .with("namespace", namespace.as_str())
+            .with("limit", *limit)
+            .with("retryable", true)
+            .with("retry_after_seconds", 1),
+        Error::TooManyPolls | Error::Contended | Error::Unavailable | Error::Stopping => {
             refusal.with("retryable", true).with("retry_after_seconds", 1)
         }
         Error::Internal => {
@@ -66,11 +96,16 @@ fn status(error: &Error) -> StatusCode {
         Error::NamespaceExists(_)
         | Error::DefinitionChanged(..)
         | Error::TaskQueueMismatch { .. }
-        | Error::BuildIdMismatch { .. } => StatusCode::CONFLICT,
+        | Error::BuildIdMismatch { .. }
+        | Error::WorkerDraining(_)
+        | Error::TaskQueueDraining(_)
+        | Error::CompatibilityBlocked { .. } => StatusCode::CONFLICT,
         // On polls; heartbeats and lookups answer 404 and say so themselves.
         Error::WorkerNotRegistered(_) => StatusCode::PRECONDITION_FAILED,
-        Error::TooManyPolls => StatusCode::TOO_MANY_REQUESTS,
-        Error::Contended | Error::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Error::TooManyPolls
+        | Error::RequestRateExhausted { .. }
+        | Error::RequestConcurrencyExhausted { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Error::Contended | Error::Unavailable | Error::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -19,9 +19,11 @@ use crate::auth::{Caller, Role};
 use crate::body::Body;
 use crate::gate::{Gate, Refusal};
 
+mod build_ids;
 pub(crate) mod capabilities;
 mod cluster;
 mod commands;
+mod deployments;
 mod envelope;
 mod fleet;
 mod history;
@@ -109,6 +111,31 @@ pub(crate) fn routes() -> Router<App> {
         )
         .route("/task-queues", get(OPERATOR, task_queues::list))
         .route("/task-queues/{name}", get(OPERATOR, task_queues::describe))
+        .route(
+            "/task-queues/{name}/priority-fairness",
+            get(OPERATOR, task_queues::priority_fairness),
+        )
+        .route(
+            "/task-queues/{name}/build-ids",
+            get(OPERATOR, build_ids::list),
+        )
+        .route(
+            "/task-queues/{name}/build-ids/drain",
+            post(OPERATOR, build_ids::drain),
+        )
+        .route(
+            "/task-queues/{name}/build-ids/resume",
+            post(OPERATOR, build_ids::resume),
+        )
+        .route(
+            "/task-queues/{name}/build-ids/promote",
+            post(OPERATOR, build_ids::promote),
+        )
+        .route("/deployments", get(OPERATOR, deployments::list))
+        .route(
+            "/deployments/{*name}",
+            get(OPERATOR, deployments::describe).merge(post(OPERATOR, deployments::change)),
+        )
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
 }
@@ -126,6 +153,7 @@ const ANYONE: Door = Door {
         roles: &[Role::Worker, Role::Operator, Role::Admin],
         version: any_version,
         namespaced: false,
+        metered: false,
     },
     operation: None,
 };
@@ -134,6 +162,7 @@ const OPERATOR: Door = Door {
         roles: OPERATORS,
         version: check_version,
         namespaced: true,
+        metered: true,
     },
     operation: None,
 };
@@ -142,6 +171,7 @@ const ADMIN: Door = Door {
         roles: &[Role::Admin],
         version: check_version,
         namespaced: true,
+        metered: true,
     },
     operation: None,
 };
@@ -151,6 +181,7 @@ const NAMESPACE_READ: Door = Door {
         roles: OPERATORS,
         version: check_version,
         namespaced: false,
+        metered: true,
     },
     operation: None,
 };
@@ -159,6 +190,7 @@ const NAMESPACE_WRITE: Door = Door {
         roles: &[Role::Admin],
         version: check_version,
         namespaced: false,
+        metered: true,
     },
     operation: None,
 };
@@ -268,6 +300,7 @@ where
         Ok(passed) => {
             // Kept apart from the call, because the envelope names what the path named whatever the handler does with it.
             let named = path.clone();
+            let _slot = passed.slot;
             let call = Call {
                 app,
                 namespace: passed.namespace,

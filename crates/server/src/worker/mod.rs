@@ -66,6 +66,7 @@ const GATE: Gate = Gate {
     roles: &[Role::Worker],
     version: check_version,
     namespaced: true,
+    metered: false,
 };
 
 fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {

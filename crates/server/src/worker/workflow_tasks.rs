@@ -57,6 +57,7 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
             ))
         }
         Ok(Polled::Empty) => Ok(polls::empty(app)),
+        Ok(Polled::Throttled(throttle)) => Ok(polls::throttled(app, &throttle)),
         Err(error) => Err(polls::refused(&error, &poll, "workflow_task")),
     }
 }

@@ -39,7 +39,8 @@ macro_rules! conformance_tests {
                 leases_are_found_by_every_filter, queue_counts_add_up, finished_tasks_leave_the_queues;
             lists: pages_are_newest_first_with_ties, every_filter_shows_its_runs, a_summary_shows_the_newest_state,
                 alarms_are_due_earliest_first, a_closed_run_is_never_due;
-            registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted;
+            registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted,
+                rollouts_are_put_and_replaced;
         }
     };
     (@cases $make:expr; $($module:ident: $($case:ident),+;)+) => {

@@ -8,6 +8,7 @@ mod history;
 mod isolation;
 mod namespaces;
 mod reads;
+mod rollouts;
 mod start;
 mod task_queues;
 mod workers;
