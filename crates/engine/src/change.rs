@@ -8,18 +8,28 @@ use std::sync::Arc;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
 use longhaul_protocol::id::{
-    ActivityAttemptId, CommandId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId,
+    ActivityAttemptId, CommandId, FailureId, Namespace, RunId, TaskId, TaskQueue, UpdateId,
+    WorkerId, WorkflowId,
 };
+use longhaul_protocol::workflow_command::FieldErrors;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::run::state::{Core, Part, PartKey, Run, Spec};
 
-/// All that one command changes: the run it was decided on, and a run it may have created (continue-as-new).
+/// All that one command changes: the run it was decided on, and runs it created (a start, children, continue-as-new). No other
+/// run is ever written here: what another run must learn is a letter in this one's outbox.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     pub run: Option<Box<RunChange>>,
-    pub created: Option<Box<RunChange>>,
+    pub created: Vec<RunChange>,
+}
+
+impl Changes {
+    /// Every run that is written.
+    pub fn runs(&self) -> impl Iterator<Item = &RunChange> {
+        self.run.as_deref().into_iter().chain(&self.created)
+    }
 }
 
 /// New rows of one run.
@@ -218,4 +228,57 @@ pub struct CommandRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     pub at: Timestamp,
+    /// What became of it, when it is an update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<Box<UpdateRecord>>,
+}
+
+/// An update as its caller and operators see it. Rewritten once, when the update is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UpdateRecord {
+    pub update_id: UpdateId,
+    pub status: UpdateStatus,
+    /// The newest wait that was open when the update was applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_sequence: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<longhaul_protocol::Payload>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<UpdateFailed>,
+    #[serde(default, skip_serializing_if = "FieldErrors::is_empty")]
+    pub validation_errors: FieldErrors,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejected_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdateFailed {
+    pub failure_id: FailureId,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpdateStatus {
+    Accepted,
+    Rejected,
+    Completed,
+    Failed,
+}
+
+impl UpdateStatus {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Rejected => "rejected",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
 }

@@ -17,6 +17,8 @@ pub struct Limits {
     pub pending_activities: u64,
     pub pending_timers: u64,
     pub pending_signals: u64,
+    pub pending_children: u64,
+    pub pending_updates: u64,
     /// Memo given at the start.
     pub memo_start_bytes: u64,
     pub search_attribute_bytes: u64,
@@ -54,6 +56,8 @@ impl Default for Limits {
             pending_activities: 2000,
             pending_timers: 2000,
             pending_signals: 5000,
+            pending_children: 1000,
+            pending_updates: 500,
             memo_start_bytes: 256 * 1024,
             search_attribute_bytes: 40_960,
             search_attribute_count: 100,

@@ -7,6 +7,7 @@ use longhaul_protocol::workflow_command::FieldErrors;
 use longhaul_protocol::{Reason, Timestamp};
 
 use crate::change::TaskStatus;
+use crate::run::external::Receipt;
 use crate::run::state::{Closed, ClosedReason, Status};
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -61,6 +62,17 @@ pub enum Rejection {
     UnknownSignal { declared: Vec<String> },
     #[error("the arguments do not fit the declared signal")]
     InvalidSignalArguments { errors: FieldErrors },
+    #[error("{}", .0.message)]
+    UpdateRefused(Box<UpdateRefused>),
+}
+
+/// An update that was refused on an open run, and the record of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpdateRefused {
+    pub reason: Reason,
+    pub message: String,
+    pub receipt: Receipt,
+    pub declared: Vec<String>,
 }
 
 /// What a worker is told about a run that ended while it worked.
@@ -98,6 +110,7 @@ impl Rejection {
             Self::RequestIdConflict { .. } => Reason::RequestIdConflict,
             Self::UnknownSignal { .. } => Reason::UnknownSignal,
             Self::InvalidSignalArguments { .. } => Reason::InvalidSignalArguments,
+            Self::UpdateRefused(refused) => refused.reason,
         }
     }
 }

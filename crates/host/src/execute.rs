@@ -286,23 +286,25 @@ impl Executor {
 
     /// A run that this commit creates is known before anybody asks for it.
     fn remember_created(&self, changes: &Changes, commit: &Commit) {
-        let Some(created) = &changes.created else {
+        if changes.created.is_empty() {
             return;
-        };
+        }
         let mut cache = self.cache.lock();
         cache.make_room();
-        cache.clock += 1;
-        let state = CellState {
-            run: Some(created.apply(None)),
-            tail: Some(commit.clone()),
-        };
-        let cell = Cell {
-            state: AsyncMutex::new(state),
-            used: AtomicU64::new(cache.clock),
-        };
-        cache
-            .cells
-            .insert(created.spec.run_id.clone(), Arc::new(cell));
+        for created in &changes.created {
+            cache.clock += 1;
+            let state = CellState {
+                run: Some(created.apply(None)),
+                tail: Some(commit.clone()),
+            };
+            let cell = Cell {
+                state: AsyncMutex::new(state),
+                used: AtomicU64::new(cache.clock),
+            };
+            cache
+                .cells
+                .insert(created.spec.run_id.clone(), Arc::new(cell));
+        }
     }
 
     fn forget(&self, run_id: &RunId) {

@@ -25,6 +25,7 @@ mod fairness;
 mod ledger;
 mod metrics;
 mod namespaces;
+mod outbox;
 mod polling;
 mod polls;
 mod queues;
@@ -32,6 +33,7 @@ mod rate;
 mod requests;
 mod rollouts;
 mod tasks;
+mod updates;
 mod wake;
 mod workers;
 mod workflow_tasks;
@@ -48,9 +50,10 @@ pub use queues::{QueueAdmission, QueueRates, QueueView};
 pub use requests::{NamespaceCaps, RequestCaps, RequestSlot};
 pub use rollouts::{Blocked, Cohort, DrainingQueue};
 pub use tasks::ClaimStatus;
+pub use updates::UpdateWait;
 pub use workers::{Registration, WorkerView};
 pub use workflow_tasks::{HistoryPage, LeasedWorkflowTask, TaskHolder};
-pub use workflows::{CommandTarget, Description, HistoryRequest, RunList};
+pub use workflows::{CommandTarget, Description, Handlers, HistoryRequest, RunList};
 
 /// A name for one failure, to find it in the log.
 pub fn mint_error_id() -> String {
@@ -172,6 +175,7 @@ impl Host {
             host.inner.stopping.clone(),
         );
         host.inner.tasks.spawn(sweep);
+        host.inner.tasks.spawn(outbox::run(host.clone()));
         Ok(host)
     }
 

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::alarms::AlarmBell;
 use crate::dispatch::Dispatch;
 use crate::metrics::Metrics;
+use crate::outbox::Outbox;
 use crate::polls::Polls;
 
 /// Where committed changes are told to whoever waits.
@@ -21,6 +22,7 @@ pub(crate) struct Hub {
     pub(crate) bell: AlarmBell,
     pub(crate) polls: Arc<Polls>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) outbox: Outbox,
     /// Rows of leased tasks: reports come by task id, and this saves a read for each.
     leased: Mutex<HashMap<TaskId, TaskRow>>,
     watched: Mutex<HashMap<RunId, Watched>>,
@@ -38,6 +40,7 @@ impl Hub {
             bell: AlarmBell::default(),
             polls: Arc::default(),
             metrics,
+            outbox: Outbox::default(),
             leased: Mutex::default(),
             watched: Mutex::default(),
         }
@@ -45,13 +48,14 @@ impl Hub {
 
     /// Tells what a durable commit changed.
     pub(crate) fn wake(&self, changes: &Changes) {
-        for change in changes.run.iter().chain(&changes.created) {
+        for change in changes.runs() {
             self.wake_run(change);
         }
     }
 
     fn wake_run(&self, change: &RunChange) {
         self.metrics.committed(change);
+        self.outbox.note(change);
         if let Some(alarm) = change.core.alarm {
             self.bell.set_no_later_than(alarm);
         }

@@ -42,6 +42,25 @@ pub struct Description {
     pub commands: Vec<CommandRow>,
 }
 
+/// A kind of message a workflow can declare handlers for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handlers {
+    Signals,
+    Queries,
+    Updates,
+}
+
+impl Handlers {
+    /// Keys of the declaration: the names, and the contracts with parameters.
+    fn keys(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Signals => ("declared_signals", "declared_signal_contracts"),
+            Self::Queries => ("declared_queries", "declared_query_contracts"),
+            Self::Updates => ("declared_updates", "declared_update_contracts"),
+        }
+    }
+}
+
 /// A page of runs.
 #[derive(Clone, Debug)]
 pub struct RunList {
@@ -250,7 +269,7 @@ impl Host {
             request,
             name: name.to_owned(),
             arguments: arguments.clone(),
-            declared: self.declared_signals(run),
+            declared: self.declared_handlers(run, Handlers::Signals),
         })
         .await
     }
@@ -270,8 +289,8 @@ impl Host {
         .await
     }
 
-    /// What the workflow declares about its signals: at its start, else by its newest live worker.
-    pub fn declared_signals(&self, run: &Run) -> Declared {
+    /// What the workflow declares about its handlers: at its start, else by its newest live worker.
+    pub fn declared_handlers(&self, run: &Run, handlers: Handlers) -> Declared {
         let newest;
         let declared = if run.spec.declared.is_empty() {
             let spec = &run.spec;
@@ -287,18 +306,19 @@ impl Host {
                 .cloned()
                 .unwrap_or_default()
         };
-        let names = list("declared_signals");
+        let (names, contracts) = handlers.keys();
+        let names = list(names);
         Declared {
             names: names
                 .iter()
                 .filter_map(Value::as_str)
                 .map(str::to_owned)
                 .collect(),
-            contracts: list("declared_signal_contracts"),
+            contracts: list(contracts),
         }
     }
 
-    async fn command<C, F>(&self, target: &CommandTarget, build: F) -> Result<C::Reply>
+    pub(crate) async fn command<C, F>(&self, target: &CommandTarget, build: F) -> Result<C::Reply>
     where
         C: longhaul_engine::Command + Send + Sync,
         F: Fn(Request, &Run) -> C + Send + Sync,

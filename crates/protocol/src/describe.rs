@@ -28,6 +28,9 @@ pub const QUERY_TASK_VERBS: &[&str] = &["poll", "complete", "fail"];
 pub const WORKFLOW_TASK_COMMANDS: &[&str] = &[
     "schedule_activity",
     "start_timer",
+    "start_child_workflow",
+    "complete_update",
+    "fail_update",
     "record_side_effect",
     "record_version_marker",
     "upsert_search_attributes",

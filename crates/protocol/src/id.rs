@@ -80,6 +80,10 @@ text_ids! {
     CommandId
     /// One accepted signal.
     SignalId
+    /// One accepted update.
+    UpdateId
+    /// One call of a child workflow; stable over its retries and continued runs.
+    ChildCallId
     /// One normalised failure.
     FailureId
     /// A wait for a condition or a signal. Not always a ULID: a buffered signal's is `signal-command:{command}`.

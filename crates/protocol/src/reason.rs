@@ -171,6 +171,12 @@ reasons! {
     UnknownSignal "unknown_signal" fatal,
     /// The arguments do not fit the declared signal.
     InvalidSignalArguments "invalid_signal_arguments" fatal,
+    /// The workflow declares its updates and this is none of them.
+    UnknownUpdate "unknown_update" fatal,
+    /// The arguments do not fit the declared update.
+    InvalidUpdateArguments "invalid_update_arguments" fatal,
+    /// The worker's validator refused the update.
+    UpdateValidatorRejected "update_validator_rejected" fatal,
     /// The signal's name belongs to the runtime.
     RuntimeReservedSignal "runtime_reserved_signal" fatal,
 }

@@ -3,21 +3,22 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::group::Group;
-use crate::payload::{
-    Payload, command_payload, envelope_only, memo, optional_command_payload, payload_codec,
-};
+use crate::id::UpdateId;
+use crate::payload::Payload;
+
+mod fields;
+
+use fields::Fields;
 
 /// Field path → what is wrong with it.
 pub type FieldErrors = BTreeMap<String, Vec<String>>;
 
 /// Longest activity type, signal name, change id.
 pub const NAME_BYTES_MAX: usize = 255;
-
-/// How much of an unknown name a refusal repeats.
-const NAME_SHOWN_CHARACTERS_MAX: usize = 64;
 
 /// One instruction of a completion.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,7 @@ pub enum WorkflowCommand {
         delay_seconds: u64,
         group: Option<Group>,
     },
+    StartChildWorkflow(Box<StartChildWorkflow>),
     OpenConditionWait(Box<OpenConditionWait>),
     OpenSignalWait {
         signal_name: String,
@@ -53,6 +55,12 @@ pub enum WorkflowCommand {
     UpsertMemo {
         entries: Payload,
     },
+    CompleteUpdate {
+        update_id: UpdateId,
+        result: Option<Payload>,
+    },
+    FailUpdate(Box<FailUpdate>),
+    CancelSelectionOperation(Box<SelectionMember>),
     CompleteWorkflow {
         result: Option<Payload>,
     },
@@ -76,7 +84,7 @@ pub struct ScheduleActivity {
     pub schedule_to_start_timeout: Option<u64>,
     pub schedule_to_close_timeout: Option<u64>,
     pub heartbeat_timeout: Option<u64>,
-    pub cancellation_policy: Option<String>,
+    pub cancellation_policy: Option<CancellationPolicy>,
     pub group: Option<Group>,
 }
 
@@ -101,6 +109,92 @@ pub struct OpenConditionWait {
     pub group: Option<Group>,
 }
 
+/// A call of another workflow.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "the names are the protocol's")]
+pub struct StartChildWorkflow {
+    pub workflow_type: String,
+    pub arguments: Option<Payload>,
+    pub queue: Option<String>,
+    pub parent_close_policy: ParentClosePolicy,
+    pub cancellation_policy: Option<CancellationPolicy>,
+    pub retry_policy: Option<CommandRetryPolicy>,
+    pub execution_timeout_seconds: Option<u64>,
+    pub run_timeout_seconds: Option<u64>,
+    pub group: Option<Group>,
+}
+
+/// What happens to an open child when its parent closes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names are the protocol's")]
+pub enum ParentClosePolicy {
+    #[default]
+    Abandon,
+    RequestCancel,
+    Terminate,
+    /// Cooperative: the child is asked to clean up.
+    RequestCancellation,
+}
+
+impl ParentClosePolicy {
+    /// The word of the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Abandon => "abandon",
+            Self::RequestCancel => "request_cancel",
+            Self::Terminate => "terminate",
+            Self::RequestCancellation => "request_cancellation",
+        }
+    }
+}
+
+/// What happens to a call that a delivered cancellation interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names are the protocol's")]
+pub enum CancellationPolicy {
+    TryCancel,
+    WaitCancellationCompleted,
+    Abandon,
+}
+
+impl CancellationPolicy {
+    /// The word of the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TryCancel => "try_cancel",
+            Self::WaitCancellationCompleted => "wait_cancellation_completed",
+            Self::Abandon => "abandon",
+        }
+    }
+}
+
+/// An update's handler failed.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the names are the protocol's")]
+pub struct FailUpdate {
+    pub update_id: UpdateId,
+    pub message: String,
+    pub exception_type: Option<String>,
+    pub exception_class: Option<String>,
+    pub non_retryable: bool,
+}
+
+/// One member of a selection, as both SDKs name it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are the protocol's")]
+pub struct SelectionMember {
+    pub selection_group_id: String,
+    /// A string, or an integer from 0.
+    pub member_key: Value,
+    pub member_index: u64,
+    pub member_base_sequence: u64,
+    pub member_size: u64,
+    pub operation_kind: String,
+    pub operation_identity: String,
+}
+
 /// The workflow's own failure.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(missing_docs, reason = "the names are the protocol's")]
@@ -123,13 +217,25 @@ impl WorkflowCommand {
             }
             Self::ScheduleActivity(_)
             | Self::StartTimer { .. }
+            | Self::StartChildWorkflow(_)
             | Self::OpenConditionWait(_)
             | Self::OpenSignalWait { .. }
             | Self::RecordSideEffect { .. }
             | Self::RecordVersionMarker { .. }
             | Self::UpsertSearchAttributes { .. }
-            | Self::UpsertMemo { .. } => false,
+            | Self::UpsertMemo { .. }
+            | Self::CompleteUpdate { .. }
+            | Self::FailUpdate(_)
+            | Self::CancelSelectionOperation(_) => false,
         }
+    }
+
+    /// Whether it takes a command sequence of its own. The others speak about something that is recorded already.
+    pub fn is_call(&self) -> bool {
+        !matches!(
+            self,
+            Self::CompleteUpdate { .. } | Self::FailUpdate(_) | Self::CancelSelectionOperation(_)
+        ) && !self.is_terminal()
     }
 
     /// The group the call belongs to.
@@ -137,11 +243,15 @@ impl WorkflowCommand {
         match self {
             Self::ScheduleActivity(activity) => activity.group.as_ref(),
             Self::StartTimer { group, .. } | Self::OpenSignalWait { group, .. } => group.as_ref(),
+            Self::StartChildWorkflow(child) => child.group.as_ref(),
             Self::OpenConditionWait(wait) => wait.group.as_ref(),
             Self::RecordSideEffect { .. }
             | Self::RecordVersionMarker { .. }
             | Self::UpsertSearchAttributes { .. }
             | Self::UpsertMemo { .. }
+            | Self::CompleteUpdate { .. }
+            | Self::FailUpdate(_)
+            | Self::CancelSelectionOperation(_)
             | Self::CompleteWorkflow { .. }
             | Self::FailWorkflow(_)
             | Self::ContinueAsNew { .. } => None,
@@ -154,9 +264,14 @@ impl WorkflowCommand {
             Self::ScheduleActivity(activity) => activity.arguments.iter().collect(),
             Self::RecordSideEffect { result } => vec![result],
             Self::UpsertMemo { entries } => vec![entries],
+            Self::StartChildWorkflow(child) => child.arguments.iter().collect(),
             Self::CompleteWorkflow { result } => result.iter().collect(),
             Self::ContinueAsNew { arguments, .. } => arguments.iter().collect(),
-            Self::StartTimer { .. }
+            // An oversized result fails its update only (engine.md §2.7).
+            Self::CompleteUpdate { .. }
+            | Self::FailUpdate(_)
+            | Self::CancelSelectionOperation(_)
+            | Self::StartTimer { .. }
             | Self::OpenConditionWait(_)
             | Self::OpenSignalWait { .. }
             | Self::RecordVersionMarker { .. }
@@ -210,502 +325,8 @@ pub fn parse_commands(commands: &Value) -> Result<Vec<WorkflowCommand>, FieldErr
     }
 }
 
-/// Enough of a name to recognise it; an answer is no place to send a megabyte back.
-fn shortened(name: &str) -> String {
-    name.chars().take(NAME_SHOWN_CHARACTERS_MAX).collect()
-}
-
 fn add(errors: &mut FieldErrors, path: String, message: impl Into<String>) {
     errors.entry(path).or_default().push(message.into());
-}
-
-/// Fields that mean something on certain commands only; elsewhere a value in them is a mistake worth naming.
-const SCOPED: &[(&str, &[&str])] = &[
-    ("retry_policy", &["schedule_activity"]),
-    ("start_to_close_timeout", &["schedule_activity"]),
-    ("schedule_to_start_timeout", &["schedule_activity"]),
-    ("schedule_to_close_timeout", &["schedule_activity"]),
-    ("heartbeat_timeout", &["schedule_activity"]),
-    ("worker_session", &["schedule_activity"]),
-    ("parent_close_policy", &[]),
-    ("execution_timeout_seconds", &[]),
-    ("run_timeout_seconds", &[]),
-    ("non_retryable", &["fail_workflow"]),
-    ("delay_seconds", &["start_timer"]),
-    (
-        "timeout_seconds",
-        &["open_condition_wait", "open_signal_wait"],
-    ),
-    ("arguments", &["schedule_activity", "continue_as_new"]),
-    ("result", &["complete_workflow", "record_side_effect"]),
-    ("entries", &["upsert_memo"]),
-];
-
-/// Reads one command's fields and collects what is wrong with them.
-struct Fields<'a> {
-    at: String,
-    map: Option<&'a Map<String, Value>>,
-    errors: &'a mut FieldErrors,
-}
-
-impl<'a> Fields<'a> {
-    fn command(&mut self) -> Option<WorkflowCommand> {
-        let Some(map) = self.map else {
-            add(self.errors, self.at.clone(), "must be an object");
-            return None;
-        };
-        let Some(command_type) = map.get("type").and_then(Value::as_str) else {
-            self.refuse("type", "must be a command type");
-            return None;
-        };
-        let known = crate::describe::WORKFLOW_TASK_COMMANDS;
-        if !known.contains(&command_type) {
-            self.refuse(
-                "type",
-                &format!(
-                    "unknown command type `{}`; this server knows {}",
-                    shortened(command_type),
-                    known.join(", ")
-                ),
-            );
-            return None;
-        }
-        let before = self.errors.len();
-        for (field, types) in SCOPED {
-            if !types.contains(&command_type) && self.value(field).is_some() {
-                self.refuse(field, &format!("does not belong on {command_type}"));
-            }
-        }
-        if let Err(error) = payload_codec(map.get("payload_codec"), &self.path("payload_codec")) {
-            add(self.errors, error.path, error.message);
-        }
-        let command = self.body(command_type);
-        (self.errors.len() == before).then_some(command).flatten()
-    }
-
-    fn body(&mut self, command_type: &str) -> Option<WorkflowCommand> {
-        Some(match command_type {
-            "schedule_activity" => self.schedule_activity()?,
-            "start_timer" => WorkflowCommand::StartTimer {
-                delay_seconds: self.required_seconds("delay_seconds")?,
-                group: self.group()?,
-            },
-            "open_condition_wait" => {
-                WorkflowCommand::OpenConditionWait(Box::new(OpenConditionWait {
-                    condition_key: self.text("condition_key")?,
-                    condition_definition_fingerprint: self
-                        .text("condition_definition_fingerprint")?,
-                    condition_wait_occurrence_id: self.text("condition_wait_occurrence_id")?,
-                    timeout_seconds: self.number("timeout_seconds", 0)?,
-                    group: self.group()?,
-                }))
-            }
-            "open_signal_wait" => WorkflowCommand::OpenSignalWait {
-                signal_name: self.name("signal_name")?,
-                timeout_seconds: self.number("timeout_seconds", 0)?,
-                group: self.group()?,
-            },
-            "record_side_effect" => self.side_effect()?,
-            "record_version_marker" => self.version_marker()?,
-            "upsert_search_attributes" => self.search_attributes()?,
-            "upsert_memo" => self.memo()?,
-            "complete_workflow" => WorkflowCommand::CompleteWorkflow {
-                result: self.payload("result")?,
-            },
-            "fail_workflow" => self.fail_workflow()?,
-            "continue_as_new" => WorkflowCommand::ContinueAsNew {
-                arguments: self.payload("arguments")?,
-                workflow_type: self.text("workflow_type")?,
-                queue: self.text("queue")?,
-            },
-            _ => return None,
-        })
-    }
-
-    fn schedule_activity(&mut self) -> Option<WorkflowCommand> {
-        let activity = ScheduleActivity {
-            activity_type: self.name("activity_type")?,
-            arguments: self.payload("arguments")?,
-            queue: self.text("queue")?,
-            retry_policy: self.retry_policy()?,
-            start_to_close_timeout: self.number("start_to_close_timeout", 1)?,
-            schedule_to_start_timeout: self.number("schedule_to_start_timeout", 1)?,
-            schedule_to_close_timeout: self.number("schedule_to_close_timeout", 1)?,
-            heartbeat_timeout: self.number("heartbeat_timeout", 1)?,
-            cancellation_policy: self.text("cancellation_policy")?,
-            group: self.group()?,
-        };
-        if self.value("worker_session").is_some() {
-            self.refuse(
-                "worker_session",
-                "worker sessions are not offered by this server yet",
-            );
-        }
-        let exceeds = |inner: Option<u64>, outer: Option<u64>| matches!((inner, outer), (Some(inner), Some(outer)) if inner > outer);
-        for (field, inner, outer_field, outer) in [
-            (
-                "heartbeat_timeout",
-                activity.heartbeat_timeout,
-                "start_to_close_timeout",
-                activity.start_to_close_timeout,
-            ),
-            (
-                "start_to_close_timeout",
-                activity.start_to_close_timeout,
-                "schedule_to_close_timeout",
-                activity.schedule_to_close_timeout,
-            ),
-            (
-                "schedule_to_start_timeout",
-                activity.schedule_to_start_timeout,
-                "schedule_to_close_timeout",
-                activity.schedule_to_close_timeout,
-            ),
-        ] {
-            if exceeds(inner, outer) {
-                self.refuse(field, &format!("must not be longer than {outer_field}"));
-            }
-        }
-        match activity.cancellation_policy.as_deref() {
-            None | Some("try_cancel" | "wait_cancellation_completed") => {}
-            Some("abandon") if activity.schedule_to_close_timeout.is_some() => {}
-            Some("abandon") => self.refuse(
-                "cancellation_policy",
-                "abandon needs schedule_to_close_timeout",
-            ),
-            Some(_) => self.refuse(
-                "cancellation_policy",
-                "must be try_cancel, wait_cancellation_completed or abandon",
-            ),
-        }
-        Some(WorkflowCommand::ScheduleActivity(Box::new(activity)))
-    }
-
-    fn retry_policy(&mut self) -> Option<Option<CommandRetryPolicy>> {
-        let Some(value) = self.value("retry_policy") else {
-            return Some(None);
-        };
-        let Some(policy) = value.as_object() else {
-            self.refuse("retry_policy", "must be an object");
-            return None;
-        };
-        let max_attempts = match policy.get("max_attempts") {
-            None => None,
-            Some(Value::Null) => Some(None),
-            Some(value) => match value.as_u64() {
-                Some(attempts) if attempts >= 1 => Some(Some(attempts)),
-                _ => {
-                    self.refuse(
-                        "retry_policy.max_attempts",
-                        "must be an integer of at least 1, or null for no limit",
-                    );
-                    return None;
-                }
-            },
-        };
-        let backoff_seconds = match policy.get("backoff_seconds") {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(list)) => {
-                match list.iter().map(Value::as_u64).collect::<Option<Vec<_>>>() {
-                    Some(list) => list,
-                    None => {
-                        self.refuse(
-                            "retry_policy.backoff_seconds",
-                            "must hold integers of at least 0",
-                        );
-                        return None;
-                    }
-                }
-            }
-            Some(value) => match value.as_u64() {
-                Some(seconds) => vec![seconds],
-                None => {
-                    self.refuse("retry_policy.backoff_seconds", "must be a list of seconds");
-                    return None;
-                }
-            },
-        };
-        let non_retryable_error_types = match policy.get("non_retryable_error_types") {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(list)) if list.iter().all(Value::is_string) => list
-                .iter()
-                .filter_map(Value::as_str)
-                .map(str::to_owned)
-                .collect(),
-            Some(_) => {
-                self.refuse(
-                    "retry_policy.non_retryable_error_types",
-                    "must be a list of strings",
-                );
-                return None;
-            }
-        };
-        Some(Some(CommandRetryPolicy {
-            max_attempts,
-            backoff_seconds,
-            non_retryable_error_types,
-        }))
-    }
-
-    fn side_effect(&mut self) -> Option<WorkflowCommand> {
-        if self.value("workflow_stream").is_some() {
-            self.refuse(
-                "workflow_stream",
-                "output streams are not offered by this server yet",
-            );
-        }
-        let Some(value) = self.value("result") else {
-            self.refuse("result", "is required");
-            return None;
-        };
-        match command_payload(value, &self.path("result")) {
-            Ok(result) => Some(WorkflowCommand::RecordSideEffect { result }),
-            Err(error) => {
-                add(self.errors, error.path, error.message);
-                None
-            }
-        }
-    }
-
-    fn version_marker(&mut self) -> Option<WorkflowCommand> {
-        let change_id = self.name("change_id")?;
-        let version = self.required_i32("version")?;
-        let min_supported = self.required_i32("min_supported")?;
-        let max_supported = self.required_i32("max_supported")?;
-        if min_supported > max_supported {
-            self.refuse("min_supported", "must not be greater than max_supported");
-        } else if version < min_supported || version > max_supported {
-            self.refuse(
-                "version",
-                "must lie between min_supported and max_supported",
-            );
-        }
-        Some(WorkflowCommand::RecordVersionMarker {
-            change_id,
-            version,
-            min_supported,
-            max_supported,
-        })
-    }
-
-    fn search_attributes(&mut self) -> Option<WorkflowCommand> {
-        let Some(Value::Object(attributes)) = self.value("attributes") else {
-            self.refuse("attributes", "must be an object");
-            return None;
-        };
-        if attributes.is_empty() {
-            self.refuse("attributes", "must not be empty");
-        }
-        for (key, value) in attributes {
-            let scalar = matches!(
-                value,
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)
-            );
-            if !scalar && !matches!(value, Value::Array(list) if list.iter().all(Value::is_string))
-            {
-                self.refuse(
-                    &format!("attributes.{key}"),
-                    "must be a string, a number, a boolean, a list of strings or null",
-                );
-            }
-        }
-        let attribute_types = match self.value("attribute_types") {
-            None => None,
-            Some(Value::Object(types)) => {
-                for (key, value) in types {
-                    let known = [
-                        "string",
-                        "keyword",
-                        "keyword_list",
-                        "int",
-                        "float",
-                        "bool",
-                        "datetime",
-                    ];
-                    if !value.as_str().is_some_and(|name| known.contains(&name)) {
-                        self.refuse(
-                            &format!("attribute_types.{key}"),
-                            &format!("must be one of {}", known.join(", ")),
-                        );
-                    } else if !attributes.contains_key(key) {
-                        self.refuse(
-                            &format!("attribute_types.{key}"),
-                            "names no attribute of this command",
-                        );
-                    }
-                }
-                Some(types.clone())
-            }
-            Some(_) => {
-                self.refuse("attribute_types", "must be an object");
-                return None;
-            }
-        };
-        Some(WorkflowCommand::UpsertSearchAttributes {
-            attributes: attributes.clone(),
-            attribute_types,
-        })
-    }
-
-    fn memo(&mut self) -> Option<WorkflowCommand> {
-        let path = self.path("entries");
-        let Some(value) = self.value("entries") else {
-            self.refuse("entries", "is required");
-            return None;
-        };
-        let entries = match envelope_only(value, &path) {
-            Ok(entries) => entries,
-            Err(error) => {
-                add(self.errors, error.path, error.message);
-                return None;
-            }
-        };
-        // Limits are not shape: they fail the run later. Only keys and the map itself are checked here.
-        match entries
-            .decode()
-            .map_err(|error| error.to_string())
-            .and_then(|map| memo::check_keys(&map).map_err(|error| error.to_string()))
-        {
-            Ok(()) => Some(WorkflowCommand::UpsertMemo { entries }),
-            Err(message) => {
-                add(self.errors, path, message);
-                None
-            }
-        }
-    }
-
-    fn fail_workflow(&mut self) -> Option<WorkflowCommand> {
-        let Some(Value::String(message)) = self.value("message") else {
-            self.refuse("message", "must be a string");
-            return None;
-        };
-        let exception = match self.value("exception") {
-            None => None,
-            Some(Value::Object(exception)) => Some(exception.clone()),
-            Some(_) => {
-                self.refuse("exception", "must be an object");
-                return None;
-            }
-        };
-        let non_retryable = match self.value("non_retryable") {
-            None => false,
-            Some(Value::Bool(flag)) => *flag,
-            Some(_) => {
-                self.refuse("non_retryable", "must be true or false");
-                return None;
-            }
-        };
-        Some(WorkflowCommand::FailWorkflow(Box::new(FailWorkflow {
-            message: message.clone(),
-            exception_type: self.text("exception_type")?,
-            exception_class: self.text("exception_class")?,
-            exception,
-            non_retryable,
-            failed_step_sequence: self.number("failed_step_sequence", 1)?,
-            failed_activity_execution_id: self.text("failed_activity_execution_id")?,
-        })))
-    }
-
-    fn path(&self, field: &str) -> String {
-        format!("{}.{field}", self.at)
-    }
-
-    fn refuse(&mut self, field: &str, message: &str) {
-        let path = self.path(field);
-        add(self.errors, path, message);
-    }
-
-    /// The field's value; null counts as absent.
-    fn value(&self, field: &str) -> Option<&'a Value> {
-        self.map
-            .and_then(|map| map.get(field))
-            .filter(|value| !value.is_null())
-    }
-
-    fn payload(&mut self, field: &str) -> Option<Option<Payload>> {
-        match optional_command_payload(self.value(field), &self.path(field)) {
-            Ok(payload) => Some(payload),
-            Err(error) => {
-                add(self.errors, error.path, error.message);
-                None
-            }
-        }
-    }
-
-    fn group(&mut self) -> Option<Option<Group>> {
-        match Group::read(self.map?) {
-            Ok(Some(group)) if group.is_selection() => {
-                self.refuse(
-                    "parallel_group_mode",
-                    "durable selection is not offered by this server yet",
-                );
-                None
-            }
-            Ok(group) => Some(group),
-            Err((key, message)) => {
-                self.refuse(&key, &message);
-                None
-            }
-        }
-    }
-
-    fn name(&mut self, field: &str) -> Option<String> {
-        match self.value(field) {
-            Some(Value::String(text)) if !text.is_empty() && text.len() <= NAME_BYTES_MAX => {
-                Some(text.clone())
-            }
-            _ => {
-                self.refuse(
-                    field,
-                    &format!("must be a string of 1 to {NAME_BYTES_MAX} bytes"),
-                );
-                None
-            }
-        }
-    }
-
-    fn text(&mut self, field: &str) -> Option<Option<String>> {
-        match self.value(field) {
-            None => Some(None),
-            Some(Value::String(text)) => Some(Some(text.clone())),
-            Some(_) => {
-                self.refuse(field, "must be a string");
-                None
-            }
-        }
-    }
-
-    fn number(&mut self, field: &str, least: u64) -> Option<Option<u64>> {
-        let Some(value) = self.value(field) else {
-            return Some(None);
-        };
-        match value.as_u64() {
-            Some(number) if number >= least => Some(Some(number)),
-            _ => {
-                self.refuse(field, &format!("must be an integer of at least {least}"));
-                None
-            }
-        }
-    }
-
-    fn required_seconds(&mut self, field: &str) -> Option<u64> {
-        let seconds = self.number(field, 0)?;
-        if seconds.is_none() {
-            self.refuse(field, "is required");
-        }
-        seconds
-    }
-
-    fn required_i32(&mut self, field: &str) -> Option<i32> {
-        let number = self
-            .value(field)
-            .and_then(Value::as_i64)
-            .and_then(|number| i32::try_from(number).ok());
-        if number.is_none() {
-            self.refuse(field, "must be a 32-bit integer");
-        }
-        number
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use longhaul_host::Error;
 use longhaul_host::engine::Rejection;
+use longhaul_protocol::Reason;
 use serde_json::json;
 
 use crate::gate::Refusal;
@@ -134,6 +135,10 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::OtherWorkflowType { .. }
         | Rejection::InvalidSignalArguments { .. }
         | Rejection::LimitExceeded(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Rejection::UpdateRefused(refused) if refused.reason == Reason::UnknownUpdate => {
+            StatusCode::NOT_FOUND
+        }
+        Rejection::UpdateRefused(_) => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
 
@@ -208,6 +213,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             .with("outcome", "rejected_unknown_signal"),
         Rejection::TaskNotFound
         | Rejection::NotClaimable { .. }
+        | Rejection::UpdateRefused(_)
         | Rejection::AttemptNotFound
         | Rejection::TaskMismatch
         | Rejection::StaleAttempt

@@ -110,7 +110,7 @@ async fn fill(store: &Sqlite, stored: usize) -> Vec<Run> {
             runs.push(change.apply(None));
             answers.push(store.commit(Arc::new(Changes {
                 run: None,
-                created: Some(Box::new(change)),
+                created: vec![change],
             })));
         }
         while let Some(answer) = answers.next().await {
@@ -248,7 +248,7 @@ async fn work(
             let called = Instant::now();
             let answer = store.commit(Arc::new(Changes {
                 run: Some(Box::new(change)),
-                created: None,
+                created: Vec::new(),
             }));
             answers.push(async move {
                 answer.await.unwrap();

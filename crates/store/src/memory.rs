@@ -64,11 +64,12 @@ impl Memory {
 impl Tables {
     fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
         shape::check(changes)?;
-        let runs = || [&changes.run, &changes.created].into_iter().flatten();
-        runs().try_for_each(|change| self.check(change))?;
+        changes.runs().try_for_each(|change| self.check(change))?;
         // After all conflicts: whoever came second may well have numbered its events like whoever came first.
-        runs().try_for_each(|change| self.check_events(change))?;
-        runs().for_each(|change| self.apply(change));
+        changes
+            .runs()
+            .try_for_each(|change| self.check_events(change))?;
+        changes.runs().for_each(|change| self.apply(change));
         Ok(())
     }
 
@@ -102,7 +103,7 @@ impl Tables {
                 request_id.clone(),
             );
             let own = (spec.run_id.clone(), command.sequence);
-            if *requests.entry(key).or_insert_with(|| own.clone()) != own {
+            if requests.entry(key).or_insert(own).1 != command.sequence {
                 return Err(Error::Conflict);
             }
         }
@@ -163,8 +164,7 @@ impl Tables {
                     request_id.clone(),
                 );
                 self.requests
-                    .entry(key)
-                    .or_insert_with(|| (run_id.clone(), command.sequence));
+                    .insert(key, (run_id.clone(), command.sequence));
             }
             self.commands
                 .entry(run_id.clone())

@@ -1,6 +1,8 @@
 //! What every commit must look like before a store takes it, whatever the store. These are not rules of workflows: they
 //! are what the tables rely on, so that a bug above them is refused here instead of being written down for ever.
 
+use std::collections::BTreeMap;
+
 use longhaul_engine::change::{Changes, InstanceChange, RunChange};
 use longhaul_protocol::Timestamp;
 
@@ -8,8 +10,7 @@ use crate::Error;
 
 /// Refuses changes that would break a table.
 pub(crate) fn check(changes: &Changes) -> Result<(), Error> {
-    let Changes { run, created } = changes;
-    for change in [run, created].into_iter().flatten() {
+    for change in changes.runs() {
         check_run(change).map_err(|what| {
             Error::Corrupt(format!(
                 "refused a malformed commit of run {}: {what}",
@@ -17,14 +18,17 @@ pub(crate) fn check(changes: &Changes) -> Result<(), Error> {
             ))
         })?;
     }
-    if let (Some(run), Some(created)) = (run, created) {
-        let same_workflow = (&run.spec.namespace, &run.spec.workflow_id)
-            == (&created.spec.namespace, &created.spec.workflow_id);
-        // Checks come before writes, so the second of two new runs of one workflow could not see the first.
-        if run.base_version.is_none() && created.base_version.is_none() && same_workflow {
+    // Checks come before writes, so the second of two new runs of one workflow could not see the first.
+    let mut new = BTreeMap::new();
+    for change in changes
+        .runs()
+        .filter(|change| change.base_version.is_none())
+    {
+        let workflow = (&change.spec.namespace, &change.spec.workflow_id);
+        if let Some(other) = new.insert(workflow, &change.spec.run_id) {
             return Err(Error::Corrupt(format!(
-                "refused a malformed commit: both {} and {} are new",
-                run.spec.run_id, created.spec.run_id
+                "refused a malformed commit: both {other} and {} are new",
+                change.spec.run_id
             )));
         }
     }
@@ -65,10 +69,7 @@ fn check_run(change: &RunChange) -> Result<(), String> {
     }
 }
 
-/// The alarm that counts: a closed run is never due, whatever its core says.
+/// When the run is next due. A closed run may be: it has letters to deliver.
 pub(crate) fn alarm(change: &RunChange) -> Option<Timestamp> {
-    change
-        .core
-        .alarm
-        .filter(|_| !change.core.status.is_terminal())
+    change.core.alarm
 }

@@ -77,7 +77,8 @@ impl Command for HeartbeatActivity {
                     | Rejection::LimitExceeded(_)
                     | Rejection::RequestIdConflict { .. }
                     | Rejection::UnknownSignal { .. }
-                    | Rejection::InvalidSignalArguments { .. } => {
+                    | Rejection::InvalidSignalArguments { .. }
+                    | Rejection::UpdateRefused(_) => {
                         return Decision::reject(rejection);
                     }
                 };

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_protocol::group::{Group, Level};
+use longhaul_protocol::id::UpdateId;
 use longhaul_protocol::workflow_command::{FieldErrors, OpenConditionWait, WorkflowCommand};
 
 use super::draft::Draft;
@@ -14,8 +15,8 @@ use crate::Rejection;
 
 /// The commands of a completion with their places.
 pub(super) struct Batch<'c> {
-    /// New calls in order, with the command sequence of each.
-    pub(super) calls: Vec<(u64, &'c WorkflowCommand)>,
+    /// What to apply, in order; a new call with its command sequence, and what speaks of an earlier one without.
+    pub(super) steps: Vec<(Option<u64>, &'c WorkflowCommand)>,
     pub(super) terminal: Option<&'c WorkflowCommand>,
     /// What a terminal command would be numbered.
     pub(super) next_sequence: u64,
@@ -40,7 +41,7 @@ impl Draft<'_> {
         let mut placing = Placing {
             draft: self,
             batch: Batch {
-                calls: Vec::new(),
+                steps: Vec::new(),
                 terminal: None,
                 next_sequence: recorded + 1,
                 sent_again: BTreeSet::new(),
@@ -51,6 +52,7 @@ impl Draft<'_> {
         for (index, command) in commands.iter().enumerate() {
             placing.place(index, command);
         }
+        placing.check_updates(commands);
         placing.check_groups_are_whole();
         if !placing.errors.is_empty() {
             return Err(Rejection::InvalidCommands {
@@ -126,6 +128,10 @@ impl<'c> Placing<'_, 'c> {
             self.batch.terminal = Some(command);
             return;
         }
+        if !command.is_call() {
+            self.batch.steps.push((None, command));
+            return;
+        }
         if let Some(group) = command.group() {
             self.place_member(index, command, group);
             return;
@@ -138,7 +144,37 @@ impl<'c> Placing<'_, 'c> {
         }
         let sequence = self.batch.next_sequence;
         self.batch.next_sequence += 1;
-        self.batch.calls.push((sequence, command));
+        self.batch.steps.push((Some(sequence), command));
+    }
+
+    /// A task that has an update's turn settles that update and does nothing else; any task settles an update at most once.
+    fn check_updates(&mut self, commands: &[WorkflowCommand]) {
+        let turn = self
+            .draft
+            .core
+            .workflow_task
+            .as_ref()
+            .and_then(|task| task.resume.workflow_update_id.as_ref());
+        let mut settled = BTreeSet::new();
+        for (index, command) in commands.iter().enumerate() {
+            let Some(update_id) = settled_update(command) else {
+                if turn.is_some() {
+                    self.refuse_field(
+                        index,
+                        "type",
+                        "a task that has an update's turn may only complete or fail that update",
+                    );
+                }
+                continue;
+            };
+            if self.draft.update_by_id(update_id).is_none() {
+                self.refuse_field(index, "update_id", "the run has no such open update");
+            } else if turn.is_some_and(|turn| turn != update_id) {
+                self.refuse_field(index, "update_id", "the task belongs to another update");
+            } else if !settled.insert(update_id) {
+                self.refuse_field(index, "update_id", "the update is settled twice");
+            }
+        }
     }
 
     fn place_member(&mut self, index: usize, command: &'c WorkflowCommand, group: &Group) {
@@ -199,7 +235,7 @@ impl<'c> Placing<'_, 'c> {
             }
         }
         self.batch.next_sequence = sequence + 1;
-        self.batch.calls.push((sequence, command));
+        self.batch.steps.push((Some(sequence), command));
     }
 
     /// All members of a group arrive in one completion.
@@ -236,10 +272,22 @@ impl<'c> Placing<'_, 'c> {
     }
 
     fn refuse(&mut self, index: usize, message: &str) {
+        self.refuse_field(index, "parallel_group_path", message);
+    }
+
+    fn refuse_field(&mut self, index: usize, field: &str, message: &str) {
         self.errors
-            .entry(format!("commands.{index}.parallel_group_path"))
+            .entry(format!("commands.{index}.{field}"))
             .or_default()
             .push(message.to_owned());
+    }
+}
+
+fn settled_update(command: &WorkflowCommand) -> Option<&UpdateId> {
+    match command {
+        WorkflowCommand::CompleteUpdate { update_id, .. } => Some(update_id),
+        WorkflowCommand::FailUpdate(failure) => Some(&failure.update_id),
+        _ => None,
     }
 }
 
@@ -248,12 +296,16 @@ fn leaf(command: &WorkflowCommand) -> (&'static str, Option<&str>) {
     match command {
         WorkflowCommand::ScheduleActivity(activity) => ("activity", Some(&activity.activity_type)),
         WorkflowCommand::StartTimer { .. } => ("timer", None),
+        WorkflowCommand::StartChildWorkflow(child) => ("child", Some(&child.workflow_type)),
         WorkflowCommand::OpenConditionWait(wait) => ("condition", wait.condition_key.as_deref()),
         WorkflowCommand::OpenSignalWait { signal_name, .. } => ("signal", Some(signal_name)),
         WorkflowCommand::RecordSideEffect { .. }
         | WorkflowCommand::RecordVersionMarker { .. }
         | WorkflowCommand::UpsertSearchAttributes { .. }
         | WorkflowCommand::UpsertMemo { .. }
+        | WorkflowCommand::CompleteUpdate { .. }
+        | WorkflowCommand::FailUpdate(_)
+        | WorkflowCommand::CancelSelectionOperation(_)
         | WorkflowCommand::CompleteWorkflow { .. }
         | WorkflowCommand::FailWorkflow(_)
         | WorkflowCommand::ContinueAsNew { .. } => ("", None),

@@ -84,7 +84,8 @@ impl Draft<'_> {
         mut task: WorkflowTask,
         claim: &ClaimWorkflowTask,
     ) -> WorkflowTask {
-        let delivery = self.deliverable_signal();
+        // An update's turn runs its handler only: a signal handed out with it would be lost.
+        let delivery = self.deliverable_signal().filter(|_| !task.is_update());
         task.attempt += 1;
         task.expired = None;
         task.lease = Some(WorkflowLease {
@@ -99,7 +100,9 @@ impl Draft<'_> {
             poll_request_id: claim.poll_request_id.clone(),
         });
         self.core.status = Status::Running;
-        self.core.next_wake = None;
+        if !task.is_update() {
+            self.core.next_wake = None;
+        }
         self.core.workflow_task = Some(task.clone());
         self.show_workflow_task();
         task

@@ -11,11 +11,13 @@ use longhaul_protocol::workflow_command::FailWorkflow;
 use serde_json::{Map, Value, json};
 
 use super::draft::Draft;
-use super::state::{Closed, ClosedReason, Outcome, Part, PartKey, RunFailure};
+use super::outbox::LetterBody;
+use super::state::{Closed, ClosedReason, Outcome, Part, PartKey, RunFailure, Status};
 use crate::change::TaskStatus;
 
 impl Draft<'_> {
-    /// Sets the run closed and removes everything open. The terminal event has been written.
+    /// Sets the run closed and removes everything open. The terminal event has been written; what follows it are the ends of
+    /// open updates. Other runs learn of it by letter: open children as their policy says, and the parent.
     pub(super) fn close(
         &mut self,
         reason: ClosedReason,
@@ -31,17 +33,49 @@ impl Draft<'_> {
             continued_to,
         });
         self.core.next_wake = None;
+        self.fail_open_updates(reason.as_str());
+        self.tell_family(reason, outcome.as_ref());
         self.close_workflow_task(TaskStatus::Cancelled, None);
         for activity in self.activities().cloned().collect::<Vec<_>>() {
             self.close_activity_task(&activity, TaskStatus::Cancelled, "cancelled", None);
         }
-        let keys: Vec<PartKey> = self.parts().map(|(key, _)| *key).collect();
+        let keys: Vec<PartKey> = self
+            .parts()
+            .filter(|(_, part)| !matches!(part, Part::Outbox(_)))
+            .map(|(key, _)| *key)
+            .collect();
         for key in keys {
             self.remove(key);
         }
         self.core.open = super::state::OpenCounts::default();
         if let Some(outcome) = outcome {
             self.put(PartKey::Outcome, Part::Outcome(Box::new(outcome)));
+        }
+    }
+
+    fn tell_family(&mut self, reason: ClosedReason, outcome: Option<&Outcome>) {
+        if reason == ClosedReason::Continued {
+            return;
+        }
+        for child in self.children() {
+            self.post_close_policy(&child);
+        }
+        if self.spec.parent.is_none() {
+            return;
+        }
+        let retried_as = match outcome {
+            Some(Outcome::Failure(failure)) if reason.status() == Status::Failed => {
+                self.retry_child(failure)
+            }
+            _ => None,
+        };
+        match retried_as {
+            Some(run_id) => {
+                if let Some(closed) = &mut self.core.closed {
+                    closed.continued_to = Some(run_id);
+                }
+            }
+            None => self.post(LetterBody::ChildRunClosed),
         }
     }
 

@@ -275,10 +275,17 @@ pub(super) fn apply<'a>(
     task: &WorkflowTask,
     batch: &Batch<'_>,
 ) -> Result<Draft<'a>, LimitBreach> {
-    draft.consume_waits(task, batch);
-    for (sequence, command) in &batch.calls {
-        draft.apply_call(*sequence, command)?;
-        draft.core.last_command_sequence = *sequence;
+    if !task.is_update() {
+        draft.consume_waits(task, batch);
+    }
+    for (sequence, command) in &batch.steps {
+        match sequence {
+            Some(sequence) => {
+                draft.apply_call(*sequence, command)?;
+                draft.core.last_command_sequence = *sequence;
+            }
+            None => draft.apply_remark(command),
+        }
     }
     if let Some(WorkflowCommand::ContinueAsNew {
         arguments,
@@ -303,6 +310,7 @@ pub(super) fn apply<'a>(
                 draft.complete_run(result.as_ref())
             }
             Some(WorkflowCommand::FailWorkflow(failure)) => draft.fail_run(failure, None),
+            _ if task.is_update() => draft.end_update_task(),
             // What the task wrote, its calls or the ends of its waits, is progress: with nothing left to wait for, the workflow
             // must look again. An acknowledgement that wrote nothing is not, or it would be asked for ever.
             _ => draft.end_plain_task(task, unseen, wrote),
@@ -349,6 +357,17 @@ impl Draft<'_> {
         self.satisfy_conditions(&batch.sent_again, batch.terminal.is_some(), &task.resume);
     }
 
+    /// A command about something that is recorded already.
+    fn apply_remark(&mut self, command: &WorkflowCommand) {
+        match command {
+            WorkflowCommand::CompleteUpdate { update_id, result } => {
+                self.complete_update(update_id, result.as_ref());
+            }
+            WorkflowCommand::FailUpdate(failure) => self.fail_update(failure),
+            _ => unreachable!("every other command is a call or closes the run"),
+        }
+    }
+
     fn apply_call(&mut self, sequence: u64, command: &WorkflowCommand) -> Result<(), LimitBreach> {
         match command {
             WorkflowCommand::ScheduleActivity(activity) => {
@@ -365,6 +384,7 @@ impl Draft<'_> {
                 )?;
                 self.start_timer(sequence, *delay_seconds, group.as_ref());
             }
+            WorkflowCommand::StartChildWorkflow(child) => self.start_child(sequence, child)?,
             WorkflowCommand::OpenConditionWait(wait) => self.open_condition_wait(sequence, wait),
             WorkflowCommand::OpenSignalWait {
                 signal_name,
@@ -396,10 +416,13 @@ impl Draft<'_> {
                 self.upsert_search_attributes(sequence, attributes, attribute_types.as_ref())?;
             }
             WorkflowCommand::UpsertMemo { entries } => self.upsert_memo(sequence, entries)?,
-            WorkflowCommand::CompleteWorkflow { .. }
+            WorkflowCommand::CompleteUpdate { .. }
+            | WorkflowCommand::FailUpdate(_)
+            | WorkflowCommand::CancelSelectionOperation(_)
+            | WorkflowCommand::CompleteWorkflow { .. }
             | WorkflowCommand::FailWorkflow(_)
             | WorkflowCommand::ContinueAsNew { .. } => {
-                unreachable!("a terminal command is not a call")
+                unreachable!("only calls are numbered")
             }
         }
         Ok(())
@@ -435,10 +458,19 @@ impl Draft<'_> {
         self.forget_handled_groups();
         self.core.workflow_task = None;
         self.core.status = Status::Waiting;
-        let blocked = self
-            .parts()
-            .any(|(_, part)| matches!(part, Part::Activity(_) | Part::Timer(_) | Part::Wait(_)));
+        let blocked = self.parts().any(|(_, part)| {
+            matches!(
+                part,
+                Part::Activity(_) | Part::Timer(_) | Part::Wait(_) | Part::Child(_)
+            )
+        });
         self.choose_next_task(made_progress && !blocked);
+    }
+
+    /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.
+    fn end_update_task(&mut self) {
+        self.core.workflow_task = None;
+        self.choose_next_task(false);
     }
 
     /// Keeps the answer with the finished task's row.

@@ -1,5 +1,6 @@
 //! Continue-as-new: the run ends and another run of the same workflow takes over, in one commit (engine.md §2.5). Messages
-//! that arrived during the closing task go to the new run, so no signal is lost to the race.
+//! that arrived during the closing task go to the new run, so none is lost to the race, and so do updates that were sent to the
+//! workflow and are not over. Open children stay with their call's run for their result, and with the new one for their policy.
 
 use std::sync::Arc;
 
@@ -7,8 +8,10 @@ use longhaul_protocol::Payload;
 use longhaul_protocol::history::{EventPayload, WorkflowContinuedAsNew};
 use longhaul_protocol::id::{CommandId, RunId, TaskQueue};
 
+use super::child::ChildRun;
 use super::draft::Draft;
-use super::state::{ClosedReason, PartKey, Spec};
+use super::outbox::LetterBody;
+use super::state::{ClosedReason, Message, Part, PartKey, Spec, Update};
 use crate::change::InstanceChange;
 
 impl Draft<'_> {
@@ -22,10 +25,8 @@ impl Draft<'_> {
         let run_id: RunId = self.ids.mint();
         let link_id: CommandId = self.ids.mint();
         let run_number = self.spec.run_number + 1;
-        let moved = self.buffered();
-        for signal in &moved {
-            self.remove(PartKey::Buffered(signal.command_sequence));
-        }
+        let moved = self.messages_to_move();
+        let children = self.children();
         self.append(EventPayload::WorkflowContinuedAsNew(
             WorkflowContinuedAsNew {
                 sequence,
@@ -48,13 +49,15 @@ impl Draft<'_> {
                 .run_timeout_seconds
                 .map(|seconds| self.now.plus_seconds(seconds)),
             continued_from: Some(self.spec.run_id.clone()),
+            parent: self.spec.parent.clone().map(|mut parent| {
+                parent.retry = None;
+                parent
+            }),
             ..(*self.spec).clone()
         };
         let mut core = super::start::fresh_core(self.now);
         core.instance_command_sequence = self.core.instance_command_sequence;
-        core.memo.clone_from(&self.core.memo);
-        core.search_attributes = Arc::clone(&self.core.search_attributes);
-        core.search_attribute_types = Arc::clone(&self.core.search_attribute_types);
+        self.core.hand_on_to(&mut core);
         let mut next = Draft::new_run(
             Arc::new(spec),
             core,
@@ -66,12 +69,50 @@ impl Draft<'_> {
         next.append_started(None);
         // The first task has an empty context, and sees the moved signals in history.
         next.create_workflow_task(super::state::Resume::default());
-        for signal in moved {
-            next.core.open.unseen_signals += 1;
-            next.record_signal(signal);
+        for message in moved {
+            match &message {
+                Message::Signal(_) => next.core.open.unseen_signals += 1,
+                Message::Update(command) => {
+                    next.core.open.updates += 1;
+                    next.commands.push(command.clone());
+                }
+            }
+            next.record_message(message);
+        }
+        for (number, child) in (1..).zip(children) {
+            next.put(PartKey::Adopted(number), Part::Adopted(Box::new(child)));
+        }
+        if next.spec.parent.is_some() {
+            self.post(LetterBody::ChildRunStarted(ChildRun::of(&next.spec)));
         }
         self.ids = next.ids.clone();
-        self.created = Some(next.into_change().0);
+        self.created.push(*next.into_change().0);
         self.close(ClosedReason::Continued, None, Some(run_id), None);
+    }
+
+    /// Open updates of the workflow, and everything behind the lease, in command order. An update that named this run stays
+    /// and ends with it.
+    fn messages_to_move(&mut self) -> Vec<Message> {
+        let of_workflow = |command: &crate::change::CommandRow| command.requested_run_id.is_none();
+        let open: Vec<Update> = self
+            .updates()
+            .filter(|update| of_workflow(&update.command))
+            .cloned()
+            .collect();
+        let mut moved = Vec::new();
+        for update in open {
+            self.remove(PartKey::Update(update.command.sequence));
+            self.core.open.updates = self.core.open.updates.saturating_sub(1);
+            moved.push(Message::Update(update.command));
+        }
+        for message in self.buffered() {
+            self.remove(PartKey::Buffered(message.command_sequence()));
+            match message {
+                Message::Update(command) if !of_workflow(&command) => self.record_update(command),
+                message => moved.push(message),
+            }
+        }
+        moved.sort_by_key(Message::command_sequence);
+        moved
     }
 }

@@ -10,7 +10,10 @@ use longhaul_protocol::history::{Event, EventPayload};
 use longhaul_protocol::id::{CommandId, RunId, TaskId};
 use longhaul_protocol::{Ids, Timestamp};
 
-use super::state::{Activity, Core, OpenGroup, Part, PartKey, Run, Signal, Spec, Timer, Wait};
+use super::child::Child;
+use super::state::{
+    Activity, Core, Message, OpenGroup, Part, PartKey, Run, Signal, Spec, Timer, Update, Wait,
+};
 use crate::change::{Changes, CommandRow, InstanceChange, RunChange, TaskRow};
 use crate::limits::Limits;
 use crate::{Decision, Moment};
@@ -24,7 +27,7 @@ pub(super) struct Draft<'a> {
     pub(super) tasks: BTreeMap<TaskId, TaskRow>,
     pub(super) commands: Vec<CommandRow>,
     pub(super) instance: Option<InstanceChange>,
-    pub(super) created: Option<Box<RunChange>>,
+    pub(super) created: Vec<RunChange>,
     pub(super) ids: Ids,
     pub(super) now: Timestamp,
     pub(super) limits: &'a Limits,
@@ -80,7 +83,7 @@ impl<'a> Draft<'a> {
             tasks: BTreeMap::new(),
             commands: Vec::new(),
             instance: None,
-            created: None,
+            created: Vec::new(),
             ids,
             now,
             limits,
@@ -195,8 +198,30 @@ impl<'a> Draft<'a> {
         self.parts().filter_map(|(_, part)| part.as_signal())
     }
 
+    pub(super) fn updates(&self) -> impl Iterator<Item = &Update> {
+        self.parts().filter_map(|(_, part)| part.as_update())
+    }
+
+    /// Open children: of this run, and of the runs before it.
+    pub(super) fn children(&self) -> Vec<Child> {
+        self.parts()
+            .filter_map(|(_, part)| match part {
+                Part::Child(child) | Part::Adopted(child) => Some((**child).clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Whether a worker holds the workflow task.
+    pub(super) fn is_leased(&self) -> bool {
+        self.core
+            .workflow_task
+            .as_ref()
+            .is_some_and(|task| task.lease.is_some())
+    }
+
     /// Messages behind the lease, in command order.
-    pub(super) fn buffered(&self) -> Vec<Signal> {
+    pub(super) fn buffered(&self) -> Vec<Message> {
         self.parts()
             .filter_map(|(_, part)| part.as_buffered())
             .cloned()
@@ -205,10 +230,16 @@ impl<'a> Draft<'a> {
 
     /// When the run next needs attention by itself.
     fn next_due(&self) -> Option<Timestamp> {
+        let letters = self.parts().filter_map(|(_, part)| match part {
+            Part::Outbox(letter) => Some(letter.retry_at),
+            _ => None,
+        });
+        let letters = letters.min();
         if !self.is_open() {
-            return None;
+            return letters;
         }
         let mut due = earliest(self.spec.run_deadline_at, self.spec.execution_deadline_at);
+        due = earliest(due, letters);
         let leased = match &self.core.workflow_task {
             Some(task) => {
                 match &task.lease {
@@ -229,7 +260,11 @@ impl<'a> Draft<'a> {
                     Part::Arguments(_)
                     | Part::Wait(_)
                     | Part::Signal(_)
+                    | Part::Update(_)
                     | Part::Buffered(_)
+                    | Part::Child(_)
+                    | Part::Adopted(_)
+                    | Part::Outbox(_)
                     | Part::Group(_)
                     | Part::Member(_)
                     | Part::Outcome(_) => None,
@@ -244,7 +279,7 @@ impl<'a> Draft<'a> {
     fn set_alarm(&mut self) {
         let due = self.next_due();
         self.core.alarm = match (due, self.core.alarm) {
-            _ if !self.is_open() => None,
+            (due, _) if !self.is_open() => due,
             (due, Some(alarm)) if alarm <= self.now => due,
             (Some(due), Some(alarm)) => Some(due.min(alarm)),
             (None, Some(alarm)) => Some(alarm),
@@ -253,7 +288,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The rows of this draft.
-    pub(super) fn into_change(mut self) -> (Box<RunChange>, Option<Box<RunChange>>) {
+    pub(super) fn into_change(mut self) -> (Box<RunChange>, Vec<RunChange>) {
         self.set_alarm();
         let change = RunChange {
             spec: self.spec,

@@ -15,11 +15,12 @@ impl Command for Elapse {
     type Reply = ();
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
-        if run.core.closed.is_some() || run.core.alarm.is_none_or(|alarm| alarm > moment.now) {
+        if run.core.alarm.is_none_or(|alarm| alarm > moment.now) {
             return Decision::unchanged(());
         }
         let mut draft = Draft::of(run, moment);
-        if draft.time_out_if_due() {
+        draft.offer_letters();
+        if run.core.closed.is_some() || draft.time_out_if_due() {
             return draft.finish(Ok(()));
         }
         draft.expire_workflow_lease();

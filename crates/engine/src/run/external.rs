@@ -1,5 +1,5 @@
-//! Commands from outside on a workflow: signal, cancel, terminate (engine.md §7.2, §8). Each is numbered per workflow, kept
-//! for audit, and answered from that record when the same request id comes again.
+//! Commands from outside on a workflow: signal, cancel, terminate (engine.md §7.2, §8); updates have a file of their own. Each is
+//! numbered per workflow, kept for audit, and answered from that record when the same request id comes again.
 
 use longhaul_protocol::Payload;
 use longhaul_protocol::history::{CloseRequested, EventPayload, RunStopped};
@@ -73,7 +73,7 @@ impl Request {
     }
 
     /// The earlier receipt of the same request id, or the refusal when it stands for something else.
-    fn repeat(
+    pub(super) fn repeat(
         &self,
         run: &Run,
         command_type: &str,
@@ -100,9 +100,13 @@ impl Request {
                 conflict,
             })
         } else if earlier.status == "rejected" {
-            Decision::reject(Rejection::RunNotActive {
-                status: run.core.status,
-            })
+            Decision::reject(
+                super::update::refused_before(run_id, run, earlier).unwrap_or(
+                    Rejection::RunNotActive {
+                        status: run.core.status,
+                    },
+                ),
+            )
         } else {
             Decision::unchanged(Receipt {
                 run_id: run_id.clone(),
@@ -128,7 +132,7 @@ fn same_value(left: Option<&Payload>, right: Option<&Payload>) -> bool {
 
 impl Draft<'_> {
     /// Records the command with everything a repeat is compared with.
-    fn record_request(
+    pub(super) fn record_request(
         &mut self,
         request: &Request,
         command_type: &str,
@@ -153,7 +157,7 @@ impl Draft<'_> {
         row.clone()
     }
 
-    fn receipt(&self, command: CommandRow) -> Receipt {
+    pub(super) fn receipt(&self, command: CommandRow) -> Receipt {
         Receipt {
             run_id: self.run_id().clone(),
             workflow_type: self.spec.workflow_type.clone(),
@@ -164,7 +168,7 @@ impl Draft<'_> {
 }
 
 /// A command on a run that takes no more: refused, and remembered without touching its history.
-fn refuse_closed(
+pub(super) fn refuse_closed(
     mut draft: Draft<'_>,
     request: &Request,
     command_type: &str,
@@ -183,7 +187,7 @@ fn refuse_closed(
     draft.finish(Err(Rejection::RunNotActive { status }))
 }
 
-fn is_current(run: &Run, request: &Request) -> bool {
+pub(super) fn is_current(run: &Run, request: &Request) -> bool {
     request
         .requested_run_id
         .as_ref()

@@ -46,7 +46,8 @@ impl Command for FailWorkflowTask {
             Ok(held) => held,
             Err(decision) => return decision,
         };
-        if self.failure_type.as_deref() == Some(WAITING_FOR_HISTORY) {
+        // An update's turn always ends with its answer; a worker that has none has failed.
+        if self.failure_type.as_deref() == Some(WAITING_FOR_HISTORY) && !task.is_update() {
             self.acknowledge(draft, &task)
         } else {
             self.back_off(draft, &task)
@@ -58,7 +59,7 @@ impl FailWorkflowTask {
     /// A decision without commands.
     fn acknowledge(&self, draft: Draft<'_>, task: &WorkflowTask) -> Decision<Answer> {
         let batch = Batch {
-            calls: Vec::new(),
+            steps: Vec::new(),
             terminal: None,
             next_sequence: draft.core.last_command_sequence + 1,
             sent_again: std::collections::BTreeSet::new(),

@@ -97,10 +97,14 @@ impl Draft<'_> {
             let group = match part {
                 Part::Activity(activity) => activity.group.as_ref(),
                 Part::Timer(timer) => timer.group.as_ref(),
+                Part::Child(child) => child.group.as_ref(),
                 Part::Wait(_) => return false,
                 Part::Arguments(_)
                 | Part::Signal(_)
+                | Part::Update(_)
                 | Part::Buffered(_)
+                | Part::Adopted(_)
+                | Part::Outbox(_)
                 | Part::Group(_)
                 | Part::Member(_)
                 | Part::Outcome(_) => continue,

@@ -4,13 +4,16 @@ pub mod activity;
 pub mod activity_claim;
 pub mod activity_heartbeat;
 pub mod activity_report;
+pub mod child;
 pub mod claim;
 pub mod complete;
 pub mod elapse;
 pub mod external;
 pub mod fail;
+pub mod outbox;
 pub mod start;
 pub mod state;
+pub mod update;
 pub mod view;
 
 mod activity_timeout;

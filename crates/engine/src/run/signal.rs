@@ -7,21 +7,16 @@ use longhaul_protocol::history::{
 use longhaul_protocol::id::WaitId;
 
 use super::draft::{Cause, Draft};
-use super::state::{Part, PartKey, Resume, Signal, WaitFor};
+use super::state::{Message, Part, PartKey, Resume, Signal, WaitFor};
 
 impl Draft<'_> {
     /// Takes an accepted signal: into history at once, or behind the leased task.
     pub(super) fn accept_signal(&mut self, signal: Signal) {
         self.core.open.unseen_signals += 1;
-        if self
-            .core
-            .workflow_task
-            .as_ref()
-            .is_some_and(|task| task.lease.is_some())
-        {
+        if self.is_leased() {
             self.put(
                 PartKey::Buffered(signal.command_sequence),
-                Part::Buffered(Box::new(signal)),
+                Part::Buffered(Box::new(Message::Signal(signal))),
             );
         } else {
             self.record_signal(signal);
@@ -71,9 +66,16 @@ impl Draft<'_> {
 
     /// Messages that arrived during the lease enter history now, in command order.
     pub(super) fn flush_buffered(&mut self) {
-        for signal in self.buffered() {
-            self.remove(PartKey::Buffered(signal.command_sequence));
-            self.record_signal(signal);
+        for message in self.buffered() {
+            self.remove(PartKey::Buffered(message.command_sequence()));
+            self.record_message(message);
+        }
+    }
+
+    pub(super) fn record_message(&mut self, message: Message) {
+        match message {
+            Message::Signal(signal) => self.record_signal(signal),
+            Message::Update(command) => self.record_update(command),
         }
     }
 

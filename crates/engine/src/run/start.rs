@@ -91,6 +91,7 @@ impl Start {
             run_deadline_at: after(self.run_timeout_seconds),
             execution_deadline_at: after(self.execution_timeout_seconds),
             continued_from: None,
+            parent: None,
             routing: self.routing.clone(),
             declared: self.declared.clone(),
         };
@@ -127,7 +128,7 @@ impl Start {
         Decision {
             changes: Changes {
                 run: None,
-                created: Some(run),
+                created: vec![*run],
             },
             reply: Ok(started),
         }
@@ -236,6 +237,7 @@ pub(super) fn fresh_core(now: Timestamp) -> Core {
         history_fan_out: 0,
         last_event_at: now,
         instance_command_sequence: 0,
+        outbox_sequence: 0,
         workflow_task: None,
         next_wake: None,
         open: OpenCounts::default(),
@@ -244,6 +246,15 @@ pub(super) fn fresh_core(now: Timestamp) -> Core {
         search_attribute_types: Arc::new(Map::new()),
         version_markers: Arc::new(BTreeMap::new()),
         alarm: None,
+    }
+}
+
+impl Core {
+    /// What a run that takes over, or a child, has from the beginning.
+    pub(super) fn hand_on_to(&self, next: &mut Self) {
+        next.memo.clone_from(&self.memo);
+        next.search_attributes = Arc::clone(&self.search_attributes);
+        next.search_attribute_types = Arc::clone(&self.search_attribute_types);
     }
 }
 
@@ -262,6 +273,8 @@ impl Draft<'_> {
             run_deadline_at: spec.run_deadline_at,
             continued_from_run_id: spec.continued_from.clone(),
             compatibility: spec.routing.compatibility.clone(),
+            parent: spec.parent.as_ref().map(|parent| parent.keys()),
+            retry: spec.parent.as_ref().and_then(|parent| parent.retry.clone()),
             declared: spec.declared.clone(),
             task_queue: spec.task_queue.to_string(),
         })));
@@ -324,6 +337,7 @@ impl Draft<'_> {
             rejection_reason: rejection.map(str::to_owned),
             principal,
             at: self.now,
+            update: None,
         });
         self.commands.last_mut().expect("just pushed")
     }

@@ -11,14 +11,17 @@ use std::sync::Arc;
 
 use longhaul_protocol::group::Group;
 use longhaul_protocol::id::{
-    ActivityAttemptId, ActivityExecutionId, CommandId, Namespace, RunId, SignalId, TaskId,
-    TaskQueue, TimerId, WaitId, WorkerId, WorkflowId,
+    ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,
+    TaskId, TaskQueue, TimerId, UpdateId, WaitId, WorkerId, WorkflowId,
 };
+use longhaul_protocol::workflow_command::CancellationPolicy;
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::change::Report;
+use super::child::{Child, Parent};
+use super::outbox::Letter;
+use crate::change::{CommandRow, Report};
 
 /// A run and everything open in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +56,9 @@ pub struct Spec {
     pub execution_deadline_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_from: Option<RunId>,
+    /// The call this run answers, when it is a child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Box<Parent>>,
     pub routing: Routing,
     /// Handlers the workflow's workers declared when it started, as the `declared_*` keys of `WorkflowStarted`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -182,6 +188,7 @@ pub struct Closed {
     /// Text given to cancel or terminate, or the kind of timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The run that took over: by continue-as-new, or as the retry of a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_to: Option<RunId>,
 }
@@ -206,12 +213,15 @@ pub struct Core {
     pub last_event_at: Timestamp,
     /// Number of the newest external command of this workflow, over all its runs.
     pub instance_command_sequence: u64,
+    /// Number of the newest letter to another run.
+    #[serde(default)]
+    pub outbox_sequence: u64,
     /// The open workflow task, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_task: Option<WorkflowTask>,
-    /// The oldest wake that no task covers yet: it arrived while a task was leased.
+    /// The oldest wake that no task covers yet: it arrived while a task was leased, or while an update had its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_wake: Option<Resume>,
+    pub next_wake: Option<Wake>,
     /// Number of parts of each kind that limits count.
     pub open: OpenCounts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -242,6 +252,17 @@ pub struct OpenCounts {
     pub timers: u64,
     /// Signals that no completed plain task has seen yet, and those still buffered.
     pub unseen_signals: u64,
+    #[serde(default)]
+    pub children: u64,
+    #[serde(default)]
+    pub updates: u64,
+}
+
+/// Something the workflow should look at, and where in history it stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wake {
+    pub sequence: u64,
+    pub resume: Resume,
 }
 
 /// The one open workflow task of a run.
@@ -328,10 +349,26 @@ pub struct Resume {
     pub condition_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition_definition_fingerprint: Option<String>,
+    /// Set for a task that runs one update handler and nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workflow_update_id: Option<UpdateId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child_call_id: Option<ChildCallId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child_workflow_run_id: Option<RunId>,
 }
 
-/// Which part. The number is the command sequence of the call, except for signals and buffered messages, where it is the
-/// sequence of the external command.
+impl WorkflowTask {
+    /// Whether it runs an update handler instead of the workflow.
+    pub fn is_update(&self) -> bool {
+        self.resume.workflow_update_id.is_some()
+    }
+}
+
+/// Which part. The number is the command sequence of the call, except for signals, updates and buffered messages, where it is
+/// the sequence of the external command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PartKey {
     Activity(u64),
@@ -340,7 +377,13 @@ pub enum PartKey {
     Timer(u64),
     Wait(u64),
     Signal(u64),
+    Update(u64),
     Buffered(u64),
+    Child(u64),
+    /// A child of an earlier run of this workflow, kept for its close policy only; numbered as they came.
+    Adopted(u64),
+    /// A letter to another run, until it is delivered; numbered as they were written.
+    Outbox(u64),
     /// By command sequence of the group's first leaf.
     Group(u64),
     /// A recorded call inside a group, kept until the group is resolved and seen.
@@ -357,7 +400,11 @@ impl fmt::Display for PartKey {
             Self::Timer(n) => write!(f, "timer:{n}"),
             Self::Wait(n) => write!(f, "wait:{n}"),
             Self::Signal(n) => write!(f, "signal:{n}"),
+            Self::Update(n) => write!(f, "update:{n}"),
             Self::Buffered(n) => write!(f, "buffered:{n}"),
+            Self::Child(n) => write!(f, "child:{n}"),
+            Self::Adopted(n) => write!(f, "adopted:{n}"),
+            Self::Outbox(n) => write!(f, "outbox:{n}"),
             Self::Group(n) => write!(f, "group:{n}"),
             Self::Member(n) => write!(f, "member:{n}"),
             Self::Outcome => f.write_str("outcome"),
@@ -386,7 +433,11 @@ impl FromStr for PartKey {
             "timer" => Self::Timer(number),
             "wait" => Self::Wait(number),
             "signal" => Self::Signal(number),
+            "update" => Self::Update(number),
             "buffered" => Self::Buffered(number),
+            "child" => Self::Child(number),
+            "adopted" => Self::Adopted(number),
+            "outbox" => Self::Outbox(number),
             "group" => Self::Group(number),
             "member" => Self::Member(number),
             _ => return Err(bad()),
@@ -403,7 +454,11 @@ pub enum Part {
     Timer(Box<Timer>),
     Wait(Box<Wait>),
     Signal(Box<Signal>),
-    Buffered(Box<Signal>),
+    Update(Box<Update>),
+    Buffered(Box<Message>),
+    Child(Box<Child>),
+    Adopted(Box<Child>),
+    Outbox(Box<Letter>),
     Group(OpenGroup),
     Member(Box<Member>),
     Outcome(Box<Outcome>),
@@ -443,9 +498,17 @@ impl Part {
         }
     }
 
-    pub(crate) fn as_buffered(&self) -> Option<&Signal> {
-        if let Self::Buffered(signal) = self {
-            Some(signal)
+    pub(crate) fn as_update(&self) -> Option<&Update> {
+        if let Self::Update(update) = self {
+            Some(update)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn as_buffered(&self) -> Option<&Message> {
+        if let Self::Buffered(message) = self {
+            Some(message)
         } else {
             None
         }
@@ -468,7 +531,7 @@ pub struct Activity {
     pub activity_type: String,
     pub queue: TaskQueue,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cancellation_policy: Option<String>,
+    pub cancellation_policy: Option<CancellationPolicy>,
     /// Absent when the command gave neither a policy nor timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
@@ -598,6 +661,33 @@ pub struct Signal {
     pub wait_id: Option<WaitId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
+}
+
+/// An accepted update that is not over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Update {
+    /// As recorded for its caller; its number in the workflow is the part's key.
+    pub command: CommandRow,
+    /// History sequence of its `UpdateAccepted`.
+    pub accepted_at: u64,
+}
+
+/// A message that arrived while a workflow task was leased: accepted and durable, not yet in history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    Signal(Signal),
+    Update(CommandRow),
+}
+
+impl Message {
+    /// The number of the command it came with.
+    pub fn command_sequence(&self) -> u64 {
+        match self {
+            Self::Signal(signal) => signal.command_sequence,
+            Self::Update(command) => command.sequence,
+        }
+    }
 }
 
 /// Progress of an outermost parallel group.

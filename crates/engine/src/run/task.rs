@@ -1,19 +1,24 @@
 //! The one open workflow task of a run: when it is created, and the row that shows it to the matching side.
 //!
 //! Invariant: at most one workflow task is open. A wake that arrives while it is ready needs nothing, because the claim will
-//! observe it; one that arrives while it is leased waits in `next_wake` until the lease ends.
+//! observe it; one that arrives while it is leased, or while an update has its turn, waits in `next_wake`.
 
 use super::draft::Draft;
-use super::state::{Resume, Status, WorkflowTask};
+use super::state::{Resume, Status, Wake, WorkflowTask};
 use crate::change::{ClosedTask, TaskKind, TaskRow, TaskStatus};
 
 impl Draft<'_> {
     /// Something happened that the workflow should look at (engine.md §4.2, §4.3).
     pub(super) fn wake(&mut self, resume: Resume) {
+        self.wake_at(self.core.last_history_sequence, resume);
+    }
+
+    /// As [`Self::wake`], for an event that is not the newest.
+    pub(super) fn wake_at(&mut self, sequence: u64, resume: Resume) {
         match &self.core.workflow_task {
             None => self.create_workflow_task(resume),
-            Some(task) if task.lease.is_some() => {
-                self.core.next_wake.get_or_insert(resume);
+            Some(task) if task.lease.is_some() || task.is_update() => {
+                self.core.next_wake.get_or_insert(Wake { sequence, resume });
             }
             Some(_) => {}
         }
@@ -43,8 +48,14 @@ impl Draft<'_> {
             return;
         }
         self.core.status = Status::Waiting;
-        if let Some(resume) = self.core.next_wake.take() {
+        // Oldest cause first: an update has its turn among the wakes (engine.md §4.3).
+        let wake_at = self.core.next_wake.as_ref().map(|wake| wake.sequence);
+        if let Some((accepted_at, resume)) = self.oldest_update()
+            && wake_at.is_none_or(|wake_at| accepted_at < wake_at)
+        {
             self.create_workflow_task(resume);
+        } else if let Some(wake) = self.core.next_wake.take() {
+            self.create_workflow_task(wake.resume);
         } else if let Some((signal, _)) = self.deliverable_signal() {
             let resume = self
                 .signal(signal)
@@ -58,14 +69,23 @@ impl Draft<'_> {
 
     /// The lease ended without a decision: the same task is ready again, now or later, and will observe everything.
     pub(super) fn return_workflow_task(&mut self, available_at: longhaul_protocol::Timestamp) {
-        let now = self.now;
         if let Some(task) = &mut self.core.workflow_task {
             task.lease = None;
+            if !task.is_update() {
+                self.core.next_wake = None;
+            }
+        }
+        self.core.status = Status::Waiting;
+        self.put_off_workflow_task(available_at);
+    }
+
+    /// The open task may be leased from then on.
+    pub(super) fn put_off_workflow_task(&mut self, available_at: longhaul_protocol::Timestamp) {
+        let now = self.now;
+        if let Some(task) = &mut self.core.workflow_task {
             task.available_at = available_at;
             task.offered = available_at <= now;
         }
-        self.core.next_wake = None;
-        self.core.status = Status::Waiting;
         self.show_workflow_task();
     }
 

@@ -94,9 +94,25 @@ pub fn waits_for(run: &Run) -> Option<(&'static str, String)> {
             WaitFor::Signal { name, .. } => ("signal", format!("signal {name}")),
         }),
         Part::Timer(timer) => Some(("timer", format!("timer until {}", timer.fire_at))),
+        Part::Child(child) => Some((
+            "child",
+            format!(
+                "child workflow {} ({})",
+                child.workflow_id, child.workflow_type
+            ),
+        )),
+        Part::Update(update) => Some((
+            "update",
+            format!(
+                "update {}",
+                update.command.target_name.as_deref().unwrap_or_default()
+            ),
+        )),
         Part::Arguments(_)
         | Part::Signal(_)
         | Part::Buffered(_)
+        | Part::Adopted(_)
+        | Part::Outbox(_)
         | Part::Group(_)
         | Part::Member(_)
         | Part::Outcome(_) => None,

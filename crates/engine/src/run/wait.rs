@@ -156,6 +156,10 @@ fn condition_payload(
             .filter(|_| signal_id.is_some())
             .and_then(|resume| resume.signal_name.clone()),
         workflow_signal_id: signal_id,
+        workflow_update_id: resume
+            .filter(|resume| resume.resume_source_kind.as_deref() == Some("workflow_update"))
+            .and_then(|resume| resume.resume_source_id.as_deref())
+            .map(longhaul_protocol::id::UpdateId::from),
         group: GroupKeys(wait.group.clone()),
     }
 }

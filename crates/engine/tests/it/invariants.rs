@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_engine::change::{TaskKind, TaskStatus};
-use longhaul_engine::run::state::{Part, PartKey, Run, TimerKind};
+use longhaul_engine::run::state::{Message, Part, PartKey, Run, TimerKind};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
 use serde_json::Value;
@@ -476,7 +476,9 @@ fn check_signals(world: &World) {
     }
     for run in &runs {
         for part in run.parts.values() {
-            if let Part::Buffered(signal) = part {
+            if let Part::Buffered(message) = part
+                && let Message::Signal(signal) = &**message
+            {
                 seen.push(signal.command_id.to_string());
             }
         }

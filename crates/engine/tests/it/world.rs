@@ -85,7 +85,12 @@ impl World {
 
     fn commit(&mut self, changes: Changes) -> Step {
         let mut step = Step::default();
-        for change in changes.run.into_iter().chain(changes.created) {
+        for change in changes
+            .run
+            .into_iter()
+            .map(|run| *run)
+            .chain(changes.created)
+        {
             let run_id = change.spec.run_id.clone();
             let before = self.runs.remove(&run_id);
             assert_eq!(

@@ -16,12 +16,6 @@ mod contracts;
 /// Characters of a signal's, query's or update's name.
 pub(super) const OPERATION_NAME_LENGTH_MAX: usize = 256;
 
-/// Children that may be open in one run. Children are not built; the number is what clients may plan with.
-const PENDING_CHILDREN_MAX: u64 = 1000;
-
-/// Updates that may be open in one run; as for children.
-const PENDING_UPDATES_MAX: u64 = 500;
-
 /// From how much of a limit on a warning is due.
 const WARNING_THRESHOLD_PERCENT: u64 = 80;
 
@@ -118,17 +112,17 @@ fn limits(app: &App) -> Value {
         "max_search_attribute_value_bytes": limits.search_attribute_value_bytes,
         "max_operation_name_length": OPERATION_NAME_LENGTH_MAX,
         "max_pending_activities": limits.pending_activities,
-        "max_pending_children": PENDING_CHILDREN_MAX,
+        "max_pending_children": limits.pending_children,
     })
 }
 
 fn structural_limits(limits: &Limits) -> Value {
     json!({
         "pending_activity_count": limits.pending_activities,
-        "pending_child_count": PENDING_CHILDREN_MAX,
+        "pending_child_count": limits.pending_children,
         "pending_timer_count": limits.pending_timers,
         "pending_signal_count": limits.pending_signals,
-        "pending_update_count": PENDING_UPDATES_MAX,
+        "pending_update_count": limits.pending_updates,
         "command_batch_size": limits.commands_per_completion,
         "payload_size_bytes": limits.payload_bytes,
         "memo_size_bytes": limits.memo_start_bytes,

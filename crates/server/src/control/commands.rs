@@ -5,7 +5,7 @@
 use http::StatusCode;
 use longhaul_host::engine::Rejection;
 use longhaul_host::engine::run::external::{Receipt, Stop};
-use longhaul_host::{CommandTarget, Error, Host};
+use longhaul_host::{CommandTarget, Error, Handlers, Host};
 use longhaul_protocol::Reason;
 use longhaul_protocol::payload::{self, Payload};
 use longhaul_protocol::workflow_command::FieldErrors;
@@ -32,7 +32,15 @@ pub(super) async fn signal(call: Call) -> Result<Reply, Refusal> {
 }
 
 async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
-    check_name(name)?;
+    if name == RESERVED_SIGNAL {
+        let message = "This signal's name belongs to the runtime.";
+        return Err(Refusal::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            Reason::RuntimeReservedSignal,
+            message,
+        ));
+    }
+    check_name(name, "signal_name")?;
     let body = &call.body;
     let arguments = body
         .payload(payload::input_list(body.raw("input"), "input"))
@@ -72,15 +80,7 @@ pub(super) async fn request_cancellation(call: Call) -> Result<Reply, Refusal> {
 }
 
 /// Operation names (control-plane.md §1.7).
-fn check_name(name: &str) -> Result<(), Refusal> {
-    if name == RESERVED_SIGNAL {
-        let message = "This signal's name belongs to the runtime.";
-        return Err(Refusal::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            Reason::RuntimeReservedSignal,
-            message,
-        ));
-    }
+pub(super) fn check_name(name: &str, field: &str) -> Result<(), Refusal> {
     if name.trim().is_empty()
         || name.len() > OPERATION_NAME_LENGTH_MAX
         || name.chars().any(char::is_control)
@@ -89,7 +89,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
             "must have 1 to {OPERATION_NAME_LENGTH_MAX} bytes, not all blank, no control characters"
         );
         return Err(Refusal::invalid(&FieldErrors::from([(
-            "signal_name".to_owned(),
+            field.to_owned(),
             vec![message],
         )])));
     }
@@ -110,7 +110,7 @@ async fn preview(
             target.run_id.as_ref(),
         )
         .await?;
-    let declared = host.declared_signals(&run);
+    let declared = host.declared_handlers(&run, Handlers::Signals);
     let is_known = declared.knows(name);
     Ok(Reply::ok(json!({
         "workflow_id": target.workflow_id,
@@ -154,7 +154,7 @@ async fn stop(call: Call, how: Stop) -> Result<Reply, Refusal> {
 }
 
 /// Whom the command is for; the last reading of the body, so everything that was wrong with it is answered here.
-fn target(call: &Call) -> Result<CommandTarget, Refusal> {
+pub(super) fn target(call: &Call) -> Result<CommandTarget, Refusal> {
     let request_id = call.body.characters("request_id", REQUEST_ID_MAX);
     call.body.check()?;
     Ok(CommandTarget {
@@ -175,7 +175,7 @@ fn scope(target: &CommandTarget) -> &'static str {
 }
 
 /// The answer to an accepted command, or to a repeat of it.
-fn shared(receipt: &Receipt, target: &CommandTarget) -> Map<String, Value> {
+pub(super) fn shared(receipt: &Receipt, target: &CommandTarget) -> Map<String, Value> {
     let command = &receipt.command;
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
@@ -201,7 +201,7 @@ fn shared(receipt: &Receipt, target: &CommandTarget) -> Map<String, Value> {
 }
 
 /// A refusal in the words of a command. Missing targets and failures of the server are not commands and stay as they are.
-fn refused(error: &Error, target: &CommandTarget, kind: Option<&str>) -> Refusal {
+pub(super) fn refused(error: &Error, target: &CommandTarget, kind: Option<&str>) -> Refusal {
     let mut refusal = crate::error::refusal(error).with("workflow_id", target.workflow_id.as_str());
     if let Some(run_id) = &target.run_id {
         refusal = refusal.with("run_id", run_id.as_str());

@@ -99,6 +99,12 @@ pub(super) const SIGNAL: Operation = Operation {
     success_fields: &["outcome"],
     operation_name_field: Some("signal_name"),
 };
+pub(super) const UPDATE: Operation = Operation {
+    name: "update",
+    required_fields: &["workflow_id", "operation_name", "operation_name_field"],
+    success_fields: &["outcome"],
+    operation_name_field: Some("update_name"),
+};
 pub(super) const CANCEL: Operation = Operation {
     name: "cancel",
     required_fields: WORKFLOW,
@@ -113,7 +119,7 @@ pub(super) const TERMINATE: Operation = Operation {
 };
 
 /// All of them, for discovery.
-pub(super) const OPERATIONS: [&Operation; 9] = [
+pub(super) const OPERATIONS: [&Operation; 10] = [
     &LIST,
     &START,
     &DESCRIBE,
@@ -121,6 +127,7 @@ pub(super) const OPERATIONS: [&Operation; 9] = [
     &DESCRIBE_RUN,
     &HISTORY,
     &SIGNAL,
+    &UPDATE,
     &CANCEL,
     &TERMINATE,
 ];

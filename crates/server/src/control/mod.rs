@@ -32,12 +32,13 @@ mod path;
 mod query;
 pub(crate) mod system;
 mod task_queues;
+mod updates;
 mod workers;
 mod workflows;
 
 use envelope::{
     CANCEL, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, Reply, SIGNAL, START,
-    TERMINATE,
+    TERMINATE, UPDATE,
 };
 use path::Path;
 use query::Query;
@@ -83,6 +84,14 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/signal/{signal_name}",
             post(&SIGNAL, commands::signal),
+        )
+        .route(
+            "/workflows/{workflow_id}/update/{update_name}",
+            post(&UPDATE, updates::update),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/update/{update_name}",
+            post(&UPDATE, updates::update),
         )
         .route(
             "/workflows/{workflow_id}/cancel",

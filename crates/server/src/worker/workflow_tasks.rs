@@ -9,8 +9,8 @@ use longhaul_host::engine::run::state::Status;
 use longhaul_host::{Error, LeasedWorkflowTask, Polled, TaskHolder};
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{
-    ActivityAttemptId, ActivityExecutionId, CommandId, Namespace, RunId, SignalId, TaskId,
-    TaskQueue, TimerId, WaitId, WorkerId, WorkflowId,
+    ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,
+    TaskId, TaskQueue, TimerId, UpdateId, WaitId, WorkerId, WorkflowId,
 };
 use longhaul_protocol::workflow_command::parse_commands;
 use longhaul_protocol::{Payload, Timestamp};
@@ -98,8 +98,8 @@ struct TaskView<'a> {
     open_wait_id: &'a Option<String>,
     resume_source_kind: &'a Option<String>,
     resume_source_id: &'a Option<String>,
-    workflow_update_id: Null,
-    update_name: Null,
+    workflow_update_id: &'a Option<UpdateId>,
+    update_name: &'a Option<String>,
     workflow_signal_id: &'a Option<SignalId>,
     signal_name: &'a Option<String>,
     signal_wait_id: &'a Option<WaitId>,
@@ -108,8 +108,8 @@ struct TaskView<'a> {
     activity_execution_id: &'a Option<ActivityExecutionId>,
     activity_attempt_id: &'a Option<ActivityAttemptId>,
     activity_type: &'a Option<String>,
-    child_call_id: Null,
-    child_workflow_run_id: Null,
+    child_call_id: &'a Option<ChildCallId>,
+    child_workflow_run_id: &'a Option<RunId>,
     workflow_sequence: Option<u64>,
     workflow_event_type: &'a Option<String>,
     timer_id: &'a Option<TimerId>,
@@ -158,8 +158,8 @@ fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String
         open_wait_id: &resume.open_wait_id,
         resume_source_kind: &resume.resume_source_kind,
         resume_source_id: &resume.resume_source_id,
-        workflow_update_id: None,
-        update_name: None,
+        workflow_update_id: &resume.workflow_update_id,
+        update_name: &resume.update_name,
         workflow_signal_id: &resume.workflow_signal_id,
         signal_name: &resume.signal_name,
         signal_wait_id: &resume.signal_wait_id,
@@ -168,8 +168,8 @@ fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String
         activity_execution_id: &resume.activity_execution_id,
         activity_attempt_id: &resume.activity_attempt_id,
         activity_type: &resume.activity_type,
-        child_call_id: None,
-        child_workflow_run_id: None,
+        child_call_id: &resume.child_call_id,
+        child_workflow_run_id: &resume.child_workflow_run_id,
         workflow_sequence: resume.workflow_sequence,
         workflow_event_type: &resume.workflow_event_type,
         timer_id: &resume.timer_id,

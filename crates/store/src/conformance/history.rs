@@ -120,7 +120,7 @@ pub async fn a_conflict_is_told_before_a_repeated_event(store: &dyn Store) {
     push_event(&mut change, "Again");
     let changes = Changes {
         run: Some(Box::new(change)),
-        created: Some(Box::new(start(spec("w", 7)))),
+        created: vec![start(spec("w", 7))],
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
 }
@@ -246,10 +246,20 @@ pub async fn a_request_id_is_taken_once(store: &dyn Store) {
     assert!(is_conflict(&commit(store, twice).await));
     assert_eq!(store.run(run.run_id()).await.unwrap(), Some(run.clone()));
     assert_eq!(store.commands(run.run_id()).await.unwrap().len(), 1);
-    // Another run of the same workflow may not take it either, another workflow may.
+    // Another run of the same workflow may not take it for another command, another workflow may.
     let mut second = start(spec("w", 2));
     second.commands = vec![command(3, Some("request"))];
     assert!(is_conflict(&commit(store, second).await));
+    // The run that takes the command over answers for it from then on.
+    let mut second = start(spec("w", 2));
+    second.commands = vec![command(2, Some("request"))];
+    let taken_over = second.spec.run_id.clone();
+    commit(store, second).await.unwrap();
+    let found = store
+        .command_by_request(&namespace("default"), &"w".into(), "request")
+        .await
+        .unwrap();
+    assert_eq!(found.map(|(run_id, _)| run_id), Some(taken_over));
     let mut other = start(spec("v", 1));
     other.commands = vec![command(2, Some("request"))];
     commit(store, other).await.unwrap();

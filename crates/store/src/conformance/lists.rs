@@ -299,7 +299,8 @@ pub async fn alarms_are_due_earliest_first(store: &dyn Store) {
     }
 }
 
-pub async fn a_closed_run_is_never_due(store: &dyn Store) {
+/// A closed run is due only while its core says so: it may have letters to deliver.
+pub async fn a_closed_run_is_due_as_its_core_says(store: &dyn Store) {
     let run = create(store, "w").await;
     let mut change = next(&run);
     change.core.alarm = Some(at(1));
@@ -307,9 +308,13 @@ pub async fn a_closed_run_is_never_due(store: &dyn Store) {
     assert_eq!(store.due_runs(at(1), 10).await.unwrap().len(), 1);
     let mut change = next(&run);
     close(&mut change, ClosedReason::Cancelled);
+    change.core.alarm = Some(at(2));
     let run = advance(store, &run, change).await;
     assert_eq!(store.due_runs(at(1), 10).await.unwrap(), []);
+    assert_eq!(store.due_runs(at(2), 10).await.unwrap().len(), 1);
+    let mut change = next(&run);
+    change.core.alarm = None;
+    let run = advance(store, &run, change).await;
     assert_eq!(store.next_alarm().await.unwrap(), None);
-    // The core still says what it said: only the question is answered differently.
     assert_eq!(store.run(run.run_id()).await.unwrap(), Some(run));
 }

@@ -27,6 +27,7 @@ macro_rules! conformance_tests {
             runs: a_created_run_loads_as_it_was_decided, a_change_applies_on_top, every_kind_of_part_comes_back,
                 numbers_come_back_bit_for_bit, parts_are_put_replaced_and_deleted, a_stale_version_writes_nothing,
                 a_run_is_created_once, a_taken_workflow_id_writes_nothing, continuing_moves_the_current_run,
+                many_runs_are_created_at_once,
                 a_workflow_moves_on_from_its_newest_run_only, a_stale_continuation_writes_neither_run,
                 commits_apply_in_the_order_of_the_calls, a_failed_commit_fails_those_built_on_it,
                 of_concurrent_commits_on_one_version_one_wins, concurrent_commits_on_many_runs_all_stand,
@@ -38,7 +39,7 @@ macro_rules! conformance_tests {
             tasks: a_task_is_found_in_every_status, ready_tasks_come_in_matching_order, ready_queues_are_those_with_work,
                 leases_are_found_by_every_filter, queue_counts_add_up, finished_tasks_leave_the_queues;
             lists: pages_are_newest_first_with_ties, every_filter_shows_its_runs, a_summary_shows_the_newest_state,
-                alarms_are_due_earliest_first, a_closed_run_is_never_due;
+                alarms_are_due_earliest_first, a_closed_run_is_due_as_its_core_says;
             registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted,
                 rollouts_are_put_and_replaced;
         }

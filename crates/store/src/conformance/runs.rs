@@ -73,6 +73,10 @@ pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
         "task_id": "t", "available_at": at(1), "offered": true, "attempt_count": 1, "group": group,
         "attempt": {"id": "a", "number": 1, "owner": "worker", "started_at": at(2), "progress": {"done": [1, null, 2.5]}},
     });
+    let child = json!({
+        "sequence": 6, "call_id": "l", "workflow_id": "child", "run_id": "r", "run_number": 1, "workflow_type": "ship",
+        "parent_close_policy": "request_cancel", "group": group,
+    });
     let bodies = [
         (PartKey::Activity(1), json!({"activity": activity})),
         (
@@ -92,7 +96,20 @@ pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
             }}),
         ),
         (PartKey::Signal(3), json!({"signal": signal})),
-        (PartKey::Buffered(4), json!({"buffered": signal})),
+        (
+            PartKey::Buffered(4),
+            json!({"buffered": {"signal": signal}}),
+        ),
+        (
+            PartKey::Update(5),
+            json!({"update": {"command": command(5, None), "accepted_at": 3}}),
+        ),
+        (PartKey::Child(6), json!({"child": child})),
+        (PartKey::Adopted(1), json!({"adopted": child})),
+        (
+            PartKey::Outbox(1),
+            json!({"outbox": {"retry_at": at(5), "body": "child_run_closed"}}),
+        ),
         (
             PartKey::Group(1),
             json!({"group": {"size": 2, "unresolved": 1, "failed": false}}),
@@ -231,7 +248,7 @@ pub async fn continuing_moves_the_current_run(store: &dyn Store) {
     store
         .commit(Arc::new(Changes {
             run: Some(Box::new(closing)),
-            created: Some(Box::new(created)),
+            created: vec![created],
         }))
         .await
         .unwrap();
@@ -254,6 +271,30 @@ pub async fn continuing_moves_the_current_run(store: &dyn Store) {
         ]
     );
     assert_eq!(runs[0].closed_reason, Some(ClosedReason::Continued));
+}
+
+/// A run and all the children it starts are one commit.
+pub async fn many_runs_are_created_at_once(store: &dyn Store) {
+    let parent = create(store, "parent").await;
+    let changes = |names: &[&str]| Changes {
+        run: Some(Box::new(next(&parent))),
+        created: names.iter().map(|name| start(spec(name, 1))).collect(),
+    };
+    store
+        .commit(Arc::new(changes(&["a", "b", "c"])))
+        .await
+        .unwrap();
+    for name in ["a", "b", "c"] {
+        assert!(current(store, name).await.is_some(), "{name}");
+    }
+    let parent = load(store, parent.run_id()).await.unwrap();
+    let changes = Changes {
+        run: Some(Box::new(next(&parent))),
+        created: vec![start(spec("d", 1)), start(spec("b", 1))],
+    };
+    assert!(is_conflict(&store.commit(Arc::new(changes)).await));
+    assert_eq!(current(store, "d").await, None);
+    assert_eq!(load(store, parent.run_id()).await, Some(parent));
 }
 
 pub async fn a_workflow_moves_on_from_its_newest_run_only(store: &dyn Store) {
@@ -283,7 +324,7 @@ pub async fn a_stale_continuation_writes_neither_run(store: &dyn Store) {
     close(&mut closing, ClosedReason::Continued);
     let changes = Changes {
         run: Some(Box::new(closing)),
-        created: Some(Box::new(start(spec("w", 2)))),
+        created: vec![start(spec("w", 2))],
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     // And the other way round: the run is current, the new one cannot be made.
@@ -291,7 +332,7 @@ pub async fn a_stale_continuation_writes_neither_run(store: &dyn Store) {
     close(&mut closing, ClosedReason::Continued);
     let changes = Changes {
         run: Some(Box::new(closing)),
-        created: Some(Box::new(start(spec("w", 7)))),
+        created: vec![start(spec("w", 7))],
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     assert_eq!(load(store, second.run_id()).await, Some(second));
@@ -413,7 +454,7 @@ pub async fn malformed_commits_are_refused(store: &dyn Store) {
     }
     let both = Changes {
         run: Some(Box::new(start(spec("v", 1)))),
-        created: Some(Box::new(start(spec("v", 2)))),
+        created: vec![start(spec("v", 2))],
     };
     assert!(matches!(
         store.commit(Arc::new(both)).await,

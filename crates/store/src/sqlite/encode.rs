@@ -55,7 +55,7 @@ impl Write {
 pub(super) struct Commit {
     changes: Arc<Changes>,
     run: Option<Bodies>,
-    created: Option<Bodies>,
+    created: Vec<Bodies>,
     size: usize,
 }
 
@@ -86,9 +86,9 @@ impl Commit {
             .transpose()?;
         let created = changes
             .created
-            .as_ref()
+            .iter()
             .map(|change| Bodies::encode(change, &mut size))
-            .transpose()?;
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             changes,
             run,
@@ -100,8 +100,8 @@ impl Commit {
     /// The runs it writes, each with its bodies.
     pub(super) fn runs(&self) -> impl Iterator<Item = (&RunChange, &Bodies)> {
         let run = self.changes.run.as_deref().zip(self.run.as_ref());
-        let created = self.changes.created.as_deref().zip(self.created.as_ref());
-        run.into_iter().chain(created)
+        run.into_iter()
+            .chain(self.changes.created.iter().zip(&self.created))
     }
 }
 

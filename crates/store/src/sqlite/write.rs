@@ -149,11 +149,11 @@ fn write_commit(
     commit: &Commit,
 ) -> Result<bool, Error> {
     // Invariant: every check comes before the first write.
-    let mut checked = [None, None];
-    for ((change, _), found) in commit.runs().zip(&mut checked) {
-        *found = check_version(hot, change)?;
+    let mut checked = Vec::with_capacity(2);
+    for (change, _) in commit.runs() {
+        checked.push(check_version(hot, change)?);
         check_instance(transaction, change)?;
-        check_requests(transaction, found.as_ref(), change)?;
+        check_requests(transaction, change)?;
     }
     for ((change, bodies), found) in commit.runs().zip(checked) {
         let run_key = match found {
@@ -204,30 +204,26 @@ fn check_instance(transaction: &Transaction<'_>, change: &RunChange) -> Result<(
     }
 }
 
-/// A request id belongs to one command; that command's own row may be written again.
-fn check_requests(
-    transaction: &Transaction<'_>,
-    found: Option<&Found>,
-    change: &RunChange,
-) -> Result<(), Error> {
+/// A request id belongs to one command, which its number in the workflow names; that command's own row may be written again,
+/// also by the run that took it over.
+fn check_requests(transaction: &Transaction<'_>, change: &RunChange) -> Result<(), Error> {
     for (place, command) in change.commands.iter().enumerate() {
         let Some(request_id) = &command.request_id else {
             continue;
         };
-        let taken: Option<(i64, i64)> = transaction
+        let taken: Option<i64> = transaction
             .prepare_cached(
-                "SELECT run_key, sequence FROM requests WHERE namespace = ?1 AND workflow_id = ?2 AND request_id = ?3",
+                "SELECT sequence FROM requests WHERE namespace = ?1 AND workflow_id = ?2 AND request_id = ?3",
             )?
             .query_row(
                 params![change.spec.namespace.as_str(), change.spec.workflow_id.as_str(), request_id],
-                |row| Ok((row.get(0)?, row.get(1)?)),
+                |row| row.get(0),
             )
             .optional()?;
-        let own = found.map(|found| (found.run_key, signed(command.sequence)));
         let twice = change.commands[..place].iter().any(|earlier| {
             earlier.request_id.as_ref() == Some(request_id) && earlier.sequence != command.sequence
         });
-        if twice || (taken.is_some() && taken != own) {
+        if twice || taken.is_some_and(|taken| taken != signed(command.sequence)) {
             return Err(Error::Conflict);
         }
     }
@@ -359,7 +355,7 @@ fn write_rows(
             transaction
                 .prepare_cached(
                     "INSERT INTO requests (namespace, workflow_id, request_id, run_key, sequence) VALUES (?1, ?2, ?3, ?4, ?5)
-                     ON CONFLICT DO NOTHING",
+                     ON CONFLICT DO UPDATE SET run_key = excluded.run_key",
                 )?
                 .execute(params![
                     change.spec.namespace.as_str(),

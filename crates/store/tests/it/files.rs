@@ -85,7 +85,7 @@ async fn dropping_the_store_finishes_what_was_accepted() {
         run = change.apply(Some(run));
         drop(store.commit(Arc::new(longhaul_engine::change::Changes {
             run: Some(Box::new(change)),
-            created: None,
+            created: Vec::new(),
         })));
     }
     drop(store);
@@ -234,7 +234,7 @@ async fn stats_count_writes_and_refusals() {
     advance(&*store, &run, next(&run)).await;
     let stale = longhaul_engine::change::Changes {
         run: Some(Box::new(next(&run))),
-        created: None,
+        created: Vec::new(),
     };
     assert!(store.commit(Arc::new(stale)).await.is_err());
     let stats = store.stats();

@@ -268,7 +268,7 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
             fill(&mut change, rows);
             Some(Changes {
                 run: None,
-                created: Some(Box::new(change)),
+                created: vec![change],
             })
         }
         Op::Step {
@@ -279,7 +279,7 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
             let run = model.run(&run_id(which).into()).await.unwrap()?;
             Some(Changes {
                 run: Some(Box::new(step(&run, *version, rows))),
-                created: None,
+                created: Vec::new(),
             })
         }
         Op::Continue {
@@ -298,7 +298,7 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
             };
             Some(Changes {
                 run: Some(Box::new(change)),
-                created: Some(Box::new(begin(&onward, "order", 1))),
+                created: vec![begin(&onward, "order", 1)],
             })
         }
         Op::CreateNamespace(_)

@@ -8,6 +8,7 @@ use longhaul_protocol::version::{
 use serde_json::{Map, Value, json};
 
 use crate::control::envelope::{OPERATIONS, PROJECTED_FIELDS, RESPONSE_SCHEMA, contract};
+use crate::control::updates::WAIT_FOR;
 use crate::control::workflows::{DUPLICATE_POLICIES, LIST_STATUSES, REFUSED_START_FIELDS};
 
 /// Where the documents behind a manifest are found. Names, not addresses: this server publishes none.
@@ -99,6 +100,15 @@ fn request_contract() -> Value {
                     "payload_codec": {"canonical_values": [CODEC]},
                 },
                 "unsupported_fields": REFUSED_START_FIELDS,
+            },
+            "update": {
+                "fields": {
+                    "wait_for": {
+                        "canonical_values": WAIT_FOR,
+                        "rejected_aliases": {"wait_policy": "wait_for"},
+                    },
+                    "wait_timeout_seconds": seconds,
+                },
             },
         },
     })

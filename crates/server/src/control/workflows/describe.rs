@@ -38,7 +38,12 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
             .collect(),
     );
     body.insert("updates_scope".to_owned(), json!("selected_run"));
-    body.insert("updates".to_owned(), json!([]));
+    let updates: Vec<Value> = description
+        .commands
+        .iter()
+        .filter_map(|row| update(row, &description.run))
+        .collect();
+    body.insert("updates".to_owned(), json!(updates));
     Ok(Reply::ok(Value::Object(body)))
 }
 
@@ -151,7 +156,7 @@ fn actions(description: &Description) -> Value {
     json!({
         "can_signal": takes_commands,
         "can_query": false,
-        "can_update": false,
+        "can_update": takes_commands,
         "can_cancel": takes_commands,
         "can_terminate": takes_commands,
         "can_repair": false,
@@ -163,6 +168,15 @@ fn command(row: &CommandRow, run: &Run) -> Value {
     let is_accepted = row.status == "accepted";
     // A signal is applied when the workflow takes it, which its history tells; the others take effect as they are accepted.
     let is_applied = is_accepted && row.command_type != "signal";
+    let update = row.update.as_deref();
+    let failure = update.and_then(|update| update.failure.as_ref());
+    let (applied_at, completed_at) = match update {
+        Some(update) => (update.applied_at, update.closed_at),
+        None => {
+            let at = is_applied.then_some(row.at);
+            (at, at)
+        }
+    };
     json!({
         "id": row.command_id,
         "sequence": row.sequence,
@@ -180,16 +194,46 @@ fn command(row: &CommandRow, run: &Run) -> Value {
         "outcome": row.outcome,
         "reason": row.reason,
         "rejection_reason": row.rejection_reason,
-        "validation_errors": {},
-        "update_id": null,
-        "update_status": null,
-        "failure_id": null,
-        "failure_message": null,
+        "validation_errors": update.map(|update| json!(update.validation_errors)).unwrap_or_else(|| json!({})),
+        "update_id": update.map(|update| &update.update_id),
+        "update_status": update.map(|update| update.status.as_str()),
+        "failure_id": failure.map(|failure| &failure.failure_id),
+        "failure_message": failure.map(|failure| &failure.message),
         "accepted_at": is_accepted.then_some(row.at),
-        "applied_at": is_applied.then_some(row.at),
+        "applied_at": applied_at,
         "rejected_at": (!is_accepted).then_some(row.at),
-        "completed_at": is_applied.then_some(row.at),
+        "completed_at": completed_at,
     })
+}
+
+/// One row of `updates`: none for a command that is something else.
+fn update(row: &CommandRow, run: &Run) -> Option<Value> {
+    let update = row.update.as_deref()?;
+    let failure = update.failure.as_ref();
+    Some(json!({
+        "id": update.update_id,
+        "command_id": row.command_id,
+        "workflow_id": run.spec.workflow_id,
+        "run_id": run.spec.run_id,
+        "target_scope": row.target_scope,
+        "requested_run_id": row.requested_run_id,
+        "resolved_run_id": run.spec.run_id,
+        "update_name": row.target_name,
+        "status": update.status.as_str(),
+        "outcome": row.outcome,
+        "command_sequence": row.sequence,
+        "workflow_sequence": update.workflow_sequence,
+        "rejection_reason": row.rejection_reason,
+        "validation_errors": update.validation_errors,
+        "failure_id": failure.map(|failure| &failure.failure_id),
+        "failure_message": failure.map(|failure| &failure.message),
+        "principal": principal(row.principal.as_deref()),
+        "request_id": row.request_id,
+        "accepted_at": update.accepted_at,
+        "applied_at": update.applied_at,
+        "rejected_at": update.rejected_at,
+        "closed_at": update.closed_at,
+    }))
 }
 
 /// Who asked, stored as JSON text.
