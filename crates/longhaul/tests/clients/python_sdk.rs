@@ -25,6 +25,11 @@ async fn recorded_values() {
 }
 
 #[tokio::test]
+async fn rollouts() {
+    run_python("rollouts.py", &Server::start().await).await;
+}
+
+#[tokio::test]
 async fn lifecycle() {
     run_python("lifecycle.py", &Server::start().await).await;
 }

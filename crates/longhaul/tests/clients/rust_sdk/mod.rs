@@ -16,6 +16,7 @@ pub(crate) mod fixture;
 mod lifecycle;
 mod payloads;
 mod recorded_values;
+mod rollouts;
 mod signals;
 mod timers;
 mod worker_restarts;
