@@ -45,6 +45,8 @@ pub enum Rejection {
     AttemptClosed,
     #[error("the run is closed and takes no more commands")]
     RunNotActive { status: Status },
+    #[error("the run is open; only a closed one can be archived")]
+    RunNotClosed,
     #[error("the run is not the workflow's current one")]
     NotCurrent,
     #[error("the workflow id is in use")]
@@ -103,6 +105,7 @@ impl Rejection {
             Self::StaleAttempt => Reason::StaleAttempt,
             Self::AttemptClosed => Reason::AttemptClosed,
             Self::RunNotActive { .. } => Reason::RunNotActive,
+            Self::RunNotClosed => Reason::RunNotClosed,
             Self::NotCurrent => Reason::HistoricalRunCommandRejected,
             Self::AlreadyStarted { .. } => Reason::InstanceAlreadyStarted,
             Self::OtherWorkflowType { .. } => Reason::ValidationFailed,

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 mod activity_tasks;
 mod alarms;
 pub mod clock;
+mod debug;
 mod dispatch;
 pub mod error;
 mod execute;
@@ -40,6 +41,7 @@ mod workflow_tasks;
 mod workflows;
 
 pub use activity_tasks::ActivityReport;
+pub use debug::DebugView;
 pub use dispatch::{FairnessView, PollCaps};
 pub use error::{Error, Result};
 pub use ledger::Throttle;

@@ -192,6 +192,7 @@ impl Host {
         message: &str,
         failure_type: Option<&str>,
         reason: Option<&str>,
+        stack_trace: Option<&str>,
     ) -> Result<Answer> {
         let row = self
             .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
@@ -201,6 +202,7 @@ impl Host {
             message: message.to_owned(),
             failure_type: failure_type.map(str::to_owned),
             reason: reason.map(str::to_owned),
+            stack_trace: stack_trace.map(str::to_owned),
         };
         self.report(row, build).await
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use longhaul_engine::Rejection;
 use longhaul_engine::change::CommandRow;
 use longhaul_engine::contract::Declared;
+use longhaul_engine::run::archive::ArchiveRun;
 use longhaul_engine::run::external::{Earlier, Receipt, Request, SignalRun, Stop, StopRun};
+use longhaul_engine::run::repair::RepairRun;
 use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
@@ -284,6 +286,25 @@ impl Host {
         self.command(target, |request, _| StopRun {
             request,
             how,
+            reason: reason.map(str::to_owned),
+        })
+        .await
+    }
+
+    /// Looks whether something is stuck, and puts it right.
+    pub async fn repair_workflow(&self, target: &CommandTarget) -> Result<Receipt> {
+        self.command(target, |request, _| RepairRun { request })
+            .await
+    }
+
+    /// Keeps a closed run.
+    pub async fn archive_workflow(
+        &self,
+        target: &CommandTarget,
+        reason: Option<&str>,
+    ) -> Result<Receipt> {
+        self.command(target, |request, _| ArchiveRun {
+            request,
             reason: reason.map(str::to_owned),
         })
         .await

@@ -163,6 +163,8 @@ reasons! {
     HistoricalRunCommandRejected "historical_run_command_rejected" fatal,
     /// The run is closed and takes no more commands.
     RunNotActive "run_not_active" fatal,
+    /// The run is open; only a closed one can be archived.
+    RunNotClosed "run_not_closed" retry,
     /// Workflow code is not asked to clean up by this server yet.
     CooperativeCancellationNotSupported "cooperative_cancellation_not_supported" fatal,
     /// The request id stands for another command.

@@ -128,6 +128,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::AttemptClosed
         | Rejection::RunNotActive { .. }
         | Rejection::NotCurrent
+        | Rejection::RunNotClosed
         | Rejection::AlreadyStarted { .. }
         | Rejection::RequestIdConflict { .. } => StatusCode::CONFLICT,
         Rejection::InvalidCommands { .. }
@@ -181,6 +182,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             .with("run_status", status.as_str())
             .with("is_terminal", status.is_terminal())
             .with("outcome", "rejected_not_active"),
+        Rejection::RunNotClosed => refusal.with("outcome", "rejected_run_not_closed"),
         Rejection::NotCurrent => refusal
             .with("outcome", "rejected_not_current")
             .with("target_scope", "run"),

@@ -176,6 +176,7 @@ impl Holder {
             attempt: self.attempt,
             attempt_id: None,
             answer: answer.clone(),
+            diagnosis: None,
         }
     }
 }

@@ -118,8 +118,27 @@ pub(super) const TERMINATE: Operation = Operation {
     operation_name_field: None,
 };
 
+pub(super) const DEBUG: Operation = Operation {
+    name: "debug_workflow",
+    required_fields: WORKFLOW,
+    success_fields: &["run_id", "diagnostic_status"],
+    operation_name_field: None,
+};
+pub(super) const REPAIR: Operation = Operation {
+    name: "repair",
+    required_fields: WORKFLOW,
+    success_fields: &["outcome"],
+    operation_name_field: None,
+};
+pub(super) const ARCHIVE: Operation = Operation {
+    name: "archive",
+    required_fields: WORKFLOW,
+    success_fields: &["outcome"],
+    operation_name_field: None,
+};
+
 /// All of them, for discovery.
-pub(super) const OPERATIONS: [&Operation; 10] = [
+pub(super) const OPERATIONS: [&Operation; 13] = [
     &LIST,
     &START,
     &DESCRIBE,
@@ -130,6 +149,9 @@ pub(super) const OPERATIONS: [&Operation; 10] = [
     &UPDATE,
     &CANCEL,
     &TERMINATE,
+    &DEBUG,
+    &REPAIR,
+    &ARCHIVE,
 ];
 
 /// The block's schema.

@@ -37,8 +37,8 @@ mod workers;
 mod workflows;
 
 use envelope::{
-    CANCEL, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, Reply, SIGNAL, START,
-    TERMINATE, UPDATE,
+    ARCHIVE, CANCEL, DEBUG, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, REPAIR,
+    Reply, SIGNAL, START, TERMINATE, UPDATE,
 };
 use path::Path;
 use query::Query;
@@ -112,6 +112,30 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/request-cancellation",
             post(OPERATOR, commands::request_cancellation),
+        )
+        .route(
+            "/workflows/{workflow_id}/debug",
+            get(&DEBUG, workflows::debug),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/debug",
+            get(&DEBUG, workflows::debug),
+        )
+        .route(
+            "/workflows/{workflow_id}/repair",
+            post(&REPAIR, commands::repair),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/repair",
+            post(&REPAIR, commands::repair),
+        )
+        .route(
+            "/workflows/{workflow_id}/archive",
+            post(&ARCHIVE, commands::archive),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/archive",
+            post(&ARCHIVE, commands::archive),
         )
         .route("/workers", get(OPERATOR, workers::list))
         .route(

@@ -31,19 +31,25 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
 /// An unknown queue is an empty one.
 pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
     let name = TaskQueue::from(call.segment("name"));
-    let (queue, leases) = call.host().task_queue(&call.namespace, &name).await?;
-    let now = call.host().now();
-    let mut body = shown(
-        call.host(),
-        &call.namespace,
-        &queue,
-        &Expired::among(&leases, now),
-    );
+    Ok(Reply::ok(
+        detail(call.host(), &call.namespace, &name).await?,
+    ))
+}
+
+/// One queue with its pollers and leases.
+pub(super) async fn detail(
+    host: &Host,
+    namespace: &Namespace,
+    name: &TaskQueue,
+) -> Result<Value, Refusal> {
+    let (queue, leases) = host.task_queue(namespace, name).await?;
+    let now = host.now();
+    let mut body = shown(host, namespace, &queue, &Expired::among(&leases, now));
     let pollers: Vec<Value> = queue
         .workers
         .iter()
         .map(|worker| {
-            let mut poller = workers::shown(call.host(), worker);
+            let mut poller = workers::shown(host, worker);
             poller.insert("is_stale".to_owned(), json!(worker.is_stale));
             Value::Object(poller)
         })
@@ -53,7 +59,7 @@ pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
         "current_leases".to_owned(),
         leases.iter().map(|lease| lease_shown(lease, now)).collect(),
     );
-    Ok(Reply::ok(Value::Object(body)))
+    Ok(Value::Object(body))
 }
 
 /// Leases that have run out and were not taken back yet. A run takes its own back within moments, so the list, which does not

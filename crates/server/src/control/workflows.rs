@@ -13,9 +13,11 @@ use super::envelope::Reply;
 use super::fleet::Fleet;
 use crate::gate::Refusal;
 
+mod debug;
 mod describe;
 mod start;
 
+pub(super) use debug::debug;
 pub(super) use describe::{describe, principal};
 pub(super) use start::{DUPLICATE_POLICIES, REFUSED_START_FIELDS, start};
 

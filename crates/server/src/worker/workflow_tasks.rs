@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::history::{page_fields, page_size, page_token, parse_page_token};
 use super::polls::{self, read_poll};
-use super::{Id, envelope, pass};
+use super::{Id, envelope, pass, stack_trace};
 use crate::App;
 use crate::error;
 use crate::gate::{Passed, Refusal};
@@ -356,11 +356,13 @@ pub(super) async fn fail(
         let body = &passed.body;
         let failure = body.nested("failure");
         let (mut message, mut failure_type, mut reason) = (String::new(), None, None);
+        let mut trace = None;
         match &failure {
             Some(failure) => {
                 message = failure.required_text("message", MESSAGE_MAX);
                 failure_type = failure.text("type", NAME_MAX);
                 reason = failure.text("reason", NAME_MAX);
+                trace = stack_trace(failure);
                 body.absorb("failure", failure);
             }
             None if body.raw("failure").is_none() => body.refuse("failure", "is required"),
@@ -374,6 +376,7 @@ pub(super) async fn fail(
                 &message,
                 failure_type.as_deref(),
                 reason.as_deref(),
+                trace.as_deref(),
             )
             .await;
         let answer = answer.map_err(|error| rejected(&error, &holder))?;

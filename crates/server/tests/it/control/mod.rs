@@ -1,6 +1,7 @@
 //! The control plane, a file per resource as in the server.
 
 mod commands;
+mod debug;
 mod discovery;
 mod examples;
 mod gates;
