@@ -12,7 +12,7 @@ use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
 use longhaul_protocol::{Ids, Payload};
-use longhaul_store::{Instance, RunFilter, RunSummary};
+use longhaul_store::{Instance, RunFilter, RunSummary, StoredEvent};
 use serde_json::Value;
 
 use crate::Host;
@@ -41,6 +41,7 @@ pub struct Description {
     pub run: Run,
     pub run_count: u64,
     pub is_current: bool,
+    pub current_run_id: RunId,
     pub commands: Vec<CommandRow>,
 }
 
@@ -192,10 +193,32 @@ impl Host {
         let commands = self.inner.store.commands(run.run_id()).await?;
         Ok(Description {
             is_current: instance.current_run_id == *run.run_id(),
+            current_run_id: instance.current_run_id,
             run_count: instance.run_count,
             run,
             commands,
         })
+    }
+
+    /// Everything about one run, and its whole history.
+    pub async fn export_workflow(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        run_id: Option<&RunId>,
+    ) -> Result<(Description, Vec<StoredEvent>)> {
+        let description = self
+            .describe_workflow(namespace, workflow_id, run_id)
+            .await?;
+        let end = description.run.core.last_history_sequence;
+        // All of it: the number of a run's events is limited.
+        let limit = usize::try_from(end).unwrap_or(usize::MAX);
+        let events = self
+            .inner
+            .store
+            .history(description.run.run_id(), 0, end, limit)
+            .await?;
+        Ok((description, events))
     }
 
     /// All runs of a workflow, oldest first.

@@ -70,6 +70,7 @@ async fn serve(settings: &Settings) -> Result<()> {
     let options = Options {
         server_id: settings.server_id.clone(),
         history_page_size: settings.history_page_size,
+        export_key: limits.export_key.clone(),
         ..Options::default()
     };
     let router = App::new(host.clone(), auth, options).router();

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use longhaul_host::engine::queue::{Admission, Caps, Override};
 use longhaul_host::engine::rollout::FleetValidation;
 use longhaul_host::{NamespaceCaps, PollCaps, RequestCaps};
+use longhaul_server::SigningKey;
 use serde::de::DeserializeOwned;
 
 /// All of them, decided.
@@ -18,6 +19,8 @@ pub(crate) struct Limits {
     pub(crate) poll_caps: PollCaps,
     pub(crate) request_caps: RequestCaps,
     pub(crate) fleet_validation: FleetValidation,
+    /// Signs exported histories.
+    pub(crate) export_key: Option<SigningKey>,
 }
 
 /// Reads settings one by one; a key of the file that nothing asked for is an error at the end.
@@ -98,6 +101,7 @@ impl<'a> Source<'a> {
                 overrides: self.object("NAMESPACE_ADMISSION_OVERRIDES")?,
             },
             fleet_validation: self.fleet_validation()?,
+            export_key: self.export_key(),
         };
         if let Some(key) = self.file.keys().next() {
             bail!("the configuration file has an unknown key limits.{key}");
@@ -124,6 +128,12 @@ impl<'a> Source<'a> {
             max_requests_per_minute: self.count(&format!("{prefix}_REQUESTS_PER_MINUTE"))?,
             max_concurrent_requests: self.count(&format!("{prefix}_CONCURRENT_REQUESTS"))?,
         })
+    }
+
+    fn export_key(&mut self) -> Option<SigningKey> {
+        let id = self.text("V2_HISTORY_EXPORT_SIGNING_KEY_ID");
+        let (_, secret) = self.text("V2_HISTORY_EXPORT_SIGNING_KEY")?;
+        Some(SigningKey::new(secret, id.map(|(_, id)| id)))
     }
 
     fn fleet_validation(&mut self) -> Result<FleetValidation> {

@@ -25,6 +25,14 @@ async fn recorded_values() {
 }
 
 #[tokio::test]
+async fn exports() {
+    let options = ServerOptions::new()
+        .environment("DW_V2_HISTORY_EXPORT_SIGNING_KEY", "export-secret")
+        .environment("DW_V2_HISTORY_EXPORT_SIGNING_KEY_ID", "k1");
+    run_python("exports.py", &options.start().await).await;
+}
+
+#[tokio::test]
 async fn rollouts() {
     run_python("rollouts.py", &Server::start().await).await;
 }

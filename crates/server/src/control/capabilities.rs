@@ -51,7 +51,7 @@ pub(super) fn cluster_capabilities() -> Value {
         "queries": false,
         "updates": true,
         "schedules": false,
-        "history_export": false,
+        "history_export": true,
         "continue_as_new": true,
         "child_workflows": true,
         "search_attributes": false,

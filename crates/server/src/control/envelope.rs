@@ -12,6 +12,9 @@ use crate::gate::Refusal;
 
 const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-control-plane-version");
 
+/// Stands for the whole answer where a member's name would be.
+const WHOLE: &str = "";
+
 /// A success before it is rendered.
 pub(super) struct Reply {
     status: StatusCode,
@@ -35,6 +38,15 @@ impl Reply {
 
     pub(super) fn ok(body: Value) -> Self {
         Self::new(StatusCode::OK, body)
+    }
+
+    /// A whole object that is already JSON text.
+    pub(super) fn text(json: String) -> Self {
+        Self {
+            status: StatusCode::OK,
+            body: Map::new(),
+            text: Some((WHOLE, json)),
+        }
     }
 
     /// Adds a member from JSON text.
@@ -245,7 +257,9 @@ pub(super) fn render(
     }
     let retry_after = body.get("retry_after_seconds").and_then(Value::as_u64);
     let mut json = Value::Object(body).to_string();
-    if let Some((name, value)) = text {
+    if let Some((WHOLE, value)) = text {
+        json = value;
+    } else if let Some((name, value)) = text {
         debug_assert!(json.len() > 2, "the member follows others");
         json.pop();
         json.push_str(&format!(",\"{name}\":{value}}}"));

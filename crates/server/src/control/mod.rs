@@ -25,6 +25,7 @@ mod cluster;
 mod commands;
 mod deployments;
 mod envelope;
+mod export;
 mod fleet;
 mod history;
 mod namespaces;
@@ -76,6 +77,10 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/history",
             get(&HISTORY, history::read),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/history/export",
+            get(OPERATOR, export::export),
         )
         .route(
             "/workflows/{workflow_id}/signal/{signal_name}",

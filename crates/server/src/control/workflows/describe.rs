@@ -164,7 +164,7 @@ fn actions(description: &Description) -> Value {
     })
 }
 
-fn command(row: &CommandRow, run: &Run) -> Value {
+pub(in crate::control) fn command(row: &CommandRow, run: &Run) -> Value {
     let is_accepted = row.status == "accepted";
     // A signal is applied when the workflow takes it, which its history tells; the others take effect as they are accepted.
     let is_applied = is_accepted && row.command_type != "signal";

@@ -192,7 +192,6 @@ async fn unknown_routes_are_not_found_and_known_ones_refuse_other_methods() {
         "/workflows/w/query/q",
         "/workflows/w/update/u",
         "/workflows/w/runs/r/update/u",
-        "/workflows/w/runs/r/history/export",
         "/workflows/w/runs/r/redrive",
         "/workflows/w/message-streams",
         "/schedules",

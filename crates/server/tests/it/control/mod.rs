@@ -4,6 +4,7 @@ mod commands;
 mod debug;
 mod discovery;
 mod examples;
+mod export;
 mod gates;
 mod history;
 mod isolation;
