@@ -150,6 +150,9 @@ pub struct TaskRow {
     pub fairness_weight: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compatibility: Option<String>,
+    /// What the worker must be able to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required_capability: Option<String>,
     /// Command sequence of the activity call; 0 for a workflow task.
     pub sequence: u64,
     /// Attempt of the newest lease.
@@ -177,6 +180,9 @@ pub struct ClosedTask {
     /// `completed`, `failed` or `cancelled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity_status: Option<String>,
+    /// Whether the worker has said that its callback stopped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 /// An accepted complete or fail, and its answer.
@@ -241,6 +247,9 @@ pub struct CommandRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     pub at: Timestamp,
+    /// Its place in its stream, when it is a message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
     /// What became of it, when it is an update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Box<UpdateRecord>>,

@@ -32,6 +32,8 @@ pub struct Limits {
     /// Long, because a lost lease ends a Rust worker's process.
     pub workflow_task_lease_seconds: u64,
     pub activity_lease_seconds: u64,
+    /// Time for cleanup after a cancellation request that does not say.
+    pub cleanup_seconds: u64,
     /// Back-off after a failed workflow task: one second, doubled each time up to this.
     pub workflow_task_backoff_max_seconds: u64,
     /// At most one heartbeat event per attempt in this time, unless the progress changed.
@@ -75,6 +77,7 @@ impl Default for Limits {
             },
             workflow_task_lease_seconds: 300,
             activity_lease_seconds: 300,
+            cleanup_seconds: 600,
             workflow_task_backoff_max_seconds: 60,
             heartbeat_event_seconds: 10,
         }

@@ -2,7 +2,7 @@
 //! what its answer tells beside it.
 
 use longhaul_protocol::history::LimitBreach;
-use longhaul_protocol::id::{RunId, WorkerId};
+use longhaul_protocol::id::{RunId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::FieldErrors;
 use longhaul_protocol::{Reason, Timestamp};
 
@@ -43,6 +43,8 @@ pub enum Rejection {
     StaleAttempt,
     #[error("the attempt is finished")]
     AttemptClosed,
+    #[error("the activity was cancelled")]
+    ActivityCancelled,
     #[error("the run is closed and takes no more commands")]
     RunNotActive { status: Status },
     #[error("the run is open; only a closed one can be archived")]
@@ -64,6 +66,14 @@ pub enum Rejection {
     UnknownSignal { declared: Vec<String> },
     #[error("the arguments do not fit the declared signal")]
     InvalidSignalArguments { errors: FieldErrors },
+    #[error("no worker of the queue can be asked to clean up; use cancel or terminate")]
+    NotCooperative,
+    #[error("the worker that holds the workflow task cannot be asked to clean up; try again later")]
+    ActiveClaimNotCooperative { task_id: TaskId, attempt: u64 },
+    #[error("the run has another cancellation request, or it was delivered at another call")]
+    CancellationMismatch,
+    #[error("the message id stands for another message")]
+    MessageIdentityConflict { position: u64 },
     #[error("{}", .0.message)]
     UpdateRefused(Box<UpdateRefused>),
 }
@@ -104,6 +114,7 @@ impl Rejection {
             Self::TaskMismatch => Reason::TaskMismatch,
             Self::StaleAttempt => Reason::StaleAttempt,
             Self::AttemptClosed => Reason::AttemptClosed,
+            Self::ActivityCancelled => Reason::ActivityCancelled,
             Self::RunNotActive { .. } => Reason::RunNotActive,
             Self::RunNotClosed => Reason::RunNotClosed,
             Self::NotCurrent => Reason::HistoricalRunCommandRejected,
@@ -113,6 +124,10 @@ impl Rejection {
             Self::RequestIdConflict { .. } => Reason::RequestIdConflict,
             Self::UnknownSignal { .. } => Reason::UnknownSignal,
             Self::InvalidSignalArguments { .. } => Reason::InvalidSignalArguments,
+            Self::NotCooperative => Reason::CooperativeCancellationNotSupported,
+            Self::ActiveClaimNotCooperative { .. } => Reason::ActiveClaimCancellationNotSupported,
+            Self::CancellationMismatch => Reason::CancellationRequestMismatch,
+            Self::MessageIdentityConflict { .. } => Reason::MessageIdentityConflict,
             Self::UpdateRefused(refused) => refused.reason,
         }
     }

@@ -150,7 +150,7 @@ impl Host {
 }
 
 impl ActivityReport {
-    fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Reporter {
+    pub(crate) fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Reporter {
         Reporter {
             row,
             attempt_id: self.attempt_id.clone(),

@@ -36,6 +36,7 @@ pub(crate) struct ReadyTask {
     priority: u8,
     type_name: String,
     compatibility: Option<String>,
+    required_capability: Option<String>,
     fairness_key: Option<String>,
     fairness_weight: u32,
 }
@@ -46,12 +47,17 @@ pub(crate) struct Appetite {
     /// Empty means every type.
     pub(crate) types: std::sync::Arc<Vec<String>>,
     pub(crate) build_id: Option<String>,
+    pub(crate) capabilities: std::sync::Arc<Vec<String>>,
 }
 
 impl Appetite {
     fn takes(&self, task: &ReadyTask) -> bool {
         let type_fits = self.types.is_empty() || self.types.contains(&task.type_name);
-        type_fits && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
+        let able = task
+            .required_capability
+            .as_ref()
+            .is_none_or(|capability| self.capabilities.contains(capability));
+        type_fits && able && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
     }
 }
 
@@ -564,6 +570,7 @@ impl From<&TaskRow> for ReadyTask {
             priority: row.priority,
             type_name: row.type_name.clone(),
             compatibility: row.compatibility.clone(),
+            required_capability: row.required_capability.clone(),
             fairness_key: row.fairness_key.clone(),
             fairness_weight: row.fairness_weight,
         }

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 mod activity_tasks;
 mod alarms;
+mod cancellations;
 pub mod clock;
 mod debug;
 mod dispatch;
@@ -33,6 +34,7 @@ mod queues;
 mod rate;
 mod requests;
 mod rollouts;
+mod streams;
 mod tasks;
 mod updates;
 mod wake;
@@ -54,7 +56,7 @@ pub use rollouts::{Blocked, Cohort, DrainingQueue};
 pub use tasks::ClaimStatus;
 pub use updates::UpdateWait;
 pub use workers::{Registration, WorkerView};
-pub use workflow_tasks::{HistoryPage, LeasedWorkflowTask, TaskHolder};
+pub use workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
 pub use workflows::{CommandTarget, Description, Handlers, HistoryRequest, RunList};
 
 /// A name for one failure, to find it in the log.

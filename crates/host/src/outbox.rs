@@ -5,10 +5,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use longhaul_engine::run::cancellation::CleanupBudget;
 use longhaul_engine::run::child::Reported;
+use longhaul_engine::run::external::Stop;
 use longhaul_engine::run::outbox::{Delivery, LetterDelivered, Order, deliveries};
 use longhaul_engine::run::state::PartKey;
-use longhaul_engine::{RunChange, run};
+use longhaul_engine::{Rejection, RunChange};
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::RunId;
 use parking_lot::Mutex;
@@ -155,23 +157,58 @@ impl Host {
                 workflow_id,
                 how,
                 reason,
-                request_id,
             } => {
                 let target = CommandTarget {
                     namespace: delivery.namespace,
                     workflow_id,
                     run_id: None,
-                    request_id: Some(request_id),
+                    request_id: Some(delivery.request_id),
                     principal: None,
                 };
                 refusal(self.stop_workflow(&target, how, Some(&reason)).await)
+            }
+            Order::RequestCancellation {
+                workflow_id,
+                cleanup_deadline_at,
+                reason,
+                context,
+            } => {
+                let target = CommandTarget {
+                    namespace: delivery.namespace,
+                    workflow_id,
+                    run_id: None,
+                    request_id: None,
+                    principal: None,
+                };
+                let budget = CleanupBudget::Until(cleanup_deadline_at);
+                let asked = self
+                    .request_cancellation(&target, reason.as_deref(), budget, context.as_ref())
+                    .await;
+                match asked {
+                    // A parent waits for this child to end: one that cannot be asked is closed.
+                    Err(Error::Rejected(Rejection::NotCooperative)) if context.is_some() => {
+                        let target = CommandTarget {
+                            request_id: Some(delivery.request_id),
+                            ..target
+                        };
+                        refusal(
+                            self.stop_workflow(&target, Stop::Cancel, reason.as_deref())
+                                .await,
+                        )
+                    }
+                    // Its worker will be done soon; the letter comes again.
+                    Err(error @ Error::Rejected(Rejection::ActiveClaimNotCooperative { .. })) => {
+                        Err(error)
+                    }
+                    asked => refusal(asked),
+                }
             }
         }
     }
 }
 
 /// Why a receiver did not do as asked, or the error that leaves it open.
-fn refusal(outcome: Result<run::external::Receipt>) -> Result<Option<String>> {
+fn refusal<R>(outcome: Result<R>) -> Result<Option<String>> {
     match outcome {
         Ok(_) => Ok(None),
         Err(Error::Rejected(rejection)) => Ok(Some(rejection.reason().as_str().to_owned())),

@@ -89,6 +89,7 @@ impl Host {
         let appetite = Appetite {
             types: claim.types(&worker),
             build_id: worker.row.build_id.clone(),
+            capabilities: Arc::clone(&worker.capabilities),
         };
         loop {
             let next = self.next_task(&queue, &worker, &appetite, deadline).await?;

@@ -13,9 +13,12 @@ use crate::Host;
 use crate::error::{Error, Result};
 use crate::workers::WorkerView;
 
+/// Everything said about cohorts, by their queue.
+type ByQueue = HashMap<(Namespace, TaskQueue), Arc<Vec<Rollout>>>;
+
 /// Everything said about the cohorts of each queue.
 pub(crate) struct Rollouts {
-    by_queue: RwLock<HashMap<(Namespace, TaskQueue), Arc<Vec<Rollout>>>>,
+    by_queue: RwLock<ByQueue>,
     /// Ticks with every change, so that a waiting poll looks again.
     changed: watch::Sender<()>,
     /// One change at a time: each is decided on the outcome of the one before.
@@ -49,7 +52,7 @@ impl Rollouts {
             let key = (row.namespace.clone(), row.task_queue.clone());
             by_queue.entry(key).or_default().push(row);
         }
-        let fresh: HashMap<_, _> = by_queue
+        let fresh: ByQueue = by_queue
             .into_iter()
             .map(|(key, rows)| (key, Arc::new(rows)))
             .collect();

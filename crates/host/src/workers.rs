@@ -31,11 +31,16 @@ pub(crate) struct Known {
     pub(crate) row: WorkerRow,
     pub(crate) workflow_types: Arc<Vec<String>>,
     pub(crate) activity_types: Arc<Vec<String>>,
+    pub(crate) capabilities: Arc<Vec<String>>,
     /// Microseconds of the last sign of life.
     heard: AtomicI64,
 }
 
 impl Known {
+    pub(crate) fn can(&self, capability: &str) -> bool {
+        self.row.capabilities.iter().any(|name| name == capability)
+    }
+
     /// A task that is pinned to a build goes to that build only.
     pub(crate) fn check_build(&self, row: &TaskRow) -> Result<()> {
         match &row.compatibility {
@@ -44,7 +49,14 @@ impl Known {
                     reason: Reason::CompatibilityBlocked,
                 }))
             }
-            Some(_) | None => Ok(()),
+            Some(_) | None => match &row.required_capability {
+                Some(capability) if !self.can(capability) => {
+                    Err(Error::Rejected(Rejection::NotClaimable {
+                        reason: Reason::CompatibilityBlocked,
+                    }))
+                }
+                Some(_) | None => Ok(()),
+            },
         }
     }
 
@@ -52,6 +64,7 @@ impl Known {
         Self {
             workflow_types: Arc::new(row.supported_workflow_types.clone()),
             activity_types: Arc::new(row.supported_activity_types.clone()),
+            capabilities: Arc::new(row.capabilities.clone()),
             row,
             heard,
         }
@@ -375,6 +388,34 @@ impl Host {
             .collect();
         views.sort_by(|left, right| left.row.worker_id.cmp(&right.row.worker_id));
         Ok(views)
+    }
+
+    /// Whether a live worker of the queue registered the capability.
+    pub(crate) fn is_offered(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        capability: &str,
+    ) -> bool {
+        let now = self.now();
+        self.inner.workers.known.read().values().any(|known| {
+            known.row.namespace == *namespace
+                && known.row.task_queue == *queue
+                && known.can(capability)
+                && !self.is_stale(known, now)
+        })
+    }
+
+    /// Whether this worker registered the capability.
+    pub(crate) fn worker_can(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+        capability: &str,
+    ) -> bool {
+        let key = (namespace.clone(), worker_id.clone());
+        let known = self.inner.workers.known.read();
+        known.get(&key).is_some_and(|known| known.can(capability))
     }
 
     /// The handlers that workers of this type and queue declare, as `declared_*` keys; the newest live registration counts.

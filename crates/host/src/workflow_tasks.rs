@@ -7,6 +7,7 @@ use longhaul_engine::run::activity_report::Answer;
 use longhaul_engine::run::claim::{ClaimWorkflowTask, WorkflowClaim};
 use longhaul_engine::run::complete::{CompleteWorkflowTask, Holder};
 use longhaul_engine::run::fail::{FailWorkflowTask, HeartbeatWorkflowTask, ReadHistory, Renewed};
+use longhaul_engine::run::stream::StreamCursor;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::WorkflowCommand;
 use longhaul_store::StoredEvent;
@@ -44,6 +45,23 @@ pub struct TaskHolder {
     pub attempt: u64,
     /// Who speaks, from authentication, as JSON text.
     pub principal: Option<String>,
+}
+
+/// What a worker decided.
+#[derive(Clone, Debug, Default)]
+pub struct Completion {
+    pub commands: Vec<WorkflowCommand>,
+    /// How far the workflow has read its message streams.
+    pub cursors: Vec<StreamCursor>,
+}
+
+impl From<Vec<WorkflowCommand>> for Completion {
+    fn from(commands: Vec<WorkflowCommand>) -> Self {
+        Self {
+            commands,
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -173,14 +191,16 @@ impl Host {
     pub async fn complete_workflow_task(
         &self,
         holder: &TaskHolder,
-        commands: Vec<WorkflowCommand>,
+        completion: impl Into<Completion> + Send,
     ) -> Result<Answer> {
+        let completion = completion.into();
         let row = self
             .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
             .await?;
         self.report(row, |row| CompleteWorkflowTask {
             holder: holder.with(row),
-            commands: commands.clone(),
+            commands: completion.commands.clone(),
+            cursors: completion.cursors.clone(),
         })
         .await
     }
@@ -220,7 +240,7 @@ impl Host {
 }
 
 impl TaskHolder {
-    fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Holder {
+    pub(crate) fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Holder {
         Holder {
             row,
             owner: self.owner.clone(),

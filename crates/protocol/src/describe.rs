@@ -37,6 +37,7 @@ pub const WORKFLOW_TASK_COMMANDS: &[&str] = &[
     "upsert_memo",
     "open_condition_wait",
     "open_signal_wait",
+    "cancel_selection_operation",
     "complete_workflow",
     "fail_workflow",
     "continue_as_new",

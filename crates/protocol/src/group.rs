@@ -39,6 +39,24 @@ pub struct Level {
     pub size: u64,
     /// `base + index` is the command sequence of this call.
     pub index: u64,
+    /// Set when the group picks its first member instead of waiting for all: the member this call belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<Member>,
+}
+
+/// One alternative of a selection: a single call, or a group of calls.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// The name the workflow gave it, or its number.
+    pub key: Value,
+    /// Its place among the members.
+    pub index: u64,
+    /// Command sequence of its first call.
+    pub base: u64,
+    /// Calls in it.
+    pub size: u64,
+    /// The kind of its call, or `group`.
+    pub kind: String,
 }
 
 impl Level {
@@ -80,7 +98,9 @@ impl Group {
         keys.insert("parallel_group_path".to_owned(), Value::Array(path.clone()));
         let mut levels = Vec::with_capacity(path.len());
         for (place, entry) in path.iter().enumerate() {
-            levels.push(read_level(entry, place)?);
+            let mut level = read_level(entry, place)?;
+            level.member = read_member(entry, place, &level)?;
+            levels.push(level);
         }
         Self::check_top_level(&keys, path.last().expect("the path is not empty"))?;
         Ok(Some(Self {
@@ -121,15 +141,9 @@ impl Group {
         &self.levels[0]
     }
 
-    /// Whether any level picks the first member instead of waiting for all.
-    pub fn is_selection(&self) -> bool {
-        let selects = |map: &Map<String, Value>| {
-            map.get("parallel_group_mode")
-                .is_some_and(|mode| mode == "select")
-        };
-        selects(&self.keys)
-            || matches!(self.keys.get("parallel_group_path"), Some(Value::Array(path))
-                if path.iter().filter_map(Value::as_object).any(selects))
+    /// The member of a selection that this call belongs to.
+    pub fn member(&self) -> Option<&Member> {
+        self.outermost().member.as_ref()
     }
 }
 
@@ -155,6 +169,7 @@ fn read_level(entry: &Value, place: usize) -> Result<Level, (String, String)> {
         base: number("parallel_group_base_sequence")?,
         size: number("parallel_group_size")?,
         index: number("parallel_group_index")?,
+        member: None,
     };
     if level.base < 1 {
         return Err((
@@ -186,6 +201,65 @@ fn read_level(entry: &Value, place: usize) -> Result<Level, (String, String)> {
     Ok(level)
 }
 
+/// The member of a selection, and whether it lies inside its group. Only the outermost group can be one.
+fn read_member(
+    entry: &Value,
+    place: usize,
+    level: &Level,
+) -> Result<Option<Member>, (String, String)> {
+    let at = |key: &str| format!("parallel_group_path.{place}.{key}");
+    let refuse = |key: &str, message: &str| Err((at(key), message.to_owned()));
+    match entry.get("parallel_group_mode") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(mode)) if mode == "all" => return Ok(None),
+        Some(Value::String(mode)) if mode == "select" => {}
+        Some(_) => return refuse("parallel_group_mode", "must be select or all"),
+    }
+    if place > 0 {
+        return refuse(
+            "parallel_group_mode",
+            "a selection cannot stand inside another group",
+        );
+    }
+    let number = |key: &str| {
+        entry
+            .get(key)
+            .and_then(Value::as_u64)
+            .ok_or_else(|| (at(key), "must be an integer".to_owned()))
+    };
+    let key = match entry.get("selection_member_key") {
+        Some(key @ Value::String(_)) => key.clone(),
+        Some(key) if key.is_u64() => key.clone(),
+        _ => {
+            return refuse(
+                "selection_member_key",
+                "must be a string or an integer from 0",
+            );
+        }
+    };
+    let Some(Value::String(kind)) = entry.get("selection_member_kind") else {
+        return refuse("selection_member_kind", "must be a string");
+    };
+    let member = Member {
+        key,
+        index: number("selection_member_index")?,
+        base: number("selection_member_base_sequence")?,
+        size: number("selection_member_size")?,
+        kind: kind.clone(),
+    };
+    let calls = member.base..member.base.saturating_add(member.size);
+    let inside = member.base >= level.base
+        && calls.end <= level.base.saturating_add(level.size)
+        && calls.contains(&level.sequence());
+    if !inside {
+        return refuse(
+            "selection_member_base_sequence",
+            "the member's calls must lie inside the group and include this one",
+        );
+    }
+    Ok(Some(member))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,7 +284,7 @@ mod tests {
         assert_eq!(group.outermost().sequence(), 3);
         assert_eq!(group.levels().len(), 2);
         assert_eq!(group.keys()["parallel_group_id"], "parallel-activities:3:2");
-        assert!(!group.is_selection());
+        assert!(group.member().is_none());
     }
 
     #[test]

@@ -165,8 +165,16 @@ reasons! {
     RunNotActive "run_not_active" fatal,
     /// The run is open; only a closed one can be archived.
     RunNotClosed "run_not_closed" retry,
-    /// Workflow code is not asked to clean up by this server yet.
+    /// No worker of the queue can be asked to clean up.
     CooperativeCancellationNotSupported "cooperative_cancellation_not_supported" fatal,
+    /// The worker that holds the workflow task cannot be asked to clean up.
+    ActiveClaimCancellationNotSupported "active_claim_cancellation_not_supported" retry,
+    /// The run has another cancellation request, or it was delivered elsewhere.
+    CancellationRequestMismatch "cancellation_request_mismatch" fatal,
+    /// Work that must stop before a cancellation is delivered is still running.
+    CancellationWaitingForActivity "cancellation_waiting_for_activity" retry,
+    /// A child that must stop before a cancellation is delivered is still running.
+    CancellationWaitingForChild "cancellation_waiting_for_child" retry,
     /// The request id stands for another command.
     RequestIdConflict "request_id_conflict" fatal,
     /// The workflow declares its signals and this is none of them.
@@ -179,6 +187,10 @@ reasons! {
     InvalidUpdateArguments "invalid_update_arguments" fatal,
     /// The worker's validator refused the update.
     UpdateValidatorRejected "update_validator_rejected" fatal,
+    /// The message id stands for another message of the stream.
+    MessageIdentityConflict "message_identity_conflict" fatal,
+    /// The workflow has no such message stream.
+    StreamNotFound "stream_not_found" fatal,
     /// The signal's name belongs to the runtime.
     RuntimeReservedSignal "runtime_reserved_signal" fatal,
 }

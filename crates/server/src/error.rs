@@ -126,11 +126,16 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::TaskMismatch
         | Rejection::StaleAttempt
         | Rejection::AttemptClosed
+        | Rejection::ActivityCancelled
         | Rejection::RunNotActive { .. }
         | Rejection::NotCurrent
         | Rejection::RunNotClosed
         | Rejection::AlreadyStarted { .. }
-        | Rejection::RequestIdConflict { .. } => StatusCode::CONFLICT,
+        | Rejection::RequestIdConflict { .. }
+        | Rejection::MessageIdentityConflict { .. }
+        | Rejection::NotCooperative
+        | Rejection::ActiveClaimNotCooperative { .. }
+        | Rejection::CancellationMismatch => StatusCode::CONFLICT,
         Rejection::InvalidCommands { .. }
         | Rejection::VersionMarkerConflict { .. }
         | Rejection::OtherWorkflowType { .. }
@@ -213,13 +218,20 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::UnknownSignal { declared } => refusal
             .with("declared_signals", json!(declared))
             .with("outcome", "rejected_unknown_signal"),
+        Rejection::NotCooperative => refusal.with("minimum_protocol_version", "1.20"),
+        Rejection::ActiveClaimNotCooperative { task_id, attempt } => refusal
+            .with("task_id", task_id.as_str())
+            .with("workflow_task_attempt", *attempt),
+        Rejection::MessageIdentityConflict { position } => refusal.with("position", *position),
         Rejection::TaskNotFound
         | Rejection::NotClaimable { .. }
         | Rejection::UpdateRefused(_)
+        | Rejection::CancellationMismatch
         | Rejection::AttemptNotFound
         | Rejection::TaskMismatch
         | Rejection::StaleAttempt
-        | Rejection::AttemptClosed => refusal,
+        | Rejection::AttemptClosed
+        | Rejection::ActivityCancelled => refusal,
     }
 }
 

@@ -125,12 +125,6 @@ impl Draft<'_> {
             self.core.open.activities + 1,
             self.limits.pending_activities,
         )?;
-        self.join_group(
-            sequence,
-            "activity",
-            Some(&command.activity_type),
-            command.group.as_ref(),
-        );
         let retry = retry_snapshot(command);
         let after = |seconds: Option<u64>| seconds.map(|seconds| self.now.plus_seconds(seconds));
         let activity = Activity {
@@ -140,7 +134,8 @@ impl Draft<'_> {
                 .queue
                 .as_deref()
                 .map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from),
-            cancellation_policy: command.cancellation_policy.clone(),
+            cancellation_policy: command.cancellation_policy,
+            stop_requested: false,
             scheduled_at: self.now,
             available_at: self.now,
             offered: true,
@@ -154,6 +149,13 @@ impl Draft<'_> {
             execution_id: self.ids.mint(),
             task_id: self.ids.mint(),
         };
+        self.join_group(
+            sequence,
+            "activity",
+            Some(&command.activity_type),
+            command.group.as_ref(),
+            activity.execution_id.as_str(),
+        );
         let arguments = command
             .arguments
             .clone()
@@ -226,6 +228,7 @@ impl Draft<'_> {
             priority: routing.priority,
             fairness_key: routing.fairness_key.clone(),
             fairness_weight: routing.fairness_weight,
+            required_capability: None,
             compatibility: routing.compatibility.clone(),
             sequence: activity.sequence,
             attempt: activity.attempt_count,
@@ -248,6 +251,7 @@ impl Draft<'_> {
             report,
             attempts: activity.attempts_of_current_task(),
             activity_status: Some(outcome.to_owned()),
+            stopped: false,
         };
         let row = self.activity_row(activity, status, Some(closed));
         self.tasks.insert(row.task_id.clone(), row);
@@ -262,6 +266,9 @@ impl Draft<'_> {
 
     /// When another attempt may start, if the policy, the deadline and the number of attempts allow one.
     pub(super) fn retry_at(&self, activity: &Activity) -> Option<(Timestamp, u64)> {
+        if activity.stop_requested {
+            return None;
+        }
         if activity
             .max_attempts()
             .is_some_and(|max| activity.attempt_count >= max)

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::activity::Deadlines;
 use super::activity_report::{Fenced, Reporter};
+use super::activity_stop::StopOrder;
 use super::draft::Draft;
 use super::state::{Activity, Attempt, Closed, Run, Status};
 use crate::change::TaskStatus;
@@ -43,6 +44,8 @@ pub struct Pulse {
     pub run_status: Status,
     pub closed: Option<Closed>,
     pub deadlines: Deadlines,
+    /// What the worker needs to say that its callback stopped.
+    pub stop_order: Option<StopOrder>,
 }
 
 impl Command for HeartbeatActivity {
@@ -58,7 +61,9 @@ impl Command for HeartbeatActivity {
                 // Mistakes of the caller are refused; news about the attempt is an answer.
                 let reason = match &rejection {
                     Rejection::RunClosed(closed) => activity_reason(closed.closed.reason),
-                    Rejection::StaleAttempt | Rejection::AttemptClosed => rejection.reason(),
+                    Rejection::StaleAttempt
+                    | Rejection::AttemptClosed
+                    | Rejection::ActivityCancelled => rejection.reason(),
                     Rejection::AttemptNotFound
                     | Rejection::TaskMismatch
                     | Rejection::LeaseOwnerMismatch { .. }
@@ -79,6 +84,10 @@ impl Command for HeartbeatActivity {
                     | Rejection::RequestIdConflict { .. }
                     | Rejection::UnknownSignal { .. }
                     | Rejection::InvalidSignalArguments { .. }
+                    | Rejection::NotCooperative
+                    | Rejection::ActiveClaimNotCooperative { .. }
+                    | Rejection::CancellationMismatch
+                    | Rejection::MessageIdentityConflict { .. }
                     | Rejection::UpdateRefused(_) => {
                         return Decision::reject(rejection);
                     }
@@ -86,6 +95,9 @@ impl Command for HeartbeatActivity {
                 return Decision::unchanged(self.stopped(run, reason));
             }
         };
+        if activity.stop_requested {
+            return Decision::unchanged(self.stopped(run, Reason::ActivityCancelled));
+        }
         let Beat::Renew { progress } = &self.beat else {
             return Decision::unchanged(healthy(run, &activity, &attempt, false));
         };
@@ -105,31 +117,46 @@ impl Command for HeartbeatActivity {
 
 impl HeartbeatActivity {
     fn stopped(&self, run: &Run, reason: Reason) -> Pulse {
-        self.stopped_by(run.core.status, run.core.closed.clone(), reason)
+        let mut pulse = self.stopped_by(run.core.status, run.core.closed.clone(), reason);
+        let said = self
+            .reporter
+            .row
+            .closed
+            .as_ref()
+            .is_some_and(|closed| closed.stopped);
+        pulse.stop_order = run
+            .core
+            .cancellation
+            .as_deref()
+            .filter(|_| pulse.cancel_requested)
+            .map(|cancellation| StopOrder::of(cancellation, said));
+        pulse
     }
 
     fn stopped_by(&self, run_status: Status, closed: Option<Closed>, reason: Reason) -> Pulse {
         let by_run = closed
             .as_ref()
             .is_some_and(|closed| closed.reason.was_stopped());
-        let run_closed = closed.is_some();
+        let given_up = reason == Reason::ActivityCancelled;
+        let over = closed.is_some() || given_up;
         Pulse {
             can_continue: false,
-            cancel_requested: by_run,
+            cancel_requested: by_run || given_up,
             recorded: false,
             reason: Some(reason),
             lease_expires_at: None,
             last_heartbeat_at: None,
-            task_status: if run_closed {
+            task_status: if over {
                 TaskStatus::Cancelled
             } else {
                 self.reporter.row.status
             },
-            attempt_status: if run_closed { "cancelled" } else { "expired" },
-            activity_status: if run_closed { "cancelled" } else { "running" },
+            attempt_status: if over { "cancelled" } else { "expired" },
+            activity_status: if over { "cancelled" } else { "running" },
             run_status,
             closed,
             deadlines: Deadlines::default(),
+            stop_order: None,
         }
     }
 }
@@ -152,6 +179,7 @@ fn healthy(run: &Run, activity: &Activity, attempt: &Attempt, recorded: bool) ->
         run_status: run.core.status,
         closed: None,
         deadlines: activity.deadlines(&run.spec),
+        stop_order: None,
     }
 }
 

@@ -97,6 +97,8 @@ impl Reporter {
                         .is_some_and(|report| report.attempt_id.as_ref() == Some(&self.attempt_id));
                     if reported {
                         Rejection::AttemptClosed
+                    } else if closed.activity_status.as_deref() == Some("cancelled") {
+                        Rejection::ActivityCancelled
                     } else {
                         Rejection::StaleAttempt
                     }

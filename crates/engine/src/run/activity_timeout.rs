@@ -83,7 +83,7 @@ impl Draft<'_> {
             // The wait that nobody ended counts as an attempt, or a queue without workers would retry for ever.
             activity.attempt_count += 1;
         }
-        let retry = if timeout == Timeout::ScheduleToClose {
+        let retry = if timeout == Timeout::ScheduleToClose || activity.stop_requested {
             None
         } else {
             self.retry_at(&activity)
@@ -154,6 +154,14 @@ impl Draft<'_> {
             };
             match &mut activity.attempt {
                 // The attempt stays current until the next claim: its worker may only be late.
+                // Asked to stop and gone silent: taken for stopped.
+                Some(attempt)
+                    if activity.stop_requested
+                        && attempt.lease_expires_at.is_some_and(|at| at <= self.now) =>
+                {
+                    self.end_stopped_activity(&activity);
+                    continue;
+                }
                 Some(attempt) if attempt.lease_expires_at.is_some_and(|at| at <= self.now) => {
                     attempt.lease_expires_at = None;
                     activity.available_at = self.now;

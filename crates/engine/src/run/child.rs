@@ -51,6 +51,7 @@ pub struct Child {
     pub sequence: u64,
     pub call_id: ChildCallId,
     pub workflow_id: WorkflowId,
+    pub first_run_id: RunId,
     /// Newest run that is known here.
     pub run_id: RunId,
     pub run_number: u64,
@@ -65,16 +66,32 @@ pub struct Child {
     pub timeout_policy: Option<ChildTimeoutPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Group>,
+    /// A cancellation request was passed on to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stop_requested: bool,
 }
 
 impl Child {
+    /// A member of a selection is known by the run that was started first, in every event: that is its identity for replay.
+    fn shown_run_id(&self) -> &RunId {
+        let selected = self
+            .group
+            .as_ref()
+            .is_some_and(|group| group.member().is_some());
+        if selected {
+            &self.first_run_id
+        } else {
+            &self.run_id
+        }
+    }
+
     fn call(&self) -> ChildCall {
         ChildCall {
             sequence: self.sequence,
             child_call_id: self.call_id.clone(),
             workflow_link_id: self.call_id.clone(),
             child_workflow_instance_id: self.workflow_id.clone(),
-            child_workflow_run_id: self.run_id.clone(),
+            child_workflow_run_id: self.shown_run_id().clone(),
             child_workflow_type: self.workflow_type.clone(),
             parent_close_policy: self.parent_close_policy,
             cancellation_policy: self.cancellation_policy,
@@ -204,8 +221,6 @@ impl Draft<'_> {
             self.core.open.children + 1,
             self.limits.pending_children,
         )?;
-        let group = command.group.as_ref();
-        self.join_group(sequence, "child", Some(&command.workflow_type), group);
         let retry_policy = command.retry_policy.as_ref().map(retry_snapshot);
         let timeout_policy = (command.execution_timeout_seconds.is_some()
             || command.run_timeout_seconds.is_some())
@@ -254,6 +269,7 @@ impl Draft<'_> {
             sequence,
             call_id,
             workflow_id: spec.workflow_id.clone(),
+            first_run_id: spec.run_id.clone(),
             run_id: spec.run_id.clone(),
             run_number: 1,
             workflow_type: command.workflow_type.clone(),
@@ -262,7 +278,15 @@ impl Draft<'_> {
             retry_policy,
             timeout_policy,
             group: command.group.clone(),
+            stop_requested: false,
         };
+        self.join_group(
+            sequence,
+            "child",
+            Some(&command.workflow_type),
+            command.group.as_ref(),
+            child.run_id.as_str(),
+        );
         self.append(EventPayload::ChildWorkflowScheduled(Box::new(
             ChildWorkflowScheduled {
                 call: child.call(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use longhaul_protocol::id::{TaskId, WorkerId};
 use longhaul_protocol::{Payload, Reason, Timestamp};
 
+use super::cancellation::Cancellation;
 use super::draft::Draft;
 use super::state::{Resume, Run, Spec, Status, WorkflowLease, WorkflowTask};
 use super::view::{HistoryBudget, history_budget};
@@ -36,6 +37,8 @@ pub struct WorkflowClaim {
     pub resume: Resume,
     pub signal_arguments: Option<Payload>,
     pub budget: HistoryBudget,
+    /// Set when the workflow was asked to clean up and end.
+    pub cancellation: Option<Box<Cancellation>>,
 }
 
 impl Command for ClaimWorkflowTask {
@@ -143,6 +146,7 @@ impl ClaimWorkflowTask {
             resume,
             signal_arguments,
             budget: history_budget(&draft.core, draft.limits),
+            cancellation: draft.core.cancellation.clone(),
         }
     }
 }

@@ -11,6 +11,7 @@ use longhaul_protocol::workflow_command::FailWorkflow;
 use serde_json::{Map, Value, json};
 
 use super::draft::Draft;
+use super::external::Stop;
 use super::outbox::LetterBody;
 use super::state::{Closed, ClosedReason, Outcome, Part, PartKey, RunFailure, Status};
 use crate::change::TaskStatus;
@@ -145,6 +146,18 @@ impl Draft<'_> {
 
     /// `fail_workflow`, or a structural limit that a completion broke.
     pub(super) fn fail_run(&mut self, command: &FailWorkflow, limit: Option<LimitBreach>) {
+        // The SDKs' words for code that ended because it was asked to: the run is cancelled, not failed.
+        const ENDED_AS_ASKED: [&str; 2] = ["WorkflowCancelled", "WorkflowCancellationRequested"];
+        if let Some(cancellation) = self.core.cancellation.clone()
+            && cancellation.delivered.is_some()
+            && command
+                .exception_type
+                .as_deref()
+                .is_some_and(|name| ENDED_AS_ASKED.contains(&name))
+        {
+            let reason = cancellation.reason.as_deref();
+            return self.close_stopped(Stop::Cancel, &cancellation.request_id, reason);
+        }
         let mut exception = command.exception.clone().unwrap_or_default();
         let mut complete = |key: &str, value: Option<&String>| {
             if let (Some(value), false) = (value, exception.contains_key(key)) {

@@ -14,6 +14,7 @@ use super::batch::Batch;
 use super::close::limit_failure;
 use super::draft::{Cause, Draft};
 use super::state::{ClosedReason, Outcome, Part, Run, Status, WorkflowTask};
+use super::stream::StreamCursor;
 use crate::change::{ClosedTask, Report, TaskRow, TaskStatus, Verb};
 use crate::rejection::RunClosed;
 use crate::{Command, Decision, Moment, Rejection, limits};
@@ -34,6 +35,8 @@ pub struct Holder {
 pub struct CompleteWorkflowTask {
     pub holder: Holder,
     pub commands: Vec<WorkflowCommand>,
+    /// How far the workflow has read its message streams.
+    pub cursors: Vec<StreamCursor>,
 }
 
 /// What the fence says about a caller.
@@ -202,7 +205,7 @@ impl Command for CompleteWorkflowTask {
         };
         let applied = self
             .check_sizes(moment)
-            .and_then(|()| apply(draft, &task, &batch));
+            .and_then(|()| apply(draft, &task, &batch, &self.cursors));
         let (mut draft, limit) = match applied {
             Ok(draft) => (draft, None),
             // The batch is dropped and the run fails: a refusal would stop one worker and loop the other (engine.md §2.7).
@@ -275,10 +278,12 @@ pub(super) fn apply<'a>(
     mut draft: Draft<'a>,
     task: &WorkflowTask,
     batch: &Batch<'_>,
+    cursors: &[StreamCursor],
 ) -> Result<Draft<'a>, LimitBreach> {
     if !task.is_update() {
         draft.consume_waits(task, batch);
     }
+    draft.advance_cursors(cursors);
     for (sequence, command) in &batch.steps {
         match sequence {
             Some(sequence) => {
@@ -365,6 +370,7 @@ impl Draft<'_> {
                 self.complete_update(update_id, result.as_ref());
             }
             WorkflowCommand::FailUpdate(failure) => self.fail_update(failure),
+            WorkflowCommand::CancelSelectionOperation(member) => self.cancel_member(member),
             _ => unreachable!("every other command is a call or closes the run"),
         }
     }
@@ -465,7 +471,9 @@ impl Draft<'_> {
                 Part::Activity(_) | Part::Timer(_) | Part::Wait(_) | Part::Child(_)
             )
         });
-        self.choose_next_task(made_progress && !blocked);
+        // A worker sends what precedes the call at which it will deliver a cancellation: another task follows for that.
+        let to_deliver = self.has_undelivered_cancellation();
+        self.choose_next_task(made_progress && (!blocked || to_deliver));
     }
 
     /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.
@@ -484,6 +492,7 @@ impl Draft<'_> {
                 report: Some(report),
                 attempts: Vec::new(),
                 activity_status: None,
+                stopped: false,
             }),
         );
         self.core.workflow_task = open;

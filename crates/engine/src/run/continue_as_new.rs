@@ -57,6 +57,7 @@ impl Draft<'_> {
         };
         let mut core = super::start::fresh_core(self.now);
         core.instance_command_sequence = self.core.instance_command_sequence;
+        core.streams = Arc::clone(&self.core.streams);
         self.core.hand_on_to(&mut core);
         let mut next = Draft::new_run(
             Arc::new(spec),
@@ -69,15 +70,19 @@ impl Draft<'_> {
         next.append_started(None);
         // The first task has an empty context, and sees the moved signals in history.
         next.create_workflow_task(super::state::Resume::default());
+        if let Some(cancellation) = self.core.cancellation.as_deref()
+            && cancellation.delivered.is_none()
+        {
+            next.take_over_cancellation(cancellation);
+        }
         for message in moved {
-            match &message {
-                Message::Signal(_) => next.core.open.unseen_signals += 1,
+            match message {
+                Message::Signal(signal) => next.accept_signal(signal),
                 Message::Update(command) => {
-                    next.core.open.updates += 1;
                     next.commands.push(command.clone());
+                    next.accept_update(command);
                 }
             }
-            next.record_message(message);
         }
         for (number, child) in (1..).zip(children) {
             next.put(PartKey::Adopted(number), Part::Adopted(Box::new(child)));
@@ -99,7 +104,7 @@ impl Draft<'_> {
             .filter(|update| of_workflow(&update.command))
             .cloned()
             .collect();
-        let mut moved = Vec::new();
+        let mut moved = self.stream_messages_to_move();
         for update in open {
             self.remove(PartKey::Update(update.command.sequence));
             self.core.open.updates = self.core.open.updates.saturating_sub(1);

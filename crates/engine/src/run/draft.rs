@@ -240,6 +240,13 @@ impl<'a> Draft<'a> {
         }
         let mut due = earliest(self.spec.run_deadline_at, self.spec.execution_deadline_at);
         due = earliest(due, letters);
+        due = earliest(
+            due,
+            self.core
+                .cancellation
+                .as_ref()
+                .map(|cancellation| cancellation.cleanup_deadline_at),
+        );
         let leased = match &self.core.workflow_task {
             Some(task) => {
                 match &task.lease {

@@ -20,7 +20,8 @@ impl Command for Elapse {
         }
         let mut draft = Draft::of(run, moment);
         draft.offer_letters();
-        if run.core.closed.is_some() || draft.time_out_if_due() {
+        if run.core.closed.is_some() || draft.time_out_if_due() || draft.cancel_if_cleanup_is_over()
+        {
             return draft.finish(Ok(()));
         }
         draft.do_what_is_due();
@@ -46,7 +47,7 @@ impl Draft<'_> {
             .and_then(|task| task.lease.as_ref())
             .is_some_and(|lease| lease.expires_at <= self.now);
         if expired {
-            self.flush_buffered();
+            self.flush_undecided();
             if let Some(task) = &mut self.core.workflow_task {
                 task.expired = task.lease.clone().map(Box::new);
             }

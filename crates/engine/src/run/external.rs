@@ -119,7 +119,7 @@ impl Request {
 }
 
 /// Two payloads of one meaning can differ in bytes, so they are compared decoded.
-fn same_value(left: Option<&Payload>, right: Option<&Payload>) -> bool {
+pub(super) fn same_value(left: Option<&Payload>, right: Option<&Payload>) -> bool {
     match (left, right) {
         (Some(left), Some(right)) => {
             left == right
@@ -259,6 +259,7 @@ impl Command for SignalRun {
             arguments: self.arguments.clone(),
             wait_id: None,
             principal: self.request.principal.clone(),
+            stream: None,
         };
         draft.accept_signal(signal);
         let receipt = draft.receipt(command);
@@ -310,47 +311,69 @@ impl Command for StopRun {
         if let Some(row) = draft.commands.last_mut() {
             row.reason.clone_from(&self.reason);
         }
-        self.stop(&mut draft, &command.command_id);
+        draft.stop_run(
+            self.how,
+            &command.command_id,
+            self.reason.as_deref(),
+            self.request.principal.clone(),
+        );
         let receipt = draft.receipt(command);
         draft.finish(Ok(receipt))
     }
 }
 
-impl StopRun {
-    fn stop(&self, draft: &mut Draft<'_>, command_id: &CommandId) {
-        draft.cause = Cause {
+impl Draft<'_> {
+    /// Closes the run from outside, with an event for everything that ends with it (engine.md §8.1).
+    pub(super) fn stop_run(
+        &mut self,
+        how: Stop,
+        command_id: &CommandId,
+        reason: Option<&str>,
+        principal: Option<String>,
+    ) {
+        self.cause = Cause {
             task_id: None,
             command_id: Some(command_id.clone()),
-            principal: self.request.principal.clone(),
+            principal,
         };
         let requested = CloseRequested {
             workflow_command_id: command_id.clone(),
-            workflow_instance_id: draft.spec.workflow_id.clone(),
-            workflow_run_id: draft.spec.run_id.clone(),
-            command_type: self.how.command_type(),
-            reason: self.reason.clone(),
+            workflow_instance_id: self.spec.workflow_id.clone(),
+            workflow_run_id: self.spec.run_id.clone(),
+            command_type: how.command_type(),
+            reason: reason.map(str::to_owned),
         };
-        draft.append(match self.how {
+        self.append(match how {
             Stop::Cancel => EventPayload::CancelRequested(requested),
             Stop::Terminate => EventPayload::TerminateRequested(requested),
         });
-        draft.cancel_open_work(Some(command_id));
-        let word = self.how.closed_reason().as_str();
-        let message = match &self.reason {
+        self.close_stopped(how, command_id, reason);
+    }
+
+    /// The end of a run that was stopped, or that ended as it was asked to.
+    pub(super) fn close_stopped(
+        &mut self,
+        how: Stop,
+        command_id: &CommandId,
+        reason: Option<&str>,
+    ) {
+        self.cancel_open_work(Some(command_id));
+        let word = how.closed_reason().as_str();
+        let message = match reason {
             Some(reason) => format!("Workflow {word}: {reason}"),
             None => format!("Workflow {word}."),
         };
         let stopped = RunStopped {
             workflow_command_id: command_id.clone(),
-            workflow_instance_id: draft.spec.workflow_id.clone(),
-            workflow_run_id: draft.spec.run_id.clone(),
-            failure_id: draft.ids.mint(),
+            workflow_instance_id: self.spec.workflow_id.clone(),
+            workflow_run_id: self.spec.run_id.clone(),
+            failure_id: self.ids.mint(),
             failure_category: word,
             closed_reason: word,
             message: message.clone(),
-            reason: self.reason.clone(),
+            reason: reason.map(str::to_owned),
         };
-        let event_sequence = draft.append(match self.how {
+        let event_sequence = self.append(match how {
             Stop::Cancel => EventPayload::WorkflowCancelled(stopped),
             Stop::Terminate => EventPayload::WorkflowTerminated(stopped),
         });
@@ -363,9 +386,9 @@ impl StopRun {
             exception: serde_json::Map::new(),
             event_sequence,
         };
-        draft.close(
-            self.how.closed_reason(),
-            self.reason.clone(),
+        self.close(
+            how.closed_reason(),
+            reason.map(str::to_owned),
             None,
             Some(Outcome::Failure(Box::new(failure))),
         );

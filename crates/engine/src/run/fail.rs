@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::activity_report::Answer;
 use super::batch::Batch;
+use super::cancellation::Cancellation;
 use super::complete::{Holder, apply};
 use super::draft::Draft;
 use super::state::{Run, Status, WorkflowTask};
@@ -66,7 +67,7 @@ impl FailWorkflowTask {
             next_sequence: draft.core.last_command_sequence + 1,
             sent_again: std::collections::BTreeSet::new(),
         };
-        let mut draft = match apply(draft, task, &batch) {
+        let mut draft = match apply(draft, task, &batch, &[]) {
             Ok(draft) => draft,
             Err(limit) => return Decision::reject(Rejection::LimitExceeded(limit)),
         };
@@ -97,7 +98,7 @@ impl FailWorkflowTask {
             (1_u64 << task.failures.min(16)).min(longest)
         };
         let answer = self.answer("failed", Status::Waiting, Some(&task.id));
-        draft.flush_buffered();
+        draft.flush_undecided();
         if let Some(open) = &mut draft.core.workflow_task {
             open.failures = open.failures.saturating_add(1);
             open.last_error = Some(self.message.clone());
@@ -138,10 +139,11 @@ pub struct HeartbeatWorkflowTask {
 }
 
 /// A renewed lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Renewed {
     pub lease_expires_at: Timestamp,
     pub run_status: Status,
+    pub cancellation: Option<Box<Cancellation>>,
 }
 
 impl Command for HeartbeatWorkflowTask {
@@ -169,6 +171,7 @@ impl Command for HeartbeatWorkflowTask {
         draft.finish(Ok(Renewed {
             lease_expires_at,
             run_status,
+            cancellation: run.core.cancellation.clone(),
         }))
     }
 }
@@ -186,6 +189,10 @@ impl Command for ReadHistory {
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<u64> {
         let never = |_| unreachable!("reading has no stored answer");
         match self.holder.hold(run, None, moment, never) {
+            // A worker that delivers a cancellation must see what it delivered: it reads to the end.
+            Ok(_) if run.core.cancellation.is_some() => {
+                Decision::unchanged(run.core.last_history_sequence)
+            }
             Ok((_, task)) => Decision::unchanged(
                 task.lease
                     .as_ref()
@@ -219,7 +226,7 @@ impl Command for ReleaseWorkflowTask {
             return Decision::unchanged(false);
         }
         let mut draft = Draft::of(run, moment);
-        draft.flush_buffered();
+        draft.flush_undecided();
         let now = draft.now;
         draft.return_workflow_task(now);
         draft.finish(Ok(true))

@@ -14,6 +14,7 @@ impl Draft<'_> {
         kind: &str,
         name: Option<&str>,
         group: Option<&Group>,
+        identity: &str,
     ) {
         let Some(group) = group else { return };
         let outermost = group.outermost();
@@ -32,8 +33,14 @@ impl Draft<'_> {
                 unresolved: 0,
                 failed: false,
                 resolved_at: None,
+                selection: None,
             });
         open.unresolved += 1;
+        if let Some(member) = group.member() {
+            open.selection
+                .get_or_insert_default()
+                .join(outermost, member, identity);
+        }
         self.put(PartKey::Group(outermost.base), Part::Group(open));
         let member = Member {
             kind: kind.to_owned(),
@@ -52,12 +59,15 @@ impl Draft<'_> {
         };
         open.unresolved = open.unresolved.saturating_sub(1);
         open.failed |= failed;
-        let done = open.unresolved == 0;
-        if done {
+        let mut look = open.unresolved == 0;
+        if let (Some(selection), Some(member)) = (&mut open.selection, group.member()) {
+            look = self.settle_member(group.outermost(), selection, member.base, failed);
+        }
+        if open.unresolved == 0 {
             open.resolved_at = Some(self.core.last_history_sequence);
         }
         self.put(PartKey::Group(base), Part::Group(open));
-        done
+        look
     }
 
     /// A call is resolved: wakes the workflow unless its group is still open.
@@ -112,6 +122,7 @@ impl Draft<'_> {
             let base = group.map(|group| group.outermost().base);
             match (base, only) {
                 (None, _) => return false,
+                _ if group.is_some_and(|group| group.member().is_some()) => return false,
                 (Some(base), Some(other)) if base != other => return false,
                 (Some(base), _) => only = Some(base),
             }

@@ -8,6 +8,7 @@ use longhaul_protocol::history::{EventPayload, ParentClosePolicyDone};
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
 use longhaul_protocol::workflow_command::ParentClosePolicy;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::child::{Child, ChildClosed, ChildRun, ReportChildRun};
 use super::draft::Draft;
@@ -41,6 +42,18 @@ pub enum LetterBody {
         /// Whether the sender's history says what became of it.
         recorded: bool,
     },
+    /// To a child: clean up and end.
+    RequestCancellation {
+        workflow_id: WorkflowId,
+        run_id: RunId,
+        cleanup_deadline_at: Timestamp,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// Null when the request begins here.
+        context: Value,
+        policy: ParentClosePolicy,
+        recorded: bool,
+    },
 }
 
 /// A letter as the host delivers it.
@@ -48,6 +61,8 @@ pub enum LetterBody {
 pub struct Delivery {
     pub number: u64,
     pub namespace: Namespace,
+    /// By which the receiver knows a letter that comes again.
+    pub request_id: String,
     pub order: Order,
 }
 
@@ -62,7 +77,13 @@ pub enum Order {
         workflow_id: WorkflowId,
         how: Stop,
         reason: String,
-        request_id: String,
+    },
+    RequestCancellation {
+        workflow_id: WorkflowId,
+        cleanup_deadline_at: Timestamp,
+        reason: Option<String>,
+        /// Of the run that passes it on.
+        context: Option<Value>,
     },
 }
 
@@ -74,14 +95,15 @@ pub fn deliveries(run: &Run) -> Vec<Delivery> {
             (PartKey::Outbox(number), Part::Outbox(letter)) => Some(Delivery {
                 number: *number,
                 namespace: run.spec.namespace.clone(),
-                order: order(run, *number, &letter.body)?,
+                request_id: format!("outbox:{}:{number}", run.run_id()),
+                order: order(run, &letter.body)?,
             }),
             _ => None,
         })
         .collect()
 }
 
-fn order(run: &Run, number: u64, body: &LetterBody) -> Option<Order> {
+fn order(run: &Run, body: &LetterBody) -> Option<Order> {
     match body {
         LetterBody::ChildRunStarted(started) => report(run, started.clone(), None),
         LetterBody::ChildRunClosed => {
@@ -106,7 +128,18 @@ fn order(run: &Run, number: u64, body: &LetterBody) -> Option<Order> {
                 | ParentClosePolicy::RequestCancellation => Stop::Cancel,
             },
             reason: reason.clone(),
-            request_id: format!("outbox:{}:{number}", run.run_id()),
+        }),
+        LetterBody::RequestCancellation {
+            workflow_id,
+            cleanup_deadline_at,
+            reason,
+            context,
+            ..
+        } => Some(Order::RequestCancellation {
+            workflow_id: workflow_id.clone(),
+            cleanup_deadline_at: *cleanup_deadline_at,
+            reason: reason.clone(),
+            context: Some(context.clone()).filter(|context| !context.is_null()),
         }),
     }
 }
@@ -140,19 +173,35 @@ impl Command for LetterDelivered {
             return Decision::unchanged(());
         };
         let mut draft = Draft::of(run, moment);
-        if let LetterBody::StopChild {
-            workflow_id,
-            run_id,
-            policy,
-            reason,
-            recorded: true,
-        } = &letter.body
-        {
+        let policy = match &letter.body {
+            LetterBody::StopChild {
+                workflow_id,
+                run_id,
+                policy,
+                reason,
+                recorded: true,
+            } => Some((workflow_id, run_id, policy, reason.clone())),
+            LetterBody::RequestCancellation {
+                workflow_id,
+                run_id,
+                policy,
+                reason,
+                recorded: true,
+                ..
+            } => Some((
+                workflow_id,
+                run_id,
+                policy,
+                reason.clone().unwrap_or_default(),
+            )),
+            _ => None,
+        };
+        if let Some((workflow_id, run_id, policy, reason)) = policy {
             let done = ParentClosePolicyDone {
                 child_instance_id: workflow_id.clone(),
                 child_run_id: run_id.clone(),
                 policy: *policy,
-                reason: reason.clone(),
+                reason,
                 error: self.refusal.clone(),
             };
             draft.append(if self.refusal.is_some() {
@@ -190,15 +239,30 @@ impl Draft<'_> {
             .closed
             .as_ref()
             .map_or("closed", |closed| closed.reason.as_str());
-        self.post(LetterBody::StopChild {
-            workflow_id: child.workflow_id.clone(),
-            run_id: child.run_id.clone(),
-            policy: child.parent_close_policy,
-            reason: format!(
-                "Parent workflow closed ({why}); parent-close policy: {}.",
-                child.parent_close_policy.as_str()
-            ),
-            recorded: true,
+        let reason = format!(
+            "Parent workflow closed ({why}); parent-close policy: {}.",
+            child.parent_close_policy.as_str()
+        );
+        let (workflow_id, run_id) = (child.workflow_id.clone(), child.run_id.clone());
+        let policy = child.parent_close_policy;
+        self.post(if policy == ParentClosePolicy::RequestCancellation {
+            LetterBody::RequestCancellation {
+                workflow_id,
+                run_id,
+                cleanup_deadline_at: self.now.plus_seconds(self.limits.cleanup_seconds),
+                reason: Some(reason),
+                context: Value::Null,
+                policy,
+                recorded: true,
+            }
+        } else {
+            LetterBody::StopChild {
+                workflow_id,
+                run_id,
+                policy,
+                reason,
+                recorded: true,
+            }
         });
     }
 

@@ -154,26 +154,6 @@ impl Command for RepairRun {
     }
 }
 
-/// The same look without an operator: nothing is recorded, and a failed task keeps its back-off.
-#[derive(Clone, Copy, Debug)]
-pub struct AuditRun;
-
-impl Command for AuditRun {
-    /// What was put right.
-    type Reply = Option<Need>;
-
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Option<Need>> {
-        let Some(found) = need(run, moment.now).filter(|need| need.is_stuck()) else {
-            return Decision::unchanged(None);
-        };
-        let mut draft = Draft::of(run, moment);
-        if !draft.time_out_if_due() {
-            draft.put_right();
-        }
-        draft.finish(Ok(Some(found)))
-    }
-}
-
 impl Draft<'_> {
     /// Does what is due, ends a back-off, and makes the task that is missing.
     fn put_right(&mut self) {

@@ -8,19 +8,30 @@ use longhaul_protocol::id::WaitId;
 
 use super::draft::{Cause, Draft};
 use super::state::{Message, Part, PartKey, Resume, Signal, WaitFor};
+use super::stream::StreamPosition;
 
 impl Draft<'_> {
     /// Takes an accepted signal: into history at once, or behind the leased task.
     pub(super) fn accept_signal(&mut self, signal: Signal) {
         self.core.open.unseen_signals += 1;
-        if self.is_leased() {
-            self.put(
-                PartKey::Buffered(signal.command_sequence),
-                Part::Buffered(Box::new(Message::Signal(signal))),
-            );
+        if self.is_leased() || (signal.stream.is_some() && self.is_undecided()) {
+            self.buffer(Message::Signal(signal));
         } else {
             self.record_signal(signal);
         }
+    }
+
+    /// Keeps a message until the workflow task ends.
+    pub(super) fn buffer(&mut self, message: Message) {
+        let key = PartKey::Buffered(message.command_sequence());
+        self.put(key, Part::Buffered(Box::new(message)));
+    }
+
+    /// Whether the workflow has not decided anything yet. Messages of streams wait for its first decision: one published
+    /// replayer binds what it finds before the first recorded wait to that wait, although the workflow may have read it and
+    /// gone on without one.
+    fn is_undecided(&self) -> bool {
+        self.core.handled_sequence == 0
     }
 
     pub(super) fn record_signal(&mut self, mut signal: Signal) {
@@ -64,7 +75,19 @@ impl Draft<'_> {
         }
     }
 
-    /// Messages that arrived during the lease enter history now, in command order.
+    /// The lease ended without a decision: messages that arrived meanwhile enter history now, in command order.
+    pub(super) fn flush_undecided(&mut self) {
+        let hold = self.is_undecided();
+        for message in self.buffered() {
+            let of_stream = matches!(&message, Message::Signal(signal) if signal.stream.is_some());
+            if !(hold && of_stream) {
+                self.remove(PartKey::Buffered(message.command_sequence()));
+                self.record_message(message);
+            }
+        }
+    }
+
+    /// The workflow decided, or the run is closing: every message enters history now, in command order.
     pub(super) fn flush_buffered(&mut self) {
         for message in self.buffered() {
             self.remove(PartKey::Buffered(message.command_sequence()));
@@ -98,6 +121,7 @@ impl Draft<'_> {
             })
             .collect();
         self.signals()
+            .filter(|signal| !signal.stream.as_ref().is_some_and(|place| place.applied))
             .find(|signal| signal.name == name && !bound.contains(&signal.command_sequence))
             .map(|signal| signal.command_sequence)
     }
@@ -144,8 +168,18 @@ impl Draft<'_> {
             group: GroupKeys(wait.group.clone()),
         }));
         self.remove(PartKey::Wait(wait_sequence));
-        self.remove(PartKey::Signal(command_sequence));
-        self.resolve_member(wait.group.as_ref(), false);
+        let key = PartKey::Signal(command_sequence);
+        match signal.stream {
+            Some(place) => {
+                let stream = Some(StreamPosition {
+                    applied: true,
+                    ..place
+                });
+                self.put(key, Part::Signal(Box::new(Signal { stream, ..signal })));
+            }
+            None => self.remove(key),
+        }
+        self.resolve_consumed(wait.group.as_ref());
     }
 }
 

@@ -240,10 +240,12 @@ pub(super) fn fresh_core(now: Timestamp) -> Core {
         outbox_sequence: 0,
         workflow_task: None,
         next_wake: None,
+        cancellation: None,
         open: OpenCounts::default(),
         memo: None,
         search_attributes: Arc::new(Map::new()),
         search_attribute_types: Arc::new(Map::new()),
+        streams: Arc::default(),
         version_markers: Arc::new(BTreeMap::new()),
         alarm: None,
     }
@@ -338,6 +340,7 @@ impl Draft<'_> {
             principal,
             at: self.now,
             update: None,
+            position: None,
         });
         self.commands.last_mut().expect("just pushed")
     }

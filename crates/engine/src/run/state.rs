@@ -19,8 +19,11 @@ use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::cancellation::Cancellation;
 use super::child::{Child, Parent};
 use super::outbox::Letter;
+use super::selection::Selection;
+use super::stream::{StreamPosition, Streams};
 use crate::change::{CommandRow, Report};
 
 /// A run and everything open in it.
@@ -233,6 +236,9 @@ pub struct Core {
     /// The oldest wake that no task covers yet: it arrived while a task was leased, or while an update had its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_wake: Option<Wake>,
+    /// Set when the workflow was asked to clean up and end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellation: Option<Box<Cancellation>>,
     /// Number of parts of each kind that limits count.
     pub open: OpenCounts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -241,6 +247,8 @@ pub struct Core {
     pub search_attributes: Arc<Map<String, Value>>,
     #[serde(default, skip_serializing_if = "map_is_empty")]
     pub search_attribute_types: Arc<Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "streams_are_empty")]
+    pub streams: Streams,
     #[serde(default, skip_serializing_if = "markers_are_empty")]
     pub version_markers: Arc<BTreeMap<String, i32>>,
     /// When the run next needs attention by itself: a timer, a deadline, a lease, a retry. The stored alarm may be earlier
@@ -250,6 +258,10 @@ pub struct Core {
 }
 
 fn map_is_empty(map: &Arc<Map<String, Value>>) -> bool {
+    map.is_empty()
+}
+
+fn streams_are_empty(map: &Streams) -> bool {
     map.is_empty()
 }
 
@@ -543,6 +555,9 @@ pub struct Activity {
     pub queue: TaskQueue,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancellation_policy: Option<CancellationPolicy>,
+    /// Its worker is asked to stop and say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stop_requested: bool,
     /// Absent when the command gave neither a policy nor timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
@@ -672,6 +687,9 @@ pub struct Signal {
     pub wait_id: Option<WaitId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
+    /// Set when it carries a message of a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamPosition>,
 }
 
 /// An accepted update that is not over.
@@ -702,7 +720,7 @@ impl Message {
 }
 
 /// Progress of an outermost parallel group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpenGroup {
     pub size: u64,
     pub unresolved: u64,
@@ -711,6 +729,9 @@ pub struct OpenGroup {
     /// History sequence of the event that resolved the last member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<u64>,
+    /// Set when the group picks its first member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Box<Selection>>,
 }
 
 /// A recorded call of a group: what a worker may send again.

@@ -3,6 +3,7 @@
 //! Invariant: at most one workflow task is open. A wake that arrives while it is ready needs nothing, because the claim will
 //! observe it; one that arrives while it is leased, or while an update has its turn, waits in `next_wake`.
 
+use super::cancellation::CAPABILITY;
 use super::draft::Draft;
 use super::state::{Resume, Status, Wake, WorkflowTask};
 use crate::change::{ClosedTask, TaskKind, TaskRow, TaskStatus};
@@ -134,6 +135,11 @@ impl Draft<'_> {
             fairness_key: routing.fairness_key.clone(),
             fairness_weight: routing.fairness_weight,
             compatibility: routing.compatibility.clone(),
+            required_capability: self
+                .core
+                .cancellation
+                .as_ref()
+                .map(|_| CAPABILITY.to_owned()),
             sequence: 0,
             attempt: task.attempt,
             lease_owner: lease.map(|lease| lease.owner.clone()),

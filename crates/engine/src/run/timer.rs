@@ -5,6 +5,7 @@
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::group::Group;
 use longhaul_protocol::history::{EventPayload, GroupKeys, TimerPayload};
+use longhaul_protocol::id::TimerId;
 
 use super::draft::Draft;
 use super::state::{Part, PartKey, Resume, Timer, TimerKind, Wait, WaitFor};
@@ -24,29 +25,33 @@ impl Timer {
 impl Draft<'_> {
     /// `start_timer`: zero delay fires at once, still as an event of its own.
     pub(super) fn start_timer(&mut self, sequence: u64, delay_seconds: u64, group: Option<&Group>) {
-        self.join_group(sequence, "timer", None, group);
-        self.schedule_timer(sequence, delay_seconds, TimerKind::Plain, group);
+        let id: TimerId = self.ids.mint();
+        self.join_group(sequence, "timer", None, group, id.as_str());
+        self.schedule_timer(id, sequence, delay_seconds, TimerKind::Plain, group);
     }
 
-    /// The timeout of a wait that was just opened; it shares the wait's number and stands in no group by itself.
+    /// The timeout of a wait that was just opened; it shares the wait's number, and its place in a group.
     pub(super) fn start_wait_timeout(
-        &mut self,
-        sequence: u64,
-        delay_seconds: u64,
-        kind: TimerKind,
-    ) {
-        self.schedule_timer(sequence, delay_seconds, kind, None);
-    }
-
-    fn schedule_timer(
         &mut self,
         sequence: u64,
         delay_seconds: u64,
         kind: TimerKind,
         group: Option<&Group>,
     ) {
+        let id = self.ids.mint();
+        self.schedule_timer(id, sequence, delay_seconds, kind, group);
+    }
+
+    fn schedule_timer(
+        &mut self,
+        id: TimerId,
+        sequence: u64,
+        delay_seconds: u64,
+        kind: TimerKind,
+        group: Option<&Group>,
+    ) {
         let timer = Timer {
-            id: self.ids.mint(),
+            id,
             sequence,
             delay_seconds,
             fire_at: self.now.plus_seconds(delay_seconds),

@@ -271,11 +271,10 @@ impl Draft<'_> {
     }
 
     /// Takes an accepted update: into history at once, or behind the leased task.
-    fn accept_update(&mut self, command: CommandRow) {
+    pub(super) fn accept_update(&mut self, command: CommandRow) {
         self.core.open.updates += 1;
         if self.is_leased() {
-            let key = PartKey::Buffered(command.sequence);
-            self.put(key, Part::Buffered(Box::new(Message::Update(command))));
+            self.buffer(Message::Update(command));
         } else {
             self.record_update(command);
         }

@@ -14,14 +14,16 @@ use super::state::{Part, PartKey, Resume, TimerKind, Wait, WaitFor};
 impl Draft<'_> {
     pub(super) fn open_condition_wait(&mut self, sequence: u64, command: &OpenConditionWait) {
         let group = command.group.as_ref();
+        let id: WaitId = self.ids.mint();
         self.join_group(
             sequence,
             "condition",
             command.condition_key.as_deref(),
             group,
+            id.as_str(),
         );
         let wait = Wait {
-            id: self.ids.mint(),
+            id,
             sequence,
             timeout_seconds: command.timeout_seconds,
             what: WaitFor::Condition {
@@ -36,7 +38,12 @@ impl Draft<'_> {
         )));
         self.put(PartKey::Wait(sequence), Part::Wait(Box::new(wait)));
         if let Some(timeout) = command.timeout_seconds {
-            self.start_wait_timeout(sequence, timeout, TimerKind::ConditionTimeout);
+            self.start_wait_timeout(sequence, timeout, TimerKind::ConditionTimeout, group);
+        }
+        // A worker that names its waits opens a selected one even when its condition holds, and looks at it in the next task.
+        let selected = group.is_some_and(|group| group.member().is_some());
+        if selected && command.condition_wait_occurrence_id.is_some() {
+            self.wake(Resume::default());
         }
     }
 
@@ -47,7 +54,6 @@ impl Draft<'_> {
         timeout_seconds: Option<u64>,
         group: Option<&Group>,
     ) {
-        self.join_group(sequence, "signal", Some(name), group);
         let bound = self.oldest_unbound_signal(name);
         let id = match bound
             .and_then(|signal| self.signal(signal))
@@ -56,6 +62,7 @@ impl Draft<'_> {
             Some(id) => id,
             None => self.ids.mint(),
         };
+        self.join_group(sequence, "signal", Some(name), group, id.as_str());
         let wait = Wait {
             id,
             sequence,
@@ -76,7 +83,7 @@ impl Draft<'_> {
         self.put(PartKey::Wait(sequence), Part::Wait(Box::new(wait)));
         // A wait whose signal is already here needs no timeout: the next task delivers it.
         if let (Some(timeout), None) = (timeout_seconds, bound) {
-            self.start_wait_timeout(sequence, timeout, TimerKind::SignalTimeout);
+            self.start_wait_timeout(sequence, timeout, TimerKind::SignalTimeout, group);
         }
     }
 
@@ -89,8 +96,8 @@ impl Draft<'_> {
     ) {
         let satisfied: Vec<Wait> = self
             .waits()
-            .filter(|wait| matches!(wait.what, WaitFor::Condition { .. }))
             .filter(|wait| !sent_again.contains(&wait.sequence))
+            .filter(|wait| self.was_satisfied(wait, resume))
             .cloned()
             .collect();
         // A terminal decision does not say which of several waits it passed.
@@ -106,7 +113,36 @@ impl Draft<'_> {
             )));
             self.cancel_timer(wait.sequence);
             self.remove(PartKey::Wait(wait.sequence));
-            self.resolve_member(wait.group.as_ref(), false);
+            self.resolve_consumed(wait.group.as_ref());
+        }
+    }
+
+    /// Whether an open wait that was not sent again is over. Inside a selection only until that is decided: afterwards nobody
+    /// looks at the others any more. A worker that does not name its waits never sends a selected one again; there the newest
+    /// one counts as satisfied when a message woke the task (engine.md §7.4).
+    fn was_satisfied(&self, wait: &Wait, resume: &Resume) -> bool {
+        let WaitFor::Condition { occurrence_id, .. } = &wait.what else {
+            return false;
+        };
+        let Some(group) = wait.group.as_ref().filter(|group| group.member().is_some()) else {
+            return true;
+        };
+        if self.is_decided(group) {
+            return false;
+        }
+        let by_message = matches!(
+            resume.resume_source_kind.as_deref(),
+            Some("workflow_signal" | "workflow_update")
+        );
+        occurrence_id.is_some() || (by_message && self.newest_wait() == Some(wait.sequence))
+    }
+
+    /// A wait that this decision consumed is resolved. A worker waits for the choice of a selection to be recorded, so that is
+    /// worth another look.
+    pub(super) fn resolve_consumed(&mut self, group: Option<&Group>) {
+        let selected = group.is_some_and(|group| group.member().is_some());
+        if self.resolve_member(group, false) && selected {
+            self.wake(Resume::default());
         }
     }
 

@@ -208,6 +208,7 @@ impl World {
         commands: Vec<WorkflowCommand>,
     ) -> (Step, Result<Value, Rejection>) {
         let command = CompleteWorkflowTask {
+            cursors: Vec::new(),
             holder: self.holder(worker, attempt),
             commands,
         };

@@ -1,6 +1,6 @@
 //! What happens by itself when the clock moves.
 
-use longhaul_host::Polled;
+use longhaul_host::{Completion, Polled};
 use longhaul_protocol::{Payload, Reason};
 use serde_json::json;
 
@@ -35,7 +35,7 @@ async fn a_lost_lease_goes_to_the_next_poll() {
     assert_eq!(again.claim.attempt, 2);
     let late = setup
         .host
-        .complete_workflow_task(&holder(&lost), Vec::new())
+        .complete_workflow_task(&holder(&lost), Completion::default())
         .await
         .unwrap_err();
     assert_eq!(late.reason(), Reason::WorkflowTaskAttemptMismatch);

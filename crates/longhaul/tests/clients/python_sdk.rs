@@ -20,6 +20,31 @@ async fn messages() {
 }
 
 #[tokio::test]
+async fn updates() {
+    run_python("updates.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn children() {
+    run_python("children.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn selections() {
+    run_python("selections.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn streams() {
+    run_python("streams.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn cancellations() {
+    run_python("cancellations.py", &Server::start().await).await;
+}
+
+#[tokio::test]
 async fn recorded_values() {
     run_python("recorded_values.py", &Server::start().await).await;
 }

@@ -39,6 +39,7 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         // False, not absent: the Python client reports an absent key as a failed discovery.
         "query_tasks": false,
         "workflow_memo_updates": {"supported": true},
+        "cooperative_cancellation": true,
     })
 }
 
@@ -64,7 +65,7 @@ pub(super) fn cluster_capabilities() -> Value {
         "schedule_jitter": false,
         "schedule_max_runs": false,
         "history_retention": false,
-        "message_streams": false,
+        "message_streams": true,
         "runtime_external_payload_transport": false,
         "payload_codec_envelope": true,
         "payload_codec_envelope_responses": true,
@@ -86,7 +87,6 @@ mod tests {
         let offered = server_capabilities(&Options::default());
         for absent in [
             "activity_lease_renewal",
-            "cooperative_cancellation",
             "durable_local_activities",
             "local_activities",
             "observability_context",

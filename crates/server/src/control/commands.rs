@@ -4,7 +4,9 @@
 
 use http::StatusCode;
 use longhaul_host::engine::Rejection;
+use longhaul_host::engine::run::cancellation::CleanupBudget;
 use longhaul_host::engine::run::external::{Receipt, Stop};
+use longhaul_host::engine::run::stream::MESSAGE_STREAM_SIGNAL;
 use longhaul_host::{CommandTarget, Error, Handlers, Host};
 use longhaul_protocol::Reason;
 use longhaul_protocol::payload::{self, Payload};
@@ -15,15 +17,13 @@ use super::Call;
 use super::cluster::OPERATION_NAME_LENGTH_MAX;
 use super::envelope::Reply;
 use crate::gate::Refusal;
+use crate::worker::cancellation_json;
 
 /// Characters of a request id. One SDK counts bytes, the other characters; the larger set is accepted.
 const REQUEST_ID_MAX: usize = 255;
 
 /// Characters of the reason given to cancel or terminate.
 const REASON_MAX: usize = 1000;
-
-/// The signal in which the runtime carries message streams.
-const RESERVED_SIGNAL: &str = "__durable_workflow_message_stream";
 
 pub(super) async fn signal(call: Call) -> Result<Reply, Refusal> {
     let name = call.segment("signal_name").to_owned();
@@ -32,7 +32,7 @@ pub(super) async fn signal(call: Call) -> Result<Reply, Refusal> {
 }
 
 async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
-    if name == RESERVED_SIGNAL {
+    if name == MESSAGE_STREAM_SIGNAL {
         let message = "This signal's name belongs to the runtime.";
         return Err(Refusal::new(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -65,17 +65,44 @@ async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
     Ok(Reply::new(StatusCode::ACCEPTED, Value::Object(body)))
 }
 
-/// Asking workflow code to clean up needs workers that understand it; until the server offers that, it says so instead of having
-/// no route (control-plane.md §10.7).
+/// Longest time a caller may give workflow code to clean up.
+const CLEANUP_SECONDS_MAX: u64 = 3600;
+
+/// Asks workflow code to clean up and end (control-plane.md §10.7).
 pub(super) async fn request_cancellation(call: Call) -> Result<Reply, Refusal> {
+    let reason = call.body.note("reason", REASON_MAX);
+    let seconds = call
+        .body
+        .count("cleanup_timeout_seconds", 1)
+        .unwrap_or(call.host().config().limits.cleanup_seconds);
+    if seconds > CLEANUP_SECONDS_MAX {
+        call.body.refuse(
+            "cleanup_timeout_seconds",
+            &format!("must be at most {CLEANUP_SECONDS_MAX}"),
+        );
+    }
     let target = target(&call)?;
-    call.host()
-        .workflow_run(&target.namespace, &target.workflow_id, None)
-        .await?;
-    Err(Refusal::new(
-        StatusCode::CONFLICT,
-        Reason::CooperativeCancellationNotSupported,
-        "This server does not offer cooperative cancellation yet; use cancel or terminate.",
+    let budget = CleanupBudget::Seconds(seconds);
+    let receipt = call
+        .host()
+        .request_cancellation(&target, reason.as_deref(), budget, None)
+        .await
+        .map_err(|error| refused(&error, &target, None))?;
+    let status = if receipt.duplicate {
+        StatusCode::OK
+    } else {
+        StatusCode::ACCEPTED
+    };
+    Ok(Reply::new(
+        status,
+        json!({
+            "workflow_id": target.workflow_id,
+            "run_id": receipt.run_id,
+            "accepted": true,
+            "duplicate": receipt.duplicate,
+            "run_status": receipt.run_status.as_str(),
+            "cancellation_request": cancellation_json(&receipt.cancellation),
+        }),
     ))
 }
 

@@ -31,6 +31,7 @@ mod history;
 mod namespaces;
 mod path;
 mod query;
+mod streams;
 pub(crate) mod system;
 mod task_queues;
 mod updates;
@@ -141,6 +142,22 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/archive",
             post(&ARCHIVE, commands::archive),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/request-cancellation",
+            post(OPERATOR, commands::request_cancellation),
+        )
+        .route(
+            "/workflows/{workflow_id}/message-streams",
+            get(OPERATOR, streams::list),
+        )
+        .route(
+            "/workflows/{workflow_id}/message-streams/{stream_name}",
+            get(OPERATOR, streams::describe),
+        )
+        .route(
+            "/workflows/{workflow_id}/message-streams/{stream_name}/messages",
+            post(OPERATOR, streams::append),
         )
         .route("/workers", get(OPERATOR, workers::list))
         .route(

@@ -13,7 +13,7 @@ use longhaul_host::engine::run::activity_report::Failure;
 use longhaul_host::{ActivityReport, Error, Polled};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::PAYLOAD_CODEC;
-use longhaul_protocol::id::{ActivityAttemptId, TaskId, WorkerId};
+use longhaul_protocol::id::{ActivityAttemptId, CommandId, TaskId, WorkerId};
 use longhaul_protocol::payload::{activity_result, failure_details};
 use serde_json::{Map, Value, json};
 
@@ -300,8 +300,47 @@ pub(super) async fn status(
             .map_err(|error| rejected(&error, &report))?;
         let mut answer = pulse_json(&report, &pulse);
         answer["deadlines"] = deadlines_json(&pulse.deadlines);
-        answer["cancellation_acknowledgement"] = Value::Null;
+        answer["cancellation_acknowledgement"] = json!(pulse.stop_order.as_ref().map(|order| {
+            json!({
+                "callback_state": if order.stopped { "stopped" } else { "unknown" },
+                "request_id": order.request_id,
+                "root_request_id": order.root_request_id,
+                "cleanup_deadline_at": order.cleanup_deadline_at,
+                "cancellation_history_event_id": order.event_id,
+            })
+        }));
         Ok(answer)
+    };
+    envelope::respond(&app, StatusCode::OK, result.await)
+}
+
+/// The worker's callback stopped, as it was asked to (§8.8).
+pub(super) async fn acknowledge_cancellation(
+    State(app): State<App>,
+    Id(task_id): Id,
+    request: Request<HttpBody>,
+) -> Response {
+    let result = async {
+        let passed = pass(&app, request).await?;
+        let report = read_report(&passed, &task_id);
+        let request_id = CommandId::from(passed.body.required_text("request_id", NAME_MAX));
+        passed.body.check()?;
+        let acknowledged = app
+            .host()
+            .acknowledge_activity_stop(&report, &request_id)
+            .await
+            .map_err(|error| rejected(&error, &report))?;
+        Ok(json!({
+            "task_id": report.task_id,
+            "activity_attempt_id": report.attempt_id,
+            "lease_owner": report.owner,
+            "request_id": request_id,
+            "acknowledged": true,
+            "duplicate": acknowledged.duplicate,
+            "reason": null,
+            "heartbeat_recorded": false,
+            "history_event_id": acknowledged.event_id,
+        }))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }

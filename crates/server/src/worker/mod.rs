@@ -22,6 +22,8 @@ mod polls;
 mod registrations;
 mod workflow_tasks;
 
+pub(crate) use workflow_tasks::cancellation_json;
+
 pub(crate) fn routes() -> Router<App> {
     Router::new()
         .route("/register", post(registrations::register))
@@ -38,6 +40,10 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflow-tasks/{task_id}/heartbeat",
             post(workflow_tasks::heartbeat),
+        )
+        .route(
+            "/workflow-tasks/{task_id}/deliver-cancellation",
+            post(workflow_tasks::deliver_cancellation),
         )
         .route(
             "/workflow-tasks/{task_id}/complete",
@@ -57,6 +63,10 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/activity-tasks/{task_id}/status",
             post(activity_tasks::status),
+        )
+        .route(
+            "/activity-tasks/{task_id}/acknowledge-cancellation",
+            post(activity_tasks::acknowledge_cancellation),
         )
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)

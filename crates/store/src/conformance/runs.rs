@@ -74,7 +74,7 @@ pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
         "attempt": {"id": "a", "number": 1, "owner": "worker", "started_at": at(2), "progress": {"done": [1, null, 2.5]}},
     });
     let child = json!({
-        "sequence": 6, "call_id": "l", "workflow_id": "child", "run_id": "r", "run_number": 1, "workflow_type": "ship",
+        "sequence": 6, "call_id": "l", "workflow_id": "child", "first_run_id": "r", "run_id": "r", "run_number": 1, "workflow_type": "ship",
         "parent_close_policy": "request_cancel", "group": group,
     });
     let bodies = [

@@ -168,23 +168,31 @@ async def beside(worker: Worker, work: Awaitable[Any]) -> Any:
 Scenario = Callable[[Stage], Awaitable[None]]
 
 
-def main(scenarios: list[Scenario], *, workflows: Iterable[type] = (), activities: Iterable[Callable] = ()) -> None:
+def main(
+    scenarios: list[Scenario],
+    *,
+    workflows: Iterable[type] = (),
+    activities: Iterable[Callable] = (),
+    **worker_options: Any,
+) -> None:
     """Runs the scenarios (or those named on the command line) and exits.
 
     Without workflows there is no shared worker: the scenarios bring their own.
     """
     chosen = [scenario for scenario in scenarios if not sys.argv[1:] or scenario.__name__ in sys.argv[1:]]
-    sys.exit(0 if asyncio.run(_run_all(chosen, workflows, activities)) else 1)
+    sys.exit(0 if asyncio.run(_run_all(chosen, workflows, activities, worker_options)) else 1)
 
 
-async def _run_all(scenarios: list[Scenario], workflows: Iterable[type], activities: Iterable[Callable]) -> bool:
+async def _run_all(
+    scenarios: list[Scenario], workflows: Iterable[type], activities: Iterable[Callable], options: dict[str, Any]
+) -> bool:
     async with Client(URL) as client:
         stage = Stage(client, unique("queue"))
         outcomes = asyncio.gather(*(_run_one(scenario, stage) for scenario in scenarios))
         if workflows:
             # Many slots: some scenarios hold an activity until they are done with it.
-            slots = {"max_concurrent_workflow_tasks": 20, "max_concurrent_activity_tasks": 100}
-            worker = Worker(client, task_queue=stage.queue, workflows=workflows, activities=activities, **slots)
+            options = {"max_concurrent_workflow_tasks": 20, "max_concurrent_activity_tasks": 100, **options}
+            worker = Worker(client, task_queue=stage.queue, workflows=workflows, activities=activities, **options)
             return all(await beside(worker, outcomes))
         return all(await outcomes)
 

@@ -19,13 +19,16 @@ async fn debug(server: &Server, workflow_id: &str) -> Value {
 
 /// The status and the codes of what was found.
 fn verdict(view: &Value) -> (String, Vec<String>) {
-    let findings = view["findings"].as_array().unwrap();
+    let findings = view["findings"].as_array().expect("a list");
     let codes = findings
         .iter()
-        .map(|finding| finding["code"].as_str().unwrap().to_owned())
+        .map(|finding| finding["code"].as_str().expect("a code").to_owned())
         .collect();
     (
-        view["diagnostic_status"].as_str().unwrap().to_owned(),
+        view["diagnostic_status"]
+            .as_str()
+            .expect("a status")
+            .to_owned(),
         codes,
     )
 }
@@ -38,7 +41,10 @@ async fn expect(server: &Server, status: &str, codes: &[&str]) -> Value {
 }
 
 async fn fail(server: &Server, task: &Value, failure: Value) {
-    let path = format!("/workflow-tasks/{}/fail", task["task_id"].as_str().unwrap());
+    let path = format!(
+        "/workflow-tasks/{}/fail",
+        task["task_id"].as_str().expect("an id")
+    );
     let body = json!({
         "lease_owner": "w",
         "workflow_task_attempt": task["workflow_task_attempt"],

@@ -36,7 +36,10 @@ async fn eventful(server: &Server) -> String {
         .accepted(200)
         .await;
     let task = &leased["task"];
-    let path = format!("/activity-tasks/{}/fail", task["task_id"].as_str().unwrap());
+    let path = format!(
+        "/activity-tasks/{}/fail",
+        task["task_id"].as_str().expect("an id")
+    );
     let failed = json!({"lease_owner": "w", "activity_attempt_id": task["activity_attempt_id"], "failure": {"message": "no"}});
     server.worker(&path, &failed).accepted(200).await;
     server

@@ -31,7 +31,7 @@ async fn cohorts(server: &Server) -> Vec<Value> {
         .get("/task-queues/default/build-ids")
         .accepted(200)
         .await;
-    list["build_ids"].as_array().unwrap().clone()
+    list["build_ids"].as_array().expect("a list").clone()
 }
 
 async fn pin_of(server: &Server, workflow_id: &str) -> Value {

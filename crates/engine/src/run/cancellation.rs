@@ -1,0 +1,455 @@
+//! Cooperative cancellation (engine.md §8.3): the workflow is asked to clean up and end, instead of being closed. The request is
+//! recorded once; a worker that understands it says at which call it reached the code; the work of that call is stopped as its
+//! policy says; cleanup is ordinary work. A run that is still open at the deadline is cancelled.
+
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::history::{
+    CooperativeCancellationDelivered, CooperativeCancellationRequested, DeliveryPlace, EventPayload,
+};
+use longhaul_protocol::id::{CommandId, EventId, RunId, TaskId};
+use longhaul_protocol::workflow_command::{CancellationPolicy, ParentClosePolicy};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::complete::Holder;
+use super::draft::{Cause, Draft};
+use super::external::{Request, Stop, is_current, refuse_closed};
+use super::outbox::LetterBody;
+use super::state::{Part, PartKey, Resume, Run, Status};
+use crate::change::TaskStatus;
+use crate::{Command, Decision, Moment, Rejection};
+
+/// What a worker must be able to do to be given tasks of a run that was asked to end.
+pub const CAPABILITY: &str = "cooperative_cancellation";
+
+const CONTEXT_SCHEMA: &str = "durable-workflow.cancellation-context/v1";
+
+/// The one cancellation request of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cancellation {
+    /// The command that asked.
+    pub request_id: CommandId,
+    pub requested_at: Timestamp,
+    pub cleanup_deadline_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The event that recorded it.
+    pub event_id: EventId,
+    /// Who asked first, when, and through which runs it came here.
+    pub context: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<DeliveryPlace>,
+}
+
+impl Cancellation {
+    pub fn root_request_id(&self) -> &str {
+        self.context["root_request_id"]
+            .as_str()
+            .unwrap_or(self.request_id.as_str())
+    }
+}
+
+/// Asks the workflow to clean up and end.
+#[derive(Clone, Debug)]
+pub struct RequestCancellation {
+    pub request: Request,
+    pub reason: Option<String>,
+    pub budget: CleanupBudget,
+    /// `{type?, id?, label?}` of whoever asked first, not empty.
+    pub requester: Value,
+    /// The context of the run that passes the request on.
+    pub passed_on: Option<Value>,
+    /// Whether a worker that understands it is there for this run's tasks.
+    pub capable_worker: bool,
+    /// Whether the worker that holds the workflow task understands it.
+    pub capable_claim: bool,
+}
+
+/// How long cleanup may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CleanupBudget {
+    Seconds(u64),
+    /// A deadline that was set where the request came from.
+    Until(Timestamp),
+}
+
+/// The request as its caller sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CancellationReceipt {
+    pub run_id: RunId,
+    pub run_status: Status,
+    pub duplicate: bool,
+    pub cancellation: Cancellation,
+}
+
+impl Command for RequestCancellation {
+    type Reply = CancellationReceipt;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<CancellationReceipt> {
+        if !is_current(run, &self.request) {
+            return Decision::reject(Rejection::NotCurrent);
+        }
+        let mut draft = Draft::of(run, moment);
+        if run.core.closed.is_some() || draft.time_out_if_due() {
+            let refused = refuse_closed(draft, &self.request, "request_cancellation", None, None);
+            let rejection = refused.reply.err().unwrap_or(Rejection::NotCurrent);
+            return Decision {
+                changes: refused.changes,
+                reply: Err(rejection),
+            };
+        }
+        let receipt = |draft: &Draft<'_>, duplicate, cancellation| CancellationReceipt {
+            run_id: draft.run_id().clone(),
+            run_status: draft.core.status,
+            duplicate,
+            cancellation,
+        };
+        if let Some(original) = &run.core.cancellation {
+            return Decision::unchanged(receipt(&draft, true, (**original).clone()));
+        }
+        if let Some(rejection) = self.unsupported(run) {
+            return Decision::reject(rejection);
+        }
+        let command = draft.record_request(
+            &self.request,
+            "request_cancellation",
+            None,
+            None,
+            "cancellation_requested",
+            None,
+        );
+        if let Some(row) = draft.commands.last_mut() {
+            row.reason.clone_from(&self.reason);
+        }
+        let deadline = match self.budget {
+            CleanupBudget::Seconds(seconds) => draft.now.plus_seconds(seconds),
+            // It lies after the request, also when the request was long on its way.
+            CleanupBudget::Until(deadline) => deadline.max(draft.now.plus_seconds(1)),
+        };
+        let context = self.context(&draft, &command.command_id, deadline);
+        draft.cause = Cause {
+            task_id: None,
+            command_id: Some(command.command_id.clone()),
+            principal: self.request.principal.clone(),
+        };
+        let cancellation =
+            draft.record_cancellation(command.command_id, deadline, self.reason.clone(), context);
+        let receipt = receipt(&draft, false, cancellation);
+        draft.finish(Ok(receipt))
+    }
+}
+
+impl RequestCancellation {
+    fn unsupported(&self, run: &Run) -> Option<Rejection> {
+        let task = run.core.workflow_task.as_ref();
+        match task.filter(|task| task.lease.is_some()) {
+            Some(task) if !self.capable_claim => Some(Rejection::ActiveClaimNotCooperative {
+                task_id: task.id.clone(),
+                attempt: task.attempt,
+            }),
+            _ if !self.capable_worker => Some(Rejection::NotCooperative),
+            _ => None,
+        }
+    }
+
+    /// Where the request began, and every run it came through.
+    fn context(&self, draft: &Draft<'_>, request_id: &CommandId, deadline: Timestamp) -> Value {
+        let own = json!({
+            "request_id": request_id,
+            "workflow_instance_id": draft.spec.workflow_id,
+            "workflow_run_id": draft.spec.run_id,
+        });
+        let mut context = match &self.passed_on {
+            Some(parent) => {
+                let mut context = parent.clone();
+                context["parent_request_id"] = parent["request_id"].clone();
+                context
+            }
+            None => json!({
+                "schema": CONTEXT_SCHEMA,
+                "root_request_id": request_id,
+                "root_workflow_instance_id": draft.spec.workflow_id,
+                "root_workflow_run_id": draft.spec.run_id,
+                "requester": self.requester,
+                "source": "control_plane",
+                "requested_at": draft.now,
+                "lineage": [],
+            }),
+        };
+        context["request_id"] = json!(request_id);
+        context["cleanup_deadline_at"] = json!(deadline);
+        if let Some(reason) = &self.reason {
+            context["reason"] = json!(reason);
+        }
+        if let Some(lineage) = context["lineage"].as_array_mut() {
+            lineage.push(own);
+        }
+        context
+    }
+}
+
+/// The worker found the call at which the request reaches the workflow's code.
+#[derive(Clone, Debug)]
+pub struct DeliverCancellation {
+    pub holder: Holder,
+    pub request_id: CommandId,
+    pub place: DeliveryPlace,
+}
+
+/// What became of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// It is recorded; the lease goes on.
+    Recorded,
+    /// Work that must stop first is still running; the lease is given up and a new task follows when it has stopped.
+    Waiting(StoppingKind),
+}
+
+/// What a delivery waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoppingKind {
+    Activity,
+    Child,
+}
+
+impl Command for DeliverCancellation {
+    /// With the run and the task, for the answer.
+    type Reply = (RunId, TaskId, Delivered);
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply> {
+        let never = |_| unreachable!("a delivery has no stored answer");
+        let (mut draft, task) = match self.holder.hold(run, None, moment, never) {
+            Ok(held) => held,
+            Err(decision) => return decision,
+        };
+        let reply = |delivered| (run.run_id().clone(), task.id.clone(), delivered);
+        let request = run
+            .core
+            .cancellation
+            .as_deref()
+            .filter(|cancellation| cancellation.request_id == self.request_id);
+        let Some(cancellation) = request else {
+            return Decision::reject(Rejection::CancellationMismatch);
+        };
+        match &cancellation.delivered {
+            Some(place) if *place == self.place => {
+                return Decision::unchanged(reply(Delivered::Recorded));
+            }
+            Some(_) => return Decision::reject(Rejection::CancellationMismatch),
+            None => {}
+        }
+        if let Some(kind) = draft.still_stopping(&self.place, cancellation) {
+            draft.flush_buffered();
+            draft.close_workflow_task(TaskStatus::Completed, None);
+            draft.choose_next_task(false);
+            return draft.finish(Ok(reply(Delivered::Waiting(kind))));
+        }
+        draft.deliver_cancellation(cancellation, &self.place);
+        draft.finish(Ok(reply(Delivered::Recorded)))
+    }
+}
+
+impl Draft<'_> {
+    fn record_cancellation(
+        &mut self,
+        request_id: CommandId,
+        cleanup_deadline_at: Timestamp,
+        reason: Option<String>,
+        context: Value,
+    ) -> Cancellation {
+        self.append(EventPayload::CooperativeCancellationRequested(
+            CooperativeCancellationRequested {
+                workflow_command_id: request_id.clone(),
+                workflow_run_id: self.spec.run_id.clone(),
+                workflow_instance_id: self.spec.workflow_id.clone(),
+                cleanup_deadline_at,
+                reason: reason.clone(),
+                cancellation: Some(context.clone()),
+            },
+        ));
+        let event = self.events.last().expect("just written");
+        let cancellation = Cancellation {
+            request_id: request_id.clone(),
+            requested_at: event.recorded_at,
+            cleanup_deadline_at,
+            reason,
+            event_id: event.id.clone(),
+            context,
+            delivered: None,
+        };
+        self.core.cancellation = Some(Box::new(cancellation.clone()));
+        self.wake(Resume {
+            resume_source_kind: Some("cancellation_request".to_owned()),
+            resume_source_id: Some(request_id.to_string()),
+            workflow_command_id: Some(request_id),
+            ..Resume::default()
+        });
+        // From now on only workers that understand it may have the task.
+        self.show_workflow_task();
+        cancellation
+    }
+
+    /// A request that did not reach the code of a run that continues as new is the new run's.
+    pub(super) fn take_over_cancellation(&mut self, earlier: &Cancellation) {
+        let mut context = earlier.context.clone();
+        let own = json!(self.spec.run_id);
+        if context["root_request_id"] == json!(earlier.request_id) {
+            context["root_workflow_run_id"] = own.clone();
+        }
+        if let Some(last) = context["lineage"]
+            .as_array_mut()
+            .and_then(|lineage| lineage.last_mut())
+        {
+            last["workflow_run_id"] = own;
+        }
+        self.cause.command_id = Some(earlier.request_id.clone());
+        self.record_cancellation(
+            earlier.request_id.clone(),
+            earlier.cleanup_deadline_at,
+            earlier.reason.clone(),
+            context,
+        );
+        self.cause.command_id = None;
+    }
+
+    /// Asks running work that the delivery must wait for to stop, and says whether there is any.
+    fn still_stopping(
+        &mut self,
+        place: &DeliveryPlace,
+        cancellation: &Cancellation,
+    ) -> Option<StoppingKind> {
+        let mut stopping = None;
+        for sequence in interrupted(place) {
+            if let Some(mut activity) = self.activity(sequence).cloned()
+                && activity.cancellation_policy
+                    == Some(CancellationPolicy::WaitCancellationCompleted)
+                && activity.attempt.is_some()
+            {
+                stopping.get_or_insert(StoppingKind::Activity);
+                activity.stop_requested = true;
+                self.put_activity(activity);
+            }
+            if let Some(Part::Child(child)) = self.part(PartKey::Child(sequence))
+                && child.cancellation_policy == Some(CancellationPolicy::WaitCancellationCompleted)
+            {
+                stopping.get_or_insert(StoppingKind::Child);
+                self.ask_child_to_stop(sequence, cancellation);
+            }
+        }
+        stopping
+    }
+
+    /// Passes the request on to a child, once.
+    fn ask_child_to_stop(&mut self, sequence: u64, cancellation: &Cancellation) {
+        let Some(Part::Child(child)) = self.part(PartKey::Child(sequence)) else {
+            return;
+        };
+        if child.stop_requested {
+            return;
+        }
+        let mut child = child.clone();
+        child.stop_requested = true;
+        self.post(LetterBody::RequestCancellation {
+            workflow_id: child.workflow_id.clone(),
+            run_id: child.run_id.clone(),
+            cleanup_deadline_at: cancellation.cleanup_deadline_at,
+            reason: cancellation.reason.clone(),
+            context: cancellation.context.clone(),
+            policy: ParentClosePolicy::RequestCancellation,
+            recorded: false,
+        });
+        self.put(PartKey::Child(sequence), Part::Child(child));
+    }
+
+    fn deliver_cancellation(&mut self, cancellation: &Cancellation, place: &DeliveryPlace) {
+        self.cause.command_id = Some(cancellation.request_id.clone());
+        self.append(EventPayload::CooperativeCancellationDelivered(
+            CooperativeCancellationDelivered {
+                workflow_command_id: cancellation.request_id.clone(),
+                workflow_run_id: self.spec.run_id.clone(),
+                place: place.clone(),
+                cancellation: Some(cancellation.context.clone()),
+            },
+        ));
+        for sequence in interrupted(place) {
+            self.interrupt(sequence, cancellation);
+        }
+        // The call may not have been recorded; its number is taken all the same.
+        let last = place.sequence.saturating_add(place.sequence_span) - 1;
+        self.core.last_command_sequence = self.core.last_command_sequence.max(last);
+        if let Some(cancellation) = &mut self.core.cancellation {
+            cancellation.delivered = Some(place.clone());
+        }
+        self.cause.command_id = None;
+    }
+
+    /// Stops the work of an interrupted call, as its policy says.
+    fn interrupt(&mut self, sequence: u64, cancellation: &Cancellation) {
+        if let Some(activity) = self.activity(sequence) {
+            if activity.cancellation_policy != Some(CancellationPolicy::Abandon) {
+                self.cancel_activity(sequence);
+            }
+            return;
+        }
+        if let Some(Part::Child(child)) = self.part(PartKey::Child(sequence)) {
+            if child.cancellation_policy == Some(CancellationPolicy::TryCancel) {
+                self.ask_child_to_stop(sequence, cancellation);
+            }
+            return;
+        }
+        self.give_up(sequence);
+    }
+
+    /// Whether the request has not reached the workflow's code yet.
+    pub(super) fn has_undelivered_cancellation(&self) -> bool {
+        self.core
+            .cancellation
+            .as_ref()
+            .is_some_and(|cancellation| cancellation.delivered.is_none())
+    }
+
+    /// Cleanup has had its time; whether the run is closed for it.
+    pub(super) fn cancel_if_cleanup_is_over(&mut self) -> bool {
+        let Some(cancellation) = self.core.cancellation.clone() else {
+            return false;
+        };
+        if cancellation.cleanup_deadline_at > self.now {
+            return false;
+        }
+        self.flush_buffered();
+        let reason = format!(
+            "Cleanup was not over at {}.",
+            cancellation.cleanup_deadline_at
+        );
+        self.stop_run(Stop::Cancel, &cancellation.request_id, Some(&reason), None);
+        true
+    }
+}
+
+/// Command sequences of the calls that a delivery interrupts.
+fn interrupted(place: &DeliveryPlace) -> std::ops::Range<u64> {
+    let base = place.operation_sequence.unwrap_or(place.sequence);
+    let span = match place.operation_sequence {
+        Some(_) => place.operation_sequence_span.unwrap_or(1),
+        None => place.sequence_span,
+    };
+    base..base.saturating_add(span)
+}
+
+/// Who asked, from what is known of the caller.
+pub fn requester(principal: Option<&str>) -> Value {
+    let known: Map<String, Value> = principal
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    let mut requester: Map<String, Value> = ["type", "id", "label"]
+        .into_iter()
+        .filter_map(|key| {
+            let text = known.get(key)?.as_str().filter(|text| !text.is_empty())?;
+            Some((key.to_owned(), Value::String(text.to_owned())))
+        })
+        .collect();
+    if requester.is_empty() {
+        requester.insert("type".to_owned(), json!("server"));
+    }
+    Value::Object(requester)
+}

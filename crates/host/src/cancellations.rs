@@ -1,0 +1,87 @@
+//! Cooperative cancellation from outside and from workers.
+
+use longhaul_engine::change::TaskKind;
+use longhaul_engine::run::activity_stop::{AcknowledgeStop, StopAcknowledged};
+use longhaul_engine::run::cancellation::{
+    CAPABILITY, CancellationReceipt, CleanupBudget, DeliverCancellation, Delivered,
+    RequestCancellation, requester,
+};
+use longhaul_engine::run::state::Run;
+use longhaul_protocol::history::DeliveryPlace;
+use longhaul_protocol::id::{CommandId, RunId, TaskId};
+use serde_json::Value;
+
+use crate::Host;
+use crate::activity_tasks::ActivityReport;
+use crate::error::Result;
+use crate::workflow_tasks::TaskHolder;
+use crate::workflows::CommandTarget;
+
+impl Host {
+    /// Asks the workflow to clean up and end.
+    pub async fn request_cancellation(
+        &self,
+        target: &CommandTarget,
+        reason: Option<&str>,
+        budget: CleanupBudget,
+        passed_on: Option<&Value>,
+    ) -> Result<CancellationReceipt> {
+        self.command(target, |request, run| RequestCancellation {
+            requester: requester(request.principal.as_deref()),
+            request,
+            reason: reason.map(str::to_owned),
+            budget,
+            passed_on: passed_on.cloned(),
+            capable_worker: self.has_capable_worker(run),
+            capable_claim: self.is_held_by_capable_worker(run),
+        })
+        .await
+    }
+
+    fn has_capable_worker(&self, run: &Run) -> bool {
+        self.is_offered(&run.spec.namespace, &run.spec.task_queue, CAPABILITY)
+    }
+
+    fn is_held_by_capable_worker(&self, run: &Run) -> bool {
+        let lease = run
+            .core
+            .workflow_task
+            .as_ref()
+            .and_then(|task| task.lease.as_ref());
+        lease.is_none_or(|lease| self.worker_can(&run.spec.namespace, &lease.owner, CAPABILITY))
+    }
+
+    /// Records where the request reached the workflow's code.
+    pub async fn deliver_cancellation(
+        &self,
+        holder: &TaskHolder,
+        request_id: &CommandId,
+        place: &DeliveryPlace,
+    ) -> Result<(RunId, TaskId, Delivered)> {
+        let row = self
+            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .await?;
+        self.report(row, |row| DeliverCancellation {
+            holder: holder.with(row),
+            request_id: request_id.clone(),
+            place: place.clone(),
+        })
+        .await
+    }
+
+    /// A worker's activity callback has stopped.
+    pub async fn acknowledge_activity_stop(
+        &self,
+        report: &ActivityReport,
+        request_id: &CommandId,
+    ) -> Result<StopAcknowledged> {
+        let row = self
+            .task_row(&report.namespace, &report.task_id, TaskKind::Activity)
+            .await?;
+        self.report(row, |row| AcknowledgeStop {
+            reporter: report.with(row),
+            request_id: request_id.clone(),
+        })
+        .await
+    }
+}
