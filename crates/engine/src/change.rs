@@ -153,6 +153,9 @@ pub struct TaskRow {
     /// What the worker must be able to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_capability: Option<String>,
+    /// The only worker that may have it now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_for: Option<WorkerId>,
     /// Command sequence of the activity call; 0 for a workflow task.
     pub sequence: u64,
     /// Attempt of the newest lease.

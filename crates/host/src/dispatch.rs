@@ -10,7 +10,7 @@ use longhaul_engine::change::{TaskRow, TaskStatus};
 use longhaul_engine::queue::{Admission, Caps, Usage};
 use longhaul_engine::rollout::build_fits;
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, RunId, TaskId};
+use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 use longhaul_store::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -37,6 +37,7 @@ pub(crate) struct ReadyTask {
     type_name: String,
     compatibility: Option<String>,
     required_capability: Option<String>,
+    held_for: Option<WorkerId>,
     fairness_key: Option<String>,
     fairness_weight: u32,
 }
@@ -48,6 +49,7 @@ pub(crate) struct Appetite {
     pub(crate) types: std::sync::Arc<Vec<String>>,
     pub(crate) build_id: Option<String>,
     pub(crate) capabilities: std::sync::Arc<Vec<String>>,
+    pub(crate) worker_id: WorkerId,
 }
 
 impl Appetite {
@@ -57,7 +59,14 @@ impl Appetite {
             .required_capability
             .as_ref()
             .is_none_or(|capability| self.capabilities.contains(capability));
-        type_fits && able && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
+        let free = task
+            .held_for
+            .as_ref()
+            .is_none_or(|worker_id| *worker_id == self.worker_id);
+        type_fits
+            && able
+            && free
+            && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
     }
 }
 
@@ -149,8 +158,13 @@ impl Dispatch {
         let mut state = self.state.lock();
         if row.status == TaskStatus::Ready {
             let (key, now) = (queue_of(row), self.clock.now());
-            let queue = state.queues.entry(key.clone()).or_default();
-            queue.added.count(now);
+            // A task that waits here may now be for others: it is looked at anew.
+            let known = state.places.contains_key(&row.task_id);
+            state.withdraw(&row.task_id);
+            if !known {
+                let queue = state.queues.entry(key.clone()).or_default();
+                queue.added.count(now);
+            }
             state.offer(key, ReadyTask::from(row), now);
         } else {
             state.withdraw(&row.task_id);
@@ -571,6 +585,7 @@ impl From<&TaskRow> for ReadyTask {
             type_name: row.type_name.clone(),
             compatibility: row.compatibility.clone(),
             required_capability: row.required_capability.clone(),
+            held_for: row.held_for.clone(),
             fairness_key: row.fairness_key.clone(),
             fairness_weight: row.fairness_weight,
         }

@@ -90,6 +90,7 @@ impl Host {
             types: claim.types(&worker),
             build_id: worker.row.build_id.clone(),
             capabilities: Arc::clone(&worker.capabilities),
+            worker_id: poll.worker_id.clone(),
         };
         loop {
             let next = self.next_task(&queue, &worker, &appetite, deadline).await?;

@@ -7,6 +7,7 @@ use longhaul_engine::run::activity_report::Answer;
 use longhaul_engine::run::claim::{ClaimWorkflowTask, WorkflowClaim};
 use longhaul_engine::run::complete::{CompleteWorkflowTask, Holder};
 use longhaul_engine::run::fail::{FailWorkflowTask, HeartbeatWorkflowTask, ReadHistory, Renewed};
+use longhaul_engine::run::sticky::StickyClaim;
 use longhaul_engine::run::stream::StreamCursor;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::WorkflowCommand;
@@ -53,6 +54,8 @@ pub struct Completion {
     pub commands: Vec<WorkflowCommand>,
     /// How far the workflow has read its message streams.
     pub cursors: Vec<StreamCursor>,
+    /// The worker kept the run's history in memory.
+    pub sticky: Option<StickyClaim>,
 }
 
 impl From<Vec<WorkflowCommand>> for Completion {
@@ -201,6 +204,7 @@ impl Host {
             holder: holder.with(row),
             commands: completion.commands.clone(),
             cursors: completion.cursors.clone(),
+            sticky: completion.sticky.clone(),
         })
         .await
     }

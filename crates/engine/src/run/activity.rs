@@ -229,6 +229,7 @@ impl Draft<'_> {
             fairness_key: routing.fairness_key.clone(),
             fairness_weight: routing.fairness_weight,
             required_capability: None,
+            held_for: None,
             compatibility: routing.compatibility.clone(),
             sequence: activity.sequence,
             attempt: activity.attempt_count,

@@ -129,6 +129,16 @@ impl<'c> Placing<'_, 'c> {
             return;
         }
         if !command.is_call() {
+            if let WorkflowCommand::CancelSelectionOperation(member) = command
+                && member.member_base_sequence + member.member_size - 1
+                    > self.draft.core.last_command_sequence
+            {
+                self.refuse_field(
+                    index,
+                    "member_base_sequence",
+                    "the run has no such member of a selection",
+                );
+            }
             self.batch.steps.push((None, command));
             return;
         }

@@ -9,6 +9,7 @@ use longhaul_protocol::{Payload, Reason, Timestamp};
 use super::cancellation::Cancellation;
 use super::draft::Draft;
 use super::state::{Resume, Run, Spec, Status, WorkflowLease, WorkflowTask};
+use super::sticky::{ReplayMode, Sticky};
 use super::view::{HistoryBudget, history_budget};
 use crate::{Command, Decision, Moment, Rejection};
 
@@ -37,6 +38,7 @@ pub struct WorkflowClaim {
     pub resume: Resume,
     pub signal_arguments: Option<Payload>,
     pub budget: HistoryBudget,
+    pub replay_mode: ReplayMode,
     /// Set when the workflow was asked to clean up and end.
     pub cancellation: Option<Box<Cancellation>>,
 }
@@ -71,6 +73,11 @@ impl Command for ClaimWorkflowTask {
             } else {
                 Decision::reject(not_claimable(Reason::LeasedByOther))
             };
+        }
+        let kept_for_another =
+            |held: &Sticky| held.worker_id != self.worker_id && held.until > moment.now;
+        if task.held.as_ref().is_some_and(kept_for_another) {
+            return Decision::reject(not_claimable(Reason::TaskNotReady));
         }
         if task.available_at > moment.now {
             return Decision::reject(not_claimable(Reason::NotDue));
@@ -146,6 +153,7 @@ impl ClaimWorkflowTask {
             resume,
             signal_arguments,
             budget: history_budget(&draft.core, draft.limits),
+            replay_mode: draft.replay_mode(&lease.owner),
             cancellation: draft.core.cancellation.clone(),
         }
     }

@@ -14,6 +14,7 @@ use super::batch::Batch;
 use super::close::limit_failure;
 use super::draft::{Cause, Draft};
 use super::state::{ClosedReason, Outcome, Part, Run, Status, WorkflowTask};
+use super::sticky::StickyClaim;
 use super::stream::StreamCursor;
 use crate::change::{ClosedTask, Report, TaskRow, TaskStatus, Verb};
 use crate::rejection::RunClosed;
@@ -37,6 +38,8 @@ pub struct CompleteWorkflowTask {
     pub commands: Vec<WorkflowCommand>,
     /// How far the workflow has read its message streams.
     pub cursors: Vec<StreamCursor>,
+    /// The worker kept the run's history in memory.
+    pub sticky: Option<StickyClaim>,
 }
 
 /// What the fence says about a caller.
@@ -192,7 +195,7 @@ impl Command for CompleteWorkflowTask {
             body,
             duplicate: true,
         };
-        let (draft, task) = match self
+        let (mut draft, task) = match self
             .holder
             .hold(run, Some(Verb::Complete), moment, duplicate)
         {
@@ -203,6 +206,7 @@ impl Command for CompleteWorkflowTask {
             Ok(batch) => batch,
             Err(rejection) => return Decision::reject(rejection),
         };
+        draft.remember_sticky(&self.holder.owner, self.sticky.as_ref());
         let applied = self
             .check_sizes(moment)
             .and_then(|()| apply(draft, &task, &batch, &self.cursors));

@@ -252,7 +252,7 @@ impl<'a> Draft<'a> {
                 match &task.lease {
                     Some(lease) => due = earliest(due, Some(lease.expires_at)),
                     None if !task.offered => due = earliest(due, Some(task.available_at)),
-                    None => {}
+                    None => due = earliest(due, task.held.as_ref().map(|held| held.until)),
                 }
                 task.lease.is_some()
             }

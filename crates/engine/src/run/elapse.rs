@@ -34,6 +34,7 @@ impl Draft<'_> {
     pub(super) fn do_what_is_due(&mut self) {
         self.expire_workflow_lease();
         self.offer_workflow_task();
+        self.end_hold();
         self.fire_due_timers();
         self.elapse_activities();
     }

@@ -19,6 +19,7 @@ pub mod repair;
 pub mod selection;
 pub mod start;
 pub mod state;
+pub mod sticky;
 pub mod stream;
 pub mod update;
 pub mod view;

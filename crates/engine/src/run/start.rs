@@ -240,6 +240,7 @@ pub(super) fn fresh_core(now: Timestamp) -> Core {
         outbox_sequence: 0,
         workflow_task: None,
         next_wake: None,
+        sticky: None,
         cancellation: None,
         open: OpenCounts::default(),
         memo: None,

@@ -23,6 +23,7 @@ use super::cancellation::Cancellation;
 use super::child::{Child, Parent};
 use super::outbox::Letter;
 use super::selection::Selection;
+use super::sticky::Sticky;
 use super::stream::{StreamPosition, Streams};
 use crate::change::{CommandRow, Report};
 
@@ -236,6 +237,9 @@ pub struct Core {
     /// The oldest wake that no task covers yet: it arrived while a task was leased, or while an update had its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_wake: Option<Wake>,
+    /// The worker that keeps the run's history in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sticky: Option<Sticky>,
     /// Set when the workflow was asked to clean up and end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancellation: Option<Box<Cancellation>>,
@@ -308,6 +312,9 @@ pub struct WorkflowTask {
     pub replay_blocked: bool,
     /// Whether the matching side has been told that the task is ready.
     pub offered: bool,
+    /// For whom it is kept, and until when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Sticky>,
     /// The lease that ran out, until the next claim: its holder is told so, whether or not the sweep came first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expired: Option<Box<WorkflowLease>>,

@@ -32,6 +32,7 @@ impl Draft<'_> {
             attempt: 0,
             lease: None,
             resume,
+            held: self.hold(),
             failures: 0,
             last_error: None,
             replay_blocked: false,
@@ -72,6 +73,7 @@ impl Draft<'_> {
     pub(super) fn return_workflow_task(&mut self, available_at: longhaul_protocol::Timestamp) {
         if let Some(task) = &mut self.core.workflow_task {
             task.lease = None;
+            task.held = None;
             if !task.is_update() {
                 self.core.next_wake = None;
             }
@@ -140,6 +142,11 @@ impl Draft<'_> {
                 .cancellation
                 .as_ref()
                 .map(|_| CAPABILITY.to_owned()),
+            held_for: task
+                .held
+                .as_ref()
+                .filter(|_| task.lease.is_none())
+                .map(|held| held.worker_id.clone()),
             sequence: 0,
             attempt: task.attempt,
             lease_owner: lease.map(|lease| lease.owner.clone()),

@@ -209,6 +209,7 @@ impl World {
     ) -> (Step, Result<Value, Rejection>) {
         let command = CompleteWorkflowTask {
             cursors: Vec::new(),
+            sticky: None,
             holder: self.holder(worker, attempt),
             commands,
         };

@@ -40,6 +40,11 @@ async fn streams() {
 }
 
 #[tokio::test]
+async fn sticky() {
+    run_python("sticky.py", &Server::start().await).await;
+}
+
+#[tokio::test]
 async fn cancellations() {
     run_python("cancellations.py", &Server::start().await).await;
 }

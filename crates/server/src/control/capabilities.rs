@@ -40,6 +40,7 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         "query_tasks": false,
         "workflow_memo_updates": {"supported": true},
         "cooperative_cancellation": true,
+        "sticky_execution": {"supported": true},
     })
 }
 
@@ -94,7 +95,6 @@ mod tests {
             "query_task_authority",
             "query_task_verbs",
             "runtime_external_payload_transport",
-            "sticky_execution",
             "update_validation_tasks",
             "worker_deregistration_fencing",
             "worker_session_verbs",

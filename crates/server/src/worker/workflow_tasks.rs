@@ -7,6 +7,7 @@ use http::{Request, StatusCode};
 use longhaul_host::engine::run::cancellation::{Cancellation, Delivered, StoppingKind};
 use longhaul_host::engine::run::claim::WorkflowClaim;
 use longhaul_host::engine::run::state::Status;
+use longhaul_host::engine::run::sticky::StickyClaim;
 use longhaul_host::engine::run::stream::StreamCursor;
 use longhaul_host::{Completion, Error, LeasedWorkflowTask, Polled, TaskHolder};
 use longhaul_protocol::history::{DeliveryPlace, PAYLOAD_CODEC};
@@ -90,6 +91,7 @@ struct TaskView<'a> {
     arguments: &'a Payload,
     run_status: Status,
     cancel_requested: bool,
+    sticky_replay_mode: &'static str,
     cancellation_request: Option<Value>,
     last_history_sequence: u64,
     history_size_bytes: u64,
@@ -150,6 +152,7 @@ fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String
         arguments: &spec.arguments,
         run_status: claim.run_status,
         cancel_requested: false,
+        sticky_replay_mode: claim.replay_mode.as_str(),
         cancellation_request: claim.cancellation.as_deref().map(cancellation_json),
         last_history_sequence: claim.observed_sequence,
         history_size_bytes: budget.bytes,
@@ -445,11 +448,15 @@ pub(super) async fn complete(
                 Vec::new()
             }
         };
-        let cursors = read_cursors(&passed.body);
+        let completion = Completion {
+            commands,
+            cursors: read_cursors(&passed.body),
+            sticky: read_sticky(&passed.body),
+        };
         passed.body.check()?;
         let answer = app
             .host()
-            .complete_workflow_task(&holder, Completion { commands, cursors })
+            .complete_workflow_task(&holder, completion)
             .await
             .map_err(|error| rejected(&error, &holder))?;
         Ok(with_duplicate(answer.body, answer.duplicate))
@@ -477,6 +484,24 @@ fn read_cursors(body: &Body) -> Vec<StreamCursor> {
         Vec::new()
     })
 }
+
+/// A worker's claim that it keeps the run in memory. Only an optimisation hangs on it, so a malformed one is refused like any
+/// other field and a foreign one is ignored.
+fn read_sticky(body: &Body) -> Option<StickyClaim> {
+    let claim = body.nested("sticky_cache")?;
+    let sticky = StickyClaim {
+        worker_id: WorkerId::from(claim.required_text("worker_id", NAME_MAX)),
+        run_id: RunId::from(claim.required_text("run_id", NAME_MAX)),
+        ttl_seconds: claim
+            .required_count("ttl_seconds", 1)
+            .min(STICKY_TTL_SECONDS_MAX),
+    };
+    body.absorb("sticky_cache", &claim);
+    Some(sticky)
+}
+
+/// Longest time a worker may be expected to remember a run.
+const STICKY_TTL_SECONDS_MAX: u64 = 3600;
 
 pub(super) async fn fail(
     State(app): State<App>,

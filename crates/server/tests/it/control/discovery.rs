@@ -106,29 +106,29 @@ async fn discovery_offers_what_is_built_and_nothing_else() {
         .as_array()
         .unwrap();
     assert!(
-        commands.contains(&json!("upsert_memo"))
-            && !commands.contains(&json!("start_child_workflow"))
+        commands.contains(&json!("start_child_workflow"))
+            && !commands.contains(&json!("start_service_operation"))
     );
-    for unbuilt in [
-        "queries",
-        "updates",
-        "schedules",
-        "history_export",
-        "child_workflows",
-    ] {
+    for unbuilt in ["queries", "schedules", "history_export"] {
         assert_eq!(info["capabilities"][unbuilt], false, "{unbuilt}");
     }
     for built in [
         "workflow_tasks",
         "activity_tasks",
         "signals",
+        "updates",
+        "child_workflows",
+        "message_streams",
         "continue_as_new",
         "payload_codec_envelope",
     ] {
         assert_eq!(info["capabilities"][built], true, "{built}");
     }
     let operations = &info["control_plane"]["request_contract"]["operations"];
-    assert_eq!(operations["update"], Value::Null);
+    assert_eq!(
+        info["control_plane"]["request_contract"]["operations"]["update"]["fields"]["wait_for"]["canonical_values"],
+        json!(["accepted", "completed"])
+    );
     assert_eq!(
         operations["start"]["fields"]["duplicate_policy"]["canonical_values"],
         json!(["fail", "use-existing"])

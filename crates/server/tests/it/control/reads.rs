@@ -275,7 +275,7 @@ async fn a_described_run_has_every_field() {
         "actions": {
             "can_signal": true,
             "can_query": false,
-            "can_update": false,
+            "can_update": true,
             "can_cancel": true,
             "can_terminate": true,
             "can_repair": true,

@@ -17,6 +17,7 @@ fn valid_commands() -> Vec<Value> {
         json!({"type": "upsert_memo", "entries": envelope(r#"{"k":1}"#)}),
         json!({"type": "open_condition_wait"}),
         json!({"type": "open_signal_wait", "signal_name": "go"}),
+        json!({"type": "start_child_workflow", "workflow_type": "child"}),
         json!({"type": "complete_workflow"}),
         json!({"type": "fail_workflow", "message": "no"}),
         json!({"type": "continue_as_new"}),
@@ -68,6 +69,25 @@ async fn wrong_fields(commands: Value) -> Vec<String> {
 async fn every_offered_command_is_taken_and_no_other() {
     let (server, task) = fresh_task().await;
     let mut offered: Vec<Value> = task_commands(&server).await;
+    // These speak about something that is recorded: they are wrong here, but known.
+    for remark in [
+        "complete_update",
+        "fail_update",
+        "cancel_selection_operation",
+    ] {
+        let place = offered.iter().position(|name| name == remark);
+        offered.remove(place.unwrap_or_else(|| panic!("{remark} is offered")));
+        let mut command = json!({"type": remark, "selection_group_id": "select-calls:1:2", "member_key": "a",
+            "member_index": 0, "member_base_sequence": 1, "member_size": 1, "operation_kind": "timer",
+            "operation_identity": "t", "update_id": "u"});
+        if remark == "fail_update" {
+            command["message"] = json!("no");
+        }
+        let (server, task) = fresh_task().await;
+        complete(&server, &task, json!([command]))
+            .refused(422, "invalid_commands")
+            .await;
+    }
     let mut valid: Vec<Value> = valid_commands()
         .iter()
         .map(|command| command["type"].clone())
@@ -83,12 +103,8 @@ async fn every_offered_command_is_taken_and_no_other() {
             .await;
     }
     for unknown in [
-        "start_child_workflow",
-        "complete_update",
-        "fail_update",
         "record_local_activity",
         "start_service_operation",
-        "cancel_selection_operation",
         "prepare_local_activity",
         "acknowledge_cancellation",
         "explode",

@@ -71,6 +71,7 @@ async fn a_workflow_task_has_every_field() {
             "payload_codec": "avro",
             "arguments": envelope(r#"["hello",42]"#),
             "run_status": "running",
+        "sticky_replay_mode": "cold_replay",
             "cancel_requested": false,
             "cancellation_request": null,
             "next_history_page_token": null,
