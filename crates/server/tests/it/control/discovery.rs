@@ -109,7 +109,7 @@ async fn discovery_offers_what_is_built_and_nothing_else() {
         commands.contains(&json!("start_child_workflow"))
             && !commands.contains(&json!("start_service_operation"))
     );
-    for unbuilt in ["queries", "schedules", "history_export"] {
+    for unbuilt in ["queries", "schedules"] {
         assert_eq!(info["capabilities"][unbuilt], false, "{unbuilt}");
     }
     for built in [
@@ -120,6 +120,7 @@ async fn discovery_offers_what_is_built_and_nothing_else() {
         "child_workflows",
         "message_streams",
         "continue_as_new",
+        "history_export",
         "payload_codec_envelope",
     ] {
         assert_eq!(info["capabilities"][built], true, "{built}");
