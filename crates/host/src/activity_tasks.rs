@@ -83,6 +83,7 @@ impl Host {
             .task_row(&poll.namespace, task_id, TaskKind::Activity)
             .await?;
         worker.check_build(&row)?;
+        self.refuse_draining(&worker)?;
         let granted = Granted {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),

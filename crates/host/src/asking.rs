@@ -98,7 +98,7 @@ impl Host {
             task_id,
             changed,
         };
-        self.question_lines(kind).dispatch.give_back(&queue, task);
+        self.question_lines(kind).dispatch.ask(&queue, task);
         Ok(asked)
     }
 
@@ -116,7 +116,7 @@ impl Host {
                 self.let_go(question.kind, &task_id);
                 let task = ReadyTask::question(task_id, &question, self.now());
                 let lines = self.question_lines(question.kind);
-                lines.dispatch.give_back(&line_of(&question.run), task);
+                lines.dispatch.ask(&line_of(&question.run), task);
             }
         }
     }

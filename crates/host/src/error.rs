@@ -7,6 +7,7 @@ use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
 
 use crate::query_tasks::QueryRefusal;
 use crate::questions::{QuestionKind, QuestionRefusal};
+use crate::rollouts::DrainingQueue;
 use crate::update_validation::ValidationRefusal;
 
 /// A refusal, a failure of the store, or a bug; never mixed.
@@ -61,8 +62,27 @@ pub enum Error {
         kind: QuestionKind,
         refusal: QuestionRefusal,
     },
+    #[error("the build of worker `{0}` is draining; it gets no new work")]
+    WorkerDraining(WorkerId),
+    #[error("every build on queue `{}` is draining; resume one or start workers of another", .0.task_queue)]
+    TaskQueueDraining(Box<DrainingQueue>),
+    #[error("no live worker on queue `{task_queue}` has build `{build_id}`")]
+    CompatibilityBlocked {
+        task_queue: TaskQueue,
+        build_id: String,
+    },
+    #[error("namespace `{namespace}` has used up its {limit} requests of this minute")]
+    RequestRateExhausted {
+        namespace: Namespace,
+        limit: u64,
+        retry_after_seconds: u64,
+    },
+    #[error("namespace `{namespace}` has {limit} requests in flight and may not have more")]
+    RequestConcurrencyExhausted { namespace: Namespace, limit: u64 },
     #[error("too many polls are waiting")]
     TooManyPolls,
+    #[error("the server is stopping")]
+    Stopping,
     /// Several commits in a row came second. Nothing was changed.
     #[error("the run is being changed by too many callers at once; try again")]
     Contended,
@@ -95,6 +115,14 @@ impl Error {
             Self::Query(refusal) => refusal.reason(),
             Self::Validation(refusal) => refusal.reason(),
             Self::Question { kind, refusal } => question_reason(*kind, refusal),
+            Self::WorkerDraining(_) => Reason::WorkerDraining,
+            Self::TaskQueueDraining(_) => Reason::TaskQueueDraining,
+            Self::CompatibilityBlocked { .. } => Reason::CompatibilityBlocked,
+            Self::RequestRateExhausted { .. } => Reason::NamespaceRequestRateExhausted,
+            Self::RequestConcurrencyExhausted { .. } => {
+                Reason::NamespaceRequestConcurrencyExhausted
+            }
+            Self::Stopping => Reason::Unavailable,
             Self::TooManyPolls => Reason::LongPollCapacityExhausted,
             Self::Contended => Reason::BackendLockPressure,
             Self::Unavailable => Reason::BackendUnavailable,

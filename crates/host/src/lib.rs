@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::Limits;
+use longhaul_engine::queue::Admission;
+use longhaul_engine::rollout::FleetValidation;
 use longhaul_store::{LeaseFilter, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,10 +20,12 @@ mod alarms;
 mod asking;
 mod cancellations;
 pub mod clock;
+mod debug;
 mod dispatch;
 pub mod error;
 mod execute;
 mod fairness;
+mod ledger;
 mod metrics;
 mod namespaces;
 mod outbox;
@@ -31,6 +35,8 @@ mod query_tasks;
 mod questions;
 mod queues;
 mod rate;
+mod requests;
+mod rollouts;
 mod search_attributes;
 mod streams;
 mod tasks;
@@ -43,7 +49,10 @@ mod workflows;
 
 pub use activity_tasks::ActivityReport;
 pub use asking::LeasedQuestion;
+pub use debug::DebugView;
+pub use dispatch::{FairnessView, PollCaps};
 pub use error::{Error, Result, question_reason};
+pub use ledger::Throttle;
 pub use metrics::Metrics;
 pub use namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use polling::{Poll, Polled};
@@ -52,7 +61,9 @@ pub use questions::{
     Held, QueryResult, QuestionFailure, QuestionHolder, QuestionKind, QuestionLimits,
     QuestionRefusal, QuestionTimes, TimeoutStage,
 };
-pub use queues::{QueueRates, QueueView};
+pub use queues::{QueueAdmission, QueueRates, QueueView};
+pub use requests::{NamespaceCaps, RequestCaps, RequestSlot};
+pub use rollouts::{Blocked, Cohort, DrainingQueue};
 pub use tasks::ClaimStatus;
 pub use update_validation::{ValidationRefusal, WorkflowWork};
 pub use updates::UpdateWait;
@@ -91,6 +102,11 @@ pub struct Config {
     pub worker_stale_seconds: u64,
     /// Queries and validations of updates.
     pub questions: QuestionLimits,
+    /// Caps on leases and dispatches.
+    pub admission: Admission,
+    pub poll_caps: PollCaps,
+    pub request_caps: RequestCaps,
+    pub fleet_validation: FleetValidation,
 }
 
 impl Default for Config {
@@ -101,6 +117,10 @@ impl Default for Config {
             worker_heartbeat_seconds: 20,
             worker_stale_seconds: 60,
             questions: QuestionLimits::default(),
+            admission: Admission::default(),
+            poll_caps: PollCaps::default(),
+            request_caps: RequestCaps::default(),
+            fleet_validation: FleetValidation::default(),
         }
     }
 }
@@ -122,6 +142,8 @@ struct Inner {
     questions: questions::Questions,
     queries: query_tasks::QueryLines,
     validating: update_validation::Validating,
+    rollouts: rollouts::Rollouts,
+    requests: Arc<requests::Requests>,
     config: Config,
     /// Cancelled first: polls answer and nothing new is leased.
     stopping: CancellationToken,
@@ -141,13 +163,19 @@ impl Host {
         config: Config,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let hub = Arc::new(Hub::new(Arc::default()));
+        let dispatch = dispatch::Dispatch::new(
+            Arc::clone(&clock),
+            config.admission.clone(),
+            config.poll_caps,
+        );
+        let hub = Arc::new(Hub::new(Arc::default(), dispatch));
         let executor = Arc::new(Executor::new(
             Arc::clone(&store),
             Arc::clone(&clock),
             config.limits.clone(),
             Arc::clone(&hub),
         ));
+        let queries = query_tasks::QueryLines::new(Arc::clone(&clock), config.poll_caps);
         let inner = Inner {
             executor,
             store,
@@ -157,8 +185,10 @@ impl Host {
             namespaces: namespaces::Namespaces::default(),
             search_attributes: search_attributes::SearchAttributes::default(),
             questions: questions::Questions::default(),
-            queries: query_tasks::QueryLines::default(),
+            queries,
             validating: update_validation::Validating::default(),
+            rollouts: rollouts::Rollouts::default(),
+            requests: Arc::default(),
             config,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -180,6 +210,7 @@ impl Host {
     async fn recover(&self) -> Result<()> {
         self.load_namespaces().await?;
         self.load_workers().await?;
+        self.load_rollouts().await?;
         for queue in self.inner.store.ready_queues().await? {
             self.refill(&queue).await?;
         }

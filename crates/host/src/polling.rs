@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::Host;
 use crate::dispatch::{Appetite, Dispatch, Found, READY_PER_QUEUE_MAX, ReadyTask, Ticket};
 use crate::error::{Error, Result};
+use crate::ledger::Throttle;
 use crate::polls::{FirstPoll, Granted, PollKey, Polls, Turn};
 use crate::workers::Known;
 
@@ -36,8 +37,17 @@ pub struct Poll {
 #[derive(Clone, Debug)]
 pub enum Polled<T> {
     Leased(T),
-    /// Nothing came before the timeout, or the server is stopping.
+    /// Nothing came before the timeout, or the server began to stop.
     Empty,
+    /// There is work, and a cap withholds it.
+    Throttled(Throttle),
+}
+
+/// What a waiting poll comes to.
+enum Next {
+    Task(ReadyTask),
+    Empty,
+    Throttled(Throttle),
 }
 
 impl<T> Polled<T> {
@@ -46,6 +56,7 @@ impl<T> Polled<T> {
         match self {
             Self::Leased(task) => Polled::Leased(view(task)),
             Self::Empty => Polled::Empty,
+            Self::Throttled(throttle) => Polled::Throttled(throttle),
         }
     }
 }
@@ -90,6 +101,9 @@ pub(crate) struct Lines<'a> {
 impl Host {
     pub(crate) async fn poll<C: Claim>(&self, poll: &Poll, claim: &C) -> Result<Polled<C::Reply>> {
         let deadline = Instant::now() + poll.timeout;
+        if self.inner.stopping.is_cancelled() {
+            return Err(Error::Stopping);
+        }
         let worker = self.polling_worker(poll).await?;
         let queue = QueueKey {
             namespace: poll.namespace.clone(),
@@ -111,9 +125,19 @@ impl Host {
         let lines = claim.lines(self);
         let appetite = claim.appetite(&worker);
         loop {
-            let Some(task) = self.next_task(&queue, lines, &appetite, deadline).await? else {
-                self.inner.hub.metrics.polled("empty");
-                return Ok(Polled::Empty);
+            let next = self
+                .next_task(&queue, lines, &worker, &appetite, deadline)
+                .await?;
+            let task = match next {
+                Next::Task(task) => task,
+                Next::Empty => {
+                    self.inner.hub.metrics.polled("empty");
+                    return Ok(Polled::Empty);
+                }
+                Next::Throttled(throttle) => {
+                    self.inner.hub.metrics.polled("throttled");
+                    return Ok(Polled::Throttled(throttle));
+                }
             };
             let claimed = self
                 .claim(&queue, task, &worker, poll, claim, &mut first)
@@ -141,7 +165,10 @@ impl Host {
         loop {
             match polls.enter(key) {
                 // The first one ended without a task: so does this one.
-                Turn::First(_) if waited => return Ok(TurnTaken::Answered(Polled::Empty)),
+                Turn::First(_) if waited => {
+                    self.refuse_draining(worker)?;
+                    return Ok(TurnTaken::Answered(Polled::Empty));
+                }
                 Turn::First(first) => return Ok(TurnTaken::First(first)),
                 Turn::After(mut done) => {
                     waited = true;
@@ -161,48 +188,83 @@ impl Host {
         }
     }
 
-    /// The next task for this worker, or None when the time is over.
+    /// A worker whose build drains gets nothing new.
+    pub(crate) fn refuse_draining(&self, worker: &Known) -> Result<()> {
+        let row = &worker.row;
+        if self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()) {
+            self.inner.hub.metrics.polled("draining");
+            return Err(Error::WorkerDraining(row.worker_id.clone()));
+        }
+        Ok(())
+    }
+
+    /// The next task for this worker, or what the waiting came to.
     async fn next_task(
         &self,
         queue: &QueueKey,
         lines: Lines<'_>,
+        worker: &Known,
         appetite: &Appetite,
         deadline: Instant,
-    ) -> Result<Option<ReadyTask>> {
+    ) -> Result<Next> {
+        let mut rollouts = self.inner.rollouts.watch();
+        self.refresh_rollouts().await?;
         let shared = lines.is_stored && self.inner.store.is_shared();
         // Another server's commits do not wake this one's polls: where there may be any, look before waiting, and then now
         // and then.
         let mut look_at = shared.then(Instant::now);
         loop {
             if self.inner.stopping.is_cancelled() {
-                return Ok(None);
+                return Ok(Next::Empty);
             }
-            match lines.dispatch.take(queue, appetite, self.now()) {
-                Found::Task(task) => return Ok(Some(task)),
+            rollouts.mark_unchanged();
+            self.refuse_draining(worker)?;
+            match lines.dispatch.take(queue, appetite) {
+                Found::Task(task) => return Ok(Next::Task(task)),
                 Found::AskStore => self.refill(queue).await?,
                 Found::Full => return Err(Error::TooManyPolls),
-                Found::Wait(ticket) => {
+                Found::Wait(ticket, withheld) => {
                     let mut line = InLine {
                         dispatch: lines.dispatch,
                         ticket: Some(ticket),
                     };
                     let until = look_at.map_or(deadline, |at| at.min(deadline));
+                    let room = async {
+                        match withheld.and_then(|throttle| throttle.room_at) {
+                            Some(at) => self.inner.clock.sleep_until(at).await,
+                            None => std::future::pending().await,
+                        }
+                    };
                     tokio::select! {
                         biased;
                         handed = line.handed() => {
                             line.ticket = None;
-                            return Ok(handed);
+                            match handed {
+                                // Drained in the moment of the handing over: the next in line gets it.
+                                Some(task) if self.refuse_draining(worker).is_err() => {
+                                    lines.dispatch.settle(queue, Some(task));
+                                    continue;
+                                }
+                                Some(task) => return Ok(Next::Task(task)),
+                                None => return Ok(Next::Empty),
+                            }
                         }
-                        () = self.inner.stopping.cancelled() => return Ok(None),
+                        () = self.inner.stopping.cancelled() => return Ok(Next::Empty),
+                        _ = rollouts.changed() => continue,
                         () = tokio::time::sleep_until(until) => {}
+                        () = room => continue,
                     }
                     drop(line);
                     match look_at {
                         Some(at) if at <= Instant::now() => {
                             self.refill(queue).await?;
+                            self.refresh_rollouts().await?;
                             look_at = Some(Instant::now() + SHARED_LOOK_INTERVAL);
                         }
-                        Some(_) | None => return Ok(None),
+                        Some(_) | None => {
+                            let withheld = lines.dispatch.withheld(queue, appetite);
+                            return Ok(withheld.map_or(Next::Empty, Next::Throttled));
+                        }
                     }
                 }
             }
@@ -235,7 +297,7 @@ impl Host {
         match claim.claim(self, &granted, worker, poll).await {
             Ok(Some(reply)) => {
                 if let Some(task) = taken.task.take() {
-                    lines.dispatch.dispatched(queue, &task, self.now());
+                    lines.dispatch.dispatched(queue, &task);
                 }
                 Ok(Some(reply))
             }
@@ -283,9 +345,7 @@ struct Taken<'a> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            self.dispatch.give_back(self.queue, task);
-        }
+        self.dispatch.settle(self.queue, self.task.take());
     }
 }
 

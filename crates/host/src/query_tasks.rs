@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longhaul_engine::Rejection;
 use longhaul_engine::change::TaskKind;
+use longhaul_engine::queue::Admission;
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
@@ -15,7 +16,8 @@ use parking_lot::Mutex;
 
 use crate::Host;
 use crate::asking::{LeasedQuestion, required_capability};
-use crate::dispatch::{Appetite, Dispatch};
+use crate::clock::Clock;
+use crate::dispatch::{Appetite, Dispatch, PollCaps};
 use crate::error::{Error, Result};
 use crate::polling::{Claim, Lines, Poll, Polled};
 use crate::polls::{Granted, Polls};
@@ -30,11 +32,21 @@ use crate::workflows::Handlers;
 const CAPABILITY: &str = "query_tasks";
 
 /// Where query polls wait.
-#[derive(Default)]
 pub(crate) struct QueryLines {
     pub(crate) dispatch: Dispatch,
     pub(crate) polls: Arc<Polls>,
     open: Mutex<HashMap<(Namespace, WorkerId), usize>>,
+}
+
+impl QueryLines {
+    /// Caps on leases and dispatches are for stored work: queries have a limit of their own.
+    pub(crate) fn new(clock: Arc<dyn Clock>, poll_caps: PollCaps) -> Self {
+        Self {
+            dispatch: Dispatch::new(clock, Admission::default(), poll_caps),
+            polls: Arc::default(),
+            open: Mutex::default(),
+        }
+    }
 }
 
 /// Why a query has no result.

@@ -194,6 +194,7 @@ impl Host {
                 Ok(Polled::Leased(WorkflowWork::Validation(question)))
             }
             Polled::Empty => Ok(Polled::Empty),
+            Polled::Throttled(throttle) => Ok(Polled::Throttled(throttle)),
         }
     }
 

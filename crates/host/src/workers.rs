@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use longhaul_engine::Rejection;
 use longhaul_engine::change::{TaskKind, TaskRow};
+use longhaul_engine::rollout::build_fits;
 use longhaul_engine::run::fail::ReleaseWorkflowTask;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};
@@ -15,7 +16,7 @@ use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
 use crate::Host;
-use crate::dispatch::{Appetite, Validators, build_fits};
+use crate::dispatch::{Appetite, Validators};
 use crate::error::{Error, Result};
 use crate::polling::Poll;
 
@@ -166,12 +167,18 @@ pub struct Registration {
 pub struct WorkerView {
     pub row: WorkerRow,
     pub is_stale: bool,
+    /// Its build drains: it gets nothing new.
+    pub is_draining: bool,
 }
 
 impl WorkerView {
-    /// `active` or `stale`.
+    /// `active`, `draining` or `stale`.
     pub fn status(&self) -> &'static str {
-        if self.is_stale { "stale" } else { "active" }
+        match (self.is_stale, self.is_draining) {
+            (true, _) => "stale",
+            (false, true) => "draining",
+            (false, false) => "active",
+        }
     }
 }
 
@@ -215,7 +222,7 @@ impl Host {
     }
 
     /// Registers a worker, or replaces its registration.
-    pub async fn register_worker(&self, registration: Registration) -> Result<WorkerRow> {
+    pub async fn register_worker(&self, registration: Registration) -> Result<WorkerView> {
         let now = self.now();
         let worker_id = registration
             .worker_id
@@ -259,7 +266,17 @@ impl Host {
             self.release_workflow_tasks(&row.namespace, &row.worker_id)
                 .await?;
         }
-        Ok(row)
+        self.refresh_rollouts().await?;
+        Ok(self.fresh_view(row))
+    }
+
+    /// A worker that was heard just now.
+    fn fresh_view(&self, row: WorkerRow) -> WorkerView {
+        WorkerView {
+            is_draining: self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()),
+            is_stale: false,
+            row,
+        }
     }
 
     /// A live worker id stands for one set of definitions; other code must come under another id.
@@ -330,10 +347,7 @@ impl Host {
         row.process_metrics = process_metrics.or(row.process_metrics);
         self.inner.store.put_worker(&row).await?;
         self.remember_worker(row.clone());
-        Ok(WorkerView {
-            row,
-            is_stale: false,
-        })
+        Ok(self.fresh_view(row))
     }
 
     /// Removes a registration and gives up the workflow tasks it holds; how many. Activities are left alone: they may still be
@@ -396,8 +410,8 @@ impl Host {
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         row.last_heartbeat_at = row.last_heartbeat_at.max(heard);
         WorkerView {
-            row,
             is_stale: self.is_stale(known, self.now()),
+            ..self.fresh_view(row)
         }
     }
 
@@ -426,6 +440,7 @@ impl Host {
                     && known.row.task_queue == *queue
                     && known.runs_workflow(workflow_type)
                     && !self.is_stale(known, now)
+                    && !self.is_draining(namespace, queue, known.row.build_id.as_deref())
             })
             .map(Arc::clone)
             .collect()

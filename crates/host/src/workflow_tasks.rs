@@ -115,6 +115,7 @@ impl Host {
         match self.poll(poll, &WorkflowTasks).await? {
             Polled::Leased(claim) => Ok(Polled::Leased(self.with_history(claim, page_size).await?)),
             Polled::Empty => Ok(Polled::Empty),
+            Polled::Throttled(throttle) => Ok(Polled::Throttled(throttle)),
         }
     }
 
@@ -130,6 +131,7 @@ impl Host {
             .task_row(&poll.namespace, task_id, TaskKind::Workflow)
             .await?;
         worker.check_build(&row)?;
+        self.refuse_draining(&worker)?;
         let granted = Granted {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),
@@ -232,6 +234,7 @@ impl Host {
         message: &str,
         failure_type: Option<&str>,
         reason: Option<&str>,
+        stack_trace: Option<&str>,
     ) -> Result<Answer> {
         let row = self
             .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
@@ -241,6 +244,7 @@ impl Host {
             message: message.to_owned(),
             failure_type: failure_type.map(str::to_owned),
             reason: reason.map(str::to_owned),
+            stack_trace: stack_trace.map(str::to_owned),
         };
         self.report(row, build).await
     }

@@ -11,6 +11,10 @@ use serde::Deserialize;
 
 use crate::logs;
 
+mod limits;
+
+pub(crate) use limits::Limits;
+
 /// Loopback, so that a first try exposes nothing.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 
@@ -172,6 +176,7 @@ struct File {
     history_page_size: Option<u32>,
     log: Option<String>,
     log_format: Option<logs::Format>,
+    limits: Option<toml::Table>,
 }
 
 /// Everything `serve` needs, decided.
@@ -187,6 +192,7 @@ pub(crate) struct Settings {
     pub(crate) history_page_size: u32,
     pub(crate) log: String,
     pub(crate) log_format: logs::Format,
+    pub(crate) limits: Limits,
 }
 
 #[derive(Debug, Default)]
@@ -252,7 +258,10 @@ impl ServeArgs {
                 "--history-page-size must be from 1 to {HISTORY_PAGE_SIZE_MAX}, not {history_page_size}"
             );
         }
+        let environment = |name: &str| std::env::var(name).ok();
+        let limits = limits::Source::new(&environment, file.limits).read()?;
         Ok(Settings {
+            limits,
             history_page_size,
             questions,
             listen,

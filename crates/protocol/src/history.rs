@@ -94,6 +94,12 @@ events! {
     CancelRequested(CloseRequested),
     /// A terminate command was accepted.
     TerminateRequested(CloseRequested),
+    /// An operator asked for a second look at an open run.
+    RepairRequested(RepairRequested),
+    /// An operator asked to keep a closed run.
+    ArchiveRequested(ArchiveRequested),
+    /// The run is kept.
+    WorkflowArchived(WorkflowArchived),
     /// The run was cancelled.
     WorkflowCancelled(RunStopped),
     /// The run was terminated.
@@ -338,6 +344,58 @@ pub struct CloseRequested {
     pub workflow_instance_id: WorkflowId,
     pub workflow_run_id: RunId,
     pub command_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A second look at an open run.
+#[derive(Clone, Debug, Serialize)]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
+pub struct RepairRequested {
+    pub workflow_command_id: CommandId,
+    pub workflow_instance_id: WorkflowId,
+    pub workflow_run_id: RunId,
+    pub command_type: &'static str,
+    pub outcome: &'static str,
+    pub liveness_state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_type: Option<&'static str>,
+}
+
+/// A closed run is to be kept.
+#[derive(Clone, Debug, Serialize)]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
+pub struct ArchiveRequested {
+    pub workflow_command_id: CommandId,
+    pub workflow_instance_id: WorkflowId,
+    pub workflow_run_id: RunId,
+    pub command_type: &'static str,
+    pub outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// It is kept from now on.
+#[derive(Clone, Debug, Serialize)]
+#[expect(
+    missing_docs,
+    reason = "the keys are the protocol's; engine.md §5 explains each"
+)]
+pub struct WorkflowArchived {
+    pub workflow_command_id: CommandId,
+    pub workflow_instance_id: WorkflowId,
+    pub workflow_run_id: RunId,
+    pub archive_command_id: CommandId,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

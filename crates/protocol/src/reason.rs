@@ -91,6 +91,34 @@ reasons! {
     TaskQueueMismatch "task_queue_mismatch" fatal,
     /// The poll names another build than the registration.
     BuildIdMismatch "build_id_mismatch" fatal,
+    /// The worker's build drains: it gets nothing new.
+    WorkerDraining "worker_draining" retry,
+    /// The server is stopping; another one, or the next, will answer.
+    Unavailable "unavailable" retry,
+    /// Every cohort of the queue drains.
+    TaskQueueDraining "task_queue_draining" retry,
+    /// No worker of that build was ever seen on the queue.
+    UnknownDeployment "unknown_deployment" fatal,
+    /// The build is draining.
+    FleetIsDraining "fleet_is_draining" fatal,
+    /// No worker of the build is registered.
+    NoCompatibleWorkers "no_compatible_workers" retry,
+    /// No worker of the build was heard lately.
+    MissingWorkerHeartbeat "missing_worker_heartbeat" retry,
+    /// Workers of one build run different code.
+    FingerprintMismatch "fingerprint_mismatch" fatal,
+    /// There is no such deployment.
+    DeploymentNotFound "deployment_not_found" fatal,
+    /// The deployment was never promoted.
+    DeploymentNotPromoted "deployment_not_promoted" fatal,
+    /// The deployment's name is of another namespace.
+    NamespaceMismatch "namespace_mismatch" fatal,
+    /// The deployment's name cannot be read.
+    MalformedDeploymentName "malformed_deployment_name" fatal,
+    /// The namespace has used up its requests of this minute.
+    NamespaceRequestRateExhausted "namespace_request_rate_exhausted" retry,
+    /// Too many requests of the namespace are in flight.
+    NamespaceRequestConcurrencyExhausted "namespace_request_concurrency_exhausted" retry,
     /// No such task in this namespace.
     TaskNotFound "task_not_found" fatal,
     /// The task may not be leased now.
@@ -145,6 +173,8 @@ reasons! {
     HistoricalRunCommandRejected "historical_run_command_rejected" fatal,
     /// The run is closed and takes no more commands.
     RunNotActive "run_not_active" fatal,
+    /// The run is open; only a closed one can be archived.
+    RunNotClosed "run_not_closed" retry,
     /// No worker of the queue can be asked to clean up.
     CooperativeCancellationNotSupported "cooperative_cancellation_not_supported" fatal,
     /// The worker that holds the workflow task cannot be asked to clean up.

@@ -66,7 +66,37 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
             | QuestionRefusal::LeaseExpired
             | QuestionRefusal::TimedOut => refusal,
         },
-        Error::TooManyPolls | Error::Contended | Error::Unavailable => {
+        Error::WorkerDraining(worker_id) => refusal.with("worker_id", worker_id.as_str()),
+        Error::TaskQueueDraining(queue) => refusal
+            .with("task_queue", queue.task_queue.as_str())
+            .with("routing_status", "draining")
+            .with("drain_intent", "draining")
+            .with("active_worker_count", 0)
+            .with("draining_worker_count", queue.draining_workers)
+            .with("stale_worker_count", queue.stale_workers)
+            .with("draining_build_ids", json!(queue.build_ids)),
+        Error::CompatibilityBlocked {
+            task_queue,
+            build_id,
+        } => refusal
+            .with("task_queue", task_queue.as_str())
+            .with("build_id", build_id.as_str())
+            .with("compatibility", build_id.as_str()),
+        Error::RequestRateExhausted {
+            namespace,
+            limit,
+            retry_after_seconds,
+        } => refusal
+            .with("namespace", namespace.as_str())
+            .with("limit", *limit)
+            .with("retryable", true)
+            .with("retry_after_seconds", *retry_after_seconds),
+        Error::RequestConcurrencyExhausted { namespace, limit } => refusal
+            .with("namespace", namespace.as_str())
+            .with("limit", *limit)
+            .with("retryable", true)
+            .with("retry_after_seconds", 1),
+        Error::TooManyPolls | Error::Contended | Error::Unavailable | Error::Stopping => {
             refusal.with("retryable", true).with("retry_after_seconds", 1)
         }
         Error::Internal => {
@@ -98,7 +128,10 @@ fn status(error: &Error) -> StatusCode {
         | Error::SystemAttribute(_)
         | Error::DefinitionChanged(..)
         | Error::TaskQueueMismatch { .. }
-        | Error::BuildIdMismatch { .. } => StatusCode::CONFLICT,
+        | Error::BuildIdMismatch { .. }
+        | Error::WorkerDraining(_)
+        | Error::TaskQueueDraining(_)
+        | Error::CompatibilityBlocked { .. } => StatusCode::CONFLICT,
         Error::Query(refusal) => queries::status(refusal),
         Error::Validation(refusal) => validation_status(refusal),
         Error::Question { refusal, .. } => match refusal {
@@ -112,8 +145,10 @@ fn status(error: &Error) -> StatusCode {
         },
         // On polls; heartbeats and lookups answer 404 and say so themselves.
         Error::WorkerNotRegistered(_) => StatusCode::PRECONDITION_FAILED,
-        Error::TooManyPolls => StatusCode::TOO_MANY_REQUESTS,
-        Error::Contended | Error::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Error::TooManyPolls
+        | Error::RequestRateExhausted { .. }
+        | Error::RequestConcurrencyExhausted { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Error::Contended | Error::Unavailable | Error::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -153,6 +188,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::ActivityCancelled
         | Rejection::RunNotActive { .. }
         | Rejection::NotCurrent
+        | Rejection::RunNotClosed
         | Rejection::AlreadyStarted { .. }
         | Rejection::RequestIdConflict { .. }
         | Rejection::MessageIdentityConflict { .. }
@@ -211,6 +247,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             .with("run_status", status.as_str())
             .with("is_terminal", status.is_terminal())
             .with("outcome", "rejected_not_active"),
+        Rejection::RunNotClosed => refusal.with("outcome", "rejected_run_not_closed"),
         Rejection::NotCurrent => refusal
             .with("outcome", "rejected_not_current")
             .with("target_scope", "run"),

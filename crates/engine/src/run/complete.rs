@@ -187,6 +187,7 @@ impl Holder {
             attempt: self.attempt,
             attempt_id: None,
             answer: answer.clone(),
+            diagnosis: None,
         }
     }
 }

@@ -195,6 +195,17 @@ pub struct Closed {
     /// The run that took over: by continue-as-new, or as the retry of a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_to: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<Box<Archived>>,
+}
+
+/// An operator keeps the closed run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Archived {
+    pub at: Timestamp,
+    pub command_id: CommandId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The part of a run that every transition rewrites.

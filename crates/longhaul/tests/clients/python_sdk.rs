@@ -115,6 +115,19 @@ async fn visibility() {
 }
 
 #[tokio::test]
+async fn exports() {
+    let options = ServerOptions::new()
+        .environment("DW_V2_HISTORY_EXPORT_SIGNING_KEY", "export-secret")
+        .environment("DW_V2_HISTORY_EXPORT_SIGNING_KEY_ID", "k1");
+    run_python("exports.py", &options.start().await).await;
+}
+
+#[tokio::test]
+async fn rollouts() {
+    run_python("rollouts.py", &Server::start().await).await;
+}
+
+#[tokio::test]
 async fn lifecycle() {
     run_python("lifecycle.py", &Server::start().await).await;
 }

@@ -74,7 +74,7 @@ pub(super) fn cluster_capabilities() -> Value {
         "queries": true,
         "updates": true,
         "schedules": false,
-        "history_export": false,
+        "history_export": true,
         "continue_as_new": true,
         "child_workflows": true,
         "search_attributes": true,

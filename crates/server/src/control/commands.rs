@@ -180,6 +180,29 @@ async fn stop(call: Call, how: Stop) -> Result<Reply, Refusal> {
     Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
 }
 
+/// Looks whether the run is stuck, and puts it right.
+pub(super) async fn repair(call: Call) -> Result<Reply, Refusal> {
+    let target = target(&call)?;
+    let receipt = call
+        .host()
+        .repair_workflow(&target)
+        .await
+        .map_err(|error| refused(&error, &target, None))?;
+    Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
+}
+
+/// Keeps a closed run out of retention's reach.
+pub(super) async fn archive(call: Call) -> Result<Reply, Refusal> {
+    let reason = call.body.note("reason", REASON_MAX);
+    let target = target(&call)?;
+    let receipt = call
+        .host()
+        .archive_workflow(&target, reason.as_deref())
+        .await
+        .map_err(|error| refused(&error, &target, None))?;
+    Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
+}
+
 /// Whom the command is for; the last reading of the body, so everything that was wrong with it is answered here.
 pub(super) fn target(call: &Call) -> Result<CommandTarget, Refusal> {
     let request_id = call.body.characters("request_id", REQUEST_ID_MAX);

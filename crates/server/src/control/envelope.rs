@@ -12,6 +12,9 @@ use crate::gate::Refusal;
 
 const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-control-plane-version");
 
+/// Stands for the whole answer where a member's name would be.
+const WHOLE: &str = "";
+
 /// A success before it is rendered.
 pub(super) struct Reply {
     status: StatusCode,
@@ -35,6 +38,15 @@ impl Reply {
 
     pub(super) fn ok(body: Value) -> Self {
         Self::new(StatusCode::OK, body)
+    }
+
+    /// A whole object that is already JSON text.
+    pub(super) fn text(json: String) -> Self {
+        Self {
+            status: StatusCode::OK,
+            body: Map::new(),
+            text: Some((WHOLE, json)),
+        }
     }
 
     /// Adds a member from JSON text.
@@ -124,8 +136,27 @@ pub(super) const TERMINATE: Operation = Operation {
     operation_name_field: None,
 };
 
+pub(super) const DEBUG: Operation = Operation {
+    name: "debug_workflow",
+    required_fields: WORKFLOW,
+    success_fields: &["run_id", "diagnostic_status"],
+    operation_name_field: None,
+};
+pub(super) const REPAIR: Operation = Operation {
+    name: "repair",
+    required_fields: WORKFLOW,
+    success_fields: &["outcome"],
+    operation_name_field: None,
+};
+pub(super) const ARCHIVE: Operation = Operation {
+    name: "archive",
+    required_fields: WORKFLOW,
+    success_fields: &["outcome"],
+    operation_name_field: None,
+};
+
 /// All of them, for discovery.
-pub(super) const OPERATIONS: [&Operation; 11] = [
+pub(super) const OPERATIONS: [&Operation; 14] = [
     &LIST,
     &START,
     &DESCRIBE,
@@ -137,6 +168,9 @@ pub(super) const OPERATIONS: [&Operation; 11] = [
     &UPDATE,
     &CANCEL,
     &TERMINATE,
+    &DEBUG,
+    &REPAIR,
+    &ARCHIVE,
 ];
 
 /// The block's schema.
@@ -230,7 +264,9 @@ pub(super) fn render(
     }
     let retry_after = body.get("retry_after_seconds").and_then(Value::as_u64);
     let mut json = Value::Object(body).to_string();
-    if let Some((name, value)) = text {
+    if let Some((WHOLE, value)) = text {
+        json = value;
+    } else if let Some((name, value)) = text {
         debug_assert!(json.len() > 2, "the member follows others");
         json.pop();
         json.push_str(&format!(",\"{name}\":{value}}}"));

@@ -93,6 +93,7 @@ const GATE: Gate = Gate {
     roles: &[Role::Worker],
     version: check_version,
     namespaced: true,
+    metered: false,
 };
 
 fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
@@ -106,6 +107,22 @@ fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
 
 async fn pass(app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> {
     GATE.pass(app, request).await
+}
+
+/// Bytes kept of a stack trace: some hundred frames. It is rewritten with its task, so it must not be as long as a worker likes.
+const STACK_TRACE_KEPT: usize = 16 * 1024;
+
+/// A failure's stack trace, cut to what is kept; the innermost frames of most runtimes stand last.
+fn stack_trace(failure: &crate::body::Body) -> Option<String> {
+    let value = failure.value("stack_trace")?;
+    let Some(text) = value.as_str() else {
+        failure.refuse("stack_trace", "must be a string");
+        return None;
+    };
+    let start = (text.len().saturating_sub(STACK_TRACE_KEPT)..=text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
+    (!text.is_empty()).then(|| text[start..].to_owned())
 }
 
 /// The id in a path, decoded once. One that is no text names nothing.

@@ -50,6 +50,7 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
             Ok(polls::leased(app, &json, lease.leased_at, lease.expires_at))
         }
         Ok(Polled::Empty) => Ok(polls::empty(app)),
+        Ok(Polled::Throttled(throttle)) => Ok(polls::throttled(app, &throttle)),
         Err(error) => Err(polls::refused(&error, &poll, "query_task")),
     }
 }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::history::{page_fields, page_size, page_token, parse_page_token};
 use super::polls::{self, read_poll};
-use super::{Id, envelope, pass, update_validation_tasks};
+use super::{Id, envelope, pass, stack_trace, update_validation_tasks};
 use crate::App;
 use crate::body::Body;
 use crate::error;
@@ -75,6 +75,7 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
             Ok(polls::leased(app, &json, lease.leased_at, lease.expires_at))
         }
         Ok(Polled::Empty) => Ok(polls::empty(app)),
+        Ok(Polled::Throttled(throttle)) => Ok(polls::throttled(app, &throttle)),
         Err(error) => Err(polls::refused(&error, &poll, "workflow_task")),
     }
 }
@@ -527,11 +528,13 @@ pub(super) async fn fail(
         let body = &passed.body;
         let failure = body.nested("failure");
         let (mut message, mut failure_type, mut reason) = (String::new(), None, None);
+        let mut trace = None;
         match &failure {
             Some(failure) => {
                 message = failure.required_text("message", MESSAGE_MAX);
                 failure_type = failure.text("type", NAME_MAX);
                 reason = failure.text("reason", NAME_MAX);
+                trace = stack_trace(failure);
                 body.absorb("failure", failure);
             }
             None if body.raw("failure").is_none() => body.refuse("failure", "is required"),
@@ -545,6 +548,7 @@ pub(super) async fn fail(
                 &message,
                 failure_type.as_deref(),
                 reason.as_deref(),
+                trace.as_deref(),
             )
             .await;
         let answer = answer.map_err(|error| rejected(&error, &holder))?;

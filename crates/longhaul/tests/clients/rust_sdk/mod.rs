@@ -17,6 +17,7 @@ mod lifecycle;
 mod payloads;
 mod queries;
 mod recorded_values;
+mod rollouts;
 mod signals;
 mod timers;
 mod visibility;

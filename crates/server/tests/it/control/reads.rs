@@ -278,7 +278,7 @@ async fn a_described_run_has_every_field() {
             "can_update": true,
             "can_cancel": true,
             "can_terminate": true,
-            "can_repair": false,
+            "can_repair": true,
             "can_archive": false,
         },
         "commands_scope": "selected_run",

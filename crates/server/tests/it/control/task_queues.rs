@@ -242,3 +242,64 @@ async fn the_last_minute_counts_what_became_ready_and_what_was_leased() {
     assert_eq!(stats["tasks_added_last_minute"], 2);
     assert_eq!(stats["tasks_dispatched_last_minute"], 1);
 }
+
+#[tokio::test]
+async fn who_is_next_is_shown_by_priority_and_fair_share() {
+    let server = Server::open().await;
+    for (id, fields) in [
+        ("a", json!({})),
+        (
+            "b",
+            json!({"priority": 0, "fairness_key": "blue", "fairness_weight": 3}),
+        ),
+        (
+            "c",
+            json!({"priority": 0, "fairness_key": "blue", "fairness_weight": 3}),
+        ),
+        ("d", json!({"priority": 0, "fairness_key": "red"})),
+    ] {
+        let mut body = json!({"workflow_id": id, "workflow_type": "greet"});
+        crate::harness::merge(&mut body, fields);
+        server.start_with(body).await;
+        server.advance(1).await;
+    }
+    let path = "/task-queues/default/priority-fairness";
+    let shown = server.get(path).accepted(200).await;
+    let expected = json!({
+        "ready_tasks": 4,
+        "priority_tiers": [
+            {"priority": 0, "count": 3, "classes": [
+                {"fairness_key": "blue", "count": 2, "fairness_weight": 3},
+                {"fairness_key": "red", "count": 1, "fairness_weight": 1},
+            ]},
+            {"priority": 5, "count": 1, "classes": [
+                {"fairness_key": null, "count": 1, "fairness_weight": 1},
+            ]},
+        ],
+        "recent_dispatch": [],
+    });
+    assert_eq!(shown["workflow_task"], expected);
+    assert_eq!(shown["activity_task"]["ready_tasks"], 0);
+    assert_eq!(shown["queue"], "default");
+    server.register("w", json!({})).await;
+    let order: Vec<Value> = [
+        server.poll("w").await,
+        server.poll("w").await,
+        server.poll("w").await,
+        server.poll("w").await,
+    ]
+    .iter()
+    .map(|task| task["workflow_id"].clone())
+    .collect();
+    assert_eq!(
+        order,
+        ["b", "d", "c", "a"],
+        "the class that was served goes behind the other"
+    );
+    let shown = server.get(path).accepted(200).await;
+    let recent = &shown["workflow_task"]["recent_dispatch"];
+    assert_eq!(
+        *recent,
+        json!([{"fairness_key": "blue", "score": 2.0}, {"fairness_key": "red", "score": 1.0}])
+    );
+}
