@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use longhaul_engine::run::activity_report::Failure;
 use longhaul_engine::run::external::Stop;
 use longhaul_engine::run::state::{Part, PartKey, Run};
+use longhaul_engine::run::sticky::StickyClaim;
 use longhaul_engine::run::stream::StreamCursor;
 use longhaul_protocol::Payload;
 use longhaul_protocol::history::DeliveryPlace;
-use longhaul_protocol::id::{RunId, TaskId, WorkflowId};
+use longhaul_protocol::id::{RunId, TaskId, WorkerId, WorkflowId};
 use longhaul_protocol::workflow_command::parse_commands;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -103,12 +104,15 @@ enum Act {
         delivery: Delivery,
     },
     Crash,
-    DuplicateStart,
+    /// Of a workflow that may be there already.
+    Start {
+        other: bool,
+    },
     Stop {
         terminate: bool,
     },
     RequestCancellation {
-        seconds: u8,
+        seconds: u16,
         capable: bool,
     },
     DeliverCancellation {
@@ -168,9 +172,9 @@ fn act() -> impl Strategy<Value = Act> {
         4 => prop_oneof![4 => 0_u16..6, 1 => 200_u16..400].prop_map(|seconds| Act::Wait { seconds }),
         6 => (which(), delivery).prop_map(|(which, delivery)| Act::Letter { which, delivery }),
         1 => Just(Act::Crash),
-        1 => Just(Act::DuplicateStart),
+        1 => any::<bool>().prop_map(|other| Act::Start { other }),
         1 => any::<bool>().prop_map(|terminate| Act::Stop { terminate }),
-        2 => (1_u8..30, prop::bool::weighted(0.8)).prop_map(|(seconds, capable)| Act::RequestCancellation { seconds, capable }),
+        2 => (prop_oneof![3 => 1_u16..30, 1 => 300_u16..500], prop::bool::weighted(0.8)).prop_map(|(seconds, capable)| Act::RequestCancellation { seconds, capable }),
         3 => (worker(), which()).prop_map(|(worker, which)| Act::DeliverCancellation { worker, which }),
     ]
 }
@@ -332,7 +336,11 @@ impl Player {
             Act::Wait { seconds } => self.wait(u64::from(*seconds)),
             Act::Letter { which, delivery } => self.deliver(*which, *delivery),
             Act::Crash => self.world.crash(),
-            Act::DuplicateStart => drop(self.world.start(&BTreeMap::new())),
+            Act::Start { other } => {
+                let id = if *other { "other" } else { "order-7" };
+                let options = BTreeMap::from([("id".to_owned(), id.to_owned())]);
+                let _ = self.world.start(&options);
+            }
             Act::Stop { terminate } => {
                 let how = if *terminate {
                     Stop::Terminate
@@ -408,6 +416,12 @@ impl Player {
         if read {
             self.world.cursors = cursors(run, by);
         }
+        // Some decisions come from workers that keep the run in memory.
+        self.world.sticky = (calls.len() == 1).then(|| StickyClaim {
+            worker_id: WorkerId::from(worker(by).as_str()),
+            run_id: self.world.run().run_id().clone(),
+            ttl_seconds: 3,
+        });
         let mut next = self.world.run().core.last_command_sequence + 1;
         let mut commands = Vec::new();
         for call in calls {
@@ -624,7 +638,7 @@ fn cursors(run: &Run, skip: u8) -> Vec<StreamCursor> {
 /// How many programs are played; `PROPTEST_CASES` plays more.
 fn cases() -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok();
-    asked.and_then(|text| text.parse().ok()).unwrap_or(300)
+    asked.and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
 
 proptest! {
