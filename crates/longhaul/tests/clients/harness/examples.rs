@@ -126,7 +126,7 @@ async fn build() -> PathBuf {
         &manifest(&root, &metadata, &examples),
     );
     fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).expect("a lock file");
-    let building = Command::new(env!("CARGO"))
+    let building = cargo()
         .args(["build", "--bins", "--offline", "--manifest-path"])
         .arg(package.join("Cargo.toml"))
         .arg("--target-dir")
@@ -146,8 +146,28 @@ async fn build() -> PathBuf {
     target.join("debug")
 }
 
+/// Cargo as a person would call it. Cargo tells tests about their package in the environment, some build scripts look at these
+/// variables, and dependencies would be built again for nothing.
+fn cargo() -> Command {
+    const TOLD_BY_CARGO: [&str; 5] = [
+        "CARGO_BIN_",
+        "CARGO_CRATE_",
+        "CARGO_MANIFEST_",
+        "CARGO_PKG_",
+        "CARGO_PRIMARY_",
+    ];
+    let mut command = Command::new(env!("CARGO"));
+    for (name, _) in std::env::vars_os() {
+        let told = |start: &&str| name.to_string_lossy().starts_with(*start);
+        if TOLD_BY_CARGO.iter().any(|start| told(&start)) {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
 async fn cargo_metadata(root: &Path) -> Value {
-    let output = Command::new(env!("CARGO"))
+    let output = cargo()
         .args(["metadata", "--offline", "--format-version", "1"])
         .current_dir(root)
         .output()
