@@ -11,12 +11,18 @@
 mod access;
 mod activities;
 mod activity_timeouts;
+mod cancellations;
+mod children;
 mod conditions;
 pub(crate) mod fixture;
 mod lifecycle;
 mod payloads;
 mod recorded_values;
+mod selections;
 mod signals;
+mod sticky;
+mod streams;
 mod timers;
+mod updates;
 mod visibility;
 mod worker_restarts;
