@@ -123,22 +123,32 @@ async fn the_same_request_is_one_update() {
 
 #[tokio::test]
 async fn many_callers_update_at_once() {
+    const CALLERS: usize = 10;
     let fixture = Fixture::start().await;
-    let _worker = fixture.worker(register_counter);
-    let handle = fixture.start_workflow("counter", "sum", json!([])).await;
+    let _worker = fixture.worker(|worker| {
+        worker.register_workflow("tally", |context, _| async move {
+            context.wait_signal("close").await?;
+            Ok(json!(total(&context.updates("add")?)))
+        });
+        worker.register_update("tally", "add", |_, arguments: Value| async move {
+            Ok(arguments[0].clone())
+        });
+    });
+    let handle = fixture.start_workflow("tally", "tally", json!([])).await;
     fixture
-        .wait_for_events("sum", "ConditionWaitOpened", 1)
+        .wait_for_events("tally", "SignalWaitOpened", 1)
         .await;
-    let callers: Vec<_> = (0..10)
-        .map(|_| {
+    let callers: Vec<_> = (1..=CALLERS)
+        .map(|amount| {
             let handle = handle.clone();
-            tokio::spawn(async move { handle.update("add", json!([1]), None).await })
+            tokio::spawn(async move { handle.update("add", json!([amount]), None).await })
         })
         .collect();
-    for caller in callers {
-        assert_eq!(caller.await.unwrap().unwrap(), json!(2));
+    for (caller, amount) in callers.into_iter().zip(1..) {
+        assert_eq!(caller.await.unwrap().unwrap(), json!(amount));
     }
-    assert_eq!(result(&handle).await.unwrap(), json!(10));
-    let history = fixture.closed_history("sum").await;
-    assert_eq!(history.count("UpdateCompleted"), 10);
+    fixture.signal("tally", "close", json!([])).await;
+    assert_eq!(result(&handle).await.unwrap(), json!(55));
+    let history = fixture.closed_history("tally").await;
+    assert_eq!(history.count("UpdateCompleted"), CALLERS);
 }

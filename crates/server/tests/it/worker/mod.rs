@@ -2,6 +2,8 @@
 
 mod activities;
 mod bad_input;
+mod cancellations;
+mod children;
 mod claims;
 mod closed_runs;
 mod closes;
@@ -19,5 +21,8 @@ mod polls;
 mod registrations;
 mod resume_context;
 mod retries;
+mod selections;
 mod steps;
+mod streams;
 mod tasks;
+mod updates;
