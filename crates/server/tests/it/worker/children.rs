@@ -9,7 +9,8 @@ use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
 use super::steps::{
-    complete, history, payload_of, register_for_all, staffed, stop, types, workflow_task,
+    complete, expect_no_task, history, payload_of, register_for_all, staffed, stop, types,
+    workflow_task,
 };
 use crate::harness::{Server, envelope, merge};
 
@@ -115,6 +116,10 @@ async fn wrong_options_are_refused_and_start_nothing() {
         ),
         (json!({"retry_policy": {"max_attempts": 0}}), "retry_policy"),
         (json!({"arguments": {"codec": "avro"}}), "arguments"),
+        (
+            json!({"run_timeout_seconds": 20, "execution_timeout_seconds": 10}),
+            "run_timeout_seconds",
+        ),
     ] {
         let answer = complete(&server, &task, json!([child(fields.clone())]))
             .send()
@@ -184,4 +189,90 @@ async fn a_close_policy_reaches_the_child() {
         let applied = types(&history(&server, &parent).await).contains(&"ParentClosePolicyApplied");
         assert_eq!(applied, policy != "abandon", "{policy}");
     }
+}
+
+#[tokio::test]
+async fn a_failed_child_is_tried_again_after_its_back_off() {
+    let server = staffed().await;
+    let policy = json!({"max_attempts": 3, "backoff_seconds": [10, 20]});
+    let (parent, mut task) = with_child(&server, json!({"retry_policy": policy})).await;
+    for wait in [10, 20] {
+        complete(
+            &server,
+            &task,
+            json!([{"type": "fail_workflow", "message": "no"}]),
+        )
+        .accepted(200)
+        .await;
+        server.advance(wait - 1).await;
+        expect_no_task(&server, "workflow").await;
+        server.advance(1).await;
+        let next = workflow_task(&server, "w").await;
+        assert_eq!(next["workflow_id"], task["workflow_id"]);
+        assert_ne!(next["run_id"], task["run_id"]);
+        task = next;
+    }
+    complete(&server, &task, json!([{"type": "complete_workflow"}]))
+        .accepted(200)
+        .await;
+    delivered(&server).await;
+    let events = history(&server, &parent).await;
+    let started: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["event_type"] == "ChildRunStarted")
+        .map(|event| &event["payload"]["retry_backoff_seconds"])
+        .collect();
+    assert_eq!(started, [&json!(null), &json!(10), &json!(20)]);
+    payload_of(&events, "ChildRunCompleted");
+    assert!(!types(&events).contains(&"ChildRunFailed"));
+}
+
+#[tokio::test]
+async fn a_child_run_that_times_out_fails_in_its_parent() {
+    let server = staffed().await;
+    let options = json!({"run_timeout_seconds": 30, "execution_timeout_seconds": 50});
+    let (parent, child) = with_child(&server, options).await;
+    server.advance(30).await;
+    delivered(&server).await;
+    let closed = history(&server, &child).await;
+    assert_eq!(types(&closed).last(), Some(&"WorkflowTimedOut"));
+    let events = history(&server, &parent).await;
+    let failed = payload_of(&events, "ChildRunFailed");
+    assert_eq!(failed["failure_category"], "timeout");
+    let id = child["workflow_id"].as_str().expect("an id");
+    let described = server.get(&format!("/workflows/{id}")).accepted(200).await;
+    assert_eq!(described["payload_codec"], "avro");
+}
+
+#[tokio::test]
+async fn retries_of_a_child_end_with_its_execution_timeout() {
+    let server = staffed().await;
+    let options = json!({
+        "execution_timeout_seconds": 15,
+        "retry_policy": {"max_attempts": 9, "backoff_seconds": [10]},
+    });
+    let (parent, first) = with_child(&server, options).await;
+    complete(
+        &server,
+        &first,
+        json!([{"type": "fail_workflow", "message": "no"}]),
+    )
+    .accepted(200)
+    .await;
+    server.advance(10).await;
+    workflow_task(&server, "w").await;
+    server.advance(5).await;
+    delivered(&server).await;
+    let events = history(&server, &parent).await;
+    assert_eq!(
+        payload_of(&events, "ChildRunFailed")["failure_category"],
+        "timeout"
+    );
+    assert_eq!(
+        types(&events)
+            .iter()
+            .filter(|name| **name == "ChildRunStarted")
+            .count(),
+        2
+    );
 }

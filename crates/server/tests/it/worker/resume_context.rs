@@ -387,3 +387,54 @@ async fn the_first_of_several_reasons_is_the_one_named() {
         .await;
     assert_eq!(answer["poll_status"], "empty");
 }
+
+#[tokio::test]
+async fn an_update_names_itself_and_its_command() {
+    let server = staffed().await;
+    decided(&server, json!([{"type": "open_condition_wait"}])).await;
+    let accepted = server
+        .post("/workflows/wf/update/set", &json!({}))
+        .accepted(202)
+        .await;
+    let update_id = accepted["update_id"].as_str().expect("an id");
+    let expected = json!({
+        "workflow_wait_kind": "update",
+        "open_wait_id": format!("update:{update_id}"),
+        "resume_source_kind": "workflow_update",
+        "resume_source_id": update_id,
+        "workflow_update_id": update_id,
+        "update_name": "set",
+        "workflow_command_id": accepted["command_id"],
+    });
+    expect_context_also_after_redelivery(&server, &expected).await;
+}
+
+#[tokio::test]
+async fn a_child_names_its_call_its_run_and_its_event() {
+    let server = staffed().await;
+    let parent = decided(
+        &server,
+        json!([{"type": "start_child_workflow", "workflow_type": "child"}]),
+    )
+    .await;
+    let child = workflow_task(&server, "w").await;
+    complete(&server, &child, json!([{"type": "complete_workflow"}]))
+        .accepted(200)
+        .await;
+    server.advance(1).await;
+    let events = history(&server, &parent).await;
+    let call = payload_of(&events, "ChildRunStarted")["child_call_id"]
+        .as_str()
+        .expect("a call id");
+    let expected = json!({
+        "workflow_wait_kind": "child",
+        "open_wait_id": format!("child:{call}"),
+        "resume_source_kind": "child_workflow_run",
+        "resume_source_id": child["run_id"],
+        "child_call_id": call,
+        "child_workflow_run_id": child["run_id"],
+        "workflow_sequence": 1,
+        "workflow_event_type": "ChildRunCompleted",
+    });
+    expect_context_also_after_redelivery(&server, &expected).await;
+}

@@ -73,7 +73,7 @@ async fn a_failed_update_is_unprocessable_and_the_run_goes_on() {
     let server = staffed().await;
     let (accepted, task) = with_update(&server).await;
     let failure = json!([{"type": "fail_update", "update_id": accepted["update_id"], "message": "too many",
-        "exception_type": "ValueError"}]);
+        "exception_type": "ValueError", "exception_class": "builtins.ValueError", "non_retryable": true}]);
     complete(&server, &task, failure).accepted(200).await;
     let failed = outcome(&server, 422).await;
     assert_eq!(failed["outcome"], "update_failed");
@@ -81,15 +81,30 @@ async fn a_failed_update_is_unprocessable_and_the_run_goes_on() {
     assert_eq!(failed["message"], "too many");
     let events = history(&server, &task).await;
     assert!(!types(&events).contains(&"UpdateApplied"));
-    assert_eq!(
-        payload_of(&events, "UpdateCompleted")["exception_type"],
-        "ValueError"
-    );
+    let completed = payload_of(&events, "UpdateCompleted");
+    for (field, value) in [
+        ("exception_type", json!("ValueError")),
+        ("exception_class", json!("builtins.ValueError")),
+        ("non_retryable", json!(true)),
+    ] {
+        assert_eq!(completed[field], value, "{field}");
+    }
     assert_eq!(
         server.get("/workflows/wf").accepted(200).await["status"],
         "waiting"
     );
     expect_no_task(&server, "workflow").await;
+}
+
+#[tokio::test]
+async fn a_result_is_optional() {
+    let server = staffed().await;
+    let (accepted, task) = with_update(&server).await;
+    let settle = json!([{"type": "complete_update", "update_id": accepted["update_id"]}]);
+    complete(&server, &task, settle).accepted(200).await;
+    let settled = outcome(&server, 200).await;
+    assert_eq!(settled["result"], Value::Null);
+    assert_eq!(settled["result_envelope"], envelope("null"));
 }
 
 #[tokio::test]
