@@ -201,6 +201,19 @@ pub struct Report {
     pub attempt_id: Option<ActivityAttemptId>,
     /// The answer's body, without envelope.
     pub answer: Value,
+    /// What a failure said for people, beyond what history keeps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diagnosis: Option<Box<Diagnosis>>,
+}
+
+/// What a worker said about a failure for people only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack_trace: Option<String>,
+    pub at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

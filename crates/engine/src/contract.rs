@@ -24,7 +24,7 @@ impl Declared {
     }
 
     /// What is wrong with the arguments, by parameter.
-    pub(crate) fn check(&self, name: &str, arguments: &Payload) -> FieldErrors {
+    pub fn check(&self, name: &str, arguments: &Payload) -> FieldErrors {
         let mut errors = FieldErrors::new();
         let contract = self
             .contracts

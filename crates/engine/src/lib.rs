@@ -17,7 +17,9 @@
 pub mod change;
 pub mod contract;
 pub mod limits;
+pub mod queue;
 pub mod rejection;
+pub mod rollout;
 pub mod run;
 pub mod visibility;
 

@@ -47,6 +47,8 @@ pub enum Rejection {
     ActivityCancelled,
     #[error("the run is closed and takes no more commands")]
     RunNotActive { status: Status },
+    #[error("the run is open; only a closed one can be archived")]
+    RunNotClosed,
     #[error("the run is not the workflow's current one")]
     NotCurrent,
     #[error("the workflow id is in use")]
@@ -116,6 +118,7 @@ impl Rejection {
             Self::AttemptClosed => Reason::AttemptClosed,
             Self::ActivityCancelled => Reason::ActivityCancelled,
             Self::RunNotActive { .. } => Reason::RunNotActive,
+            Self::RunNotClosed => Reason::RunNotClosed,
             Self::NotCurrent => Reason::HistoricalRunCommandRejected,
             Self::AlreadyStarted { .. } => Reason::InstanceAlreadyStarted,
             Self::OtherWorkflowType { .. } | Self::InvalidSearchAttributes { .. } => {

@@ -1,7 +1,5 @@
 //! The activity-task bridge contract: poll, claim, claim status, complete, fail, status, heartbeat.
 
-use std::sync::Arc;
-
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity_claim::{ActivityClaim, ClaimActivityTask};
 use longhaul_engine::run::activity_heartbeat::{Beat, HeartbeatActivity, Pulse};
@@ -13,6 +11,7 @@ use longhaul_protocol::id::{ActivityAttemptId, Namespace, TaskId, WorkerId};
 use serde_json::Value;
 
 use crate::Host;
+use crate::dispatch::Appetite;
 use crate::error::Result;
 use crate::polling::{Claim, Poll, Polled};
 use crate::polls::Granted;
@@ -33,24 +32,37 @@ pub struct ActivityReport {
 #[derive(Clone)]
 struct ActivityTasks;
 
-impl Claim for ActivityTasks {
-    type Command = ClaimActivityTask;
-
-    fn kind(&self) -> TaskKind {
-        TaskKind::Activity
-    }
-
-    fn types(&self, worker: &Known) -> Arc<Vec<String>> {
-        Arc::clone(&worker.activity_types)
-    }
-
-    fn command(&self, granted: &Granted, _worker: &Known, poll: &Poll) -> ClaimActivityTask {
+impl ActivityTasks {
+    fn command(granted: &Granted, poll: &Poll) -> ClaimActivityTask {
         ClaimActivityTask {
             task_id: granted.task_id.clone(),
             sequence: granted.sequence,
             worker_id: poll.worker_id.clone(),
             poll_request_id: poll.poll_request_id.clone(),
         }
+    }
+}
+
+impl Claim for ActivityTasks {
+    type Reply = ActivityClaim;
+
+    fn kind(&self) -> TaskKind {
+        TaskKind::Activity
+    }
+
+    fn appetite(&self, worker: &Known) -> Appetite {
+        worker.appetite(&worker.activity_types)
+    }
+
+    async fn claim(
+        &self,
+        host: &Host,
+        granted: &Granted,
+        _worker: &Known,
+        poll: &Poll,
+    ) -> Result<Option<ActivityClaim>> {
+        let command = Self::command(granted, poll);
+        host.inner.executor.execute(&granted.run_id, &command).await
     }
 }
 
@@ -71,12 +83,13 @@ impl Host {
             .task_row(&poll.namespace, task_id, TaskKind::Activity)
             .await?;
         worker.check_build(&row)?;
+        self.refuse_draining(&worker)?;
         let granted = Granted {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),
             sequence: row.sequence,
         };
-        self.report(row, |_| ActivityTasks.command(&granted, &worker, poll))
+        self.report(row, |_| ActivityTasks::command(&granted, poll))
             .await
     }
 

@@ -3,16 +3,22 @@
 //!
 //! A task is handed to exactly one waiting poll, so a new task wakes one worker and not all of them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use longhaul_engine::change::{TaskRow, TaskStatus};
+use longhaul_engine::queue::{Admission, Caps, Usage};
+use longhaul_engine::rollout::build_fits;
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{RunId, TaskId, WorkerId};
+use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 use longhaul_store::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use crate::clock::Clock;
 use crate::fairness::Fairness;
+use crate::ledger::{Ledger, Throttle};
+use crate::questions::{Question, QuestionKind};
 use crate::rate::Rate;
 
 /// Ready tasks of one queue kept in memory. More are left in the store and fetched when these are gone.
@@ -35,7 +41,12 @@ pub(crate) struct ReadyTask {
     held_for: Option<WorkerId>,
     fairness_key: Option<String>,
     fairness_weight: u32,
+    /// The update to validate, when this is no stored task but a question (`questions.rs`).
+    validates: Option<String>,
 }
+
+/// Workflow types with the updates they validate.
+pub(crate) type Validators = BTreeSet<(String, String)>;
 
 /// What a worker takes.
 #[derive(Clone, Debug)]
@@ -43,13 +54,20 @@ pub(crate) struct Appetite {
     /// Empty means every type.
     pub(crate) types: std::sync::Arc<Vec<String>>,
     pub(crate) build_id: Option<String>,
+    /// Empty means that it is given no validation.
+    pub(crate) validators: std::sync::Arc<Validators>,
     pub(crate) capabilities: std::sync::Arc<Vec<String>>,
     pub(crate) worker_id: WorkerId,
 }
 
 impl Appetite {
     fn takes(&self, task: &ReadyTask) -> bool {
-        let type_fits = self.types.is_empty() || self.types.contains(&task.type_name);
+        let type_fits = match &task.validates {
+            None => self.types.is_empty() || self.types.contains(&task.type_name),
+            Some(update) => self
+                .validators
+                .contains(&(task.type_name.clone(), update.clone())),
+        };
         let able = task
             .required_capability
             .as_ref()
@@ -65,27 +83,28 @@ impl Appetite {
     }
 }
 
-/// Whether a worker of that build may have a task with that pin; `*` may have all.
-pub(crate) fn build_fits(pinned: Option<&str>, build: Option<&str>) -> bool {
-    match (pinned, build) {
-        (None, _) => true,
-        (Some(pinned), Some(build)) => pinned == build || build == "*",
-        (Some(_), None) => false,
-    }
-}
-
-#[derive(Default)]
 pub(crate) struct Dispatch {
+    clock: Arc<dyn Clock>,
+    poll_caps: PollCaps,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
+/// How many polls may wait at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PollCaps {
+    /// On this server; none means as many as it can hold.
+    pub max: Option<usize>,
+    pub max_per_namespace: Option<usize>,
+}
+
 struct State {
     queues: HashMap<QueueKey, Queue>,
     /// Where each ready task stands, so that it can be taken out by id.
     places: HashMap<TaskId, (QueueKey, Place)>,
     waiting: usize,
+    waiting_in: HashMap<Namespace, usize>,
     next_waiter: u64,
+    ledger: Ledger,
 }
 
 /// Ready tasks of one fairness class, oldest first.
@@ -118,7 +137,8 @@ pub(crate) enum Found {
     Task(ReadyTask),
     /// Nothing here, but the store may have more.
     AskStore,
-    Wait(Ticket),
+    /// Nothing now. The throttle says that there is work which may not be leased yet.
+    Wait(Ticket, Option<Throttle>),
     /// Too many polls wait already.
     Full,
 }
@@ -131,71 +151,165 @@ pub(crate) struct Ticket {
 }
 
 impl Dispatch {
+    pub(crate) fn new(clock: Arc<dyn Clock>, admission: Admission, poll_caps: PollCaps) -> Self {
+        Self {
+            clock,
+            poll_caps,
+            state: Mutex::new(State {
+                queues: HashMap::new(),
+                places: HashMap::new(),
+                waiting: 0,
+                waiting_in: HashMap::new(),
+                next_waiter: 0,
+                ledger: Ledger::new(admission),
+            }),
+        }
+    }
+
     /// A committed row: a ready task is offered, any other is taken out.
     pub(crate) fn update(&self, row: &TaskRow) {
         let mut state = self.state.lock();
         if row.status == TaskStatus::Ready {
-            let key = queue_of(row);
+            let (key, now) = (queue_of(row), self.clock.now());
             // A task that waits here may now be for others: it is looked at anew.
             let known = state.places.contains_key(&row.task_id);
             state.withdraw(&row.task_id);
             if !known {
-                state.queues.entry(key.clone()).or_default().added.count();
+                let queue = state.queues.entry(key.clone()).or_default();
+                queue.added.count(now);
             }
-            state.offer(key, ReadyTask::from(row));
+            state.offer(key, ReadyTask::from(row), now);
         } else {
             state.withdraw(&row.task_id);
         }
     }
 
-    /// A lease was granted; a renewal is none.
-    pub(crate) fn count_lease(&self, row: &TaskRow) {
-        self.state
-            .lock()
-            .queues
-            .entry(queue_of(row))
-            .or_default()
-            .dispatched
-            .count();
+    /// A lease was granted for the first time or again; a renewal is neither.
+    pub(crate) fn count_lease(&self, row: &TaskRow, is_new: bool) {
+        let mut state = self.state.lock();
+        let (key, now) = (queue_of(row), self.clock.now());
+        if is_new {
+            state.ledger.lease(&key);
+        }
+        state.ledger.dispatch(&key, now);
+        let queue = state.queues.entry(key).or_default();
+        queue.dispatched.count(now);
+    }
+
+    /// A lease that was counted ended: what was withheld for it may go out.
+    pub(crate) fn lease_ended(&self, row: &TaskRow) {
+        let mut state = self.state.lock();
+        if state.ledger.is_unlimited() {
+            return;
+        }
+        let key = queue_of(row);
+        state.ledger.release(&key);
+        state.pump_namespace(&key, self.clock.now());
+    }
+
+    /// The caps that apply to a queue and what counts against them.
+    pub(crate) fn admission(&self, queue: &QueueKey) -> (Arc<Caps>, Usage) {
+        let mut state = self.state.lock();
+        let caps = state.ledger.caps(queue);
+        let usage = state.ledger.usage(queue, &caps, self.clock.now());
+        (caps, usage)
+    }
+
+    /// Ready tasks in memory by priority and fairness class, and what each class was given lately.
+    pub(crate) fn fairness(&self, queue: &QueueKey) -> FairnessView {
+        let state = self.state.lock();
+        let Some(queue) = state.queues.get(queue) else {
+            return FairnessView::default();
+        };
+        let tier = |(priority, classes): (&u8, &BTreeMap<Option<String>, Class>)| PriorityTier {
+            priority: *priority,
+            classes: classes
+                .iter()
+                .map(|(key, class)| FairnessClass {
+                    fairness_key: key.clone(),
+                    ready: class.len(),
+                    fairness_weight: class.values().next().map_or(1, |task| task.fairness_weight),
+                })
+                .collect(),
+        };
+        FairnessView {
+            tiers: queue.tiers.iter().map(tier).collect(),
+            recent: queue.fairness.recent(self.clock.now()),
+        }
     }
 
     /// Tasks that became ready, and leases granted, in the last minute.
     pub(crate) fn last_minute(&self, queue: &QueueKey) -> (u64, u64) {
-        let state = self.state.lock();
+        let (state, now) = (self.state.lock(), self.clock.now());
         state.queues.get(queue).map_or((0, 0), |queue| {
-            (queue.added.last_minute(), queue.dispatched.last_minute())
+            (
+                queue.added.last_minute(now),
+                queue.dispatched.last_minute(now),
+            )
         })
     }
 
-    /// A task that was taken but not leased goes back.
-    pub(crate) fn give_back(&self, queue: &QueueKey, task: ReadyTask) {
-        self.state.lock().offer(queue.clone(), task);
+    /// A task that was taken is leased, or goes back.
+    pub(crate) fn settle(&self, queue: &QueueKey, back: Option<ReadyTask>) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        state.ledger.settle(queue);
+        if let Some(task) = back {
+            state.offer(queue.clone(), task, now);
+        }
+        if !state.ledger.is_unlimited() {
+            state.pump_namespace(queue, now);
+        }
+    }
+
+    /// A question that somebody waits for.
+    pub(crate) fn ask(&self, queue: &QueueKey, question: ReadyTask) {
+        let now = self.clock.now();
+        self.state.lock().offer(queue.clone(), question, now);
+    }
+
+    /// What withholds ready work from a poll now.
+    pub(crate) fn withheld(&self, queue: &QueueKey, appetite: &Appetite) -> Option<Throttle> {
+        let mut state = self.state.lock();
+        let throttle = state.ledger.admit(queue, self.clock.now()).err()?;
+        let queue = state.queues.get(queue)?;
+        queue.has(appetite).then_some(throttle)
     }
 
     /// Tasks read from the store. `complete` says that these are all there are.
     pub(crate) fn fill(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
         let mut state = self.state.lock();
         state.queues.entry(queue.clone()).or_default().truncated = !complete;
+        let now = self.clock.now();
         for row in rows {
-            state.offer(queue.clone(), ReadyTask::from(row));
+            state.offer(queue.clone(), ReadyTask::from(row), now);
         }
     }
 
     /// Takes the best fitting ready task, or a place in the line.
-    pub(crate) fn take(&self, queue: &QueueKey, appetite: &Appetite, now: Timestamp) -> Found {
+    pub(crate) fn take(&self, queue: &QueueKey, appetite: &Appetite) -> Found {
         let mut state = self.state.lock();
+        let now = self.clock.now();
+        let throttle = state.ledger.admit(queue, now).err();
         let entry = state.queues.entry(queue.clone()).or_default();
-        if let Some(task) = entry.pick(appetite, now) {
-            state.places.remove(&task.task_id);
-            return Found::Task(task);
+        let mut withheld = None;
+        match throttle {
+            None => {
+                if let Some(task) = entry.pick(appetite, now) {
+                    state.places.remove(&task.task_id);
+                    state.ledger.reserve(queue);
+                    return Found::Task(task);
+                }
+            }
+            Some(throttle) => withheld = entry.has(appetite).then_some(throttle),
         }
         if entry.truncated && entry.len == 0 {
             return Found::AskStore;
         }
-        if state.waiting >= WAITING_POLLS_MAX {
+        if !self.poll_caps.admit(&state, &queue.namespace) {
             return Found::Full;
         }
-        state.waiting += 1;
+        state.began_waiting(&queue.namespace);
         state.next_waiter += 1;
         let number = state.next_waiter;
         let (hand, handed) = oneshot::channel();
@@ -205,11 +319,12 @@ impl Dispatch {
             appetite: appetite.clone(),
             hand,
         });
-        Found::Wait(Ticket {
+        let ticket = Ticket {
             handed,
             queue: queue.clone(),
             number,
-        })
+        };
+        Found::Wait(ticket, withheld)
     }
 
     /// Leaves the line.
@@ -225,12 +340,18 @@ impl Dispatch {
                 .position(|waiter| waiter.number == ticket.number)
         {
             waiters.remove(place);
-            state.waiting -= 1;
+            state.ended_waiting(&ticket.queue.namespace);
         }
         // Handed over while leaving: the next in line gets it.
         if let Ok(task) = ticket.handed.try_recv() {
-            state.offer(ticket.queue, task);
+            state.ledger.settle(&ticket.queue);
+            state.offer(ticket.queue, task, self.clock.now());
         }
+    }
+
+    /// Takes out a task that nobody may have any more.
+    pub(crate) fn withdraw(&self, task_id: &TaskId) {
+        self.state.lock().withdraw(task_id);
     }
 
     /// Polls that wait now.
@@ -239,39 +360,118 @@ impl Dispatch {
     }
 
     /// A lease was granted: counted for fairness.
-    pub(crate) fn dispatched(&self, queue: &QueueKey, task: &ReadyTask, now: Timestamp) {
+    pub(crate) fn dispatched(&self, queue: &QueueKey, task: &ReadyTask) {
         if task.fairness_key.is_some() || task.fairness_weight != 1 {
             let mut state = self.state.lock();
             let entry = state.queues.entry(queue.clone()).or_default();
-            entry.fairness.count(task.fairness_key.as_deref(), now);
+            entry
+                .fairness
+                .count(task.fairness_key.as_deref(), self.clock.now());
         }
     }
 }
 
+impl PollCaps {
+    fn admit(self, state: &State, namespace: &Namespace) -> bool {
+        let in_namespace = state.waiting_in.get(namespace).copied().unwrap_or(0);
+        state.waiting < self.max.unwrap_or(WAITING_POLLS_MAX).min(WAITING_POLLS_MAX)
+            && self.max_per_namespace.is_none_or(|max| in_namespace < max)
+    }
+}
+
 impl State {
-    fn offer(&mut self, key: QueueKey, task: ReadyTask) {
+    fn began_waiting(&mut self, namespace: &Namespace) {
+        self.waiting += 1;
+        *self.waiting_in.entry(namespace.clone()).or_default() += 1;
+    }
+
+    fn ended_waiting(&mut self, namespace: &Namespace) {
+        self.waiting -= 1;
+        if let Some(waiting) = self.waiting_in.get_mut(namespace) {
+            *waiting -= 1;
+        }
+    }
+
+    fn offer(&mut self, key: QueueKey, task: ReadyTask, now: Timestamp) {
         if self.places.contains_key(&task.task_id) {
             return;
         }
-        let queue = self.queues.entry(key.clone()).or_default();
+        if !self.ledger.is_unlimited() {
+            // Older tasks may be withheld here: the best one goes first.
+            self.insert(key.clone(), task);
+            self.pump(&key, now);
+            return;
+        }
         let mut task = task;
-        while let Some(place) = queue
-            .waiters
-            .iter()
-            .position(|waiter| waiter.appetite.takes(&task))
-        {
-            let waiter = queue
-                .waiters
-                .remove(place)
-                .expect("the place was just found");
-            self.waiting -= 1;
+        while let Some(waiter) = self.waiter_for(&key, &task) {
+            self.ended_waiting(&key.namespace);
             match waiter.hand.send(task) {
                 Ok(()) => return,
                 // The poll ended in this moment.
                 Err(back) => task = back,
             }
         }
-        if queue.len >= READY_PER_QUEUE_MAX {
+        self.insert(key, task);
+    }
+
+    /// Takes the poll out of the line that waits longest for such a task.
+    fn waiter_for(&mut self, key: &QueueKey, task: &ReadyTask) -> Option<Waiter> {
+        let waiters = &mut self.queues.get_mut(key)?.waiters;
+        let place = waiters
+            .iter()
+            .position(|waiter| waiter.appetite.takes(task))?;
+        waiters.remove(place)
+    }
+
+    /// Hands out what may go out, to the polls that wait longest.
+    fn pump(&mut self, key: &QueueKey, now: Timestamp) {
+        while self.ledger.admit(key, now).is_ok() {
+            let Some(queue) = self.queues.get_mut(key) else {
+                return;
+            };
+            let handed = (0..queue.waiters.len()).find_map(|place| {
+                let appetite = queue.waiters[place].appetite.clone();
+                queue.pick(&appetite, now).map(|task| (place, task))
+            });
+            let Some((place, task)) = handed else {
+                return;
+            };
+            let waiter = queue
+                .waiters
+                .remove(place)
+                .expect("the place was just found");
+            self.ended_waiting(&key.namespace);
+            self.places.remove(&task.task_id);
+            match waiter.hand.send(task) {
+                Ok(()) => self.ledger.reserve(key),
+                // The poll ended in this moment.
+                Err(back) => self.insert(key.clone(), back),
+            }
+        }
+    }
+
+    /// Caps reach over all queues of a namespace, so room for one may be room for another.
+    fn pump_namespace(&mut self, key: &QueueKey, now: Timestamp) {
+        let waiting: Vec<QueueKey> = self
+            .queues
+            .iter()
+            .filter(|(other, queue)| {
+                other.namespace == key.namespace
+                    && other.kind == key.kind
+                    && queue.len > 0
+                    && !queue.waiters.is_empty()
+            })
+            .map(|(other, _)| other.clone())
+            .collect();
+        for other in waiting {
+            self.pump(&other, now);
+        }
+    }
+
+    fn insert(&mut self, key: QueueKey, task: ReadyTask) {
+        let queue = self.queues.entry(key.clone()).or_default();
+        // A question is in no store to be read again from; its own limit bounds those.
+        if queue.len >= READY_PER_QUEUE_MAX && task.validates.is_none() {
             queue.truncated = true;
             return;
         }
@@ -303,6 +503,15 @@ impl State {
 }
 
 impl Queue {
+    /// Whether a task is here that fits.
+    fn has(&self, appetite: &Appetite) -> bool {
+        self.tiers
+            .values()
+            .flat_map(BTreeMap::values)
+            .flat_map(BTreeMap::values)
+            .any(|task| appetite.takes(task))
+    }
+
     /// The best task that fits: lowest priority number, then the class that was served least for its weight, then age.
     fn pick(&mut self, appetite: &Appetite, now: Timestamp) -> Option<ReadyTask> {
         let mut best = None;
@@ -349,6 +558,28 @@ impl Queue {
     }
 }
 
+/// How ready tasks of one kind stand in line.
+#[derive(Clone, Debug, Default)]
+pub struct FairnessView {
+    /// The most urgent first.
+    pub tiers: Vec<PriorityTier>,
+    /// What each class was given lately, faded.
+    pub recent: Vec<(Option<String>, f64)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PriorityTier {
+    pub priority: u8,
+    pub classes: Vec<FairnessClass>,
+}
+
+#[derive(Clone, Debug)]
+pub struct FairnessClass {
+    pub fairness_key: Option<String>,
+    pub ready: usize,
+    pub fairness_weight: u32,
+}
+
 fn queue_of(row: &TaskRow) -> QueueKey {
     QueueKey {
         namespace: row.namespace.clone(),
@@ -358,6 +589,29 @@ fn queue_of(row: &TaskRow) -> QueueKey {
 }
 
 impl ReadyTask {
+    /// A question that somebody waits for: ahead of everything that is stored.
+    pub(crate) fn question(task_id: TaskId, question: &Question, now: Timestamp) -> Self {
+        let run = &question.run;
+        let validates = match question.kind {
+            QuestionKind::Query => None,
+            QuestionKind::UpdateValidation => Some(question.name.clone()),
+        };
+        Self {
+            task_id,
+            run_id: run.run_id.clone(),
+            sequence: 0,
+            available_at: now,
+            priority: 0,
+            type_name: run.workflow_type.clone(),
+            compatibility: run.routing.compatibility.clone(),
+            fairness_key: None,
+            fairness_weight: 1,
+            required_capability: question.required_capability.map(str::to_owned),
+            held_for: None,
+            validates,
+        }
+    }
+
     /// Fairness class, weight and age.
     fn order(&self) -> (Option<&str>, u32, Timestamp) {
         (
@@ -382,6 +636,7 @@ impl From<&TaskRow> for ReadyTask {
             held_for: row.held_for.clone(),
             fairness_key: row.fairness_key.clone(),
             fairness_weight: row.fairness_weight,
+            validates: None,
         }
     }
 }

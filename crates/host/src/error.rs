@@ -5,6 +5,11 @@ use longhaul_engine::visibility::Type;
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
 
+use crate::query_tasks::QueryRefusal;
+use crate::questions::{QuestionKind, QuestionRefusal};
+use crate::rollouts::DrainingQueue;
+use crate::update_validation::ValidationRefusal;
+
 /// A refusal, a failure of the store, or a bug; never mixed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -45,8 +50,39 @@ pub enum Error {
         registered: Option<String>,
         requested: Option<String>,
     },
+    /// A query has no result.
+    #[error(transparent)]
+    Query(#[from] QueryRefusal),
+    /// An update could not be validated.
+    #[error(transparent)]
+    Validation(#[from] ValidationRefusal),
+    /// A worker's word about a question does not count.
+    #[error("{}", question_refused(*kind, refusal))]
+    Question {
+        kind: QuestionKind,
+        refusal: QuestionRefusal,
+    },
+    #[error("the build of worker `{0}` is draining; it gets no new work")]
+    WorkerDraining(WorkerId),
+    #[error("every build on queue `{}` is draining; resume one or start workers of another", .0.task_queue)]
+    TaskQueueDraining(Box<DrainingQueue>),
+    #[error("no live worker on queue `{task_queue}` has build `{build_id}`")]
+    CompatibilityBlocked {
+        task_queue: TaskQueue,
+        build_id: String,
+    },
+    #[error("namespace `{namespace}` has used up its {limit} requests of this minute")]
+    RequestRateExhausted {
+        namespace: Namespace,
+        limit: u64,
+        retry_after_seconds: u64,
+    },
+    #[error("namespace `{namespace}` has {limit} requests in flight and may not have more")]
+    RequestConcurrencyExhausted { namespace: Namespace, limit: u64 },
     #[error("too many polls are waiting")]
     TooManyPolls,
+    #[error("the server is stopping")]
+    Stopping,
     /// Several commits in a row came second. Nothing was changed.
     #[error("the run is being changed by too many callers at once; try again")]
     Contended,
@@ -76,11 +112,63 @@ impl Error {
             Self::DefinitionChanged(..) => Reason::WorkflowDefinitionChanged,
             Self::TaskQueueMismatch { .. } => Reason::TaskQueueMismatch,
             Self::BuildIdMismatch { .. } => Reason::BuildIdMismatch,
+            Self::Query(refusal) => refusal.reason(),
+            Self::Validation(refusal) => refusal.reason(),
+            Self::Question { kind, refusal } => question_reason(*kind, refusal),
+            Self::WorkerDraining(_) => Reason::WorkerDraining,
+            Self::TaskQueueDraining(_) => Reason::TaskQueueDraining,
+            Self::CompatibilityBlocked { .. } => Reason::CompatibilityBlocked,
+            Self::RequestRateExhausted { .. } => Reason::NamespaceRequestRateExhausted,
+            Self::RequestConcurrencyExhausted { .. } => {
+                Reason::NamespaceRequestConcurrencyExhausted
+            }
+            Self::Stopping => Reason::Unavailable,
             Self::TooManyPolls => Reason::LongPollCapacityExhausted,
             Self::Contended => Reason::BackendLockPressure,
             Self::Unavailable => Reason::BackendUnavailable,
             Self::Internal => Reason::InternalError,
         }
+    }
+}
+
+/// The word for a refused report; the two kinds of question have words of their own.
+pub fn question_reason(kind: QuestionKind, refusal: &QuestionRefusal) -> Reason {
+    match kind {
+        QuestionKind::Query => match refusal {
+            QuestionRefusal::NotFound => Reason::QueryTaskNotFound,
+            QuestionRefusal::NotLeased | QuestionRefusal::Answered => Reason::QueryTaskNotLeased,
+            QuestionRefusal::OwnerMismatch => Reason::LeaseOwnerMismatch,
+            QuestionRefusal::AttemptMismatch { .. } => Reason::QueryTaskAttemptMismatch,
+            QuestionRefusal::LeaseExpired => Reason::LeaseExpired,
+            QuestionRefusal::TimedOut => Reason::QueryTaskTimedOut,
+        },
+        QuestionKind::UpdateValidation => match refusal {
+            QuestionRefusal::NotFound => Reason::UpdateValidationTaskNotFound,
+            QuestionRefusal::NotLeased => Reason::UpdateValidationTaskNotLeased,
+            QuestionRefusal::Answered => Reason::DuplicateUpdateValidationCompletion,
+            QuestionRefusal::LeaseExpired => Reason::UpdateValidationLeaseExpired,
+            QuestionRefusal::OwnerMismatch
+            | QuestionRefusal::AttemptMismatch { .. }
+            | QuestionRefusal::TimedOut => Reason::StaleUpdateValidationCompletion,
+        },
+    }
+}
+
+fn question_refused(kind: QuestionKind, refusal: &QuestionRefusal) -> String {
+    let task = match kind {
+        QuestionKind::Query => "query task",
+        QuestionKind::UpdateValidation => "update validation task",
+    };
+    match refusal {
+        QuestionRefusal::NotFound => format!("there is no such {task} any more"),
+        QuestionRefusal::NotLeased => format!("the {task} is not leased"),
+        QuestionRefusal::Answered => format!("the {task} was answered in another way"),
+        QuestionRefusal::OwnerMismatch => format!("another worker holds the {task}"),
+        QuestionRefusal::AttemptMismatch { current } => {
+            format!("the {task} is at attempt {current}")
+        }
+        QuestionRefusal::LeaseExpired => format!("the lease on the {task} has run out"),
+        QuestionRefusal::TimedOut => format!("nobody waits for the {task} any more"),
     }
 }
 

@@ -44,6 +44,17 @@ impl Fairness {
         count.at = now;
     }
 
+    /// What each class was given lately.
+    pub(crate) fn recent(&self, now: Timestamp) -> Vec<(Option<String>, f64)> {
+        let mut recent: Vec<(Option<String>, f64)> = self
+            .classes
+            .iter()
+            .map(|(class, count)| (class.clone(), count.faded(now)))
+            .collect();
+        recent.sort_by(|left, right| left.0.cmp(&right.0));
+        recent
+    }
+
     /// Whether the first of two candidates goes before the second.
     pub(crate) fn prefers(
         &self,

@@ -9,28 +9,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::Limits;
+use longhaul_engine::queue::Admission;
+use longhaul_engine::rollout::FleetValidation;
 use longhaul_store::{LeaseFilter, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 mod activity_tasks;
 mod alarms;
+mod asking;
 mod cancellations;
 pub mod clock;
+mod debug;
 mod dispatch;
 pub mod error;
 mod execute;
 mod fairness;
+mod ledger;
 mod metrics;
 mod namespaces;
 mod outbox;
 mod polling;
 mod polls;
+mod query_tasks;
+mod questions;
 mod queues;
 mod rate;
+mod requests;
+mod rollouts;
 mod search_attributes;
 mod streams;
 mod tasks;
+mod update_validation;
 mod updates;
 mod wake;
 mod workers;
@@ -38,12 +48,24 @@ mod workflow_tasks;
 mod workflows;
 
 pub use activity_tasks::ActivityReport;
-pub use error::{Error, Result};
+pub use asking::LeasedQuestion;
+pub use debug::DebugView;
+pub use dispatch::{FairnessView, PollCaps};
+pub use error::{Error, Result, question_reason};
+pub use ledger::Throttle;
 pub use metrics::Metrics;
 pub use namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use polling::{Poll, Polled};
-pub use queues::{QueueRates, QueueView};
+pub use query_tasks::{Queried, QueryAdmission, QueryRefusal};
+pub use questions::{
+    Held, QueryResult, QuestionFailure, QuestionHolder, QuestionKind, QuestionLimits,
+    QuestionRefusal, QuestionTimes, TimeoutStage,
+};
+pub use queues::{QueueAdmission, QueueRates, QueueView};
+pub use requests::{NamespaceCaps, RequestCaps, RequestSlot};
+pub use rollouts::{Blocked, Cohort, DrainingQueue};
 pub use tasks::ClaimStatus;
+pub use update_validation::{ValidationRefusal, WorkflowWork};
 pub use updates::UpdateWait;
 pub use workers::{Registration, WorkerView};
 pub use workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
@@ -78,6 +100,13 @@ pub struct Config {
     pub worker_heartbeat_seconds: u64,
     /// After this silence a worker counts as stale.
     pub worker_stale_seconds: u64,
+    /// Queries and validations of updates.
+    pub questions: QuestionLimits,
+    /// Caps on leases and dispatches.
+    pub admission: Admission,
+    pub poll_caps: PollCaps,
+    pub request_caps: RequestCaps,
+    pub fleet_validation: FleetValidation,
 }
 
 impl Default for Config {
@@ -87,6 +116,11 @@ impl Default for Config {
             limits: Limits::default(),
             worker_heartbeat_seconds: 20,
             worker_stale_seconds: 60,
+            questions: QuestionLimits::default(),
+            admission: Admission::default(),
+            poll_caps: PollCaps::default(),
+            request_caps: RequestCaps::default(),
+            fleet_validation: FleetValidation::default(),
         }
     }
 }
@@ -105,6 +139,11 @@ struct Inner {
     workers: workers::Workers,
     namespaces: namespaces::Namespaces,
     search_attributes: search_attributes::SearchAttributes,
+    questions: questions::Questions,
+    queries: query_tasks::QueryLines,
+    validating: update_validation::Validating,
+    rollouts: rollouts::Rollouts,
+    requests: Arc<requests::Requests>,
     config: Config,
     /// Cancelled first: polls answer and nothing new is leased.
     stopping: CancellationToken,
@@ -124,13 +163,19 @@ impl Host {
         config: Config,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let hub = Arc::new(Hub::new(Arc::default()));
+        let dispatch = dispatch::Dispatch::new(
+            Arc::clone(&clock),
+            config.admission.clone(),
+            config.poll_caps,
+        );
+        let hub = Arc::new(Hub::new(Arc::default(), dispatch));
         let executor = Arc::new(Executor::new(
             Arc::clone(&store),
             Arc::clone(&clock),
             config.limits.clone(),
             Arc::clone(&hub),
         ));
+        let queries = query_tasks::QueryLines::new(Arc::clone(&clock), config.poll_caps);
         let inner = Inner {
             executor,
             store,
@@ -139,6 +184,11 @@ impl Host {
             workers: workers::Workers::default(),
             namespaces: namespaces::Namespaces::default(),
             search_attributes: search_attributes::SearchAttributes::default(),
+            questions: questions::Questions::default(),
+            queries,
+            validating: update_validation::Validating::default(),
+            rollouts: rollouts::Rollouts::default(),
+            requests: Arc::default(),
             config,
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -160,6 +210,7 @@ impl Host {
     async fn recover(&self) -> Result<()> {
         self.load_namespaces().await?;
         self.load_workers().await?;
+        self.load_rollouts().await?;
         for queue in self.inner.store.ready_queues().await? {
             self.refill(&queue).await?;
         }
@@ -195,11 +246,12 @@ impl Host {
 
     /// Counters for `/metrics`.
     pub fn metrics(&self) -> Arc<Metrics> {
+        let waiting = self.inner.hub.dispatch.waiting() + self.inner.queries.dispatch.waiting();
         self.inner
             .hub
             .metrics
             .polls_waiting
-            .set(i64::try_from(self.inner.hub.dispatch.waiting()).unwrap_or(i64::MAX));
+            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
         Arc::clone(&self.inner.hub.metrics)
     }
 

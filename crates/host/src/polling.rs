@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_engine::Rejection;
 use longhaul_engine::change::TaskKind;
-use longhaul_engine::{Command, Rejection};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_store::QueueKey;
 use tokio::time::Instant;
@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use crate::Host;
 use crate::dispatch::{Appetite, Dispatch, Found, READY_PER_QUEUE_MAX, ReadyTask, Ticket};
 use crate::error::{Error, Result};
-use crate::polls::{FirstPoll, Granted, PollKey, Turn};
+use crate::ledger::Throttle;
+use crate::polls::{FirstPoll, Granted, PollKey, Polls, Turn};
 use crate::workers::Known;
 
 /// How often a waiting poll looks into a store that other servers write to as well. A safety net, not the way a task is
@@ -36,25 +37,73 @@ pub struct Poll {
 #[derive(Clone, Debug)]
 pub enum Polled<T> {
     Leased(T),
-    /// Nothing came before the timeout, or the server is stopping.
+    /// Nothing came before the timeout, or the server began to stop.
     Empty,
+    /// There is work, and a cap withholds it.
+    Throttled(Throttle),
+}
+
+/// What a waiting poll comes to.
+enum Next {
+    Task(ReadyTask),
+    Empty,
+    Throttled(Throttle),
+}
+
+impl<T> Polled<T> {
+    /// The same outcome with another view of the task.
+    pub fn map<U>(self, view: impl FnOnce(T) -> U) -> Polled<U> {
+        match self {
+            Self::Leased(task) => Polled::Leased(view(task)),
+            Self::Empty => Polled::Empty,
+            Self::Throttled(throttle) => Polled::Throttled(throttle),
+        }
+    }
 }
 
 /// How a kind of task is claimed.
 pub(crate) trait Claim: Send + Sync + Clone + 'static {
-    type Command: Command<Reply: Send + 'static> + Send + Sync;
+    type Reply: Send + 'static;
 
     fn kind(&self) -> TaskKind;
-    fn types(&self, worker: &Known) -> Arc<Vec<String>>;
-    fn command(&self, granted: &Granted, worker: &Known, poll: &Poll) -> Self::Command;
+    /// What the task is called in counters.
+    fn label(&self) -> &'static str {
+        self.kind().as_str()
+    }
+    fn appetite(&self, worker: &Known) -> Appetite;
+    /// Where polls of this kind wait, and what they were answered with.
+    fn lines<'a>(&self, host: &'a Host) -> Lines<'a> {
+        Lines {
+            dispatch: &host.inner.hub.dispatch,
+            polls: &host.inner.hub.polls,
+            is_stored: true,
+        }
+    }
+    /// Leases the task, or leases it again to the same poll; None when it is not to be had.
+    fn claim(
+        &self,
+        host: &Host,
+        granted: &Granted,
+        worker: &Known,
+        poll: &Poll,
+    ) -> impl Future<Output = Result<Option<Self::Reply>>> + Send;
 }
 
-/// What a claim answers.
-type Reply<C> = <<C as Claim>::Command as Command>::Reply;
+/// Where polls of one kind wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines<'a> {
+    pub(crate) dispatch: &'a Dispatch,
+    pub(crate) polls: &'a Arc<Polls>,
+    /// Whether the store may hold ready tasks that are not in memory.
+    pub(crate) is_stored: bool,
+}
 
 impl Host {
-    pub(crate) async fn poll<C: Claim>(&self, poll: &Poll, claim: &C) -> Result<Polled<Reply<C>>> {
+    pub(crate) async fn poll<C: Claim>(&self, poll: &Poll, claim: &C) -> Result<Polled<C::Reply>> {
         let deadline = Instant::now() + poll.timeout;
+        if self.inner.stopping.is_cancelled() {
+            return Err(Error::Stopping);
+        }
         let worker = self.polling_worker(poll).await?;
         let queue = QueueKey {
             namespace: poll.namespace.clone(),
@@ -73,16 +122,22 @@ impl Host {
                 TurnTaken::First(turn) => first = Some(turn),
             }
         }
-        let appetite = Appetite {
-            types: claim.types(&worker),
-            build_id: worker.row.build_id.clone(),
-            capabilities: Arc::clone(&worker.capabilities),
-            worker_id: poll.worker_id.clone(),
-        };
+        let lines = claim.lines(self);
+        let appetite = claim.appetite(&worker);
         loop {
-            let Some(task) = self.next_task(&queue, &appetite, deadline).await? else {
-                self.inner.hub.metrics.polled("empty");
-                return Ok(Polled::Empty);
+            let next = self
+                .next_task(&queue, lines, &worker, &appetite, deadline)
+                .await?;
+            let task = match next {
+                Next::Task(task) => task,
+                Next::Empty => {
+                    self.inner.hub.metrics.polled("empty");
+                    return Ok(Polled::Empty);
+                }
+                Next::Throttled(throttle) => {
+                    self.inner.hub.metrics.polled("throttled");
+                    return Ok(Polled::Throttled(throttle));
+                }
             };
             let claimed = self
                 .claim(&queue, task, &worker, poll, claim, &mut first)
@@ -90,7 +145,7 @@ impl Host {
             // None: somebody else was quicker, or the task is gone. The next one.
             if let Some(reply) = claimed {
                 self.inner.hub.metrics.polled("leased");
-                self.inner.hub.metrics.leased(claim.kind().as_str());
+                self.inner.hub.metrics.leased(claim.label());
                 return Ok(Polled::Leased(reply));
             }
         }
@@ -104,12 +159,16 @@ impl Host {
         poll: &Poll,
         claim: &C,
         deadline: Instant,
-    ) -> Result<TurnTaken<Reply<C>>> {
+    ) -> Result<TurnTaken<C::Reply>> {
+        let polls = claim.lines(self).polls;
         let mut waited = false;
         loop {
-            match self.inner.hub.polls.enter(key) {
+            match polls.enter(key) {
                 // The first one ended without a task: so does this one.
-                Turn::First(_) if waited => return Ok(TurnTaken::Answered(Polled::Empty)),
+                Turn::First(_) if waited => {
+                    self.refuse_draining(worker)?;
+                    return Ok(TurnTaken::Answered(Polled::Empty));
+                }
                 Turn::First(first) => return Ok(TurnTaken::First(first)),
                 Turn::After(mut done) => {
                     waited = true;
@@ -120,59 +179,92 @@ impl Host {
                         return Ok(TurnTaken::Answered(Polled::Empty));
                     }
                 }
-                Turn::Again(granted) => {
-                    let command = claim.command(&granted, worker, poll);
-                    match self.inner.executor.execute(&granted.run_id, &command).await {
-                        Ok(Some(reply)) => return Ok(TurnTaken::Answered(Polled::Leased(reply))),
-                        Ok(None) | Err(Error::Rejected(_)) => self.inner.hub.polls.forget(key),
-                        Err(error) => return Err(error),
-                    }
-                }
+                Turn::Again(granted) => match claim.claim(self, &granted, worker, poll).await {
+                    Ok(Some(reply)) => return Ok(TurnTaken::Answered(Polled::Leased(reply))),
+                    Ok(None) | Err(Error::Rejected(_)) => polls.forget(key),
+                    Err(error) => return Err(error),
+                },
             }
         }
     }
 
-    /// The next task for this worker, or None when the time is over.
+    /// A worker whose build drains gets nothing new.
+    pub(crate) fn refuse_draining(&self, worker: &Known) -> Result<()> {
+        let row = &worker.row;
+        if self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()) {
+            self.inner.hub.metrics.polled("draining");
+            return Err(Error::WorkerDraining(row.worker_id.clone()));
+        }
+        Ok(())
+    }
+
+    /// The next task for this worker, or what the waiting came to.
     async fn next_task(
         &self,
         queue: &QueueKey,
+        lines: Lines<'_>,
+        worker: &Known,
         appetite: &Appetite,
         deadline: Instant,
-    ) -> Result<Option<ReadyTask>> {
-        let shared = self.inner.store.is_shared();
+    ) -> Result<Next> {
+        let mut rollouts = self.inner.rollouts.watch();
+        self.refresh_rollouts().await?;
+        let shared = lines.is_stored && self.inner.store.is_shared();
         // Another server's commits do not wake this one's polls: where there may be any, look before waiting, and then now
         // and then.
         let mut look_at = shared.then(Instant::now);
         loop {
             if self.inner.stopping.is_cancelled() {
-                return Ok(None);
+                return Ok(Next::Empty);
             }
-            match self.inner.hub.dispatch.take(queue, appetite, self.now()) {
-                Found::Task(task) => return Ok(Some(task)),
+            rollouts.mark_unchanged();
+            self.refuse_draining(worker)?;
+            match lines.dispatch.take(queue, appetite) {
+                Found::Task(task) => return Ok(Next::Task(task)),
                 Found::AskStore => self.refill(queue).await?,
                 Found::Full => return Err(Error::TooManyPolls),
-                Found::Wait(ticket) => {
+                Found::Wait(ticket, withheld) => {
                     let mut line = InLine {
-                        dispatch: &self.inner.hub.dispatch,
+                        dispatch: lines.dispatch,
                         ticket: Some(ticket),
                     };
                     let until = look_at.map_or(deadline, |at| at.min(deadline));
+                    let room = async {
+                        match withheld.and_then(|throttle| throttle.room_at) {
+                            Some(at) => self.inner.clock.sleep_until(at).await,
+                            None => std::future::pending().await,
+                        }
+                    };
                     tokio::select! {
                         biased;
                         handed = line.handed() => {
                             line.ticket = None;
-                            return Ok(handed);
+                            match handed {
+                                // Drained in the moment of the handing over: the next in line gets it.
+                                Some(task) if self.refuse_draining(worker).is_err() => {
+                                    lines.dispatch.settle(queue, Some(task));
+                                    continue;
+                                }
+                                Some(task) => return Ok(Next::Task(task)),
+                                None => return Ok(Next::Empty),
+                            }
                         }
-                        () = self.inner.stopping.cancelled() => return Ok(None),
+                        () = self.inner.stopping.cancelled() => return Ok(Next::Empty),
+                        _ = rollouts.changed() => continue,
                         () = tokio::time::sleep_until(until) => {}
+                        () = room => continue,
                     }
                     drop(line);
                     match look_at {
                         Some(at) if at <= Instant::now() => {
                             self.refill(queue).await?;
+                            self.refresh_rollouts().await?;
                             look_at = Some(Instant::now() + SHARED_LOOK_INTERVAL);
                         }
-                        Some(_) | None => return Ok(None),
+                        Some(_) | None => {
+                            let withheld = lines.dispatch.withheld(queue, appetite);
+                            return Ok(withheld.map_or(Next::Empty, Next::Throttled));
+                        }
                     }
                 }
             }
@@ -189,34 +281,34 @@ impl Host {
         poll: &Poll,
         claim: &C,
         first: &mut Option<FirstPoll>,
-    ) -> Result<Option<Reply<C>>> {
+    ) -> Result<Option<C::Reply>> {
         let granted = Granted {
             task_id: task.task_id.clone(),
             run_id: task.run_id.clone(),
             sequence: task.sequence,
         };
-        let command = claim.command(&granted, worker, poll);
+        let lines = claim.lines(self);
         let bound = first.take().map(|turn| turn.grant(granted.clone()));
         let mut taken = Taken {
-            dispatch: &self.inner.hub.dispatch,
+            dispatch: lines.dispatch,
             queue,
             task: Some(task),
         };
-        match self.inner.executor.execute(&granted.run_id, &command).await {
+        match claim.claim(self, &granted, worker, poll).await {
             Ok(Some(reply)) => {
                 if let Some(task) = taken.task.take() {
-                    self.inner.hub.dispatch.dispatched(queue, &task, self.now());
+                    lines.dispatch.dispatched(queue, &task);
                 }
                 Ok(Some(reply))
             }
             Ok(None) | Err(Error::Rejected(Rejection::NotClaimable { .. })) => {
                 taken.task = None;
-                *first = bound.and_then(|key| self.inner.hub.polls.regain(&key));
+                *first = bound.and_then(|key| lines.polls.regain(&key));
                 Ok(None)
             }
             Err(error) => {
                 if let Some(key) = bound {
-                    self.inner.hub.polls.forget(&key);
+                    lines.polls.forget(&key);
                 }
                 Err(error)
             }
@@ -253,9 +345,7 @@ struct Taken<'a> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            self.dispatch.give_back(self.queue, task);
-        }
+        self.dispatch.settle(self.queue, self.task.take());
     }
 }
 

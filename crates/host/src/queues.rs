@@ -1,12 +1,15 @@
 //! How busy task queues are, for operators.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use longhaul_engine::change::{TaskKind, TaskRow};
+use longhaul_engine::queue::{Caps, Usage};
 use longhaul_protocol::id::{Namespace, TaskQueue};
 use longhaul_store::{LeaseFilter, QueueCount, QueueKey};
 
 use crate::Host;
+use crate::dispatch::FairnessView;
 use crate::error::Result;
 use crate::workers::WorkerView;
 
@@ -22,6 +25,15 @@ pub struct QueueView {
     pub workers: Vec<WorkerView>,
     /// At most one per kind of task.
     pub rates: Vec<QueueRates>,
+    pub workflow_tasks: QueueAdmission,
+    pub activity_tasks: QueueAdmission,
+}
+
+/// The server's caps on one kind of task of a queue, and what counts against them.
+#[derive(Clone, Debug)]
+pub struct QueueAdmission {
+    pub caps: Arc<Caps>,
+    pub usage: Usage,
 }
 
 /// What happened to one kind of task in the last minute, on this server.
@@ -49,6 +61,8 @@ impl Host {
             .into_iter()
             .map(|name| QueueView {
                 rates: self.queue_rates(namespace, &name),
+                workflow_tasks: self.admission(namespace, &name, TaskKind::Workflow),
+                activity_tasks: self.admission(namespace, &name, TaskKind::Activity),
                 counts: counts.remove(&name).unwrap_or_default(),
                 workers: workers
                     .iter()
@@ -73,6 +87,8 @@ impl Host {
             counts: Vec::new(),
             workers: Vec::new(),
             rates: self.queue_rates(namespace, name),
+            workflow_tasks: self.admission(namespace, name, TaskKind::Workflow),
+            activity_tasks: self.admission(namespace, name, TaskKind::Activity),
         });
         let filter = LeaseFilter {
             namespace: Some(namespace.clone()),
@@ -86,6 +102,36 @@ impl Host {
             .leased_tasks(&filter, SHOWN_LEASES_MAX)
             .await?;
         Ok((view, leases))
+    }
+
+    /// How ready tasks of a queue stand in line.
+    pub fn queue_fairness(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        kind: TaskKind,
+    ) -> FairnessView {
+        let key = QueueKey {
+            namespace: namespace.clone(),
+            kind,
+            queue: queue.clone(),
+        };
+        self.inner.hub.dispatch.fairness(&key)
+    }
+
+    fn admission(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        kind: TaskKind,
+    ) -> QueueAdmission {
+        let key = QueueKey {
+            namespace: namespace.clone(),
+            kind,
+            queue: queue.clone(),
+        };
+        let (caps, usage) = self.inner.hub.dispatch.admission(&key);
+        QueueAdmission { caps, usage }
     }
 
     fn queue_rates(&self, namespace: &Namespace, queue: &TaskQueue) -> Vec<QueueRates> {

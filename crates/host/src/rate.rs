@@ -1,7 +1,7 @@
 //! How often something happened in the last minute, in one-second buckets. Kept in memory: it tells how busy this server is now,
-//! and a restart may forget it.
+//! and a restart may forget it. Seconds come from the host's clock.
 
-use std::time::Instant;
+use longhaul_protocol::Timestamp;
 
 /// One minute.
 const BUCKETS: usize = 60;
@@ -9,8 +9,7 @@ const BUCKETS: usize = 60;
 /// A count that forgets what is older than a minute.
 #[derive(Clone)]
 pub(crate) struct Rate {
-    began: Instant,
-    /// Second of the newest count, since `began`.
+    /// Second of the newest count.
     newest: u64,
     buckets: [u32; BUCKETS],
 }
@@ -18,7 +17,6 @@ pub(crate) struct Rate {
 impl Default for Rate {
     fn default() -> Self {
         Self {
-            began: Instant::now(),
             newest: 0,
             buckets: [0; BUCKETS],
         }
@@ -26,12 +24,29 @@ impl Default for Rate {
 }
 
 impl Rate {
-    pub(crate) fn count(&mut self) {
-        self.count_at(self.began.elapsed().as_secs());
+    pub(crate) fn count(&mut self, now: Timestamp) {
+        self.count_at(second(now));
     }
 
-    pub(crate) fn last_minute(&self) -> u64 {
-        self.last_minute_at(self.began.elapsed().as_secs())
+    pub(crate) fn last_minute(&self, now: Timestamp) -> u64 {
+        self.last_minute_at(second(now))
+    }
+
+    /// When fewer than `cap` of what is counted now will be left.
+    pub(crate) fn room_at(&self, cap: u64, now: Timestamp) -> Timestamp {
+        let at = second(now);
+        let mut left = self.last_minute_at(at);
+        for past in oldest(at)..=self.newest.min(at) {
+            if left < cap {
+                break;
+            }
+            left -= u64::from(self.buckets[bucket(past)]);
+            if left < cap {
+                let whole = i64::try_from(past + BUCKETS as u64).unwrap_or(i64::MAX / 1_000_000);
+                return Timestamp::from_micros(whole.saturating_mul(1_000_000));
+            }
+        }
+        now.plus_seconds(1)
     }
 
     fn count_at(&mut self, second: u64) {
@@ -44,11 +59,19 @@ impl Rate {
     }
 
     fn last_minute_at(&self, second: u64) -> u64 {
-        let oldest = (second + 1).saturating_sub(BUCKETS as u64);
-        (oldest..=self.newest.min(second))
+        (oldest(second)..=self.newest.min(second))
             .map(|second| u64::from(self.buckets[bucket(second)]))
             .sum()
     }
+}
+
+fn second(now: Timestamp) -> u64 {
+    u64::try_from(now.as_micros() / 1_000_000).unwrap_or(0)
+}
+
+/// The first second that is not forgotten.
+fn oldest(second: u64) -> u64 {
+    (second + 1).saturating_sub(BUCKETS as u64)
 }
 
 fn bucket(second: u64) -> usize {
@@ -59,21 +82,36 @@ fn bucket(second: u64) -> usize {
 mod tests {
     use super::*;
 
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_micros(second * 1_000_000)
+    }
+
     #[test]
     fn a_minute_is_remembered_and_no_more() {
         let mut rate = Rate::default();
         for second in [0, 0, 10, 59] {
-            rate.count_at(second);
+            rate.count(at(second));
         }
-        assert_eq!(rate.last_minute_at(59), 4);
-        assert_eq!(rate.last_minute_at(60), 2, "the first second is over");
-        assert_eq!(rate.last_minute_at(70), 1);
-        assert_eq!(rate.last_minute_at(119), 0);
-        rate.count_at(1000);
+        assert_eq!(rate.last_minute(at(59)), 4);
+        assert_eq!(rate.last_minute(at(60)), 2, "the first second is over");
+        assert_eq!(rate.last_minute(at(70)), 1);
+        assert_eq!(rate.last_minute(at(119)), 0);
+        rate.count(at(1000));
         assert_eq!(
-            rate.last_minute_at(1000),
+            rate.last_minute(at(1000)),
             1,
             "old buckets are not counted again"
         );
+    }
+
+    #[test]
+    fn room_comes_when_enough_is_forgotten() {
+        let mut rate = Rate::default();
+        for second in [100, 100, 110] {
+            rate.count(at(second));
+        }
+        assert_eq!(rate.room_at(3, at(120)), at(160));
+        assert_eq!(rate.room_at(2, at(120)), at(160));
+        assert_eq!(rate.room_at(1, at(120)), at(170));
     }
 }

@@ -1,11 +1,11 @@
-//! Updates from the control plane's side: admission, and waiting for the answer. Waiting is not part of any transaction: a
+//! Updates from the control plane's side: validation, admission, and waiting for the answer. Waiting is not part of any transaction: a
 //! caller that hangs up, or a server that restarts, takes nothing away from the update.
 
 use std::time::Duration;
 
 use longhaul_engine::change::{CommandRow, UpdateStatus};
 use longhaul_engine::run::external::Receipt;
-use longhaul_engine::run::update::{UpdateRun, ValidatorRefusal};
+use longhaul_engine::run::update::UpdateRun;
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::RunId;
 
@@ -28,9 +28,9 @@ impl Host {
         target: &CommandTarget,
         name: &str,
         arguments: Payload,
-        validator_refusal: Option<ValidatorRefusal>,
         wait: UpdateWait,
     ) -> Result<Receipt> {
+        let validator_refusal = self.validate_update(target, name, &arguments).await?;
         let receipt = self
             .command(target, |request, run| UpdateRun {
                 request,

@@ -34,9 +34,9 @@ struct Watched {
 }
 
 impl Hub {
-    pub(crate) fn new(metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(metrics: Arc<Metrics>, dispatch: Dispatch) -> Self {
         Self {
-            dispatch: Dispatch::default(),
+            dispatch,
             bell: AlarmBell::default(),
             polls: Arc::default(),
             metrics,
@@ -73,14 +73,19 @@ impl Hub {
     pub(crate) fn show(&self, row: &TaskRow) {
         if row.status == TaskStatus::Leased {
             let before = self.leased.lock().insert(row.task_id.clone(), row.clone());
+            let is_new = before.is_none();
             if before.is_none_or(|before| before.attempt != row.attempt) {
-                self.dispatch.count_lease(row);
+                self.dispatch.count_lease(row, is_new);
             }
-        } else {
-            self.leased.lock().remove(&row.task_id);
-            self.polls.released(&row.task_id);
+            self.dispatch.update(row);
+            return;
         }
+        let leased = self.leased.lock().remove(&row.task_id);
+        self.polls.released(&row.task_id);
         self.dispatch.update(row);
+        if let Some(leased) = leased {
+            self.dispatch.lease_ended(&leased);
+        }
     }
 
     /// The row of a leased task, if this process knows it.

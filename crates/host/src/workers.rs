@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use longhaul_engine::Rejection;
 use longhaul_engine::change::{TaskKind, TaskRow};
+use longhaul_engine::rollout::build_fits;
 use longhaul_engine::run::fail::ReleaseWorkflowTask;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};
@@ -15,7 +16,7 @@ use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
 use crate::Host;
-use crate::dispatch::build_fits;
+use crate::dispatch::{Appetite, Validators};
 use crate::error::{Error, Result};
 use crate::polling::Poll;
 
@@ -31,12 +32,47 @@ pub(crate) struct Known {
     pub(crate) row: WorkerRow,
     pub(crate) workflow_types: Arc<Vec<String>>,
     pub(crate) activity_types: Arc<Vec<String>>,
+    /// Workflow types with the updates they validate.
+    validators: Arc<Validators>,
     pub(crate) capabilities: Arc<Vec<String>>,
     /// Microseconds of the last sign of life.
     heard: AtomicI64,
 }
 
 impl Known {
+    /// What it takes, of these types and by its build.
+    pub(crate) fn appetite(&self, types: &Arc<Vec<String>>) -> Appetite {
+        Appetite {
+            types: Arc::clone(types),
+            build_id: self.row.build_id.clone(),
+            capabilities: Arc::clone(&self.capabilities),
+            worker_id: self.row.worker_id.clone(),
+            validators: Arc::default(),
+        }
+    }
+
+    /// As [`Self::appetite`] for workflow tasks, and the validations it declares.
+    pub(crate) fn validating_appetite(&self) -> Appetite {
+        Appetite {
+            validators: Arc::clone(&self.validators),
+            ..self.appetite(&self.workflow_types)
+        }
+    }
+
+    pub(crate) fn runs_workflow(&self, workflow_type: &str) -> bool {
+        self.workflow_types.is_empty()
+            || self.workflow_types.iter().any(|name| name == workflow_type)
+    }
+
+    pub(crate) fn validates(&self, workflow_type: &str, update_name: &str) -> bool {
+        let key = (workflow_type.to_owned(), update_name.to_owned());
+        self.validators.contains(&key)
+    }
+
+    pub(crate) fn fits_build(&self, pinned: Option<&str>) -> bool {
+        build_fits(pinned, self.row.build_id.as_deref())
+    }
+
     pub(crate) fn can(&self, capability: &str) -> bool {
         self.row.capabilities.iter().any(|name| name == capability)
     }
@@ -64,11 +100,24 @@ impl Known {
         Self {
             workflow_types: Arc::new(row.supported_workflow_types.clone()),
             activity_types: Arc::new(row.supported_activity_types.clone()),
+            validators: Arc::new(validators(&row.workflow_command_contracts)),
             capabilities: Arc::new(row.capabilities.clone()),
             row,
             heard,
         }
     }
+}
+
+/// The updates that contracts declare a validator for.
+fn validators(contracts: &Map<String, Value>) -> Validators {
+    let mut validators = Validators::new();
+    for (workflow_type, contract) in contracts {
+        let names = contract.get("update_validators").and_then(Value::as_array);
+        for name in names.into_iter().flatten().filter_map(Value::as_str) {
+            validators.insert((workflow_type.clone(), name.to_owned()));
+        }
+    }
+    validators
 }
 
 /// The same worker id in another process: what the first one held in memory is gone (worker-sessions.md §9.3).
@@ -118,12 +167,18 @@ pub struct Registration {
 pub struct WorkerView {
     pub row: WorkerRow,
     pub is_stale: bool,
+    /// Its build drains: it gets nothing new.
+    pub is_draining: bool,
 }
 
 impl WorkerView {
-    /// `active` or `stale`.
+    /// `active`, `draining` or `stale`.
     pub fn status(&self) -> &'static str {
-        if self.is_stale { "stale" } else { "active" }
+        match (self.is_stale, self.is_draining) {
+            (true, _) => "stale",
+            (false, true) => "draining",
+            (false, false) => "active",
+        }
     }
 }
 
@@ -167,7 +222,7 @@ impl Host {
     }
 
     /// Registers a worker, or replaces its registration.
-    pub async fn register_worker(&self, registration: Registration) -> Result<WorkerRow> {
+    pub async fn register_worker(&self, registration: Registration) -> Result<WorkerView> {
         let now = self.now();
         let worker_id = registration
             .worker_id
@@ -207,10 +262,21 @@ impl Host {
         self.inner.store.put_worker(&row).await?;
         self.remember_worker(row.clone());
         if taken_over {
+            self.release_questions(&row.namespace, &row.worker_id);
             self.release_workflow_tasks(&row.namespace, &row.worker_id)
                 .await?;
         }
-        Ok(row)
+        self.refresh_rollouts().await?;
+        Ok(self.fresh_view(row))
+    }
+
+    /// A worker that was heard just now.
+    fn fresh_view(&self, row: WorkerRow) -> WorkerView {
+        WorkerView {
+            is_draining: self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()),
+            is_stale: false,
+            row,
+        }
     }
 
     /// A live worker id stands for one set of definitions; other code must come under another id.
@@ -281,10 +347,7 @@ impl Host {
         row.process_metrics = process_metrics.or(row.process_metrics);
         self.inner.store.put_worker(&row).await?;
         self.remember_worker(row.clone());
-        Ok(WorkerView {
-            row,
-            is_stale: false,
-        })
+        Ok(self.fresh_view(row))
     }
 
     /// Removes a registration and gives up the workflow tasks it holds; how many. Activities are left alone: they may still be
@@ -302,6 +365,7 @@ impl Host {
             .known
             .write()
             .remove(&(namespace.clone(), worker_id.clone()));
+        self.release_questions(namespace, worker_id);
         self.release_workflow_tasks(namespace, worker_id).await
     }
 
@@ -346,8 +410,8 @@ impl Host {
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         row.last_heartbeat_at = row.last_heartbeat_at.max(heard);
         WorkerView {
-            row,
             is_stale: self.is_stale(known, self.now()),
+            ..self.fresh_view(row)
         }
     }
 
@@ -357,6 +421,29 @@ impl Host {
         known
             .map(|known| self.view(&known))
             .ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
+    }
+
+    /// Workers that could be given a task of this workflow type now: heard of lately, on the queue, of the type. This is the
+    /// one place that decides who may be asked; a reason to pass over a worker belongs here.
+    pub(crate) fn live_workers(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        workflow_type: &str,
+    ) -> Vec<Arc<Known>> {
+        let now = self.now();
+        let known = self.inner.workers.known.read();
+        known
+            .values()
+            .filter(|known| {
+                known.row.namespace == *namespace
+                    && known.row.task_queue == *queue
+                    && known.runs_workflow(workflow_type)
+                    && !self.is_stale(known, now)
+                    && !self.is_draining(namespace, queue, known.row.build_id.as_deref())
+            })
+            .map(Arc::clone)
+            .collect()
     }
 
     /// All workers of a namespace by id.
@@ -440,6 +527,7 @@ impl Host {
             ("query_contracts", "declared_query_contracts"),
             ("signal_contracts", "declared_signal_contracts"),
             ("update_contracts", "declared_update_contracts"),
+            ("update_validators", "declared_update_validators"),
         ] {
             // An empty list declares nothing: one SDK sends it for every workflow.
             if let Some(Value::Array(list)) = contract.get(from)

@@ -14,6 +14,7 @@ use longhaul_protocol::workflow_command::WorkflowCommand;
 use longhaul_store::StoredEvent;
 
 use crate::Host;
+use crate::dispatch::Appetite;
 use crate::error::Result;
 use crate::polling::{Claim, Poll, Polled};
 use crate::polls::Granted;
@@ -68,26 +69,39 @@ impl From<Vec<WorkflowCommand>> for Completion {
 }
 
 #[derive(Clone)]
-struct WorkflowTasks;
+pub(crate) struct WorkflowTasks;
 
-impl Claim for WorkflowTasks {
-    type Command = ClaimWorkflowTask;
-
-    fn kind(&self) -> TaskKind {
-        TaskKind::Workflow
-    }
-
-    fn types(&self, worker: &Known) -> Arc<Vec<String>> {
-        Arc::clone(&worker.workflow_types)
-    }
-
-    fn command(&self, granted: &Granted, worker: &Known, poll: &Poll) -> ClaimWorkflowTask {
+impl WorkflowTasks {
+    fn command(granted: &Granted, worker: &Known, poll: &Poll) -> ClaimWorkflowTask {
         ClaimWorkflowTask {
             task_id: granted.task_id.clone(),
             worker_id: poll.worker_id.clone(),
             runtime: worker.row.runtime.clone(),
             poll_request_id: poll.poll_request_id.clone(),
         }
+    }
+}
+
+impl Claim for WorkflowTasks {
+    type Reply = WorkflowClaim;
+
+    fn kind(&self) -> TaskKind {
+        TaskKind::Workflow
+    }
+
+    fn appetite(&self, worker: &Known) -> Appetite {
+        worker.appetite(&worker.workflow_types)
+    }
+
+    async fn claim(
+        &self,
+        host: &Host,
+        granted: &Granted,
+        worker: &Known,
+        poll: &Poll,
+    ) -> Result<Option<WorkflowClaim>> {
+        let command = Self::command(granted, worker, poll);
+        host.inner.executor.execute(&granted.run_id, &command).await
     }
 }
 
@@ -101,6 +115,7 @@ impl Host {
         match self.poll(poll, &WorkflowTasks).await? {
             Polled::Leased(claim) => Ok(Polled::Leased(self.with_history(claim, page_size).await?)),
             Polled::Empty => Ok(Polled::Empty),
+            Polled::Throttled(throttle) => Ok(Polled::Throttled(throttle)),
         }
     }
 
@@ -116,13 +131,14 @@ impl Host {
             .task_row(&poll.namespace, task_id, TaskKind::Workflow)
             .await?;
         worker.check_build(&row)?;
+        self.refuse_draining(&worker)?;
         let granted = Granted {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),
             sequence: 0,
         };
         let claim = self
-            .report(row, |_| WorkflowTasks.command(&granted, &worker, poll))
+            .report(row, |_| WorkflowTasks::command(&granted, &worker, poll))
             .await?;
         self.with_history(claim, page_size).await
     }
@@ -137,7 +153,7 @@ impl Host {
             .await
     }
 
-    async fn with_history(
+    pub(crate) async fn with_history(
         &self,
         claim: WorkflowClaim,
         page_size: usize,
@@ -218,6 +234,7 @@ impl Host {
         message: &str,
         failure_type: Option<&str>,
         reason: Option<&str>,
+        stack_trace: Option<&str>,
     ) -> Result<Answer> {
         let row = self
             .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
@@ -227,6 +244,7 @@ impl Host {
             message: message.to_owned(),
             failure_type: failure_type.map(str::to_owned),
             reason: reason.map(str::to_owned),
+            stack_trace: stack_trace.map(str::to_owned),
         };
         self.report(row, build).await
     }

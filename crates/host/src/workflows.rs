@@ -5,12 +5,14 @@ use std::time::Duration;
 use longhaul_engine::Rejection;
 use longhaul_engine::change::CommandRow;
 use longhaul_engine::contract::Declared;
+use longhaul_engine::run::archive::ArchiveRun;
 use longhaul_engine::run::external::{Earlier, Receipt, Request, SignalRun, Stop, StopRun};
+use longhaul_engine::run::repair::RepairRun;
 use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
 use longhaul_protocol::{Ids, Payload};
-use longhaul_store::{Instance, RunFilter, RunSummary};
+use longhaul_store::{Instance, RunFilter, RunSummary, StoredEvent};
 use serde_json::Value;
 
 use crate::Host;
@@ -39,6 +41,7 @@ pub struct Description {
     pub run: Run,
     pub run_count: u64,
     pub is_current: bool,
+    pub current_run_id: RunId,
     pub commands: Vec<CommandRow>,
 }
 
@@ -97,11 +100,17 @@ impl Host {
                 .instance(&start.namespace, &start.workflow_id)
                 .await?
             {
-                None => match self.inner.executor.create(&start).await {
-                    // Another start of the same id came first: answer as its duplicate.
-                    Err(Error::Contended) => {}
-                    other => return other,
-                },
+                None => {
+                    let named = start.routing.compatibility.take();
+                    start.routing.compatibility = self
+                        .pin_start(&start.namespace, &start.task_queue, named)
+                        .await?;
+                    match self.inner.executor.create(&start).await {
+                        // Another start of the same id came first: answer as its duplicate.
+                        Err(Error::Contended) => {}
+                        other => return other,
+                    }
+                }
                 Some(instance) => {
                     if let Some(started) = self
                         .inner
@@ -186,10 +195,32 @@ impl Host {
         let commands = self.inner.store.commands(run.run_id()).await?;
         Ok(Description {
             is_current: instance.current_run_id == *run.run_id(),
+            current_run_id: instance.current_run_id,
             run_count: instance.run_count,
             run,
             commands,
         })
+    }
+
+    /// Everything about one run, and its whole history.
+    pub async fn export_workflow(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        run_id: Option<&RunId>,
+    ) -> Result<(Description, Vec<StoredEvent>)> {
+        let description = self
+            .describe_workflow(namespace, workflow_id, run_id)
+            .await?;
+        let end = description.run.core.last_history_sequence;
+        // All of it: the number of a run's events is limited.
+        let limit = usize::try_from(end).unwrap_or(usize::MAX);
+        let events = self
+            .inner
+            .store
+            .history(description.run.run_id(), 0, end, limit)
+            .await?;
+        Ok((description, events))
     }
 
     /// All runs of a workflow, oldest first.
@@ -280,6 +311,25 @@ impl Host {
         self.command(target, |request, _| StopRun {
             request,
             how,
+            reason: reason.map(str::to_owned),
+        })
+        .await
+    }
+
+    /// Looks whether something is stuck, and puts it right.
+    pub async fn repair_workflow(&self, target: &CommandTarget) -> Result<Receipt> {
+        self.command(target, |request, _| RepairRun { request })
+            .await
+    }
+
+    /// Keeps a closed run.
+    pub async fn archive_workflow(
+        &self,
+        target: &CommandTarget,
+        reason: Option<&str>,
+    ) -> Result<Receipt> {
+        self.command(target, |request, _| ArchiveRun {
+            request,
             reason: reason.map(str::to_owned),
         })
         .await

@@ -5,10 +5,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use longhaul_host::QuestionLimits;
 use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX};
 use serde::Deserialize;
 
 use crate::logs;
+
+mod limits;
+
+pub(crate) use limits::Limits;
 
 /// Loopback, so that a first try exposes nothing.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
@@ -18,6 +23,9 @@ const DATA_DEFAULT: &str = "./longhaul-data";
 
 /// Everything an operator may want to know; the migration library's own account of an empty database is not.
 const LOG_DEFAULT: &str = "info,refinery_core=warn";
+
+/// An hour: no client keeps a connection open for longer than that to hear about a query.
+const QUESTION_SECONDS_MAX: u64 = 3600;
 
 /// Name of the database inside the data directory.
 const DATABASE: &str = "longhaul.db";
@@ -96,6 +104,42 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "LONGHAUL_ACTIVITY_LEASE_SECONDS", value_name = "SECONDS")]
     activity_lease_seconds: Option<u64>,
 
+    /// How long the caller of a query waits for a worker's answer [default: 45]
+    #[arg(
+        long,
+        env = "LONGHAUL_QUERY_TASK_TIMEOUT_SECONDS",
+        value_name = "SECONDS"
+    )]
+    query_task_timeout_seconds: Option<u64>,
+
+    /// How long a query is remembered for workers that report late [default: 180]
+    #[arg(long, env = "LONGHAUL_QUERY_TASK_TTL_SECONDS", value_name = "SECONDS")]
+    query_task_ttl_seconds: Option<u64>,
+
+    /// Queries that may wait for a worker on one queue [default: 1024]
+    #[arg(
+        long,
+        env = "LONGHAUL_QUERY_TASK_MAX_PENDING_PER_QUEUE",
+        value_name = "COUNT"
+    )]
+    query_task_max_pending_per_queue: Option<usize>,
+
+    /// How long the caller of an update waits for its validator [default: 10]
+    #[arg(
+        long,
+        env = "LONGHAUL_UPDATE_VALIDATION_TIMEOUT_SECONDS",
+        value_name = "SECONDS"
+    )]
+    update_validation_timeout_seconds: Option<u64>,
+
+    /// How long a worker may take over one validation before it counts as lost [default: 5]
+    #[arg(
+        long,
+        env = "LONGHAUL_UPDATE_VALIDATION_LEASE_SECONDS",
+        value_name = "SECONDS"
+    )]
+    update_validation_lease_seconds: Option<u64>,
+
     /// Events on a page of history when a worker does not say [default: 500]
     #[arg(long, env = "LONGHAUL_HISTORY_PAGE_SIZE", value_name = "EVENTS")]
     history_page_size: Option<u32>,
@@ -124,9 +168,15 @@ struct File {
     server_id: Option<String>,
     workflow_task_lease_seconds: Option<u64>,
     activity_lease_seconds: Option<u64>,
+    query_task_timeout_seconds: Option<u64>,
+    query_task_ttl_seconds: Option<u64>,
+    query_task_max_pending_per_queue: Option<usize>,
+    update_validation_timeout_seconds: Option<u64>,
+    update_validation_lease_seconds: Option<u64>,
     history_page_size: Option<u32>,
     log: Option<String>,
     log_format: Option<logs::Format>,
+    limits: Option<toml::Table>,
 }
 
 /// Everything `serve` needs, decided.
@@ -138,9 +188,11 @@ pub(crate) struct Settings {
     pub(crate) server_id: String,
     pub(crate) workflow_task_lease_seconds: Option<u64>,
     pub(crate) activity_lease_seconds: Option<u64>,
+    pub(crate) questions: QuestionLimits,
     pub(crate) history_page_size: u32,
     pub(crate) log: String,
     pub(crate) log_format: logs::Format,
+    pub(crate) limits: Limits,
 }
 
 #[derive(Debug, Default)]
@@ -168,6 +220,7 @@ impl ServeArgs {
             .map(read_file)
             .transpose()?
             .unwrap_or_default();
+        let questions = self.questions(&file)?;
         let listen = self
             .listen
             .clone()
@@ -205,8 +258,12 @@ impl ServeArgs {
                 "--history-page-size must be from 1 to {HISTORY_PAGE_SIZE_MAX}, not {history_page_size}"
             );
         }
+        let environment = |name: &str| std::env::var(name).ok();
+        let limits = limits::Source::new(&environment, file.limits).read()?;
         Ok(Settings {
+            limits,
             history_page_size,
+            questions,
             listen,
             database: database_path(store.as_deref(), &data)?,
             tokens,
@@ -226,6 +283,56 @@ impl ServeArgs {
                 .unwrap_or_else(|| LOG_DEFAULT.to_owned()),
             log_format: self.log_format.or(file.log_format).unwrap_or_default(),
         })
+    }
+}
+
+impl ServeArgs {
+    /// Queries and validations of updates. Their callers wait on an open connection, which bounds how long that may be.
+    fn questions(&self, file: &File) -> Result<QuestionLimits> {
+        let mut questions = QuestionLimits::default();
+        let seconds = |flag: Option<u64>, file: Option<u64>, name: &str, default: u64| {
+            let seconds = flag.or(file).unwrap_or(default);
+            if !(1..=QUESTION_SECONDS_MAX).contains(&seconds) {
+                bail!("--{name} must be from 1 to {QUESTION_SECONDS_MAX}, not {seconds}");
+            }
+            Ok(seconds)
+        };
+        questions.query_timeout_seconds = seconds(
+            self.query_task_timeout_seconds,
+            file.query_task_timeout_seconds,
+            "query-task-timeout-seconds",
+            questions.query_timeout_seconds,
+        )?;
+        questions.remembered_seconds = seconds(
+            self.query_task_ttl_seconds,
+            file.query_task_ttl_seconds,
+            "query-task-ttl-seconds",
+            questions.remembered_seconds,
+        )?;
+        questions.validation_timeout_seconds = seconds(
+            self.update_validation_timeout_seconds,
+            file.update_validation_timeout_seconds,
+            "update-validation-timeout-seconds",
+            questions.validation_timeout_seconds,
+        )?;
+        questions.validation_lease_seconds = seconds(
+            self.update_validation_lease_seconds,
+            file.update_validation_lease_seconds,
+            "update-validation-lease-seconds",
+            questions.validation_lease_seconds,
+        )?;
+        questions.pending_max = self
+            .query_task_max_pending_per_queue
+            .or(file.query_task_max_pending_per_queue)
+            .unwrap_or(questions.pending_max);
+        if !(1..=QuestionLimits::PENDING_MAX).contains(&questions.pending_max) {
+            let most = QuestionLimits::PENDING_MAX;
+            bail!(
+                "--query-task-max-pending-per-queue must be from 1 to {most}, not {}",
+                questions.pending_max
+            );
+        }
+        Ok(questions)
     }
 }
 

@@ -42,13 +42,21 @@ async fn serve(settings: &Settings) -> Result<()> {
     }
     let store = Sqlite::open(&settings.database)
         .with_context(|| format!("the store {} cannot be opened", settings.database.display()))?;
-    let mut config = Config::default();
+    let limits = &settings.limits;
+    let mut config = Config {
+        admission: limits.admission.clone(),
+        poll_caps: limits.poll_caps,
+        request_caps: limits.request_caps.clone(),
+        fleet_validation: limits.fleet_validation,
+        ..Config::default()
+    };
     if let Some(seconds) = settings.workflow_task_lease_seconds {
         config.limits.workflow_task_lease_seconds = seconds.max(1);
     }
     if let Some(seconds) = settings.activity_lease_seconds {
         config.limits.activity_lease_seconds = seconds.max(1);
     }
+    config.questions = settings.questions.clone();
     let host = Host::start(Arc::new(store), config)
         .await
         .context("the stored state could not be recovered")?;
@@ -63,6 +71,7 @@ async fn serve(settings: &Settings) -> Result<()> {
     let options = Options {
         server_id: settings.server_id.clone(),
         history_page_size: settings.history_page_size,
+        export_key: limits.export_key.clone(),
         ..Options::default()
     };
     let router = App::new(host.clone(), auth, options).router();

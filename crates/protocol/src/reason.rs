@@ -91,6 +91,34 @@ reasons! {
     TaskQueueMismatch "task_queue_mismatch" fatal,
     /// The poll names another build than the registration.
     BuildIdMismatch "build_id_mismatch" fatal,
+    /// The worker's build drains: it gets nothing new.
+    WorkerDraining "worker_draining" retry,
+    /// The server is stopping; another one, or the next, will answer.
+    Unavailable "unavailable" retry,
+    /// Every cohort of the queue drains.
+    TaskQueueDraining "task_queue_draining" retry,
+    /// No worker of that build was ever seen on the queue.
+    UnknownDeployment "unknown_deployment" fatal,
+    /// The build is draining.
+    FleetIsDraining "fleet_is_draining" fatal,
+    /// No worker of the build is registered.
+    NoCompatibleWorkers "no_compatible_workers" retry,
+    /// No worker of the build was heard lately.
+    MissingWorkerHeartbeat "missing_worker_heartbeat" retry,
+    /// Workers of one build run different code.
+    FingerprintMismatch "fingerprint_mismatch" fatal,
+    /// There is no such deployment.
+    DeploymentNotFound "deployment_not_found" fatal,
+    /// The deployment was never promoted.
+    DeploymentNotPromoted "deployment_not_promoted" fatal,
+    /// The deployment's name is of another namespace.
+    NamespaceMismatch "namespace_mismatch" fatal,
+    /// The deployment's name cannot be read.
+    MalformedDeploymentName "malformed_deployment_name" fatal,
+    /// The namespace has used up its requests of this minute.
+    NamespaceRequestRateExhausted "namespace_request_rate_exhausted" retry,
+    /// Too many requests of the namespace are in flight.
+    NamespaceRequestConcurrencyExhausted "namespace_request_concurrency_exhausted" retry,
     /// No such task in this namespace.
     TaskNotFound "task_not_found" fatal,
     /// The task may not be leased now.
@@ -145,6 +173,8 @@ reasons! {
     HistoricalRunCommandRejected "historical_run_command_rejected" fatal,
     /// The run is closed and takes no more commands.
     RunNotActive "run_not_active" fatal,
+    /// The run is open; only a closed one can be archived.
+    RunNotClosed "run_not_closed" retry,
     /// No worker of the queue can be asked to clean up.
     CooperativeCancellationNotSupported "cooperative_cancellation_not_supported" fatal,
     /// The worker that holds the workflow task cannot be asked to clean up.
@@ -173,6 +203,60 @@ reasons! {
     StreamNotFound "stream_not_found" fatal,
     /// The signal's name belongs to the runtime.
     RuntimeReservedSignal "runtime_reserved_signal" fatal,
+    /// The workflow has no such query.
+    RejectedUnknownQuery "rejected_unknown_query" fatal,
+    /// The arguments do not fit the declared query.
+    InvalidQueryArguments "invalid_query_arguments" fatal,
+    /// The worker could not answer the query.
+    QueryRejected "query_rejected" fatal,
+    /// No live worker for the run's queue and type.
+    QueryWorkerUnavailable "query_worker_unavailable" retry,
+    /// Workers are there, and none answers queries for this run.
+    QueryWorkerIncompatible "query_worker_incompatible" fatal,
+    /// No worker answered the query in time.
+    QueryWorkerTimeout "query_worker_timeout" retry,
+    /// Too many queries wait on the queue.
+    QueryTaskQueueFull "query_task_queue_full" retry,
+    /// The server takes no queries now.
+    QueryTaskQueueUnavailable "query_task_queue_unavailable" retry,
+    /// No such query task, or no longer.
+    QueryTaskNotFound "query_task_not_found" fatal,
+    /// The query task is not leased.
+    QueryTaskNotLeased "query_task_not_leased" fatal,
+    /// The lease on the query task is of another attempt.
+    QueryTaskAttemptMismatch "query_task_attempt_mismatch" fatal,
+    /// The caller of the query waits no longer.
+    QueryTaskTimedOut "query_task_timed_out" fatal,
+    /// An update with a validator needs a request id.
+    UpdateValidationRequestIdRequired "update_validation_request_id_required" fatal,
+    /// Another update with this request id is being validated.
+    UpdateValidationIdempotencyConflict "update_validation_idempotency_conflict" fatal,
+    /// No live worker declares the validator any more.
+    UpdateValidatorContractMissing "update_validator_contract_missing" fatal,
+    /// The live workers do not validate updates.
+    UpdateValidationCapabilityUnsupported "update_validation_capability_unsupported" fatal,
+    /// No live worker with the validator has the run's build.
+    UpdateValidatorWorkerIncompatible "update_validator_worker_incompatible" fatal,
+    /// No live worker is there to validate.
+    UpdateValidatorWorkerUnavailable "update_validator_worker_unavailable" retry,
+    /// The worker that validated is gone or took too long.
+    UpdateValidatorWorkerLost "update_validator_worker_lost" retry,
+    /// The worker could not run the validator.
+    UpdateValidationWorkerFailed "update_validation_worker_failed" retry,
+    /// No worker took the validation in time.
+    UpdateValidationTaskNotClaimed "update_validation_task_not_claimed" retry,
+    /// The validator did not answer in time.
+    UpdateValidationExecutionTimeout "update_validation_execution_timeout" retry,
+    /// No such update validation task, or no longer.
+    UpdateValidationTaskNotFound "update_validation_task_not_found" fatal,
+    /// The update validation task is not leased.
+    UpdateValidationTaskNotLeased "update_validation_task_not_leased" fatal,
+    /// The update was validated already, with another result.
+    DuplicateUpdateValidationCompletion "duplicate_update_validation_completion" fatal,
+    /// The worker took too long over the validation.
+    UpdateValidationLeaseExpired "update_validation_lease_expired" fatal,
+    /// The report is of another lease, or nobody waits for it.
+    StaleUpdateValidationCompletion "stale_update_validation_completion" fatal,
 }
 
 impl fmt::Display for Reason {

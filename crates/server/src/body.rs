@@ -41,6 +41,11 @@ impl Body {
             .filter(|value| value.get() != "null")
     }
 
+    /// Whether the field is there, null or not.
+    pub(crate) fn has(&self, field: &str) -> bool {
+        self.fields.contains_key(field)
+    }
+
     /// The field as a tree; null counts as absent.
     pub(crate) fn value(&self, field: &str) -> Option<Value> {
         let raw = self.raw(field)?;

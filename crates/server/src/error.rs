@@ -2,11 +2,12 @@
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use longhaul_host::Error;
 use longhaul_host::engine::Rejection;
+use longhaul_host::{Error, QuestionRefusal, ValidationRefusal};
 use longhaul_protocol::Reason;
 use serde_json::json;
 
+use crate::control::queries;
 use crate::gate::Refusal;
 
 /// What an error looks like on both planes; the planes add their own fields for closed runs and leases.
@@ -47,7 +48,55 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
         } => refusal
             .with("registered_build_id", registered.clone())
             .with("requested_build_id", requested.clone()),
-        Error::TooManyPolls | Error::Contended | Error::Unavailable => {
+        Error::Query(why) => queries::with_details(refusal, why),
+        Error::Validation(why) => match validation_status(why) {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+                refusal.with("retryable", true).with("retry_after_seconds", 1)
+            }
+            _ => refusal,
+        },
+        Error::Question { refusal: why, .. } => match why {
+            QuestionRefusal::AttemptMismatch { current } => {
+                refusal.with("current_attempt", *current)
+            }
+            QuestionRefusal::NotFound
+            | QuestionRefusal::NotLeased
+            | QuestionRefusal::Answered
+            | QuestionRefusal::OwnerMismatch
+            | QuestionRefusal::LeaseExpired
+            | QuestionRefusal::TimedOut => refusal,
+        },
+        Error::WorkerDraining(worker_id) => refusal.with("worker_id", worker_id.as_str()),
+        Error::TaskQueueDraining(queue) => refusal
+            .with("task_queue", queue.task_queue.as_str())
+            .with("routing_status", "draining")
+            .with("drain_intent", "draining")
+            .with("active_worker_count", 0)
+            .with("draining_worker_count", queue.draining_workers)
+            .with("stale_worker_count", queue.stale_workers)
+            .with("draining_build_ids", json!(queue.build_ids)),
+        Error::CompatibilityBlocked {
+            task_queue,
+            build_id,
+        } => refusal
+            .with("task_queue", task_queue.as_str())
+            .with("build_id", build_id.as_str())
+            .with("compatibility", build_id.as_str()),
+        Error::RequestRateExhausted {
+            namespace,
+            limit,
+            retry_after_seconds,
+        } => refusal
+            .with("namespace", namespace.as_str())
+            .with("limit", *limit)
+            .with("retryable", true)
+            .with("retry_after_seconds", *retry_after_seconds),
+        Error::RequestConcurrencyExhausted { namespace, limit } => refusal
+            .with("namespace", namespace.as_str())
+            .with("limit", *limit)
+            .with("retryable", true)
+            .with("retry_after_seconds", 1),
+        Error::TooManyPolls | Error::Contended | Error::Unavailable | Error::Stopping => {
             refusal.with("retryable", true).with("retry_after_seconds", 1)
         }
         Error::Internal => {
@@ -79,12 +128,45 @@ fn status(error: &Error) -> StatusCode {
         | Error::SystemAttribute(_)
         | Error::DefinitionChanged(..)
         | Error::TaskQueueMismatch { .. }
-        | Error::BuildIdMismatch { .. } => StatusCode::CONFLICT,
+        | Error::BuildIdMismatch { .. }
+        | Error::WorkerDraining(_)
+        | Error::TaskQueueDraining(_)
+        | Error::CompatibilityBlocked { .. } => StatusCode::CONFLICT,
+        Error::Query(refusal) => queries::status(refusal),
+        Error::Validation(refusal) => validation_status(refusal),
+        Error::Question { refusal, .. } => match refusal {
+            QuestionRefusal::NotFound => StatusCode::NOT_FOUND,
+            QuestionRefusal::NotLeased
+            | QuestionRefusal::Answered
+            | QuestionRefusal::OwnerMismatch
+            | QuestionRefusal::AttemptMismatch { .. }
+            | QuestionRefusal::LeaseExpired
+            | QuestionRefusal::TimedOut => StatusCode::CONFLICT,
+        },
         // On polls; heartbeats and lookups answer 404 and say so themselves.
         Error::WorkerNotRegistered(_) => StatusCode::PRECONDITION_FAILED,
-        Error::TooManyPolls => StatusCode::TOO_MANY_REQUESTS,
-        Error::Contended | Error::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Error::TooManyPolls
+        | Error::RequestRateExhausted { .. }
+        | Error::RequestConcurrencyExhausted { .. } => StatusCode::TOO_MANY_REQUESTS,
+        Error::Contended | Error::Unavailable | Error::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// The status of an update that could not be validated (control-plane.md §10.5).
+fn validation_status(refusal: &ValidationRefusal) -> StatusCode {
+    match refusal {
+        ValidationRefusal::RequestIdRequired => StatusCode::UNPROCESSABLE_ENTITY,
+        ValidationRefusal::IdempotencyConflict
+        | ValidationRefusal::ContractMissing
+        | ValidationRefusal::CapabilityUnsupported
+        | ValidationRefusal::WorkerIncompatible => StatusCode::CONFLICT,
+        ValidationRefusal::WorkerUnavailable
+        | ValidationRefusal::WorkerLost
+        | ValidationRefusal::WorkerFailed(_) => StatusCode::SERVICE_UNAVAILABLE,
+        ValidationRefusal::NotClaimed | ValidationRefusal::ExecutionTimeout => {
+            StatusCode::GATEWAY_TIMEOUT
+        }
     }
 }
 
@@ -106,6 +188,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::ActivityCancelled
         | Rejection::RunNotActive { .. }
         | Rejection::NotCurrent
+        | Rejection::RunNotClosed
         | Rejection::AlreadyStarted { .. }
         | Rejection::RequestIdConflict { .. }
         | Rejection::MessageIdentityConflict { .. }
@@ -164,6 +247,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             .with("run_status", status.as_str())
             .with("is_terminal", status.is_terminal())
             .with("outcome", "rejected_not_active"),
+        Rejection::RunNotClosed => refusal.with("outcome", "rejected_run_not_closed"),
         Rejection::NotCurrent => refusal
             .with("outcome", "rejected_not_current")
             .with("target_scope", "run"),

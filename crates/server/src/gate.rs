@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use longhaul_host::DEFAULT_NAMESPACE;
+use longhaul_host::{DEFAULT_NAMESPACE, RequestSlot};
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::Namespace;
 use longhaul_protocol::version::VersionRefusal;
@@ -23,6 +23,8 @@ pub(crate) struct Passed {
     pub(crate) namespace: Namespace,
     pub(crate) caller: Caller,
     pub(crate) body: Body,
+    /// Held while the request is answered, where the namespace's requests are counted.
+    pub(crate) slot: Option<RequestSlot>,
 }
 
 /// A refusal, not yet in an envelope.
@@ -78,6 +80,8 @@ pub(crate) struct Gate {
     pub(crate) version: VersionCheck,
     /// Whether the request's namespace must exist.
     pub(crate) namespaced: bool,
+    /// Whether the request counts against what its namespace may ask for.
+    pub(crate) metered: bool,
 }
 
 impl Gate {
@@ -94,6 +98,11 @@ impl Gate {
         if self.namespaced {
             require_namespace(app, &namespace).await?;
         }
+        let slot = if self.metered {
+            app.host().admit_request(&namespace)?
+        } else {
+            None
+        };
         let bytes = read_body(
             &parts.method,
             &parts.headers,
@@ -106,6 +115,7 @@ impl Gate {
             namespace,
             caller,
             body,
+            slot,
         })
     }
 

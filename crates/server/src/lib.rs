@@ -50,6 +50,36 @@ pub struct Options {
     pub max_request_bytes: usize,
     /// Events on a page of history when the worker does not say.
     pub history_page_size: u32,
+    /// Signs exported histories.
+    pub export_key: Option<SigningKey>,
+}
+
+/// A secret that signs, and the name it is known under.
+#[derive(Clone)]
+pub struct SigningKey {
+    secret: String,
+    id: Option<String>,
+}
+
+impl SigningKey {
+    /// A key; its id is shown, its secret never.
+    pub fn new(secret: String, id: Option<String>) -> Self {
+        Self { secret, id }
+    }
+
+    pub(crate) fn secret(&self) -> &[u8] {
+        self.secret.as_bytes()
+    }
+
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SigningKey({:?})", self.id)
+    }
 }
 
 impl Default for Options {
@@ -59,6 +89,7 @@ impl Default for Options {
             version: env!("CARGO_PKG_VERSION"),
             max_request_bytes: 16 * 1024 * 1024,
             history_page_size: HISTORY_PAGE_SIZE_DEFAULT,
+            export_key: None,
         }
     }
 }

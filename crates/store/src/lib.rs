@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
+use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::{ClosedReason, Run, Status};
 use longhaul_engine::visibility::{Condition, Type};
 use longhaul_protocol::id::{EventId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
@@ -154,6 +155,11 @@ pub trait Store: Send + Sync + 'static {
     ) -> Answer<'a, Option<WorkerRow>>;
     /// Registrations of a namespace by worker id.
     fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>>;
+
+    /// Creates or replaces what was said about a cohort of workers.
+    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> Answer<'a, ()>;
+    /// Everything said about cohorts, by namespace, queue and build id, that of workers without one first.
+    fn rollouts(&self) -> Answer<'_, Vec<Rollout>>;
 }
 
 /// A workflow id and its newest run.

@@ -8,11 +8,12 @@ use futures::future::{self, FutureExt as _};
 use longhaul_engine::change::{
     Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus,
 };
+use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::{Run, Status};
 use longhaul_engine::visibility::{Facts, Type};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
-use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
 use parking_lot::Mutex;
 
 use crate::{
@@ -40,6 +41,7 @@ struct Tables {
     namespaces: BTreeMap<Namespace, NamespaceRow>,
     search_attributes: BTreeMap<(Namespace, String), Type>,
     workers: BTreeMap<(Namespace, WorkerId), WorkerRow>,
+    rollouts: BTreeMap<(Namespace, TaskQueue, Option<String>), Rollout>,
 }
 
 impl Memory {
@@ -509,6 +511,22 @@ impl Store for Memory {
                 .cloned()
                 .collect()
         })
+    }
+
+    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> Answer<'a, ()> {
+        self.write(|tables| {
+            let key = (
+                rollout.namespace.clone(),
+                rollout.task_queue.clone(),
+                rollout.build_id.clone(),
+            );
+            tables.rollouts.insert(key, rollout.clone());
+            Ok(())
+        })
+    }
+
+    fn rollouts(&self) -> Answer<'_, Vec<Rollout>> {
+        self.read(|tables| tables.rollouts.values().cloned().collect())
     }
 }
 

@@ -56,7 +56,7 @@ impl Activity {
             activity_type: self.activity_type.clone(),
             activity_class: self.activity_type.clone(),
             sequence: self.sequence,
-            cancellation_policy: self.cancellation_policy.clone(),
+            cancellation_policy: self.cancellation_policy,
             group: GroupKeys(self.group.clone()),
         }
     }

@@ -77,6 +77,7 @@ impl Command for HeartbeatActivity {
                     | Rejection::VersionMarkerConflict { .. }
                     | Rejection::RunNotActive { .. }
                     | Rejection::NotCurrent
+                    | Rejection::RunNotClosed
                     | Rejection::AlreadyStarted { .. }
                     | Rejection::OtherWorkflowType { .. }
                     | Rejection::InvalidSearchAttributes { .. }

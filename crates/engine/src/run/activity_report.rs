@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::draft::Draft;
 use super::state::{Activity, Attempt, Part, Run};
-use crate::change::{Report, TaskRow, TaskStatus, Verb};
+use crate::change::{Diagnosis, Report, TaskRow, TaskStatus, Verb};
 use crate::rejection::RunClosed;
 use crate::{Command, Decision, Moment, Rejection, limits};
 
@@ -54,6 +54,8 @@ pub struct Failure {
     /// Details that were no payload, and what the worker sent for people only.
     pub diagnostics: Option<Value>,
     pub runtime_diagnostics: Option<Value>,
+    /// For people; kept with the task, not in history.
+    pub stack_trace: Option<String>,
 }
 
 /// The answer to a complete or fail, as it is also given to a repeat of the same call.
@@ -170,6 +172,7 @@ impl Reporter {
             attempt: 0,
             attempt_id: Some(self.attempt_id.clone()),
             answer: answer.clone(),
+            diagnosis: None,
         }
     }
 
@@ -269,6 +272,8 @@ impl Command for FailActivity {
             Err(decision) => return decision,
         };
         let mut draft = Draft::of(run, moment);
+        // Finds the task, and with it the trace, from the event.
+        draft.cause.task_id = Some(self.reporter.row.task_id.clone());
         draft.cause.principal.clone_from(&self.reporter.principal);
         let listed = activity.retry.as_ref().is_some_and(|retry| {
             retry.non_retryable_error_types.iter().any(|name| {
@@ -304,12 +309,13 @@ impl Command for FailActivity {
             }
         }
         answer["retry_scheduled"] = json!(retry.is_some());
-        draft.close_activity_task(
-            &activity,
-            TaskStatus::Completed,
-            "failed",
-            Some(self.reporter.report(Verb::Fail, &answer)),
-        );
+        let mut report = self.reporter.report(Verb::Fail, &answer);
+        report.diagnosis = Some(Box::new(Diagnosis {
+            failure_type: failure.failure_type.clone(),
+            stack_trace: failure.stack_trace.clone(),
+            at: draft.now,
+        }));
+        draft.close_activity_task(&activity, TaskStatus::Completed, "failed", Some(report));
         draft.finish(Ok(Answer {
             body: answer,
             duplicate: false,

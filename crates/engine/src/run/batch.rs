@@ -312,10 +312,12 @@ impl<'c> Placing<'_, 'c> {
 }
 
 fn settled_update(command: &WorkflowCommand) -> Option<&UpdateId> {
-    match command {
-        WorkflowCommand::CompleteUpdate { update_id, .. } => Some(update_id),
-        WorkflowCommand::FailUpdate(failure) => Some(&failure.update_id),
-        _ => None,
+    if let WorkflowCommand::CompleteUpdate { update_id, .. } = command {
+        Some(update_id)
+    } else if let WorkflowCommand::FailUpdate(failure) = command {
+        Some(&failure.update_id)
+    } else {
+        None
     }
 }
 

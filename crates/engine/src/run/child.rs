@@ -190,11 +190,9 @@ impl Command for ReportChildRun {
                 None => Reported::Taken,
             });
         }
-        let slot = run.parts.iter().find_map(|(key, part)| match part {
-            Part::Child(child) | Part::Adopted(child) if child.call_id == self.call_id => {
-                Some((*key, child.clone()))
-            }
-            _ => None,
+        let slot = run.parts.iter().find_map(|(key, part)| {
+            let child = part.as_child()?;
+            (child.call_id == self.call_id).then(|| (*key, child.clone()))
         });
         let Some((key, child)) = slot.filter(|(_, child)| child.run_number <= self.run.run_number)
         else {
@@ -204,7 +202,7 @@ impl Command for ReportChildRun {
         if draft.time_out_if_due() {
             return draft.finish(Ok(Reported::Taken));
         }
-        draft.report_child(key, *child, self);
+        draft.report_child(key, child, self);
         draft.finish(Ok(Reported::Taken))
     }
 }

@@ -32,6 +32,7 @@ impl Draft<'_> {
             at: self.now,
             note,
             continued_to,
+            archived: None,
         });
         self.core.next_wake = None;
         self.fail_open_updates(reason.as_str());

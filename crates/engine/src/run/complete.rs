@@ -187,6 +187,7 @@ impl Holder {
             attempt: self.attempt,
             attempt_id: None,
             answer: answer.clone(),
+            diagnosis: None,
         }
     }
 }
@@ -391,13 +392,12 @@ impl Draft<'_> {
 
     /// A command about something that is recorded already.
     fn apply_remark(&mut self, command: &WorkflowCommand) {
-        match command {
-            WorkflowCommand::CompleteUpdate { update_id, result } => {
-                self.complete_update(update_id, result.as_ref());
-            }
-            WorkflowCommand::FailUpdate(failure) => self.fail_update(failure),
-            WorkflowCommand::CancelSelectionOperation(member) => self.cancel_member(member),
-            _ => unreachable!("every other command is a call or closes the run"),
+        if let WorkflowCommand::CompleteUpdate { update_id, result } = command {
+            self.complete_update(update_id, result.as_ref());
+        } else if let WorkflowCommand::FailUpdate(failure) = command {
+            self.fail_update(failure);
+        } else if let WorkflowCommand::CancelSelectionOperation(member) = command {
+            self.cancel_member(member);
         }
     }
 

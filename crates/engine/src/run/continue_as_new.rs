@@ -112,9 +112,12 @@ impl Draft<'_> {
         }
         for message in self.buffered() {
             self.remove(PartKey::Buffered(message.command_sequence()));
-            match message {
-                Message::Update(command) if !of_workflow(&command) => self.record_update(command),
-                message => moved.push(message),
+            if let Message::Update(command) = &message
+                && !of_workflow(command)
+            {
+                self.record_update(command.clone());
+            } else {
+                moved.push(message);
             }
         }
         moved.sort_by_key(Message::command_sequence);

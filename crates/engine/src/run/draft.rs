@@ -205,10 +205,8 @@ impl<'a> Draft<'a> {
     /// Open children: of this run, and of the runs before it.
     pub(super) fn children(&self) -> Vec<Child> {
         self.parts()
-            .filter_map(|(_, part)| match part {
-                Part::Child(child) | Part::Adopted(child) => Some((**child).clone()),
-                _ => None,
-            })
+            .filter_map(|(_, part)| part.as_child())
+            .cloned()
             .collect()
     }
 
@@ -230,11 +228,11 @@ impl<'a> Draft<'a> {
 
     /// When the run next needs attention by itself.
     fn next_due(&self) -> Option<Timestamp> {
-        let letters = self.parts().filter_map(|(_, part)| match part {
-            Part::Outbox(letter) => Some(letter.retry_at),
-            _ => None,
-        });
-        let letters = letters.min();
+        let letters = self
+            .parts()
+            .filter_map(|(_, part)| part.as_letter())
+            .map(|letter| letter.retry_at)
+            .min();
         if !self.is_open() {
             return letters;
         }

@@ -24,16 +24,21 @@ impl Command for Elapse {
         {
             return draft.finish(Ok(()));
         }
-        draft.expire_workflow_lease();
-        draft.offer_workflow_task();
-        draft.end_hold();
-        draft.fire_due_timers();
-        draft.elapse_activities();
+        draft.do_what_is_due();
         draft.finish(Ok(()))
     }
 }
 
 impl Draft<'_> {
+    /// Everything of an open run that is due, but for its deadlines and letters.
+    pub(super) fn do_what_is_due(&mut self) {
+        self.expire_workflow_lease();
+        self.offer_workflow_task();
+        self.end_hold();
+        self.fire_due_timers();
+        self.elapse_activities();
+    }
+
     /// The worker is taken for lost: the same task goes to the next one, and what arrived meanwhile enters history.
     pub(super) fn expire_workflow_lease(&mut self) {
         let expired = self

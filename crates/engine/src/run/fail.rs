@@ -11,7 +11,7 @@ use super::cancellation::Cancellation;
 use super::complete::{Holder, apply};
 use super::draft::Draft;
 use super::state::{Run, Status, WorkflowTask};
-use crate::change::Verb;
+use crate::change::{Diagnosis, Verb};
 use crate::{Command, Decision, Moment, Rejection};
 
 /// The worker could not decide.
@@ -21,6 +21,8 @@ pub struct FailWorkflowTask {
     pub message: String,
     pub failure_type: Option<String>,
     pub reason: Option<String>,
+    /// For people; kept with the task.
+    pub stack_trace: Option<String>,
 }
 
 /// The word both SDKs use when replay only met work that is still pending. It is not a failure.
@@ -101,7 +103,13 @@ impl FailWorkflowTask {
             open.failures = open.failures.saturating_add(1);
             open.last_error = Some(self.message.clone());
             open.replay_blocked = replay_blocked;
-            open.last_report = Some(Box::new(self.holder.report(Verb::Fail, &answer)));
+            let mut report = self.holder.report(Verb::Fail, &answer);
+            report.diagnosis = Some(Box::new(Diagnosis {
+                failure_type: self.failure_type.clone(),
+                stack_trace: self.stack_trace.clone(),
+                at: draft.now,
+            }));
+            open.last_report = Some(Box::new(report));
         }
         let at = draft.now.plus_seconds(seconds);
         draft.return_workflow_task(at);

@@ -194,7 +194,10 @@ impl Command for LetterDelivered {
                 policy,
                 reason.clone().unwrap_or_default(),
             )),
-            _ => None,
+            LetterBody::ChildRunStarted(_)
+            | LetterBody::ChildRunClosed
+            | LetterBody::StopChild { .. }
+            | LetterBody::RequestCancellation { .. } => None,
         };
         if let Some((workflow_id, run_id, policy, reason)) = policy {
             let done = ParentClosePolicyDone {
@@ -270,11 +273,9 @@ impl Draft<'_> {
     pub(super) fn offer_letters(&mut self) {
         let due: Vec<(PartKey, Letter)> = self
             .parts()
-            .filter_map(|(key, part)| match part {
-                Part::Outbox(letter) if letter.retry_at <= self.now => {
-                    Some((*key, (**letter).clone()))
-                }
-                _ => None,
+            .filter_map(|(key, part)| {
+                let letter = part.as_letter()?;
+                (letter.retry_at <= self.now).then(|| (*key, letter.clone()))
             })
             .collect();
         for (key, mut letter) in due {

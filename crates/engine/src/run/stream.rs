@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::draft::Draft;
 use super::external::{Request, is_current, refuse_closed, same_value};
-use super::state::{Message, Part, PartKey, Run, Signal};
+use super::state::{Message, PartKey, Run, Signal};
 use crate::{Command, Decision, Moment, Rejection, limits};
 
 /// The signal that carries messages. Users may not send it themselves.
@@ -294,16 +294,12 @@ impl Draft<'_> {
                 stream: None,
             }));
         }
-        let unread = self.parts().filter_map(|(_, part)| match part {
-            Part::Signal(signal) => {
-                let mut signal = (**signal).clone();
-                signal.stream.as_mut()?.applied = false;
-                signal.wait_id = None;
-                Some(Message::Signal(signal))
-            }
-            _ => None,
-        });
-        moved.extend(unread.collect::<Vec<_>>());
+        moved.extend(self.signals().filter_map(|signal| {
+            let mut signal = signal.clone();
+            signal.stream.as_mut()?.applied = false;
+            signal.wait_id = None;
+            Some(Message::Signal(signal))
+        }));
         moved
     }
 }

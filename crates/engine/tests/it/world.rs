@@ -233,6 +233,7 @@ impl World {
             message: "it did not work".to_owned(),
             failure_type: Some(failure_type.to_owned()),
             reason: None,
+            stack_trace: None,
         };
         let (step, reply) = self.apply(&command);
         (step, reply.map(|answer| answer.body))

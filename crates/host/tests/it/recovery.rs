@@ -40,6 +40,7 @@ async fn ready_tasks_leases_timers_and_workers_survive() {
             "waiting",
             Some("WorkflowTaskWaitingForHistory"),
             None,
+            None,
         )
         .await
         .unwrap();

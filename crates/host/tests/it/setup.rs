@@ -167,6 +167,6 @@ impl Setup {
 pub(crate) fn leased<T>(polled: Result<Polled<T>>) -> T {
     match polled.unwrap() {
         Polled::Leased(task) => task,
-        Polled::Empty => panic!("a task was expected"),
+        Polled::Empty | Polled::Throttled(_) => panic!("a task was expected"),
     }
 }

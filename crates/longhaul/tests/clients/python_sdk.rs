@@ -2,7 +2,23 @@
 //!
 //! Each program runs its scenarios concurrently on one worker and can be run alone; see `python/common.py`.
 
-use crate::harness::{Server, ServerOptions, run_python};
+use serde_json::json;
+
+use crate::harness::{Control, PythonWorker, Server, ServerOptions, eventually, run_python};
+
+#[tokio::test]
+async fn the_readme_does_what_it_says() {
+    let server = Server::start().await;
+    assert_eq!(run_documented("README.md", &server).await, "hello, world\n");
+}
+
+#[tokio::test]
+async fn the_tour_does_what_it_says() {
+    let server = Server::start().await;
+    let printed = run_documented("docs/tour.md", &server).await;
+    let expected = "3\n3\n['order-1: charged 30', 'order-1 is on its way']\n";
+    assert_eq!(printed, expected);
+}
 
 #[tokio::test]
 async fn activities() {
@@ -17,6 +33,59 @@ async fn activity_timeouts() {
 #[tokio::test]
 async fn messages() {
     run_python("messages.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn validators() {
+    let options = ServerOptions::new()
+        .environment("LONGHAUL_UPDATE_VALIDATION_TIMEOUT_SECONDS", "2")
+        .environment("LONGHAUL_UPDATE_VALIDATION_LEASE_SECONDS", "1");
+    run_python("validators.py", &options.start().await).await;
+}
+
+#[tokio::test]
+async fn queries() {
+    run_python("queries.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn query_timeouts() {
+    let options = ServerOptions::new().environment("LONGHAUL_QUERY_TASK_TIMEOUT_SECONDS", "2");
+    run_python("query_timeouts.py", &options.start().await).await;
+}
+
+#[tokio::test]
+async fn queries_across_a_restart() {
+    let mut server = Server::start().await;
+    let worker = PythonWorker::start(&server, "restart", "worker-1").await;
+    let control = server.control();
+    let start = json!({"workflow_id": "w", "workflow_type": "crash.signals", "task_queue": "restart", "input": [0]});
+    assert_eq!(control.post("/workflows", &start).await.0, 201);
+    for number in [3, 4] {
+        let input = json!({"input": [number]});
+        assert_eq!(control.post("/workflows/w/signal/go", &input).await.0, 202);
+    }
+    let answer = |control: Control| async move {
+        let (status, body) = control
+            .post("/workflows/w/query/received", &json!({}))
+            .await;
+        (status == 200).then(|| body["result"].clone())
+    };
+    // The workflow takes its signals with its next task.
+    eventually("both signals are taken", || async {
+        let received = answer(control.clone()).await;
+        (received == Some(json!([3, 4]))).then_some(())
+    })
+    .await;
+    let history = control.get("/workflows/w").await;
+
+    server.kill().await;
+    server.restart().await;
+    // The worker is still known, and polls again once it notices.
+    let after = eventually("the worker answers again", || answer(control.clone())).await;
+    assert_eq!(after, json!([3, 4]));
+    assert_eq!(control.get("/workflows/w").await, history);
+    worker.stop().await;
 }
 
 #[tokio::test]
@@ -57,6 +126,19 @@ async fn recorded_values() {
 #[tokio::test]
 async fn visibility() {
     run_python("visibility.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn exports() {
+    let options = ServerOptions::new()
+        .environment("DW_V2_HISTORY_EXPORT_SIGNING_KEY", "export-secret")
+        .environment("DW_V2_HISTORY_EXPORT_SIGNING_KEY_ID", "k1");
+    run_python("exports.py", &options.start().await).await;
+}
+
+#[tokio::test]
+async fn rollouts() {
+    run_python("rollouts.py", &Server::start().await).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! when its whole feature is built and tested, never before: SDKs act on what they read.
 
 use longhaul_protocol::describe::{
-    ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_MAX, POLL_TIMEOUT_SECONDS_DEFAULT,
+    ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_MAX, POLL_TIMEOUT_SECONDS_DEFAULT, QUERY_TASK_VERBS,
     WORKFLOW_TASK_COMMANDS, WORKFLOW_TASK_VERBS, describe,
 };
 use longhaul_protocol::payload::CODEC;
@@ -36,11 +36,32 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         "child_workflow_retry_policy": true,
         "child_workflow_timeouts": true,
         "parent_close_policy": true,
-        // False, not absent: the Python client reports an absent key as a failed discovery.
-        "query_tasks": false,
+        "query_task_verbs": QUERY_TASK_VERBS,
+        "query_tasks": true,
+        // Tasks carry their moments and their status can be asked (worker-protocol §9.5).
+        "query_task_authority": true,
         "workflow_memo_updates": {"supported": true},
         "cooperative_cancellation": true,
         "sticky_execution": {"supported": true},
+        "update_validation_tasks": true,
+        "synchronous_update_validation": synchronous_update_validation(),
+    })
+}
+
+/// Python compares this field by field and does not start a worker with validators where it differs (worker-protocol §9.6).
+fn synchronous_update_validation() -> Value {
+    json!({
+        "supported": true,
+        "acceptance_boundary": "validator_approved",
+        "worker_capability": "update_validation_tasks",
+        "workflow_contract_field": "update_validators",
+        "task_poll": {
+            "strategy": "multiplexed",
+            "endpoint": "/worker/workflow-tasks/poll",
+            "request_field": "task_kinds",
+            "task_kinds": ["workflow", "update_validation"],
+            "response_discriminator": "task.task_kind",
+        },
     })
 }
 
@@ -50,10 +71,10 @@ pub(super) fn cluster_capabilities() -> Value {
         "workflow_tasks": true,
         "activity_tasks": true,
         "signals": true,
-        "queries": false,
+        "queries": true,
         "updates": true,
         "schedules": false,
-        "history_export": false,
+        "history_export": true,
         "continue_as_new": true,
         "child_workflows": true,
         "search_attributes": true,
@@ -92,17 +113,13 @@ mod tests {
             "local_activities",
             "observability_context",
             "prepared_local_activities",
-            "query_task_authority",
-            "query_task_verbs",
             "runtime_external_payload_transport",
-            "update_validation_tasks",
             "worker_deregistration_fencing",
             "worker_session_verbs",
             "worker_sessions",
         ] {
             assert!(offered.get(absent).is_none(), "{absent}");
         }
-        assert_eq!(offered["query_tasks"], false);
         assert_eq!(offered["workflow_memo_updates"], json!({"supported": true}));
     }
 }

@@ -74,7 +74,7 @@ pub(super) async fn request_cancellation(call: Call) -> Result<Reply, Refusal> {
     let seconds = call
         .body
         .count("cleanup_timeout_seconds", 1)
-        .unwrap_or(call.host().config().limits.cleanup_seconds);
+        .unwrap_or_else(|| call.host().config().limits.cleanup_seconds);
     if seconds > CLEANUP_SECONDS_MAX {
         call.body.refuse(
             "cleanup_timeout_seconds",
@@ -175,6 +175,29 @@ async fn stop(call: Call, how: Stop) -> Result<Reply, Refusal> {
     let receipt = call
         .host()
         .stop_workflow(&target, how, reason.as_deref())
+        .await
+        .map_err(|error| refused(&error, &target, None))?;
+    Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
+}
+
+/// Looks whether the run is stuck, and puts it right.
+pub(super) async fn repair(call: Call) -> Result<Reply, Refusal> {
+    let target = target(&call)?;
+    let receipt = call
+        .host()
+        .repair_workflow(&target)
+        .await
+        .map_err(|error| refused(&error, &target, None))?;
+    Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
+}
+
+/// Keeps a closed run out of retention's reach.
+pub(super) async fn archive(call: Call) -> Result<Reply, Refusal> {
+    let reason = call.body.note("reason", REASON_MAX);
+    let target = target(&call)?;
+    let receipt = call
+        .host()
+        .archive_workflow(&target, reason.as_deref())
         .await
         .map_err(|error| refused(&error, &target, None))?;
     Ok(Reply::ok(Value::Object(shared(&receipt, &target))))

@@ -12,6 +12,9 @@ use crate::gate::Refusal;
 
 const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-control-plane-version");
 
+/// Stands for the whole answer where a member's name would be.
+const WHOLE: &str = "";
+
 /// A success before it is rendered.
 pub(super) struct Reply {
     status: StatusCode,
@@ -37,6 +40,15 @@ impl Reply {
         Self::new(StatusCode::OK, body)
     }
 
+    /// A whole object that is already JSON text.
+    pub(super) fn text(json: String) -> Self {
+        Self {
+            status: StatusCode::OK,
+            body: Map::new(),
+            text: Some((WHOLE, json)),
+        }
+    }
+
     /// Adds a member from JSON text.
     pub(super) fn with_text(mut self, name: &'static str, json: String) -> Self {
         self.text = Some((name, json));
@@ -51,7 +63,7 @@ pub(super) struct Operation {
     pub(super) required_fields: &'static [&'static str],
     /// Names that are present inside the block of a success.
     pub(super) success_fields: &'static [&'static str],
-    /// Where the body names the signal, when there is one.
+    /// Where the body names the signal, query or update, when there is one.
     operation_name_field: Option<&'static str>,
 }
 
@@ -99,6 +111,12 @@ pub(super) const SIGNAL: Operation = Operation {
     success_fields: &["outcome"],
     operation_name_field: Some("signal_name"),
 };
+pub(super) const QUERY: Operation = Operation {
+    name: "query",
+    required_fields: &["workflow_id", "operation_name", "operation_name_field"],
+    success_fields: &["result", "result_envelope"],
+    operation_name_field: Some("query_name"),
+};
 pub(super) const UPDATE: Operation = Operation {
     name: "update",
     required_fields: &["workflow_id", "operation_name", "operation_name_field"],
@@ -118,8 +136,27 @@ pub(super) const TERMINATE: Operation = Operation {
     operation_name_field: None,
 };
 
+pub(super) const DEBUG: Operation = Operation {
+    name: "debug_workflow",
+    required_fields: WORKFLOW,
+    success_fields: &["run_id", "diagnostic_status"],
+    operation_name_field: None,
+};
+pub(super) const REPAIR: Operation = Operation {
+    name: "repair",
+    required_fields: WORKFLOW,
+    success_fields: &["outcome"],
+    operation_name_field: None,
+};
+pub(super) const ARCHIVE: Operation = Operation {
+    name: "archive",
+    required_fields: WORKFLOW,
+    success_fields: &["outcome"],
+    operation_name_field: None,
+};
+
 /// All of them, for discovery.
-pub(super) const OPERATIONS: [&Operation; 10] = [
+pub(super) const OPERATIONS: [&Operation; 14] = [
     &LIST,
     &START,
     &DESCRIBE,
@@ -127,9 +164,13 @@ pub(super) const OPERATIONS: [&Operation; 10] = [
     &DESCRIBE_RUN,
     &HISTORY,
     &SIGNAL,
+    &QUERY,
     &UPDATE,
     &CANCEL,
     &TERMINATE,
+    &DEBUG,
+    &REPAIR,
+    &ARCHIVE,
 ];
 
 /// The block's schema.
@@ -223,7 +264,9 @@ pub(super) fn render(
     }
     let retry_after = body.get("retry_after_seconds").and_then(Value::as_u64);
     let mut json = Value::Object(body).to_string();
-    if let Some((name, value)) = text {
+    if let Some((WHOLE, value)) = text {
+        json = value;
+    } else if let Some((name, value)) = text {
         debug_assert!(json.len() > 2, "the member follows others");
         json.pop();
         json.push_str(&format!(",\"{name}\":{value}}}"));
@@ -247,7 +290,9 @@ pub(super) fn render(
 fn refused(refusal: Refusal) -> Reply {
     let mut body = refusal.extra;
     body.insert("message".to_owned(), json!(refusal.message));
-    body.insert("reason".to_owned(), json!(refusal.reason.as_str()));
+    // A query's worker may have given its own word.
+    body.entry("reason")
+        .or_insert_with(|| json!(refusal.reason.as_str()));
     Reply {
         status: refusal.status,
         body,
@@ -287,7 +332,9 @@ fn block(
     contract.insert("success_fields".to_owned(), json!(operation.success_fields));
     block.insert("contract".to_owned(), Value::Object(contract));
     for field in PROJECTED_FIELDS {
-        if let Some(value) = body.get(*field) {
+        // Where a name stands for a whole object, as the queue does in the debug view, once is enough.
+        let plain = |value: &&Value| *field != "task_queue" || !value.is_object();
+        if let Some(value) = body.get(*field).filter(plain) {
             block.insert((*field).to_owned(), value.clone());
         }
     }

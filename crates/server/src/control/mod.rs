@@ -19,14 +19,18 @@ use crate::auth::{Caller, Role};
 use crate::body::Body;
 use crate::gate::{Gate, Refusal};
 
+mod build_ids;
 pub(crate) mod capabilities;
 mod cluster;
 mod commands;
+mod deployments;
 mod envelope;
+mod export;
 mod fleet;
 mod history;
 mod namespaces;
 mod path;
+pub(crate) mod queries;
 mod query;
 mod search_attributes;
 mod streams;
@@ -37,8 +41,8 @@ mod workers;
 mod workflows;
 
 use envelope::{
-    CANCEL, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, Reply, SIGNAL, START,
-    TERMINATE, UPDATE,
+    ARCHIVE, CANCEL, DEBUG, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, QUERY,
+    REPAIR, Reply, SIGNAL, START, TERMINATE, UPDATE,
 };
 use path::Path;
 use query::Query;
@@ -78,12 +82,24 @@ pub(crate) fn routes() -> Router<App> {
             get(&HISTORY, history::read),
         )
         .route(
+            "/workflows/{workflow_id}/runs/{run_id}/history/export",
+            get(OPERATOR, export::export),
+        )
+        .route(
             "/workflows/{workflow_id}/signal/{signal_name}",
             post(&SIGNAL, commands::signal),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/signal/{signal_name}",
             post(&SIGNAL, commands::signal),
+        )
+        .route(
+            "/workflows/{workflow_id}/query/{query_name}",
+            post(&QUERY, queries::query),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/query/{query_name}",
+            post(&QUERY, queries::query),
         )
         .route(
             "/workflows/{workflow_id}/update/{update_name}",
@@ -112,6 +128,30 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/request-cancellation",
             post(OPERATOR, commands::request_cancellation),
+        )
+        .route(
+            "/workflows/{workflow_id}/debug",
+            get(&DEBUG, workflows::debug),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/debug",
+            get(&DEBUG, workflows::debug),
+        )
+        .route(
+            "/workflows/{workflow_id}/repair",
+            post(&REPAIR, commands::repair),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/repair",
+            post(&REPAIR, commands::repair),
+        )
+        .route(
+            "/workflows/{workflow_id}/archive",
+            post(&ARCHIVE, commands::archive),
+        )
+        .route(
+            "/workflows/{workflow_id}/runs/{run_id}/archive",
+            post(&ARCHIVE, commands::archive),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/request-cancellation",
@@ -144,6 +184,31 @@ pub(crate) fn routes() -> Router<App> {
         )
         .route("/task-queues", get(OPERATOR, task_queues::list))
         .route("/task-queues/{name}", get(OPERATOR, task_queues::describe))
+        .route(
+            "/task-queues/{name}/priority-fairness",
+            get(OPERATOR, task_queues::priority_fairness),
+        )
+        .route(
+            "/task-queues/{name}/build-ids",
+            get(OPERATOR, build_ids::list),
+        )
+        .route(
+            "/task-queues/{name}/build-ids/drain",
+            post(OPERATOR, build_ids::drain),
+        )
+        .route(
+            "/task-queues/{name}/build-ids/resume",
+            post(OPERATOR, build_ids::resume),
+        )
+        .route(
+            "/task-queues/{name}/build-ids/promote",
+            post(OPERATOR, build_ids::promote),
+        )
+        .route("/deployments", get(OPERATOR, deployments::list))
+        .route(
+            "/deployments/{*name}",
+            get(OPERATOR, deployments::describe).merge(post(OPERATOR, deployments::change)),
+        )
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
 }
@@ -161,6 +226,7 @@ const ANYONE: Door = Door {
         roles: &[Role::Worker, Role::Operator, Role::Admin],
         version: any_version,
         namespaced: false,
+        metered: false,
     },
     operation: None,
 };
@@ -169,6 +235,7 @@ const OPERATOR: Door = Door {
         roles: OPERATORS,
         version: check_version,
         namespaced: true,
+        metered: true,
     },
     operation: None,
 };
@@ -177,6 +244,7 @@ const ADMIN: Door = Door {
         roles: &[Role::Admin],
         version: check_version,
         namespaced: true,
+        metered: true,
     },
     operation: None,
 };
@@ -186,6 +254,7 @@ const NAMESPACE_READ: Door = Door {
         roles: OPERATORS,
         version: check_version,
         namespaced: false,
+        metered: true,
     },
     operation: None,
 };
@@ -194,6 +263,7 @@ const NAMESPACE_WRITE: Door = Door {
         roles: &[Role::Admin],
         version: check_version,
         namespaced: false,
+        metered: true,
     },
     operation: None,
 };
@@ -303,6 +373,7 @@ where
         Ok(passed) => {
             // Kept apart from the call, because the envelope names what the path named whatever the handler does with it.
             let named = path.clone();
+            let _slot = passed.slot;
             let call = Call {
                 app,
                 namespace: passed.namespace,

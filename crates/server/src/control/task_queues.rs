@@ -1,8 +1,7 @@
-//! How busy task queues are (control-plane.md §18.1). No server-side limit on leases or dispatches is built, so everything about
-//! one is null: not configured.
+//! How busy task queues are and what the server lets through (control-plane.md §18.1, §18.3). A limit that is not configured is null.
 
 use longhaul_host::engine::change::{TaskKind, TaskRow};
-use longhaul_host::{Host, QueueView, WorkerView};
+use longhaul_host::{FairnessView, Host, QueueAdmission, QueueView, WorkerView};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, TaskQueue};
 use serde_json::{Map, Value, json};
@@ -32,19 +31,25 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
 /// An unknown queue is an empty one.
 pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
     let name = TaskQueue::from(call.segment("name"));
-    let (queue, leases) = call.host().task_queue(&call.namespace, &name).await?;
-    let now = call.host().now();
-    let mut body = shown(
-        call.host(),
-        &call.namespace,
-        &queue,
-        &Expired::among(&leases, now),
-    );
+    Ok(Reply::ok(
+        detail(call.host(), &call.namespace, &name).await?,
+    ))
+}
+
+/// One queue with its pollers and leases.
+pub(super) async fn detail(
+    host: &Host,
+    namespace: &Namespace,
+    name: &TaskQueue,
+) -> Result<Value, Refusal> {
+    let (queue, leases) = host.task_queue(namespace, name).await?;
+    let now = host.now();
+    let mut body = shown(host, namespace, &queue, &Expired::among(&leases, now));
     let pollers: Vec<Value> = queue
         .workers
         .iter()
         .map(|worker| {
-            let mut poller = workers::shown(call.host(), worker);
+            let mut poller = workers::shown(host, worker);
             poller.insert("is_stale".to_owned(), json!(worker.is_stale));
             Value::Object(poller)
         })
@@ -54,7 +59,7 @@ pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
         "current_leases".to_owned(),
         leases.iter().map(|lease| lease_shown(lease, now)).collect(),
     );
-    Ok(Reply::ok(Value::Object(body)))
+    Ok(Value::Object(body))
 }
 
 /// Leases that have run out and were not taken back yet. A run takes its own back within moments, so the list, which does not
@@ -138,7 +143,7 @@ fn shown(
     );
     body.insert(
         "admission".to_owned(),
-        admission(queue, &workflow, &activity),
+        admission(host, namespace, queue, &workflow, &activity),
     );
     body
 }
@@ -216,11 +221,17 @@ pub(super) fn repair_policy() -> Value {
     })
 }
 
-fn admission(queue: &QueueView, workflow: &Load, activity: &Load) -> Value {
+fn admission(
+    host: &Host,
+    namespace: &Namespace,
+    queue: &QueueView,
+    workflow: &Load,
+    activity: &Load,
+) -> Value {
     let active: Vec<&WorkerView> = queue
         .workers
         .iter()
-        .filter(|worker| !worker.is_stale)
+        .filter(|worker| !worker.is_stale && !worker.is_draining)
         .collect();
     let workflow_slots = active
         .iter()
@@ -231,59 +242,126 @@ fn admission(queue: &QueueView, workflow: &Load, activity: &Load) -> Value {
         .map(|worker| worker.row.max_concurrent_activity_tasks)
         .sum();
     json!({
-        "workflow_tasks": task_admission("worker_registration.max_concurrent_workflow_tasks", active.len(), workflow_slots, workflow),
-        "activity_tasks": task_admission("worker_registration.max_concurrent_activity_tasks", active.len(), activity_slots, activity),
-        // Queries are not built: nothing is taken in.
-        "query_tasks": {
-            "status": "unavailable",
-            "budget_source": null,
-            "max_pending_per_queue": 0,
-            "approximate_pending_count": 0,
-            "remaining_pending_capacity": 0,
-            "lock_required": false,
-            "lock_supported": false,
-        },
+        "workflow_tasks": task_admission("workflow", &Slots { active_workers: active.len(), count: workflow_slots }, workflow, &queue.workflow_tasks),
+        "activity_tasks": task_admission("activity", &Slots { active_workers: active.len(), count: activity_slots }, activity, &queue.activity_tasks),
+        "query_tasks": query_admission(host, namespace, queue),
     })
 }
 
-fn task_admission(budget_source: &str, active_workers: usize, slots: u64, load: &Load) -> Value {
-    let status = if active_workers == 0 {
-        "no_active_workers"
-    } else if slots == 0 {
-        "no_slots"
-    } else if load.leased >= slots {
-        "saturated"
+/// Queries wait in this server's memory, so no lock is needed to count them.
+fn query_admission(host: &Host, namespace: &Namespace, queue: &QueueView) -> Value {
+    let admission = host.query_admission(namespace, &queue.name);
+    let status = if admission.is_stopping {
+        "unavailable"
+    } else if admission.pending >= admission.pending_max {
+        "full"
     } else {
         "accepting"
     };
     json!({
         "status": status,
-        "budget_source": budget_source,
-        "server_budget_source": null,
-        "active_worker_count": active_workers,
-        "configured_slot_count": slots,
+        "budget_source": "server.query_tasks.max_pending_per_queue",
+        "max_pending_per_queue": admission.pending_max,
+        "approximate_pending_count": admission.pending,
+        "remaining_pending_capacity": admission.pending_max.saturating_sub(admission.pending),
+        "lock_required": false,
+        "lock_supported": true,
+    })
+}
+
+/// What the queue's workers can do at once.
+struct Slots {
+    active_workers: usize,
+    count: u64,
+}
+
+fn task_admission(kind: &str, slots: &Slots, load: &Load, server: &QueueAdmission) -> Value {
+    let QueueAdmission { caps, usage } = server;
+    let withheld = caps.admit(usage).err();
+    let status = if withheld.is_some() {
+        "throttled"
+    } else if slots.active_workers == 0 {
+        "no_active_workers"
+    } else if slots.count == 0 {
+        "no_slots"
+    } else if load.leased >= slots.count {
+        "saturated"
+    } else {
+        "accepting"
+    };
+    // What is used is counted only where a cap needs it.
+    let used = |cap: Option<u64>, used: u64| cap.map(|_| used);
+    let left = |cap: Option<u64>, used: u64| cap.map(|cap| cap.saturating_sub(used));
+    json!({
+        "status": status,
+        "budget_source": format!("worker_registration.max_concurrent_{kind}_tasks"),
+        "server_budget_source": withheld.map(|cap| format!("server.{kind}_tasks.{}", cap.as_str())),
+        "active_worker_count": slots.active_workers,
+        "configured_slot_count": slots.count,
         "leased_count": load.leased,
         "ready_count": load.ready,
-        "available_slot_count": slots.saturating_sub(load.leased),
-        "server_max_active_leases_per_queue": null,
+        "available_slot_count": slots.count.saturating_sub(load.leased),
+        "server_max_active_leases_per_queue": caps.max_active_leases,
         "server_active_lease_count": load.leased,
-        "server_remaining_active_lease_capacity": null,
-        "server_max_active_leases_per_namespace": null,
-        "server_namespace_active_lease_count": null,
-        "server_remaining_namespace_active_lease_capacity": null,
-        "server_max_dispatches_per_minute": null,
-        "server_dispatch_count_this_minute": null,
-        "server_remaining_dispatch_capacity": null,
-        "server_max_dispatches_per_minute_per_namespace": null,
-        "server_namespace_dispatch_count_this_minute": null,
-        "server_remaining_namespace_dispatch_capacity": null,
-        "server_dispatch_budget_group": null,
-        "server_max_dispatches_per_minute_per_budget_group": null,
-        "server_budget_group_dispatch_count_this_minute": null,
-        "server_remaining_budget_group_dispatch_capacity": null,
+        "server_remaining_active_lease_capacity": left(caps.max_active_leases, usage.queue_leases),
+        "server_max_active_leases_per_namespace": caps.max_active_leases_per_namespace,
+        "server_namespace_active_lease_count": used(caps.max_active_leases_per_namespace, usage.namespace_leases),
+        "server_remaining_namespace_active_lease_capacity": left(caps.max_active_leases_per_namespace, usage.namespace_leases),
+        "server_max_dispatches_per_minute": caps.max_dispatches_per_minute,
+        "server_dispatch_count_this_minute": used(caps.max_dispatches_per_minute, usage.queue_dispatches),
+        "server_remaining_dispatch_capacity": left(caps.max_dispatches_per_minute, usage.queue_dispatches),
+        "server_max_dispatches_per_minute_per_namespace": caps.max_dispatches_per_minute_per_namespace,
+        "server_namespace_dispatch_count_this_minute": used(caps.max_dispatches_per_minute_per_namespace, usage.namespace_dispatches),
+        "server_remaining_namespace_dispatch_capacity": left(caps.max_dispatches_per_minute_per_namespace, usage.namespace_dispatches),
+        "server_dispatch_budget_group": caps.dispatch_budget_group,
+        "server_max_dispatches_per_minute_per_budget_group": caps.max_dispatches_per_minute_per_budget_group,
+        "server_budget_group_dispatch_count_this_minute": used(caps.max_dispatches_per_minute_per_budget_group, usage.group_dispatches),
+        "server_remaining_budget_group_dispatch_capacity": left(caps.max_dispatches_per_minute_per_budget_group, usage.group_dispatches),
         "server_lock_required": false,
         "server_lock_supported": true,
     })
+}
+
+/// How ready tasks stand in line (control-plane.md §18.3).
+pub(super) async fn priority_fairness(call: Call) -> Result<Reply, Refusal> {
+    let queue = TaskQueue::from(call.segment("name"));
+    let view = |kind| {
+        let view = call.host().queue_fairness(&call.namespace, &queue, kind);
+        fairness_shown(&view)
+    };
+    Ok(Reply::ok(json!({
+        "namespace": call.namespace,
+        "queue": queue,
+        "workflow_task": view(TaskKind::Workflow),
+        "activity_task": view(TaskKind::Activity),
+    })))
+}
+
+fn fairness_shown(view: &FairnessView) -> Value {
+    let mut ready = 0;
+    let mut tiers = Vec::new();
+    for tier in &view.tiers {
+        let count: usize = tier.classes.iter().map(|class| class.ready).sum();
+        ready += count;
+        let classes: Vec<Value> = tier
+            .classes
+            .iter()
+            .map(|class| {
+                json!({
+                    "fairness_key": class.fairness_key,
+                    "count": class.ready,
+                    "fairness_weight": class.fairness_weight,
+                })
+            })
+            .collect();
+        tiers.push(json!({"priority": tier.priority, "count": count, "classes": classes}));
+    }
+    let recent: Vec<Value> = view
+        .recent
+        .iter()
+        .map(|(key, score)| json!({"fairness_key": key, "score": score}))
+        .collect();
+    json!({"ready_tasks": ready, "priority_tiers": tiers, "recent_dispatch": recent})
 }
 
 fn lease_shown(lease: &TaskRow, now: Timestamp) -> Value {

@@ -45,7 +45,7 @@ async fn update_named(call: Call, name: &str) -> Result<Reply, Refusal> {
     let target = target(&call)?;
     let receipt = call
         .host()
-        .update_workflow(&target, name, arguments, None, wait)
+        .update_workflow(&target, name, arguments, wait)
         .await
         .map_err(|error| refused_update(&error, &target))?;
     Ok(answer(&receipt, &target, name, wait, seconds))

@@ -10,7 +10,7 @@ use super::Call;
 use super::envelope::Reply;
 use crate::gate::Refusal;
 
-/// What a list can be narrowed to. No worker drains yet.
+/// What a list can be narrowed to.
 const STATUSES: [&str; 3] = ["active", "draining", "stale"];
 
 /// What a worker may say about its free places.

@@ -16,10 +16,12 @@ use super::envelope::Reply;
 use super::fleet::Fleet;
 use crate::gate::Refusal;
 
+mod debug;
 mod describe;
 mod start;
 
-pub(super) use describe::{describe, principal};
+pub(super) use debug::debug;
+pub(super) use describe::{command, describe, principal};
 pub(super) use start::{DUPLICATE_POLICIES, REFUSED_START_FIELDS, start};
 
 /// What a list can be narrowed to. The first three are buckets, the others exact statuses.
@@ -167,7 +169,7 @@ pub(super) async fn runs(call: Call) -> Result<Reply, Refusal> {
 }
 
 /// A memo for people: an object, also when there is none.
-fn memo_shown(memo: Option<&Payload>) -> Value {
+pub(super) fn memo_shown(memo: Option<&Payload>) -> Value {
     memo.and_then(|memo| memo.display().ok())
         .unwrap_or_else(|| json!({}))
 }

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::polls::{self, read_poll};
 use super::workflow_tasks::with_duplicate;
-use super::{Id, envelope, pass};
+use super::{Id, envelope, pass, stack_trace};
 use crate::App;
 use crate::body::Body;
 use crate::error;
@@ -62,6 +62,7 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
             ))
         }
         Ok(Polled::Empty) => Ok(polls::empty(app)),
+        Ok(Polled::Throttled(throttle)) => Ok(polls::throttled(app, &throttle)),
         Err(error) => Err(polls::refused(&error, &poll, "activity_task")),
     }
 }
@@ -249,6 +250,7 @@ fn read_failure(body: &Body) -> Failure {
         details,
         diagnostics,
         runtime_diagnostics: body.value("runtime_diagnostics"),
+        stack_trace: stack_trace(body),
     }
 }
 

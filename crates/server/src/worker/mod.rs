@@ -5,7 +5,7 @@ use axum::Router;
 use axum::body::Body as HttpBody;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::response::Response;
-use axum::routing::{delete, post};
+use axum::routing::{delete, get, post};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_protocol::Reason;
@@ -19,7 +19,9 @@ mod activity_tasks;
 pub(crate) mod envelope;
 mod history;
 mod polls;
+mod query_tasks;
 mod registrations;
+mod update_validation_tasks;
 mod workflow_tasks;
 
 pub(crate) use workflow_tasks::cancellation_json;
@@ -64,6 +66,21 @@ pub(crate) fn routes() -> Router<App> {
             "/activity-tasks/{task_id}/status",
             post(activity_tasks::status),
         )
+        .route("/query-tasks/poll", post(query_tasks::poll))
+        .route(
+            "/query-tasks/{task_id}/complete",
+            post(query_tasks::complete),
+        )
+        .route("/query-tasks/{task_id}/fail", post(query_tasks::fail))
+        .route("/query-tasks/{task_id}/status", get(query_tasks::status))
+        .route(
+            "/update-validation-tasks/{task_id}/approve",
+            post(update_validation_tasks::approve),
+        )
+        .route(
+            "/update-validation-tasks/{task_id}/reject",
+            post(update_validation_tasks::reject),
+        )
         .route(
             "/activity-tasks/{task_id}/acknowledge-cancellation",
             post(activity_tasks::acknowledge_cancellation),
@@ -76,6 +93,7 @@ const GATE: Gate = Gate {
     roles: &[Role::Worker],
     version: check_version,
     namespaced: true,
+    metered: false,
 };
 
 fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
@@ -89,6 +107,22 @@ fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
 
 async fn pass(app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> {
     GATE.pass(app, request).await
+}
+
+/// Bytes kept of a stack trace: some hundred frames. It is rewritten with its task, so it must not be as long as a worker likes.
+const STACK_TRACE_KEPT: usize = 16 * 1024;
+
+/// A failure's stack trace, cut to what is kept; the innermost frames of most runtimes stand last.
+fn stack_trace(failure: &crate::body::Body) -> Option<String> {
+    let value = failure.value("stack_trace")?;
+    let Some(text) = value.as_str() else {
+        failure.refuse("stack_trace", "must be a string");
+        return None;
+    };
+    let start = (text.len().saturating_sub(STACK_TRACE_KEPT)..=text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
+    (!text.is_empty()).then(|| text[start..].to_owned())
 }
 
 /// The id in a path, decoded once. One that is no text names nothing.

@@ -1,10 +1,10 @@
-//! What the two kinds of poll share: the request, and the answers without a task (worker-protocol §4).
+//! What the kinds of poll share: the request, and the answers without a task (worker-protocol §4).
 
 use std::time::Duration;
 
 use axum::response::Response;
 use http::StatusCode;
-use longhaul_host::{Error, Poll};
+use longhaul_host::{Error, Poll, Throttle};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::describe::clamp_poll_timeout_seconds;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
@@ -18,6 +18,9 @@ use crate::gate::Refusal;
 
 /// Longest worker id, queue and poll request id.
 const NAME_MAX: usize = 255;
+
+/// Clients take no longer hint seriously.
+const RETRY_AFTER_SECONDS_MAX: u64 = 60;
 
 pub(super) fn read_poll(body: &Body, namespace: Namespace) -> Poll {
     let queues = if body.raw("task_queue").is_none() {
@@ -52,6 +55,24 @@ fn poll_seconds(body: &Body, field: &str) -> Option<i64> {
 /// Nothing was ready in time.
 pub(super) fn empty(app: &App) -> Response {
     let body = json!({"task": null, "poll_status": "empty", "reason": null, "lease": null, "server_time": app.host().now()});
+    envelope::answered(app, StatusCode::OK, &body)
+}
+
+/// There is work, and a cap withholds it: back-pressure, not idleness. The poll was held until its timeout, so a client that
+/// comes back at once does not spin.
+pub(super) fn throttled(app: &App, throttle: &Throttle) -> Response {
+    let now = app.host().now();
+    let wait = throttle.room_at.map_or(0, |at| now.micros_until(at));
+    let body = json!({
+        "task": null,
+        "poll_status": "throttled",
+        "reason": "throttled",
+        "lease": null,
+        "server_time": now,
+        "admission_limit": throttle.cap.as_str(),
+        "retryable": true,
+        "retry_after_seconds": wait.div_ceil(1_000_000).clamp(1, RETRY_AFTER_SECONDS_MAX),
+    });
     envelope::answered(app, StatusCode::OK, &body)
 }
 
@@ -90,7 +111,23 @@ pub(super) fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal
                 .with("poll_request_id", json!(poll.poll_request_id))
                 .with("retry_same_poll_request_id", true);
         }
+        Error::Stopping => {
+            refusal = refusal.with("poll_status", "unavailable");
+        }
+        // Without a hint for when: one client stops, the other backs off by itself.
+        Error::WorkerDraining(worker_id) => {
+            refusal = refusal
+                .with("poll_status", "draining")
+                .with("worker_id", worker_id.as_str())
+                .with("worker_status", "draining")
+                .with("drain_intent", "draining")
+                .with("task_queue", poll.task_queue.as_str());
+        }
         Error::Rejected(_)
+        | Error::TaskQueueDraining(_)
+        | Error::CompatibilityBlocked { .. }
+        | Error::RequestRateExhausted { .. }
+        | Error::RequestConcurrencyExhausted { .. }
         | Error::InstanceNotFound(_)
         | Error::RunNotFound(..)
         | Error::NamespaceNotFound(_)
@@ -104,6 +141,9 @@ pub(super) fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal
         | Error::TooManyAttributes { .. }
         | Error::SystemAttribute(_)
         | Error::AttributeNotFound(_)
+        | Error::Query(_)
+        | Error::Validation(_)
+        | Error::Question { .. }
         | Error::Internal => {}
     }
     refusal

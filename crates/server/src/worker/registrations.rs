@@ -27,12 +27,12 @@ const SESSIONS_DEFAULT: u64 = 10;
 pub(super) async fn register(State(app): State<App>, request: Request<HttpBody>) -> Response {
     let result = async {
         let registration = read_registration(pass(&app, request).await?)?;
-        let row = app
+        let view = app
             .host()
             .register_worker(registration)
             .await
             .map_err(|error| error::refusal(&error))?;
-        let config = app.host().config();
+        let (config, row) = (app.host().config(), &view.row);
         Ok(json!({
             "worker_id": row.worker_id,
             "registered": true,
@@ -41,7 +41,7 @@ pub(super) async fn register(State(app): State<App>, request: Request<HttpBody>)
             "runtime": row.runtime,
             "sdk_version": row.sdk_version,
             "build_id": row.build_id,
-            "status": "active",
+            "status": view.status(),
             "capabilities": row.capabilities,
             "capability_manifest": row.capability_manifest,
             "heartbeat_interval_seconds": config.worker_heartbeat_seconds,

@@ -9,7 +9,7 @@ use longhaul_host::engine::run::claim::WorkflowClaim;
 use longhaul_host::engine::run::state::Status;
 use longhaul_host::engine::run::sticky::StickyClaim;
 use longhaul_host::engine::run::stream::StreamCursor;
-use longhaul_host::{Completion, Error, LeasedWorkflowTask, Polled, TaskHolder};
+use longhaul_host::{Completion, Error, LeasedWorkflowTask, Polled, TaskHolder, WorkflowWork};
 use longhaul_protocol::history::{DeliveryPlace, PAYLOAD_CODEC};
 use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::history::{page_fields, page_size, page_token, parse_page_token};
 use super::polls::{self, read_poll};
-use super::{Id, envelope, pass};
+use super::{Id, envelope, pass, stack_trace, update_validation_tasks};
 use crate::App;
 use crate::body::Body;
 use crate::error;
@@ -48,10 +48,19 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
     let poll = read_poll(&body, namespace);
     let page_size = page_size(app, &body);
     let encoding = body.text("accept_history_encoding", NAME_MAX);
-    body.texts("task_kinds");
+    let kinds = body.texts("task_kinds").unwrap_or_default();
     body.check()?;
-    match app.host().poll_workflow_task(&poll, page_size).await {
-        Ok(Polled::Leased(task)) => {
+    let validates = kinds
+        .iter()
+        .any(|kind| kind == update_validation_tasks::TASK_KIND);
+    let polled = if validates {
+        app.host().poll_workflow_work(&poll, page_size).await
+    } else {
+        let polled = app.host().poll_workflow_task(&poll, page_size).await;
+        polled.map(|polled| polled.map(|task| WorkflowWork::Task(Box::new(task))))
+    };
+    match polled {
+        Ok(Polled::Leased(WorkflowWork::Task(task))) => {
             let json = task_json(&task, encoding.as_deref());
             Ok(polls::leased(
                 app,
@@ -60,7 +69,13 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
                 task.claim.lease_expires_at,
             ))
         }
+        Ok(Polled::Leased(WorkflowWork::Validation(task))) => {
+            let json = update_validation_tasks::task_json(&task);
+            let lease = &task.lease;
+            Ok(polls::leased(app, &json, lease.leased_at, lease.expires_at))
+        }
         Ok(Polled::Empty) => Ok(polls::empty(app)),
+        Ok(Polled::Throttled(throttle)) => Ok(polls::throttled(app, &throttle)),
         Err(error) => Err(polls::refused(&error, &poll, "workflow_task")),
     }
 }
@@ -513,11 +528,13 @@ pub(super) async fn fail(
         let body = &passed.body;
         let failure = body.nested("failure");
         let (mut message, mut failure_type, mut reason) = (String::new(), None, None);
+        let mut trace = None;
         match &failure {
             Some(failure) => {
                 message = failure.required_text("message", MESSAGE_MAX);
                 failure_type = failure.text("type", NAME_MAX);
                 reason = failure.text("reason", NAME_MAX);
+                trace = stack_trace(failure);
                 body.absorb("failure", failure);
             }
             None if body.raw("failure").is_none() => body.refuse("failure", "is required"),
@@ -531,6 +548,7 @@ pub(super) async fn fail(
                 &message,
                 failure_type.as_deref(),
                 reason.as_deref(),
+                trace.as_deref(),
             )
             .await;
         let answer = answer.map_err(|error| rejected(&error, &holder))?;

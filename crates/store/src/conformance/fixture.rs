@@ -115,6 +115,7 @@ pub fn close(change: &mut RunChange, reason: ClosedReason) {
         at: closed_at,
         note: None,
         continued_to: None,
+        archived: None,
     });
 }
 

@@ -43,7 +43,8 @@ macro_rules! conformance_tests {
                 alarms_are_due_earliest_first, a_closed_run_is_due_as_its_core_says;
             visibility: attributes_are_defined_once_and_deleted, a_query_finds_its_runs, a_changed_value_is_found_at_once,
                 a_query_pages_like_a_list, another_namespace_is_never_found;
-            registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted;
+            registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted,
+                rollouts_are_put_and_replaced;
         }
     };
     (@cases $make:expr; $($module:ident: $($case:ident),+;)+) => {

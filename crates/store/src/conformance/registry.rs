@@ -1,5 +1,6 @@
 //! Namespaces and workers.
 
+use longhaul_engine::rollout::Rollout;
 use serde_json::json;
 
 use super::fixture::{at, namespace};
@@ -99,4 +100,29 @@ pub async fn workers_are_put_replaced_and_deleted(store: &dyn Store) {
         store.workers(&other).await.unwrap(),
         [worker("elsewhere", "a")]
     );
+}
+
+pub async fn rollouts_are_put_and_replaced(store: &dyn Store) {
+    let rollout = |space: &str, queue: &str, build_id: Option<&str>| {
+        Rollout::new(space.into(), queue.into(), build_id.map(str::to_owned))
+    };
+    assert_eq!(store.rollouts().await.unwrap(), []);
+    let rows = [
+        rollout("a", "p", Some("1")),
+        rollout("a", "q", None),
+        rollout("a", "q", Some("1")),
+        rollout("b", "q", Some("1")),
+    ];
+    for row in rows.iter().rev() {
+        store.put_rollout(row).await.unwrap();
+    }
+    assert_eq!(store.rollouts().await.unwrap(), rows);
+    let mut drained = rows[1].clone();
+    drained.drained_at = Some(at(3));
+    drained.promoted_at = Some(at(1));
+    drained.rolled_back_at = Some(at(2));
+    store.put_rollout(&drained).await.unwrap();
+    let found = store.rollouts().await.unwrap();
+    assert_eq!(found[1], drained);
+    assert_eq!(found.len(), rows.len());
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul_engine::change::{Changes, RunChange, TaskStatus};
 use longhaul_engine::run::state::Status;
-use longhaul_protocol::id::{Namespace, WorkerId};
+use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use serde::Serialize;
 
 use super::index::{self, Entry};
@@ -36,6 +36,12 @@ pub(super) enum Write {
         namespace: Namespace,
         worker_id: WorkerId,
     },
+    PutRollout {
+        namespace: Namespace,
+        task_queue: TaskQueue,
+        build_id: String,
+        body: String,
+    },
 }
 
 impl Write {
@@ -44,7 +50,8 @@ impl Write {
             Self::Commit(commit) => commit.size,
             Self::CreateNamespace { body, .. }
             | Self::UpdateNamespace { body, .. }
-            | Self::PutWorker { body, .. } => body.len(),
+            | Self::PutWorker { body, .. }
+            | Self::PutRollout { body, .. } => body.len(),
             Self::DefineSearchAttribute(_)
             | Self::DeleteSearchAttribute { .. }
             | Self::DeleteWorker { .. } => 0,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use futures::future::{self, FutureExt as _, TryFutureExt as _};
 use longhaul_engine::change::{Changes, CommandRow, TaskRow};
+use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
@@ -291,5 +292,23 @@ impl Store for Sqlite {
         let namespace = namespace.clone();
         self.pool
             .long(move |connection| read::workers(connection, &namespace))
+    }
+
+    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> Answer<'a, ()> {
+        let (namespace, task_queue) = (rollout.namespace.clone(), rollout.task_queue.clone());
+        let build_id = rollout.build_id.clone().unwrap_or_default();
+        self.write(
+            json(rollout).map(|body| Write::PutRollout {
+                namespace,
+                task_queue,
+                build_id,
+                body,
+            }),
+            drop,
+        )
+    }
+
+    fn rollouts(&self) -> Answer<'_, Vec<Rollout>> {
+        self.pool.long(read::rollouts)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_engine::change::{CommandRow, TaskRow};
+use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::{PartKey, Run};
 use longhaul_engine::visibility::Type;
 use longhaul_protocol::Timestamp;
@@ -241,6 +242,12 @@ pub(super) fn workers(
         "worker of namespace",
         namespace.as_str(),
     )
+}
+
+pub(super) fn rollouts(connection: &Connection) -> Result<Vec<Rollout>, Error> {
+    let mut statement = connection
+        .prepare_cached("SELECT body FROM rollouts ORDER BY namespace, task_queue, build_id")?;
+    bodies(statement.query([])?, "rollout", "")
 }
 
 /// Parsed from SQLite's own memory, without a copy in between.

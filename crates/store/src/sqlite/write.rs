@@ -83,6 +83,15 @@ fn write_all(
                 namespace,
                 worker_id,
             } => delete_worker(transaction, namespace.as_str(), worker_id.as_str()),
+            Write::PutRollout {
+                namespace,
+                task_queue,
+                build_id,
+                body,
+            } => put_rollout(
+                transaction,
+                [namespace.as_str(), task_queue.as_str(), build_id, body],
+            ),
         };
         results.push(match result {
             // Refused before anything of it was written: the rest of the batch stands.
@@ -448,6 +457,16 @@ fn put_worker(
              ON CONFLICT DO UPDATE SET body = excluded.body",
         )?
         .execute([namespace, worker_id, body])?;
+    Ok(true)
+}
+
+fn put_rollout(transaction: &Transaction<'_>, columns: [&str; 4]) -> Result<bool, Error> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO rollouts (namespace, task_queue, build_id, body) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO UPDATE SET body = excluded.body",
+        )?
+        .execute(columns)?;
     Ok(true)
 }
 

@@ -53,6 +53,10 @@ class Receiving:
     def on_go(self, value) -> None:
         self.received.append(value)
 
+    @workflow.query("received")
+    def on_query(self) -> list:
+        return self.received
+
 
 @workflow.defn(name="crash.signals")
 class Signals(Receiving):

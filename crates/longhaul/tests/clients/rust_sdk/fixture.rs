@@ -184,6 +184,16 @@ impl RunningWorker {
         result.expect("the worker stops cleanly");
     }
 
+    /// Waits until the worker ends by itself, and tells how.
+    pub(crate) async fn ended(&mut self) -> Result<()> {
+        timeout(DEADLINE, &mut self.task)
+            .await
+            .expect("the worker ends by itself")
+            .expect("the worker does not panic");
+        let ended = self.ended.lock().expect("no panic while held").take();
+        ended.expect("an ended worker has a result")
+    }
+
     /// Asks the worker to end, if it has not, and tells how it ended.
     pub(crate) async fn finish(&mut self) -> Result<()> {
         if let Some(stop) = self.stop.take() {

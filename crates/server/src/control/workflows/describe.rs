@@ -47,7 +47,7 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::ok(Value::Object(body)))
 }
 
-fn identity(description: &Description) -> Map<String, Value> {
+pub(super) fn identity(description: &Description) -> Map<String, Value> {
     let Run { spec, core, .. } = &description.run;
     let closed = core.closed.as_ref();
     let (wait_kind, wait_reason) = waits_for(&description.run).unzip();
@@ -152,19 +152,20 @@ fn show_failure(body: &mut Map<String, Value>, run: &Run, failure: &RunFailure) 
 
 /// What an operator can do with this run now. Only what is built is offered.
 fn actions(description: &Description) -> Value {
+    // A closed run answers queries too.
     let takes_commands = description.is_current && !description.run.core.status.is_terminal();
     json!({
         "can_signal": takes_commands,
-        "can_query": false,
+        "can_query": true,
         "can_update": takes_commands,
         "can_cancel": takes_commands,
         "can_terminate": takes_commands,
-        "can_repair": false,
-        "can_archive": false,
+        "can_repair": takes_commands,
+        "can_archive": description.is_current && description.run.core.status.is_terminal(),
     })
 }
 
-fn command(row: &CommandRow, run: &Run) -> Value {
+pub(in crate::control) fn command(row: &CommandRow, run: &Run) -> Value {
     let is_accepted = row.status == "accepted";
     // A signal is applied when the workflow takes it, which its history tells; the others take effect as they are accepted.
     let is_applied = is_accepted && row.command_type != "signal";

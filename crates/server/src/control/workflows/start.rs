@@ -45,11 +45,12 @@ const FAIRNESS_WEIGHT_MAX: u32 = 1000;
 pub(in crate::control) async fn start(call: Call) -> Result<Reply, Refusal> {
     let start = read_start(&call)?;
     let (workflow_id, namespace) = (start.workflow_id.clone(), start.namespace.clone());
+    let workflow_type = start.workflow_type.clone();
     let started = call
         .host()
         .start_workflow(start)
         .await
-        .map_err(|error| refused(&error, &workflow_id))?;
+        .map_err(|error| refused(&error, &workflow_id, &workflow_type))?;
     let status = match started.outcome {
         StartOutcome::StartedNew => StatusCode::CREATED,
         StartOutcome::ReturnedExistingActive => StatusCode::OK,
@@ -72,13 +73,25 @@ pub(in crate::control) async fn start(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::new(status, body))
 }
 
-fn refused(error: &Error, workflow_id: &WorkflowId) -> Refusal {
+fn refused(error: &Error, workflow_id: &WorkflowId, workflow_type: &str) -> Refusal {
     let refusal = crate::error::refusal(error).with("workflow_id", workflow_id.as_str());
     match error {
         Error::Rejected(Rejection::AlreadyStarted { .. }) => {
             let reason = refusal.reason.as_str();
             refusal
                 .with("rejection_reason", reason)
+                .with("command_source", "control_plane")
+        }
+        Error::TaskQueueDraining(_) | Error::CompatibilityBlocked { .. } => {
+            let (reason, outcome) = (
+                refusal.reason.as_str(),
+                format!("rejected_{}", refusal.reason.as_str()),
+            );
+            refusal
+                .with("workflow_type", workflow_type)
+                .with("rejection_reason", reason)
+                .with("outcome", outcome)
+                .with("command_status", "rejected")
                 .with("command_source", "control_plane")
         }
         _ => refusal,

@@ -96,7 +96,12 @@ async fn discovery_says_what_the_python_worker_needs_to_start() {
 async fn discovery_offers_what_is_built_and_nothing_else() {
     let info = info(&Server::open().await).await;
     let offered = &info["worker_protocol"]["server_capabilities"];
-    assert_eq!(offered["query_tasks"], false);
+    assert_eq!(offered["query_tasks"], true);
+    assert_eq!(offered["query_task_authority"], true);
+    assert_eq!(
+        offered["query_task_verbs"],
+        json!(["poll", "complete", "fail"])
+    );
     assert_eq!(offered["workflow_memo_updates"], json!({"supported": true}));
     assert_eq!(
         offered["long_poll"],
@@ -109,17 +114,19 @@ async fn discovery_offers_what_is_built_and_nothing_else() {
         commands.contains(&json!("start_child_workflow"))
             && !commands.contains(&json!("start_service_operation"))
     );
-    for unbuilt in ["queries", "schedules", "history_export"] {
+    for unbuilt in ["schedules"] {
         assert_eq!(info["capabilities"][unbuilt], false, "{unbuilt}");
     }
     for built in [
         "workflow_tasks",
         "activity_tasks",
         "signals",
+        "queries",
         "updates",
         "child_workflows",
         "message_streams",
         "continue_as_new",
+        "history_export",
         "payload_codec_envelope",
     ] {
         assert_eq!(info["capabilities"][built], true, "{built}");

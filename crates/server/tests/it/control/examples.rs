@@ -212,3 +212,52 @@ async fn the_published_administration_is_taken() {
         assert_eq!(&ours[key], value);
     }
 }
+
+#[tokio::test]
+async fn the_published_rollout_is_taken() {
+    let (server, _) = stage().await;
+    let build = "build-2026.04.21-z9";
+    let worker = json!({"task_queue": "orders-critical", "build_id": build});
+    server.register("z9", worker).await;
+    for name in ["drain", "resume", "promote"] {
+        let example = example(&format!("task-queue-build-id-{name}"));
+        let path = example["request"]["path"].as_str().unwrap();
+        let ours = server
+            .post(path, &example["request"]["body"])
+            .accepted(200)
+            .await;
+        has_keys_of(&ours, &example["response_body"], name);
+        assert_eq!(
+            ours["drain_intent"],
+            example["response_body"]["drain_intent"]
+        );
+    }
+    let list = example("task-queue-build-ids");
+    let path = list["request"]["path"].as_str().unwrap();
+    let ours = server.get(path).accepted(200).await;
+    has_keys_of(&ours, &list["response_body"], "build-ids");
+}
+
+#[tokio::test]
+async fn the_published_repair_and_archive_are_taken() {
+    let (server, _) = stage().await;
+    let repair = example("workflow-repair");
+    let path = repair["request"]["path"].as_str().unwrap();
+    let ours = server
+        .post(path, &repair["sdk_python"]["expected_body"])
+        .accepted(200)
+        .await;
+    has_keys_of(&ours, &repair["response_body"], "repair");
+    server
+        .post("/workflows/wf-polyglot-231/terminate", &json!({}))
+        .accepted(200)
+        .await;
+    let archive = example("workflow-archive");
+    let path = archive["request"]["path"].as_str().unwrap();
+    let ours = server
+        .post(path, &archive["sdk_python"]["expected_body"])
+        .accepted(200)
+        .await;
+    has_keys_of(&ours, &archive["response_body"], "archive");
+    assert_eq!(ours["outcome"], archive["response_body"]["outcome"]);
+}

@@ -274,11 +274,11 @@ async fn a_described_run_has_every_field() {
         "search_attributes": {},
         "actions": {
             "can_signal": true,
-            "can_query": false,
+            "can_query": true,
             "can_update": true,
             "can_cancel": true,
             "can_terminate": true,
-            "can_repair": false,
+            "can_repair": true,
             "can_archive": false,
         },
         "commands_scope": "selected_run",

@@ -91,13 +91,13 @@ async fn an_unknown_queue_is_an_empty_one_with_every_field() {
             "workflow_tasks": admission("worker_registration.max_concurrent_workflow_tasks"),
             "activity_tasks": admission("worker_registration.max_concurrent_activity_tasks"),
             "query_tasks": {
-                "status": "unavailable",
-                "budget_source": null,
-                "max_pending_per_queue": 0,
+                "status": "accepting",
+                "budget_source": "server.query_tasks.max_pending_per_queue",
+                "max_pending_per_queue": 1024,
                 "approximate_pending_count": 0,
-                "remaining_pending_capacity": 0,
+                "remaining_pending_capacity": 1024,
                 "lock_required": false,
-                "lock_supported": false,
+                "lock_supported": true,
             },
         },
         "pollers": [],
@@ -241,4 +241,65 @@ async fn the_last_minute_counts_what_became_ready_and_what_was_leased() {
     );
     assert_eq!(stats["tasks_added_last_minute"], 2);
     assert_eq!(stats["tasks_dispatched_last_minute"], 1);
+}
+
+#[tokio::test]
+async fn who_is_next_is_shown_by_priority_and_fair_share() {
+    let server = Server::open().await;
+    for (id, fields) in [
+        ("a", json!({})),
+        (
+            "b",
+            json!({"priority": 0, "fairness_key": "blue", "fairness_weight": 3}),
+        ),
+        (
+            "c",
+            json!({"priority": 0, "fairness_key": "blue", "fairness_weight": 3}),
+        ),
+        ("d", json!({"priority": 0, "fairness_key": "red"})),
+    ] {
+        let mut body = json!({"workflow_id": id, "workflow_type": "greet"});
+        crate::harness::merge(&mut body, fields);
+        server.start_with(body).await;
+        server.advance(1).await;
+    }
+    let path = "/task-queues/default/priority-fairness";
+    let shown = server.get(path).accepted(200).await;
+    let expected = json!({
+        "ready_tasks": 4,
+        "priority_tiers": [
+            {"priority": 0, "count": 3, "classes": [
+                {"fairness_key": "blue", "count": 2, "fairness_weight": 3},
+                {"fairness_key": "red", "count": 1, "fairness_weight": 1},
+            ]},
+            {"priority": 5, "count": 1, "classes": [
+                {"fairness_key": null, "count": 1, "fairness_weight": 1},
+            ]},
+        ],
+        "recent_dispatch": [],
+    });
+    assert_eq!(shown["workflow_task"], expected);
+    assert_eq!(shown["activity_task"]["ready_tasks"], 0);
+    assert_eq!(shown["queue"], "default");
+    server.register("w", json!({})).await;
+    let order: Vec<Value> = [
+        server.poll("w").await,
+        server.poll("w").await,
+        server.poll("w").await,
+        server.poll("w").await,
+    ]
+    .iter()
+    .map(|task| task["workflow_id"].clone())
+    .collect();
+    assert_eq!(
+        order,
+        ["b", "d", "c", "a"],
+        "the class that was served goes behind the other"
+    );
+    let shown = server.get(path).accepted(200).await;
+    let recent = &shown["workflow_task"]["recent_dispatch"];
+    assert_eq!(
+        *recent,
+        json!([{"fairness_key": "blue", "score": 2.0}, {"fairness_key": "red", "score": 1.0}])
+    );
 }

@@ -9,7 +9,7 @@ use super::steps::{complete, fail, poll, report, staffed, workflow_task};
 use crate::harness::Server;
 
 /// Every route of the plane.
-pub(super) const ROUTES: [(Method, &str); 13] = [
+pub(super) const ROUTES: [(Method, &str); 18] = [
     (Method::POST, "/register"),
     (Method::POST, "/heartbeat"),
     (Method::DELETE, "/registrations/w"),
@@ -23,6 +23,11 @@ pub(super) const ROUTES: [(Method, &str); 13] = [
     (Method::POST, "/activity-tasks/t/fail"),
     (Method::POST, "/activity-tasks/t/heartbeat"),
     (Method::POST, "/activity-tasks/t/status"),
+    (Method::POST, "/query-tasks/poll"),
+    (Method::POST, "/query-tasks/t/complete"),
+    (Method::POST, "/query-tasks/t/fail"),
+    (Method::POST, "/update-validation-tasks/t/approve"),
+    (Method::POST, "/update-validation-tasks/t/reject"),
 ];
 
 #[tokio::test]
@@ -187,7 +192,7 @@ async fn unknown_routes_and_methods_keep_the_envelope() {
     for path in [
         "/nothing",
         "/workflow-tasks/t/explode",
-        "/query-tasks/poll",
+        "/query-tasks/t/explode",
         "/sessions",
     ] {
         call(Method::POST, path).refused(401, "unauthorized").await;
@@ -336,6 +341,9 @@ async fn what_is_offered_is_what_the_protocol_names() {
         "history_compression": {"supported_encodings": ["gzip", "deflate"], "compression_threshold": 50},
         "activity_retry_policy": true,
         "activity_timeouts": true,
+        "child_workflow_retry_policy": true,
+        "child_workflow_timeouts": true,
+        "parent_close_policy": true,
         "non_retryable_failures": true,
         "workflow_memo_updates": {"supported": true},
     });

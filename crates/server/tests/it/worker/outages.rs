@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use longhaul_host::Config;
 use longhaul_host::engine::change::{Changes, CommandRow, TaskRow};
+use longhaul_host::engine::rollout::Rollout;
 use longhaul_host::engine::run::state::Run;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
@@ -213,6 +214,17 @@ impl Store for Broken {
 
     fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>> {
         self.memory.workers(namespace)
+    }
+
+    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> Answer<'a, ()> {
+        Box::pin(async move {
+            self.check()?;
+            self.memory.put_rollout(rollout).await
+        })
+    }
+
+    fn rollouts(&self) -> Answer<'_, Vec<Rollout>> {
+        self.memory.rollouts()
     }
 }
 

@@ -19,7 +19,7 @@ fn stream_schema(message: &str) -> jsonschema::Validator {
     jsonschema::validator_for(&schema).expect("a schema")
 }
 
-fn expect_message(message: &str, answer: &Value) {
+pub(super) fn expect_message(message: &str, answer: &Value) {
     let schema = stream_schema(message);
     let errors: Vec<String> = schema
         .iter_errors(answer)

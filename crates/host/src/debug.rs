@@ -1,0 +1,107 @@
+//! Everything an operator asks about one run that does not seem to move (control-plane.md §8.5). Gathered here, judged by
+//! `engine::run::diagnose`.
+
+use std::collections::HashMap;
+
+use longhaul_engine::change::{Diagnosis, TaskKind};
+use longhaul_engine::rollout::build_fits;
+use longhaul_engine::run::diagnose::{Finding, NextEvent, diagnostic_status, findings, next_event};
+use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkflowId};
+use longhaul_store::StoredEvent;
+
+use crate::Host;
+use crate::error::Result;
+use crate::workflows::Description;
+
+/// Events looked at for what happened lately. One read, and far more than is shown of them.
+const RECENT_EVENTS_MAX: u64 = 1000;
+
+/// Failures whose traces are looked up: as many as are shown.
+const TRACED_FAILURES_MAX: usize = 10;
+
+/// A run and what is the matter with it.
+#[derive(Clone, Debug)]
+pub struct DebugView {
+    pub description: Description,
+    /// `terminal`, `needs_attention`, `running`, `queue_backlog`, `pending_work` or `waiting`.
+    pub diagnostic_status: &'static str,
+    pub findings: Vec<Finding>,
+    pub next_event: Option<NextEvent>,
+    /// The newest events, oldest first.
+    pub recent: Vec<StoredEvent>,
+    /// What workers said about failures for people only, by the task that failed.
+    pub diagnoses: HashMap<TaskId, Diagnosis>,
+}
+
+impl Host {
+    /// Diagnoses the named run, or the current one.
+    pub async fn debug_workflow(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        run_id: Option<&RunId>,
+    ) -> Result<DebugView> {
+        let description = self
+            .describe_workflow(namespace, workflow_id, run_id)
+            .await?;
+        let run = &description.run;
+        self.refresh_rollouts().await?;
+        let workers = self.workers(namespace).await?;
+        let pin = run.spec.routing.compatibility.as_deref();
+        let has_poller = |queue: &TaskQueue, kind: TaskKind, type_name: &str| {
+            workers.iter().any(|worker| {
+                let row = &worker.row;
+                let types = match kind {
+                    TaskKind::Workflow => &row.supported_workflow_types,
+                    TaskKind::Activity => &row.supported_activity_types,
+                };
+                row.task_queue == *queue
+                    && worker.status() == "active"
+                    && (types.is_empty() || types.iter().any(|name| name == type_name))
+                    && build_fits(pin, row.build_id.as_deref())
+            })
+        };
+        let now = self.now();
+        let findings = findings(run, &has_poller, now);
+        let end = run.core.last_history_sequence;
+        let recent = self
+            .inner
+            .store
+            .history(
+                run.run_id(),
+                end.saturating_sub(RECENT_EVENTS_MAX),
+                end,
+                usize::try_from(RECENT_EVENTS_MAX).unwrap_or(usize::MAX),
+            )
+            .await?;
+        let mut diagnoses = HashMap::new();
+        for event in recent.iter().rev() {
+            if diagnoses.len() == TRACED_FAILURES_MAX {
+                break;
+            }
+            let failed = matches!(
+                event.event_type.as_str(),
+                "ActivityFailed" | "ActivityRetryScheduled"
+            );
+            let Some(task_id) = event.workflow_task_id.as_ref().filter(|_| failed) else {
+                continue;
+            };
+            let row = self.inner.store.task(task_id).await?;
+            let said = row
+                .and_then(|row| row.closed)
+                .and_then(|closed| closed.report)
+                .and_then(|report| report.diagnosis);
+            if let Some(said) = said {
+                diagnoses.insert(task_id.clone(), *said);
+            }
+        }
+        Ok(DebugView {
+            diagnostic_status: diagnostic_status(run, &findings, now),
+            next_event: next_event(run),
+            findings,
+            recent,
+            diagnoses,
+            description,
+        })
+    }
+}

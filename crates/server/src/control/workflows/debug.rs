@@ -1,0 +1,286 @@
+//! `GET /api/workflows/{w}/debug` and `…/runs/{r}/debug` (control-plane.md §8.5): why is it waiting, in one call.
+
+use longhaul_host::DebugView;
+use longhaul_host::StoredEvent;
+use longhaul_host::engine::run::state::{Activity, Part, Run, WorkflowTask};
+use longhaul_protocol::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::describe::identity;
+use crate::control::Call;
+use crate::control::envelope::Reply;
+use crate::control::fleet::Fleet;
+use crate::control::task_queues;
+use crate::gate::Refusal;
+
+/// Rows of each list.
+const PENDING_MAX: usize = 25;
+const FAILURES_MAX: usize = 10;
+
+/// Bytes shown of the newest event's payload.
+const PREVIEW_MAX: usize = 4096;
+
+/// Events that end an activity.
+const ACTIVITY_CLOSES: [(&str, &str); 4] = [
+    ("ActivityCompleted", "completed"),
+    ("ActivityFailed", "failed"),
+    ("ActivityTimedOut", "timed_out"),
+    ("ActivityCancelled", "cancelled"),
+];
+
+/// Events that tell of a failure.
+const FAILURES: [&str; 6] = [
+    "ActivityFailed",
+    "ActivityTimedOut",
+    "ActivityRetryScheduled",
+    "ChildRunFailed",
+    "WorkflowFailed",
+    "WorkflowTimedOut",
+];
+
+pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
+    let with_preview = call.query.flag("include_last_event_payload");
+    call.query.check()?;
+    let view = call
+        .host()
+        .debug_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
+        .await?;
+    let now = call.host().now();
+    let run = &view.description.run;
+    let pin = run.spec.routing.compatibility.as_deref();
+    let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
+    let mut compatibility = Map::new();
+    fleet.judge(&mut compatibility, pin, &run.spec.task_queue);
+    let queue = task_queues::detail(call.host(), &call.namespace, &run.spec.task_queue).await?;
+    let findings: Vec<Value> = view
+        .findings
+        .iter()
+        .map(|finding| {
+            json!({"severity": finding.severity, "code": finding.code, "message": finding.message})
+        })
+        .collect();
+    let body = json!({
+        "generated_at": now,
+        "workflow_id": run.spec.workflow_id,
+        "run_id": run.spec.run_id,
+        "namespace": run.spec.namespace,
+        "diagnostic_status": view.diagnostic_status,
+        "execution": execution(&view, with_preview),
+        "pending_workflow_tasks": pending_workflow_tasks(run, now),
+        "pending_activities": pending_activities(run, now),
+        "recent_activities": recent_activities(&view.recent),
+        "task_queue": queue,
+        "recent_failures": recent_failures(&view),
+        "compatibility": pin.map(|_| compatibility),
+        "findings": findings,
+    });
+    Ok(Reply::ok(body))
+}
+
+/// The run's standing, its newest event and the next thing that happens by itself.
+fn execution(view: &DebugView, with_preview: bool) -> Value {
+    let mut shown = identity(&view.description);
+    for known in [
+        "memo",
+        "search_attributes",
+        "workflow_id",
+        "run_id",
+        "namespace",
+    ] {
+        shown.remove(known);
+    }
+    let last = view.recent.last().map(|event| {
+        let payload: Value = serde_json::from_str(&event.payload).unwrap_or_default();
+        let keys: Vec<&String> = payload
+            .as_object()
+            .map(Map::keys)
+            .into_iter()
+            .flatten()
+            .collect();
+        let mut last = json!({
+            "sequence": event.sequence,
+            "event_type": event.event_type,
+            "recorded_at": event.recorded_at,
+            "payload_summary": {"keys": keys, "bytes": event.payload.len()},
+        });
+        if with_preview {
+            last["payload_preview"] = json!(beginning(&event.payload));
+        }
+        last
+    });
+    shown.insert("last_event".to_owned(), json!(last));
+    let next = view.next_event.as_ref();
+    shown.insert(
+        "next_scheduled_event".to_owned(),
+        json!(next.map(|next| json!({"kind": next.kind, "at": next.at, "id": next.id}))),
+    );
+    Value::Object(shown)
+}
+
+/// As much of a text as may be shown, cut between characters.
+fn beginning(text: &str) -> &str {
+    let end = (0..=text.len().min(PREVIEW_MAX))
+        .rev()
+        .find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
+}
+
+fn pending_workflow_tasks(run: &Run, now: Timestamp) -> Vec<Value> {
+    let shown = |task: &WorkflowTask| {
+        let lease = task.lease.as_ref();
+        let report = task.last_report.as_ref();
+        let diagnosis = report.and_then(|report| report.diagnosis.as_ref());
+        json!({
+            "task_id": task.id,
+            "task_type": "workflow",
+            "status": match lease {
+                Some(_) => "leased",
+                None if task.available_at > now => "scheduled",
+                None => "ready",
+            },
+            "workflow_task_attempt": task.attempt,
+            "available_at": task.available_at,
+            "lease_owner": lease.map(|lease| &lease.owner),
+            "leased_at": lease.map(|lease| lease.leased_at),
+            "lease_expires_at": lease.map(|lease| lease.expires_at),
+            "is_lease_expired": lease.is_some_and(|lease| lease.expires_at <= now),
+            "workflow_wait_kind": task.resume.workflow_wait_kind,
+            "consecutive_failures": task.failures,
+            "replay_blocked": task.replay_blocked,
+            "last_error": task.last_error,
+            "last_error_type": diagnosis.and_then(|said| said.failure_type.as_deref()),
+            "last_error_at": diagnosis.map(|said| said.at),
+            "stack_trace": diagnosis.and_then(|said| said.stack_trace.as_deref()),
+        })
+    };
+    run.core.workflow_task.iter().map(shown).collect()
+}
+
+fn pending_activities(run: &Run, now: Timestamp) -> Vec<Value> {
+    let activities = run.parts.values().filter_map(|part| match part {
+        Part::Activity(activity) => Some(activity.as_ref()),
+        _ => None,
+    });
+    activities
+        .take(PENDING_MAX)
+        .map(|activity| pending_activity(activity, now))
+        .collect()
+}
+
+fn pending_activity(activity: &Activity, now: Timestamp) -> Value {
+    let attempt = activity.attempt.as_ref();
+    let lease_expires_at = attempt.and_then(|attempt| attempt.lease_expires_at);
+    let status = match (lease_expires_at, activity.available_at > now) {
+        (Some(_), _) => "running",
+        (None, true) => "scheduled",
+        (None, false) => "ready",
+    };
+    json!({
+        "activity_execution_id": activity.execution_id,
+        "activity_type": activity.activity_type,
+        "sequence": activity.sequence,
+        "task_id": activity.task_id,
+        "task_queue": activity.queue,
+        "status": status,
+        "attempt_number": activity.attempt_count,
+        "activity_attempt_id": attempt.map(|attempt| &attempt.id),
+        "lease_owner": attempt.map(|attempt| &attempt.owner),
+        "lease_expires_at": lease_expires_at,
+        "is_lease_expired": attempt.is_some() && lease_expires_at.is_none_or(|at| at <= now),
+        "scheduled_at": activity.scheduled_at,
+        "available_at": activity.available_at,
+        "started_at": attempt.map(|attempt| attempt.started_at),
+        "last_heartbeat_at": attempt.and_then(|attempt| attempt.last_heartbeat_at),
+        "progress": attempt.and_then(|attempt| attempt.progress.as_ref()),
+        "schedule_to_start_deadline_at": activity.schedule_deadline_at,
+        "schedule_to_close_deadline_at": activity.schedule_to_close_deadline_at,
+        "start_to_close_deadline_at": attempt.and_then(|attempt| attempt.close_deadline_at),
+        "heartbeat_deadline_at": attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
+        "activity_options": {
+            "queue": activity.queue,
+            "cancellation_policy": activity.cancellation_policy,
+            "retry_policy": activity.retry,
+        },
+        "execution_mode": null,
+        "local_activity": false,
+        "session_blocked_reason": null,
+    })
+}
+
+/// Activities that ended lately, the newest first.
+fn recent_activities(recent: &[StoredEvent]) -> Vec<Value> {
+    let closes = recent.iter().rev().filter_map(|event| {
+        let (_, status) = ACTIVITY_CLOSES
+            .iter()
+            .find(|(name, _)| *name == event.event_type)?;
+        let payload: Value = serde_json::from_str(&event.payload).ok()?;
+        Some(json!({
+            "activity_execution_id": payload["activity_execution_id"],
+            "activity_type": payload["activity_type"],
+            "sequence": payload["sequence"],
+            "status": status,
+            "attempt_number": payload["attempt_number"],
+            "activity_attempt_id": payload["activity_attempt_id"],
+            "closed_at": event.recorded_at,
+            "event_sequence": event.sequence,
+            "execution_mode": null,
+            "local_activity": false,
+        }))
+    });
+    closes.take(PENDING_MAX).collect()
+}
+
+/// What went wrong lately, the newest first, with what workers said for people.
+fn recent_failures(view: &DebugView) -> Vec<Value> {
+    let run = &view.description.run;
+    let task = run.core.workflow_task.iter().filter_map(|task| {
+        let message = task.last_error.as_deref()?;
+        let report = task.last_report.as_ref();
+        let diagnosis = report.and_then(|report| report.diagnosis.as_ref());
+        Some(json!({
+            "source_kind": "workflow_task",
+            "source_id": task.id,
+            "event_sequence": null,
+            "event_type": null,
+            "message": message,
+            "exception_type": diagnosis.and_then(|said| said.failure_type.as_deref()),
+            "failure_category": "task_failure",
+            "recorded_at": diagnosis.map(|said| said.at),
+            "stack_trace": diagnosis.and_then(|said| said.stack_trace.as_deref()),
+        }))
+    });
+    let events = view
+        .recent
+        .iter()
+        .rev()
+        .filter(|event| FAILURES.contains(&event.event_type.as_str()))
+        .filter_map(|event| {
+            let payload: Value = serde_json::from_str(&event.payload).ok()?;
+            let (kind, id) = match event.event_type.as_str() {
+                "ChildRunFailed" => ("child_workflow_run", &payload["child_workflow_run_id"]),
+                "WorkflowFailed" | "WorkflowTimedOut" => {
+                    ("workflow_run", &payload["workflow_run_id"])
+                }
+                _ => ("activity_execution", &payload["activity_execution_id"]),
+            };
+            let task_id = event.workflow_task_id.as_ref();
+            let diagnosis = task_id.and_then(|task_id| view.diagnoses.get(task_id));
+            Some(json!({
+                "source_kind": kind,
+                "source_id": id,
+                "event_sequence": event.sequence,
+                "event_type": event.event_type,
+                "activity_type": payload["activity_type"],
+                "attempt_number": payload["attempt_number"],
+                "message": payload["message"],
+                "exception_type": payload["exception_type"],
+                "exception_class": payload["exception_class"],
+                "failure_category": payload["failure_category"],
+                "non_retryable": payload["non_retryable"],
+                "timeout_kind": payload["timeout_kind"],
+                "recorded_at": event.recorded_at,
+                "stack_trace": diagnosis.and_then(|said| said.stack_trace.as_deref()),
+            }))
+        });
+    task.chain(events).take(FAILURES_MAX).collect()
+}
