@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use durable_workflow::{
     ActivityOptions, CancellationPolicy, ChildWorkflowOptions, CooperativeCancellationOptions,
-    Error, Worker, WorkflowHandle, json,
+    Error, ParentClosePolicy, Worker, WorkflowCommandOptions, WorkflowHandle, json,
 };
 use tokio::sync::Semaphore;
 
@@ -66,6 +66,12 @@ fn register(worker: &mut Worker, started: &Arc<Semaphore>) {
             Some("signal") => Ok(json!("ended well")),
             _ => Err(asked),
         }
+    });
+    worker.register_workflow("guardian", |context, _| async move {
+        let options = ChildWorkflowOptions::new(QUEUE)
+            .parent_close_policy(ParentClosePolicy::RequestCancellation);
+        let child = context.start_child_workflow("careful", options, json!(["timer"]));
+        Ok(child.await?.result)
     });
     worker.register_workflow("stubborn", |context, _| async move {
         let asked = context.sleep(NEVER).await;
@@ -173,6 +179,44 @@ async fn a_child_is_asked_first() {
     let history = closed(&fixture, "parent", "cancelled").await;
     assert_eq!(history.count("ChildRunCancelled"), 1);
     let child = closed(&fixture, &child, "cancelled").await;
+    assert_eq!(child.count("ActivityCompleted"), 1);
+}
+
+#[tokio::test]
+async fn an_abandoned_activity_is_not_stopped_first() {
+    let fixture = Fixture::start().await;
+    let (_worker, started) = cooperative_worker(&fixture);
+    let handle = fixture
+        .start_workflow("careful", "abandon", json!(["activity", "abandon"]))
+        .await;
+    started.acquire().await.expect("open").forget();
+    ask(&handle).await;
+    let history = closed(&fixture, "abandon", "cancelled").await;
+    let types = history.types();
+    let place = |event: &str| types.iter().position(|found| *found == event);
+    let delivered = place("CooperativeCancellationDelivered").expect("delivered");
+    assert!(place("ActivityCancelled").is_none_or(|place| place > delivered));
+}
+
+#[tokio::test]
+async fn a_child_cleans_up_when_its_parent_is_closed() {
+    let fixture = Fixture::start().await;
+    let _worker = cooperative_worker(&fixture);
+    let parent = fixture
+        .start_workflow("guardian", "guardian", json!([]))
+        .await;
+    let history = fixture
+        .wait_for_events("guardian", "ChildRunStarted", 1)
+        .await;
+    let child = &history.payloads("ChildRunStarted")[0]["child_workflow_instance_id"];
+    let child = child.as_str().expect("an id").to_owned();
+    fixture.wait_for_events(&child, "TimerScheduled", 1).await;
+    parent
+        .terminate(WorkflowCommandOptions::new())
+        .await
+        .expect("the parent is terminated");
+    let child = closed(&fixture, &child, "cancelled").await;
+    assert_eq!(child.count("CooperativeCancellationDelivered"), 1);
     assert_eq!(child.count("ActivityCompleted"), 1);
 }
 
