@@ -158,8 +158,8 @@ fn cargo() -> Command {
     ];
     let mut command = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars_os() {
-        let told = |start: &&str| name.to_string_lossy().starts_with(*start);
-        if TOLD_BY_CARGO.iter().any(|start| told(&start)) {
+        let text = name.to_string_lossy();
+        if TOLD_BY_CARGO.iter().any(|start| text.starts_with(start)) {
             command.env_remove(&name);
         }
     }

@@ -1,5 +1,6 @@
 //! Sticky execution: a worker that keeps histories in memory gets its runs back, and cold replay is always right.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use durable_workflow::{StickyCacheMetrics, StickyCacheOptions, Worker, json};
@@ -26,24 +27,26 @@ fn sticky_worker(fixture: &Fixture, id: &str) -> Worker {
 }
 
 /// Runs the worker until `story` is over, and returns what its cache did.
-async fn beside(worker: &Worker, story: impl Future<Output = ()>) -> StickyCacheMetrics {
-    let (told, over) = tokio::sync::oneshot::channel::<()>();
-    let running = worker.run_until(async move {
-        // A story that panics drops the sender; the worker ends either way.
-        let _panicked = over.await;
-    });
-    let story = async move {
-        story.await;
-        // Read before the worker stops, which clears its cache but not its counters.
-        let _worker_gone = told.send(());
-    };
-    let (ended, ()) = timeout(2 * DEADLINE, async {
-        tokio::join!(Box::pin(running), story)
+fn beside<'a>(
+    worker: &'a Worker,
+    story: impl Future<Output = ()> + 'a,
+) -> Pin<Box<dyn Future<Output = StickyCacheMetrics> + 'a>> {
+    Box::pin(async move {
+        let (told, over) = tokio::sync::oneshot::channel::<()>();
+        let running = worker.run_until(async move {
+            // A story that panics drops the sender; the worker ends either way.
+            let _panicked = over.await;
+        });
+        let story = async move {
+            story.await;
+            let _worker_gone = told.send(());
+        };
+        let (ended, ()) = timeout(2 * DEADLINE, async { tokio::join!(running, story) })
+            .await
+            .expect("the worker ends in time");
+        ended.expect("the worker stops cleanly");
+        worker.sticky_cache_metrics().expect("counters")
     })
-    .await
-    .expect("the worker ends in time");
-    ended.expect("the worker stops cleanly");
-    worker.sticky_cache_metrics().expect("counters")
 }
 
 #[tokio::test]
