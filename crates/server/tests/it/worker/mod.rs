@@ -2,6 +2,7 @@
 
 mod activities;
 mod bad_input;
+mod children;
 mod claims;
 mod closed_runs;
 mod closes;
@@ -24,3 +25,4 @@ mod retries;
 mod steps;
 mod tasks;
 mod throttling;
+mod updates;
