@@ -158,6 +158,7 @@ impl World {
             },
             declared: Map::new(),
             principal: None,
+            context: None,
         };
         match self.current {
             None => self.decide(|_, moment| start.decide_new(moment)),
@@ -387,6 +388,7 @@ impl World {
                 })
             }),
             principal: None,
+            context: None,
         }
     }
 
