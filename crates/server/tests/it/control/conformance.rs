@@ -528,7 +528,7 @@ async fn rule_18_another_version_is_refused_before_anything_happens_and_both_are
 async fn rule_19_a_new_credential_is_the_same_principal() {
     let store = Arc::new(Memory::new());
     let mut seen = Vec::new();
-    for (workflow, token) in [("one", "first"), ("two", "second")] {
+    for (workflow, token) in [("one", "sesame-1"), ("two", "sesame-2")] {
         let auth = Auth::with_tokens(None, None, Some(token.to_owned()), None);
         let server = Server::on(store.clone(), Config::default(), auth, Options::default()).await;
         let start = json!({"workflow_id": workflow, "workflow_type": "greet"});

@@ -2,7 +2,7 @@
 
 mod activities;
 mod bad_input;
-mod children;
+mod child_events;
 mod claims;
 mod closed_runs;
 mod closes;
@@ -25,4 +25,4 @@ mod retries;
 mod steps;
 mod tasks;
 mod throttling;
-mod updates;
+mod update_events;
