@@ -241,7 +241,11 @@ impl Command for DeliverCancellation {
         if let Some(kind) = draft.still_stopping(&self.place, cancellation) {
             draft.flush_buffered();
             draft.close_workflow_task(TaskStatus::Completed, None);
-            draft.choose_next_task(false);
+            draft.core.status = Status::Waiting;
+            // A signal that only waits for its turn would bring the worker here again at once.
+            if draft.core.next_wake.is_some() || draft.oldest_update().is_some() {
+                draft.choose_next_task(false);
+            }
             return draft.finish(Ok(reply(Delivered::Waiting(kind))));
         }
         draft.deliver_cancellation(cancellation, &self.place);

@@ -31,6 +31,7 @@ mod close;
 mod continue_as_new;
 mod draft;
 mod group;
+mod part;
 mod record;
 mod signal;
 mod task;

@@ -78,7 +78,12 @@ impl Draft<'_> {
         progress.settled = true;
         if !selection.decided {
             selection.decided = true;
-            let deciding = self.events.last().expect("the event that settled it");
+            // The timeout of a satisfied wait is cancelled behind the event that decides.
+            let deciding = self
+                .events
+                .iter()
+                .rfind(|event| event.event_type != "TimerCancelled")
+                .expect("the event that settled it");
             let resolved = SelectionResolved {
                 selection_group_base_sequence: level.base,
                 selection_group_size: level.size,

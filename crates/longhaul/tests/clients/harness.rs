@@ -18,7 +18,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use control::{Control, History};
-pub(crate) use python::{PythonWorker, run_python};
+pub(crate) use python::{PythonWorker, run_documented, run_python};
 
 /// Longest wait for anything that should happen at once. Generous, because CI machines stall; never reached when green.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);

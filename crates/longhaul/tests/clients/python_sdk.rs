@@ -7,6 +7,20 @@ use serde_json::json;
 use crate::harness::{Control, PythonWorker, Server, ServerOptions, eventually, run_python};
 
 #[tokio::test]
+async fn the_readme_does_what_it_says() {
+    let server = Server::start().await;
+    assert_eq!(run_documented("README.md", &server).await, "hello, world\n");
+}
+
+#[tokio::test]
+async fn the_tour_does_what_it_says() {
+    let server = Server::start().await;
+    let printed = run_documented("docs/tour.md", &server).await;
+    let expected = "3\n3\n['order-1: charged 30', 'order-1 is on its way']\n";
+    assert_eq!(printed, expected);
+}
+
+#[tokio::test]
 async fn activities() {
     run_python("activities.py", &Server::start().await).await;
 }

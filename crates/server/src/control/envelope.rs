@@ -332,7 +332,9 @@ fn block(
     contract.insert("success_fields".to_owned(), json!(operation.success_fields));
     block.insert("contract".to_owned(), Value::Object(contract));
     for field in PROJECTED_FIELDS {
-        if let Some(value) = body.get(*field) {
+        // Where a name stands for a whole object, as the queue does in the debug view, once is enough.
+        let plain = |value: &&Value| *field != "task_queue" || !value.is_object();
+        if let Some(value) = body.get(*field).filter(plain) {
             block.insert((*field).to_owned(), value.clone());
         }
     }

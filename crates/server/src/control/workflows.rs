@@ -170,13 +170,49 @@ pub(super) async fn runs(call: Call) -> Result<Reply, Refusal> {
 
 /// A memo for people: an object, also when there is none.
 pub(super) fn memo_shown(memo: Option<&Payload>) -> Value {
-    memo.and_then(|memo| memo.display().ok())
-        .unwrap_or_else(|| json!({}))
+    let mut shown = memo
+        .and_then(|memo| memo.display().ok())
+        .unwrap_or_else(|| json!({}));
+    show_whole_numbers(&mut shown);
+    shown
+}
+
+/// In a memo, unlike in arguments and results, published clients expect a whole number without a fraction, whatever its type was;
+/// the types are in the `MemoUpserted` event.
+fn show_whole_numbers(value: &mut Value) {
+    /// Beyond this a double has no room for a fraction, and is clearer with its exponent.
+    const WHOLE_MAX: f64 = 1e15;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number
+                .as_f64()
+                .filter(|double| double.fract() == 0.0 && double.abs() < WHOLE_MAX)
+                .filter(|double| *double != 0.0 || double.is_sign_positive());
+            if let Some(whole) = whole {
+                #[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
+                let whole = whole as i64;
+                *value = json!(whole);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(show_whole_numbers),
+        Value::Object(map) => map.values_mut().for_each(show_whole_numbers),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_numbers_of_a_memo_have_no_fraction() {
+        let mut shown = json!({"a": 7.0, "b": [1.5, -2.0, 7], "c": -0.0, "d": 1e25});
+        show_whole_numbers(&mut shown);
+        assert_eq!(
+            shown,
+            json!({"a": 7, "b": [1.5, -2, 7], "c": -0.0, "d": 1e25})
+        );
+    }
 
     #[test]
     fn tokens_name_a_place_and_nothing_else_is_one() {

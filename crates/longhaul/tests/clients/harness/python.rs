@@ -63,6 +63,32 @@ pub(crate) async fn run_python(program: &str, server: &Server) {
     }
 }
 
+/// Runs the Python program of a page of documentation as it stands, but for the server's address; returns what it printed.
+pub(crate) async fn run_documented(page: &str, server: &Server) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(page);
+    let text = fs::read_to_string(&path).expect("the page is there");
+    let (_, program) = text.split_once("```python\n").expect("a Python program");
+    let (program, _) = program.split_once("```").expect("the end of the program");
+    assert!(program.contains("http://127.0.0.1:8080"), "{program}");
+    let file = server.directory.path().join("documented.py");
+    fs::write(
+        &file,
+        program.replace("http://127.0.0.1:8080", &server.url()),
+    )
+    .expect("a file");
+    let run = Command::new(python())
+        .arg(&file)
+        .kill_on_drop(true)
+        .output();
+    let ended = timeout(DEADLINE, run).await.expect("the program ends");
+    let output = ended.expect("Python starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{page}:\n{errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 /// A Python worker in a process of its own, which prints a line each time it registers.
 pub(crate) struct PythonWorker {
     child: Child,

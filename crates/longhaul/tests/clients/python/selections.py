@@ -183,6 +183,15 @@ async def a_condition_wins(stage: Stage) -> None:
     equal((await result(handle))[0], "told")
 
 
+async def a_condition_wins_before_its_timeout(stage: Stage) -> None:
+    handle = await stage.start("until_told", 60, 30)
+    await stage.until(handle, "ConditionWaitOpened")
+    await handle.signal("tell", [])
+    equal(await result(handle), ["told", True])
+    events = await stage.closed_history(handle)
+    equal(payloads(events, "SelectionResolved")[0]["resolution_event_type"], "ConditionWaitSatisfied")
+
+
 async def a_condition_times_out_first(stage: Stage) -> None:
     handle = await stage.start("until_told", 60, 1)
     equal(await result(handle), ["told", False])
@@ -199,6 +208,7 @@ if __name__ == "__main__":
             a_child_can_win,
             a_child_that_loses_is_cancelled,
             a_condition_wins,
+            a_condition_wins_before_its_timeout,
             a_condition_times_out_first,
         ],
         workflows=[SlowChild, Race, Deadline, FailingFirst, WithChild, UntilTold],
