@@ -50,8 +50,13 @@ impl Draft<'_> {
         self.put(PartKey::Member(sequence), Part::Member(Box::new(member)));
     }
 
-    /// A call is resolved. Whether the workflow should look now.
-    pub(super) fn resolve_member(&mut self, group: Option<&Group>, failed: bool) -> bool {
+    /// A call is resolved, by the event at `resolved_by`. Whether the workflow should look now.
+    pub(super) fn resolve_member(
+        &mut self,
+        group: Option<&Group>,
+        failed: bool,
+        resolved_by: u64,
+    ) -> bool {
         let Some(group) = group else { return true };
         let base = group.outermost().base;
         let Some(mut open) = self.open_group(base).cloned() else {
@@ -61,7 +66,8 @@ impl Draft<'_> {
         open.failed |= failed;
         let mut look = open.unresolved == 0;
         if let (Some(selection), Some(member)) = (&mut open.selection, group.member()) {
-            look = self.settle_member(group.outermost(), selection, member.base, failed);
+            let level = group.outermost();
+            look = self.settle_member(level, selection, member.base, failed, resolved_by);
         }
         if open.unresolved == 0 {
             open.resolved_at = Some(self.core.last_history_sequence);
@@ -70,9 +76,12 @@ impl Draft<'_> {
         look
     }
 
-    /// A call is resolved: wakes the workflow unless its group is still open.
+    /// A call is resolved by the newest event: wakes the workflow unless its group is still open. A cancellation that has not
+    /// reached the code may have waited for just this call.
     pub(super) fn resolve(&mut self, group: Option<&Group>, failed: bool, resume: Resume) {
-        if self.resolve_member(group, failed) {
+        let resolved_by = self.core.last_history_sequence;
+        let look = self.resolve_member(group, failed, resolved_by);
+        if look || self.has_undelivered_cancellation() {
             self.wake(resume);
         }
     }

@@ -60,13 +60,14 @@ impl Selection {
 }
 
 impl Draft<'_> {
-    /// A call of a member ended with the newest event. Whether the workflow should look: its member is settled by it.
+    /// A call of a member ended with the event at `resolved_by`. Whether the workflow should look: its member is settled by it.
     pub(super) fn settle_member(
         &mut self,
         level: &Level,
         selection: &mut Selection,
         member: u64,
         failed: bool,
+        resolved_by: u64,
     ) -> bool {
         let Some(progress) = selection.members.get_mut(&member) else {
             return true;
@@ -78,12 +79,11 @@ impl Draft<'_> {
         progress.settled = true;
         if !selection.decided {
             selection.decided = true;
-            // The timeout of a satisfied wait is cancelled behind the event that decides.
             let deciding = self
                 .events
                 .iter()
-                .rfind(|event| event.event_type != "TimerCancelled")
-                .expect("the event that settled it");
+                .rfind(|event| event.sequence == resolved_by)
+                .expect("the event that settled it is of this decision");
             let resolved = SelectionResolved {
                 selection_group_base_sequence: level.base,
                 selection_group_size: level.size,
