@@ -30,12 +30,12 @@ impl Draft<'_> {
             .cloned()
             .unwrap_or(OpenGroup {
                 size: outermost.size,
-                unresolved: 0,
+                // Counted before they are recorded: a member may be over at once, as a timer of no time is.
+                unresolved: outermost.size,
                 failed: false,
                 resolved_at: None,
                 selection: None,
             });
-        open.unresolved += 1;
         if let Some(member) = group.member() {
             open.selection
                 .get_or_insert_default()
@@ -77,13 +77,24 @@ impl Draft<'_> {
     }
 
     /// A call is resolved by the newest event: wakes the workflow unless its group is still open. A cancellation that has not
-    /// reached the code may have waited for just this call.
+    /// reached the code may have waited for just this call, and a run that has no other open call must not be left alone.
     pub(super) fn resolve(&mut self, group: Option<&Group>, failed: bool, resume: Resume) {
         let resolved_by = self.core.last_history_sequence;
         let look = self.resolve_member(group, failed, resolved_by);
-        if look || self.has_undelivered_cancellation() {
+        let left_alone = !self.is_leased() && !self.has_open_call();
+        if look || left_alone || self.has_undelivered_cancellation() {
             self.wake(resume);
         }
+    }
+
+    /// Whether the workflow has asked for something that is not over.
+    pub(super) fn has_open_call(&self) -> bool {
+        self.parts().any(|(_, part)| {
+            matches!(
+                part,
+                Part::Activity(_) | Part::Timer(_) | Part::Wait(_) | Part::Child(_)
+            )
+        })
     }
 
     /// Forgets groups that a finished plain task has seen resolved. Until then a worker may send their members again.

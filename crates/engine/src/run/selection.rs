@@ -26,7 +26,7 @@ pub struct Selection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberProgress {
     pub member: SelectionMember,
-    /// Calls of it that are open.
+    /// Calls of it that are not over.
     pub open: u64,
     /// Whether its outcome is known: all calls completed, or one failed, or it was given up.
     pub settled: bool,
@@ -35,7 +35,7 @@ pub struct MemberProgress {
 impl Selection {
     /// A call of one of its members is recorded. A member that is one call is known by that call's id.
     pub(super) fn join(&mut self, level: &Level, member: &Member, identity: &str) {
-        let progress = self.members.entry(member.base).or_insert_with(|| {
+        self.members.entry(member.base).or_insert_with(|| {
             let operation_identity = if member.kind == "group" {
                 format!("group:{}:{}", member.base, member.size)
             } else {
@@ -51,11 +51,10 @@ impl Selection {
                     operation_kind: member.kind.clone(),
                     operation_identity,
                 },
-                open: 0,
+                open: member.size,
                 settled: false,
             }
         });
-        progress.open += 1;
     }
 }
 

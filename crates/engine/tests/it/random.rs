@@ -76,6 +76,11 @@ enum Act {
         worker: u8,
         final_failure: bool,
     },
+    /// A worker that takes an activity and finishes it.
+    Work {
+        which: u8,
+        fails: bool,
+    },
     Beat {
         which: u8,
         worker: u8,
@@ -153,14 +158,15 @@ fn act() -> impl Strategy<Value = Act> {
         10 => (worker(), any::<bool>(), any::<bool>()).prop_map(|(worker, rust, same_poll)| Act::Claim { worker, rust, same_poll }),
         12 => (worker(), prop::collection::vec(call(), 1..3), prop::option::weighted(0.12, end), any::<bool>())
             .prop_map(|(worker, calls, end, read)| Act::Complete { worker, calls, end, read }),
-        12 => (prop::collection::vec(call(), 1..3), prop::option::weighted(0.12, an_end), any::<bool>(), which())
+        12 => (prop::collection::vec(call(), 1..3), prop::option::weighted(0.2, an_end), any::<bool>(), which())
             .prop_map(|(calls, end, read, which)| Act::Turn { calls, end, read, which }),
         1 => worker().prop_map(|worker| Act::SendAgain { worker }),
-        1 => (worker(), which()).prop_map(|(worker, which)| Act::GiveUp { worker, which }),
+        3 => (worker(), which()).prop_map(|(worker, which)| Act::GiveUp { worker, which }),
         1 => Just(Act::Repeat),
         2 => worker().prop_map(|worker| Act::Acknowledge { worker }),
         1 => worker().prop_map(|worker| Act::FailTask { worker }),
         1 => worker().prop_map(|worker| Act::Release { worker }),
+        8 => (which(), prop::bool::weighted(0.3)).prop_map(|(which, fails)| Act::Work { which, fails }),
         4 => (which(), worker()).prop_map(|(which, worker)| Act::ClaimActivity { which, worker }),
         3 => (which(), worker()).prop_map(|(which, worker)| Act::CompleteActivity { which, worker }),
         2 => (which(), worker(), any::<bool>()).prop_map(|(which, worker, final_failure)| Act::FailActivity { which, worker, final_failure }),
@@ -306,6 +312,21 @@ impl Player {
                         ..Failure::default()
                     };
                     let _ = self.world.fail_activity(sequence, &worker(*by), failure);
+                }
+            }
+            Act::Work { which, fails } => {
+                if let Some(sequence) = self.activity(*which) {
+                    let _ = self.world.claim_activity(sequence, "w0", None);
+                    let _ = if *fails {
+                        let failure = Failure {
+                            message: "no".into(),
+                            ..Failure::default()
+                        };
+                        self.world.fail_activity(sequence, "w0", failure)
+                    } else {
+                        self.world
+                            .complete_activity(sequence, "w0", Payload::null())
+                    };
                 }
             }
             Act::Beat { which, worker: by } => {
@@ -545,7 +566,7 @@ impl Player {
         }
     }
 
-    /// Gives up a member of a selection, settled or not.
+    /// Gives up a member of a selection. Of one that is settled a worker knows better.
     fn give_up(&mut self, by: u8, which: u8) {
         let run = self.world.run();
         if run
@@ -556,12 +577,17 @@ impl Player {
         {
             return;
         }
+        self.polls += 1;
+        let poll = format!("p{}", self.polls);
+        let _ = self.world.claim(&worker(by), "python", Some(&poll));
+        let run = self.world.run();
         let members = run.parts.values().filter_map(|part| match part {
             Part::Group(group) => group.selection.as_ref(),
             _ => None,
         });
         let members: Vec<_> = members
             .flat_map(|selection| selection.members.values())
+            .filter(|progress| !progress.settled)
             .map(|progress| progress.member.clone())
             .collect();
         if let Some(member) = pick(&members, which) {
@@ -594,6 +620,11 @@ impl Player {
                         "parallel",
                         group.outermost().size,
                     )),
+                    // There are handles only once the choice is recorded.
+                    Some(_) if !is_decided(run, group.outermost().base) => {
+                        let level = group.outermost();
+                        places.push(place(level.base, "parallel", level.size));
+                    }
                     Some(member) => places.push(DeliveryPlace {
                         operation_sequence: Some(member.base),
                         operation_sequence_span: Some(member.size),
@@ -604,6 +635,12 @@ impl Player {
         }
         pick(&places, which)
     }
+}
+
+fn is_decided(run: &Run, base: u64) -> bool {
+    let group = run.parts.get(&PartKey::Group(base));
+    matches!(group, Some(Part::Group(group))
+        if group.selection.as_ref().is_some_and(|selection| selection.decided))
 }
 
 fn place(sequence: u64, call_kind: &str, sequence_span: u64) -> DeliveryPlace {
@@ -645,7 +682,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_order_of_commands_keeps_the_invariants(acts in prop::collection::vec(act(), 1..80), run_timeout in prop::option::weighted(0.2, 100_u64..2000)) {
+    fn any_order_of_commands_keeps_the_invariants(acts in prop::collection::vec(act(), 1..120), run_timeout in prop::option::weighted(0.2, 100_u64..2000)) {
         let mut world = World::new();
         let options = run_timeout.map(|seconds| BTreeMap::from([("run_timeout".to_owned(), seconds.to_string())])).unwrap_or_default();
         let _ = world.start(&options);

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::history::Event;
-use serde_json::Value;
 
 use super::events;
 use crate::world::World;
 
 #[derive(Default)]
 struct Selection {
-    /// Calls of each member, by the member's first call.
+    /// Calls of each member that are not over, recorded or not, by the member's first call.
     members: BTreeMap<u64, BTreeSet<u64>>,
     settled: BTreeSet<u64>,
     resolved: bool,
@@ -77,19 +76,19 @@ pub(super) fn check(world: &World, run: &Run) {
         let member = level["selection_member_base_sequence"].as_u64().unwrap();
         let sequence = body["sequence"].as_u64().unwrap();
         let selection = selections.entry(id.clone()).or_default();
-        let calls = selection.members.entry(member).or_default();
-        if opens(event.event_type, body) {
-            calls.insert(sequence);
-            continue;
-        }
+        let size = level["selection_member_size"].as_u64().unwrap();
+        let calls = selection
+            .members
+            .entry(member)
+            .or_insert_with(|| (member..member + size).collect());
         let Some(failed) = ends(event.event_type) else {
             continue;
         };
-        calls.remove(&sequence);
-        // An activity that stopped for a cancellation settles its member only when the choice says so.
+        // An activity that a cancellation interrupts settles nothing; one that stopped by itself does.
         if event.event_type == "ActivityCancelled" && !next_is_choice(world, run, event) {
             continue;
         }
+        calls.remove(&sequence);
         if (failed || calls.is_empty()) && selection.settled.insert(member) && !selection.resolved {
             demanded = Some((id, member, failed, event));
         }
@@ -105,19 +104,6 @@ fn next_is_choice(world: &World, run: &Run, event: &Event) -> bool {
     world.histories[run.run_id()]
         .get(place)
         .is_some_and(|next| next.event_type == "SelectionResolved")
-}
-
-fn opens(event_type: &str, body: &Value) -> bool {
-    match event_type {
-        "TimerScheduled" => body.get("timer_kind").is_none(),
-        name => [
-            "ActivityScheduled",
-            "ChildWorkflowScheduled",
-            "SignalWaitOpened",
-            "ConditionWaitOpened",
-        ]
-        .contains(&name),
-    }
 }
 
 /// Whether the event ends its call, and whether as a failure.

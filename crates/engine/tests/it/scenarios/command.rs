@@ -15,9 +15,9 @@ pub(super) fn read_command(line: &str, run: &Run) -> Value {
         let (key, value) = word.split_once('=').unwrap();
         let parsed = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
         match key {
-            // group=base/size/index
+            // group=base/size/index, and /mixed when its members are not of one kind
             "group" => {
-                let kind = kind_of(&command);
+                let kind = value.split('/').nth(3).unwrap_or(kind_of(&command));
                 let entry = level("parallel-calls", kind, value);
                 join(&mut command, entry);
             }
