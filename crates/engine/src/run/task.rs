@@ -52,8 +52,9 @@ impl Draft<'_> {
         self.core.status = Status::Waiting;
         // Kept as a wake, so that it is not lost to an update that has its turn first: one that the task saw.
         if progress_without_block && self.deliverable_signal().is_none() {
-            self.core.next_wake.get_or_insert(Wake {
-                sequence: self.core.handled_sequence + 1,
+            let sequence = self.core.handled_sequence + 1;
+            self.core.next_wake.get_or_insert_with(|| Wake {
+                sequence,
                 resume: Resume::default(),
             });
         }

@@ -206,7 +206,7 @@ impl Player {
         let of_run = |row: &&longhaul_engine::change::TaskRow| {
             row.sequence > 0
                 && row.run_id == *self.world.run().run_id()
-                && (row.status.is_open() || which % 4 == 0)
+                && (row.status.is_open() || which.is_multiple_of(4))
         };
         let rows = self.world.tasks.values().filter(of_run);
         pick(&rows.map(|row| row.sequence).collect::<Vec<_>>(), which)
@@ -234,7 +234,7 @@ impl Player {
                 let all = self.world.instances.iter();
                 let open = all.filter(|(_, run)| self.world.runs[*run].core.closed.is_none());
                 let open: Vec<WorkflowId> = open.map(|(id, _)| id.clone()).collect();
-                self.world.focus = pick(&open, *which).or(self.world.focus.take());
+                self.world.focus = pick(&open, *which).or_else(|| self.world.focus.take());
             }
             Act::Claim {
                 worker: by,

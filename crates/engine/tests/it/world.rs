@@ -139,7 +139,7 @@ impl World {
             self.runs.insert(run_id.clone(), change.apply(before));
             if change.instance.is_some() {
                 self.instances.insert(workflow_id.clone(), run_id.clone());
-                self.focus.get_or_insert(workflow_id.clone());
+                self.focus.get_or_insert_with(|| workflow_id.clone());
             }
             let history = self.histories.entry(run_id.clone()).or_default();
             let bodies = self.bodies.entry(run_id.clone()).or_default();

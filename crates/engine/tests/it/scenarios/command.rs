@@ -17,7 +17,7 @@ pub(super) fn read_command(line: &str, run: &Run) -> Value {
         match key {
             // group=base/size/index, and /mixed when its members are not of one kind
             "group" => {
-                let kind = value.split('/').nth(3).unwrap_or(kind_of(&command));
+                let kind = value.split('/').nth(3).unwrap_or_else(|| kind_of(&command));
                 let entry = level("parallel-calls", kind, value);
                 join(&mut command, entry);
             }
