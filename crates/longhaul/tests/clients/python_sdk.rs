@@ -4,7 +4,9 @@
 
 use serde_json::json;
 
-use crate::harness::{Control, PythonWorker, Server, ServerOptions, eventually, run_python};
+use crate::harness::{
+    Control, PythonWorker, Server, ServerOptions, eventually, run_documented, run_python,
+};
 
 #[tokio::test]
 async fn the_readme_does_what_it_says() {

@@ -210,7 +210,10 @@ async fn a_closing_parent_does_with_its_child_as_the_policy_says() {
         (Some("terminate"), "terminated"),
     ] {
         let server = staffed().await;
-        let fields = policy.map_or(json!({}), |policy| json!({"parent_close_policy": policy}));
+        let fields = policy.map_or_else(
+            || json!({}),
+            |policy| json!({"parent_close_policy": policy}),
+        );
         let (parent, child) = family(&server, fields).await;
         let fail = server.post("/workflows/wf/signal/go", &json!({}));
         fail.accepted(202).await;
