@@ -4,8 +4,9 @@ use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity_stop::{AcknowledgeStop, StopAcknowledged};
 use longhaul_engine::run::cancellation::{
     CAPABILITY, CancellationReceipt, CleanupBudget, DeliverCancellation, Delivered,
-    RequestCancellation, requester,
+    PassOnCancellation, RequestCancellation, requester,
 };
+use longhaul_engine::run::external::Request;
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::{CommandId, RunId, TaskId};
@@ -24,9 +25,36 @@ impl Host {
         target: &CommandTarget,
         reason: Option<&str>,
         budget: CleanupBudget,
-        passed_on: Option<&Value>,
     ) -> Result<CancellationReceipt> {
-        self.command(target, |request, run| RequestCancellation {
+        self.command(target, |request, run| {
+            self.cancellation(request, run, reason, budget, None)
+        })
+        .await
+    }
+
+    /// Another run passes its request on; `context` is that run's.
+    pub(crate) async fn pass_on_cancellation(
+        &self,
+        target: &CommandTarget,
+        reason: Option<&str>,
+        budget: CleanupBudget,
+        context: Option<&Value>,
+    ) -> Result<()> {
+        self.command(target, |request, run| {
+            PassOnCancellation(self.cancellation(request, run, reason, budget, context))
+        })
+        .await
+    }
+
+    fn cancellation(
+        &self,
+        request: Request,
+        run: &Run,
+        reason: Option<&str>,
+        budget: CleanupBudget,
+        passed_on: Option<&Value>,
+    ) -> RequestCancellation {
+        RequestCancellation {
             requester: requester(request.principal.as_deref()),
             request,
             reason: reason.map(str::to_owned),
@@ -34,8 +62,7 @@ impl Host {
             passed_on: passed_on.cloned(),
             capable_worker: self.has_capable_worker(run),
             capable_claim: self.is_held_by_capable_worker(run),
-        })
-        .await
+        }
     }
 
     fn has_capable_worker(&self, run: &Run) -> bool {

@@ -164,6 +164,7 @@ impl Host {
                     run_id: None,
                     request_id: Some(delivery.request_id),
                     principal: None,
+                    context: None,
                 };
                 refusal(self.stop_workflow(&target, how, Some(&reason)).await)
             }
@@ -177,20 +178,17 @@ impl Host {
                     namespace: delivery.namespace,
                     workflow_id,
                     run_id: None,
-                    request_id: None,
+                    request_id: Some(delivery.request_id),
                     principal: None,
+                    context: None,
                 };
                 let budget = CleanupBudget::Until(cleanup_deadline_at);
                 let asked = self
-                    .request_cancellation(&target, reason.as_deref(), budget, context.as_ref())
+                    .pass_on_cancellation(&target, reason.as_deref(), budget, context.as_ref())
                     .await;
                 match asked {
                     // A parent waits for this child to end: one that cannot be asked is closed.
                     Err(Error::Rejected(Rejection::NotCooperative)) if context.is_some() => {
-                        let target = CommandTarget {
-                            request_id: Some(delivery.request_id),
-                            ..target
-                        };
                         refusal(
                             self.stop_workflow(&target, Stop::Cancel, reason.as_deref())
                                 .await,

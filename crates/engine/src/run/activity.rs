@@ -30,6 +30,12 @@ pub struct Deadlines {
 }
 
 impl Activity {
+    /// Whether a worker holds it.
+    pub(super) fn is_running(&self) -> bool {
+        let attempt = self.attempt.as_ref();
+        attempt.is_some_and(|attempt| attempt.lease_expires_at.is_some())
+    }
+
     /// Attempts the policy allows; None is without limit.
     pub(super) fn max_attempts(&self) -> Option<u64> {
         self.retry

@@ -188,6 +188,32 @@ impl RequestCancellation {
     }
 }
 
+/// A request that another run passes on by letter: it comes at least once and counts once, also when the receiver has continued
+/// as new or closed since.
+#[derive(Clone, Debug)]
+pub struct PassOnCancellation(pub RequestCancellation);
+
+impl Command for PassOnCancellation {
+    type Reply = ();
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
+        if let Some(earlier) = self.0.request.earlier.as_deref() {
+            return if earlier.command.status == "accepted" {
+                Decision::unchanged(())
+            } else {
+                Decision::reject(Rejection::RunNotActive {
+                    status: run.core.status,
+                })
+            };
+        }
+        let Decision { changes, reply } = self.0.decide(run, moment);
+        Decision {
+            changes,
+            reply: reply.map(drop),
+        }
+    }
+}
+
 /// The worker found the call at which the request reaches the workflow's code.
 #[derive(Clone, Debug)]
 pub struct DeliverCancellation {
@@ -316,7 +342,8 @@ impl Draft<'_> {
         self.cause.command_id = None;
     }
 
-    /// Asks running work that the delivery must wait for to stop, and says whether there is any.
+    /// Asks running work that the delivery must wait for to stop, and says whether there is any. An attempt whose lease ran out is
+    /// taken for stopped.
     fn still_stopping(
         &mut self,
         place: &DeliveryPlace,
@@ -327,7 +354,7 @@ impl Draft<'_> {
             if let Some(mut activity) = self.activity(sequence).cloned()
                 && activity.cancellation_policy
                     == Some(CancellationPolicy::WaitCancellationCompleted)
-                && activity.attempt.is_some()
+                && activity.is_running()
             {
                 stopping.get_or_insert(StoppingKind::Activity);
                 activity.stop_requested = true;

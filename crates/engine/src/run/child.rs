@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::draft::Draft;
 use super::outbox::LetterBody;
 use super::start::fresh_core;
-use super::state::{ClosedReason, Outcome, Part, PartKey, Resume, Run, RunFailure, Spec};
+use super::state::{ClosedReason, Message, Outcome, Part, PartKey, Resume, Run, RunFailure, Spec};
 use crate::change::InstanceChange;
 use crate::{Command, Decision, Moment, limits};
 
@@ -168,6 +168,8 @@ pub struct ReportChildRun {
 pub struct ChildClosed {
     pub reason: ClosedReason,
     pub at: Timestamp,
+    /// Text given to cancel or terminate.
+    pub note: Option<String>,
     pub outcome: Option<Outcome>,
 }
 
@@ -295,7 +297,7 @@ impl Draft<'_> {
         self.append(child.started(timing(&spec), None));
         self.core.open.children += 1;
         self.put(PartKey::Child(sequence), Part::Child(Box::new(child)));
-        self.create_run(spec, InstanceChange::Create, 0, self.now);
+        self.create_run(spec, InstanceChange::Create, 0, self.now, Vec::new());
         Ok(())
     }
 
@@ -306,9 +308,14 @@ impl Draft<'_> {
         instance: InstanceChange,
         instance_command_sequence: u64,
         available_at: Timestamp,
+        moved: Vec<Message>,
     ) {
         let mut core = fresh_core(self.now);
         core.instance_command_sequence = instance_command_sequence;
+        // Streams belong to the workflow, not to one run of it.
+        if spec.workflow_id == self.spec.workflow_id {
+            core.streams = Arc::clone(&self.core.streams);
+        }
         self.core.hand_on_to(&mut core);
         let mut next = Draft::new_run(
             Arc::new(spec),
@@ -322,6 +329,9 @@ impl Draft<'_> {
         next.create_workflow_task(Resume::default());
         if available_at > self.now {
             next.put_off_workflow_task(available_at);
+        }
+        for message in moved {
+            next.accept_message(message);
         }
         self.ids = next.ids.clone();
         self.created.push(*next.into_change().0);
@@ -377,7 +387,8 @@ impl Draft<'_> {
             run_number: spec.run_number,
         };
         let sequence = self.core.instance_command_sequence;
-        self.create_run(spec, instance, sequence, available_at);
+        let unread = self.stream_messages_to_move();
+        self.create_run(spec, instance, sequence, available_at, unread);
         Some(run_id)
     }
 
@@ -465,15 +476,18 @@ impl Draft<'_> {
         closed: &ChildClosed,
         failure: &RunFailure,
     ) -> ChildFailure {
-        let message = if closed.reason.was_stopped() {
-            format!(
-                "Child workflow {} closed as {}: {}",
+        let message = match &closed.note {
+            _ if !closed.reason.was_stopped() => failure.message.clone(),
+            Some(note) => format!(
+                "Child workflow {} closed as {}: {note}",
                 child.workflow_id,
                 closed.reason.as_str(),
-                failure.message
-            )
-        } else {
-            failure.message.clone()
+            ),
+            None => format!(
+                "Child workflow {} closed as {}.",
+                child.workflow_id,
+                closed.reason.as_str(),
+            ),
         };
         ChildFailure {
             failure_id: self.ids.mint(),

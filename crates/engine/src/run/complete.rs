@@ -15,7 +15,7 @@ use super::activity_report::Answer;
 use super::batch::Batch;
 use super::close::limit_failure;
 use super::draft::{Cause, Draft};
-use super::state::{ClosedReason, Outcome, Part, Run, Status, WorkflowTask};
+use super::state::{ClosedReason, Outcome, Run, Status, WorkflowTask};
 use super::sticky::StickyClaim;
 use super::stream::StreamCursor;
 use crate::change::{ClosedTask, Report, TaskRow, TaskStatus, Verb};
@@ -491,12 +491,7 @@ impl Draft<'_> {
         self.forget_handled_groups();
         self.core.workflow_task = None;
         self.core.status = Status::Waiting;
-        let blocked = self.parts().any(|(_, part)| {
-            matches!(
-                part,
-                Part::Activity(_) | Part::Timer(_) | Part::Wait(_) | Part::Child(_)
-            )
-        });
+        let blocked = self.has_open_call();
         // A worker sends what precedes the call at which it will deliver a cancellation: another task follows for that.
         let to_deliver = self.has_undelivered_cancellation();
         self.choose_next_task(made_progress && (!blocked || to_deliver));

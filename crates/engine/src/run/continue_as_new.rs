@@ -76,13 +76,7 @@ impl Draft<'_> {
             next.take_over_cancellation(cancellation);
         }
         for message in moved {
-            match message {
-                Message::Signal(signal) => next.accept_signal(signal),
-                Message::Update(command) => {
-                    next.commands.push(command.clone());
-                    next.accept_update(command);
-                }
-            }
+            next.accept_message(message);
         }
         for (number, child) in (1..).zip(children) {
             next.put(PartKey::Adopted(number), Part::Adopted(Box::new(child)));

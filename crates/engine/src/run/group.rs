@@ -30,12 +30,12 @@ impl Draft<'_> {
             .cloned()
             .unwrap_or(OpenGroup {
                 size: outermost.size,
-                unresolved: 0,
+                // Counted before they are recorded: a member may be over at once, as a timer of no time is.
+                unresolved: outermost.size,
                 failed: false,
                 resolved_at: None,
                 selection: None,
             });
-        open.unresolved += 1;
         if let Some(member) = group.member() {
             open.selection
                 .get_or_insert_default()
@@ -50,8 +50,13 @@ impl Draft<'_> {
         self.put(PartKey::Member(sequence), Part::Member(Box::new(member)));
     }
 
-    /// A call is resolved. Whether the workflow should look now.
-    pub(super) fn resolve_member(&mut self, group: Option<&Group>, failed: bool) -> bool {
+    /// A call is resolved, by the event at `resolved_by`. Whether the workflow should look now.
+    pub(super) fn resolve_member(
+        &mut self,
+        group: Option<&Group>,
+        failed: bool,
+        resolved_by: u64,
+    ) -> bool {
         let Some(group) = group else { return true };
         let base = group.outermost().base;
         let Some(mut open) = self.open_group(base).cloned() else {
@@ -61,7 +66,8 @@ impl Draft<'_> {
         open.failed |= failed;
         let mut look = open.unresolved == 0;
         if let (Some(selection), Some(member)) = (&mut open.selection, group.member()) {
-            look = self.settle_member(group.outermost(), selection, member.base, failed);
+            let level = group.outermost();
+            look = self.settle_member(level, selection, member.base, failed, resolved_by);
         }
         if open.unresolved == 0 {
             open.resolved_at = Some(self.core.last_history_sequence);
@@ -70,11 +76,25 @@ impl Draft<'_> {
         look
     }
 
-    /// A call is resolved: wakes the workflow unless its group is still open.
+    /// A call is resolved by the newest event: wakes the workflow unless its group is still open. A cancellation that has not
+    /// reached the code may have waited for just this call, and a run that has no other open call must not be left alone.
     pub(super) fn resolve(&mut self, group: Option<&Group>, failed: bool, resume: Resume) {
-        if self.resolve_member(group, failed) {
+        let resolved_by = self.core.last_history_sequence;
+        let look = self.resolve_member(group, failed, resolved_by);
+        let left_alone = !self.is_leased() && !self.has_open_call();
+        if look || left_alone || self.has_undelivered_cancellation() {
             self.wake(resume);
         }
+    }
+
+    /// Whether the workflow has asked for something that is not over.
+    pub(super) fn has_open_call(&self) -> bool {
+        self.parts().any(|(_, part)| {
+            matches!(
+                part,
+                Part::Activity(_) | Part::Timer(_) | Part::Wait(_) | Part::Child(_)
+            )
+        })
     }
 
     /// Forgets groups that a finished plain task has seen resolved. Until then a worker may send their members again.

@@ -26,7 +26,7 @@ pub struct Selection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberProgress {
     pub member: SelectionMember,
-    /// Calls of it that are open.
+    /// Calls of it that are not over.
     pub open: u64,
     /// Whether its outcome is known: all calls completed, or one failed, or it was given up.
     pub settled: bool,
@@ -35,7 +35,7 @@ pub struct MemberProgress {
 impl Selection {
     /// A call of one of its members is recorded. A member that is one call is known by that call's id.
     pub(super) fn join(&mut self, level: &Level, member: &Member, identity: &str) {
-        let progress = self.members.entry(member.base).or_insert_with(|| {
+        self.members.entry(member.base).or_insert_with(|| {
             let operation_identity = if member.kind == "group" {
                 format!("group:{}:{}", member.base, member.size)
             } else {
@@ -51,22 +51,22 @@ impl Selection {
                     operation_kind: member.kind.clone(),
                     operation_identity,
                 },
-                open: 0,
+                open: member.size,
                 settled: false,
             }
         });
-        progress.open += 1;
     }
 }
 
 impl Draft<'_> {
-    /// A call of a member ended with the newest event. Whether the workflow should look: its member is settled by it.
+    /// A call of a member ended with the event at `resolved_by`. Whether the workflow should look: its member is settled by it.
     pub(super) fn settle_member(
         &mut self,
         level: &Level,
         selection: &mut Selection,
         member: u64,
         failed: bool,
+        resolved_by: u64,
     ) -> bool {
         let Some(progress) = selection.members.get_mut(&member) else {
             return true;
@@ -78,12 +78,11 @@ impl Draft<'_> {
         progress.settled = true;
         if !selection.decided {
             selection.decided = true;
-            // The timeout of a satisfied wait is cancelled behind the event that decides.
             let deciding = self
                 .events
                 .iter()
-                .rfind(|event| event.event_type != "TimerCancelled")
-                .expect("the event that settled it");
+                .rfind(|event| event.sequence == resolved_by)
+                .expect("the event that settled it is of this decision");
             let resolved = SelectionResolved {
                 selection_group_base_sequence: level.base,
                 selection_group_size: level.size,

@@ -21,6 +21,17 @@ impl Draft<'_> {
         }
     }
 
+    /// Takes a message that the run before did not finish with.
+    pub(super) fn accept_message(&mut self, message: Message) {
+        match message {
+            Message::Signal(signal) => self.accept_signal(signal),
+            Message::Update(command) => {
+                self.commands.push(command.clone());
+                self.accept_update(command);
+            }
+        }
+    }
+
     /// Keeps a message until the workflow task ends.
     pub(super) fn buffer(&mut self, message: Message) {
         let key = PartKey::Buffered(message.command_sequence());
@@ -157,7 +168,7 @@ impl Draft<'_> {
             return;
         };
         self.cancel_timer(wait_sequence);
-        self.append(EventPayload::SignalApplied(SignalApplied {
+        let applied = self.append(EventPayload::SignalApplied(SignalApplied {
             workflow_command_id: signal.command_id.clone(),
             signal_id: signal.id.clone(),
             signal_name: signal.name.clone(),
@@ -179,7 +190,7 @@ impl Draft<'_> {
             }
             None => self.remove(key),
         }
-        self.resolve_consumed(wait.group.as_ref());
+        self.resolve_consumed(wait.group.as_ref(), applied);
     }
 }
 

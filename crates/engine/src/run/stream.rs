@@ -300,6 +300,7 @@ impl Draft<'_> {
             signal.wait_id = None;
             Some(Message::Signal(signal))
         }));
+        moved.sort_by_key(Message::command_sequence);
         moved
     }
 }

@@ -50,6 +50,14 @@ impl Draft<'_> {
             return;
         }
         self.core.status = Status::Waiting;
+        // Kept as a wake, so that it is not lost to an update that has its turn first: one that the task saw.
+        if progress_without_block && self.deliverable_signal().is_none() {
+            let sequence = self.core.handled_sequence + 1;
+            self.core.next_wake.get_or_insert_with(|| Wake {
+                sequence,
+                resume: Resume::default(),
+            });
+        }
         // Oldest cause first: an update has its turn among the wakes (engine.md §4.3).
         let wake_at = self.core.next_wake.as_ref().map(|wake| wake.sequence);
         if let Some((accepted_at, resume)) = self.oldest_update()
@@ -64,8 +72,6 @@ impl Draft<'_> {
                 .map(super::signal::resume)
                 .unwrap_or_default();
             self.create_workflow_task(resume);
-        } else if progress_without_block {
-            self.create_workflow_task(Resume::default());
         }
     }
 

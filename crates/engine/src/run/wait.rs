@@ -106,14 +106,14 @@ impl Draft<'_> {
         }
         for wait in satisfied {
             let timer_id = self.timer(wait.sequence).map(|timer| timer.id.clone());
-            self.append(EventPayload::ConditionWaitSatisfied(condition_payload(
+            let satisfied = self.append(EventPayload::ConditionWaitSatisfied(condition_payload(
                 &wait,
                 timer_id,
                 Some(resume),
             )));
             self.cancel_timer(wait.sequence);
             self.remove(PartKey::Wait(wait.sequence));
-            self.resolve_consumed(wait.group.as_ref());
+            self.resolve_consumed(wait.group.as_ref(), satisfied);
         }
     }
 
@@ -139,9 +139,9 @@ impl Draft<'_> {
 
     /// A wait that this decision consumed is resolved. A worker waits for the choice of a selection to be recorded, so that is
     /// worth another look.
-    pub(super) fn resolve_consumed(&mut self, group: Option<&Group>) {
+    pub(super) fn resolve_consumed(&mut self, group: Option<&Group>, resolved_by: u64) {
         let selected = group.is_some_and(|group| group.member().is_some());
-        if self.resolve_member(group, false) && selected {
+        if self.resolve_member(group, false, resolved_by) && selected {
             self.wake(Resume::default());
         }
     }

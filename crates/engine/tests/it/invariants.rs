@@ -1,13 +1,22 @@
 //! What must hold after every step (engine.md §13), read from histories, rows and state by code that shares nothing with the
 //! engine's own. The numbers in the messages are the document's.
 
+mod calls;
+mod family;
+mod messages;
+mod selections;
+mod wakes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_engine::change::{TaskKind, TaskStatus};
-use longhaul_engine::run::state::{Message, Part, PartKey, Run, TimerKind};
-use longhaul_protocol::Timestamp;
+use longhaul_engine::change::{Changes, TaskKind, TaskStatus};
+use longhaul_engine::run::state::{Message, Part, PartKey, Run};
+use longhaul_engine::{Rejection, RunChange};
 use longhaul_protocol::history::Event;
+use longhaul_protocol::id::{RunId, WorkflowId};
 use serde_json::Value;
+
+pub(crate) use family::{adopted, check_settled, owed};
 
 use crate::world::World;
 
@@ -19,60 +28,91 @@ const TERMINAL: [&str; 6] = [
     "WorkflowCancelled",
     "WorkflowTerminated",
 ];
-const OPENING: [&str; 8] = [
-    "ActivityScheduled",
-    "TimerScheduled",
-    "SignalWaitOpened",
-    "ConditionWaitOpened",
-    "SideEffectRecorded",
-    "VersionMarkerRecorded",
-    "SearchAttributesUpserted",
-    "MemoUpserted",
-];
-const ACTIVITY_END: [&str; 4] = [
-    "ActivityCompleted",
-    "ActivityFailed",
-    "ActivityTimedOut",
-    "ActivityCancelled",
+/// What may stand after the terminal event.
+const TRAILING: [&str; 3] = [
+    "UpdateCompleted",
+    "ParentClosePolicyApplied",
+    "ParentClosePolicyFailed",
 ];
 
-pub(crate) fn check(world: &World) {
-    let mut ids = BTreeSet::new();
-    for (run_id, run) in &world.runs {
+/// Looks at what a step touched.
+pub(crate) fn check(world: &World, touched: &[RunId]) {
+    let mut workflows = BTreeSet::new();
+    for run_id in touched {
+        let run = &world.runs[run_id];
         let history = &world.histories[run_id];
         check_history(history, run);
-        check_calls(history, run);
-        check_run(world, run, history);
-        for event in history {
-            assert!(ids.insert(event.id.clone()), "2: event ids are unique");
-        }
+        calls::check(world, run);
+        selections::check(world, run);
+        check_run(world, run);
+        wakes::check(world, run);
+        workflows.insert(run.spec.workflow_id.clone());
     }
-    let open: Vec<_> = world
-        .runs
-        .values()
-        .filter(|run| run.core.closed.is_none())
-        .collect();
-    assert!(
-        open.len() <= 1,
-        "46: a workflow id has at most one open run"
-    );
-    let mut numbers: Vec<u64> = world.runs.values().map(|run| run.spec.run_number).collect();
-    numbers.sort_unstable();
-    assert_eq!(
-        numbers,
-        (1..=world.runs.len() as u64).collect::<Vec<_>>(),
-        "47: run numbers are 1..k"
-    );
-    check_signals(world);
+    for workflow_id in &workflows {
+        let runs = runs_of(world, workflow_id);
+        check_chain(world, workflow_id, &runs);
+        messages::check(world, workflow_id, &runs);
+        family::check(world, &runs);
+    }
 }
 
-fn payload(event: &Event) -> Value {
-    serde_json::from_str(&event.payload).expect("a payload is JSON")
+/// 33: what is refused changes nothing, except that a run whose time is up closes, and that refused commands are kept.
+pub(crate) fn check_refusal(rejection: &Rejection, changes: &Changes) {
+    let writes = |change: &RunChange| !change.events.is_empty() || !change.tasks.is_empty();
+    let kept = matches!(
+        rejection,
+        Rejection::UpdateRefused(_) | Rejection::AlreadyStarted { .. }
+    );
+    for change in changes.runs() {
+        assert!(
+            kept || !writes(change) || change.core.closed.is_some(),
+            "33: {rejection:?} changes nothing"
+        );
+    }
+}
+
+/// 44: between what a worker saw and what it decides stand only ends of calls.
+pub(crate) fn check_decision_is_next(world: &World) {
+    let run = world.run();
+    let lease = run.core.workflow_task.as_ref();
+    let Some(lease) = lease.and_then(|task| task.lease.as_ref()) else {
+        return;
+    };
+    for (event, body) in
+        events(world, run).filter(|(event, _)| event.sequence > lease.observed_sequence)
+    {
+        let message = ["SignalReceived", "UpdateAccepted", "UpdateApplied"];
+        let timeout = event.event_type == "TimerFired" && body.get("timer_kind").is_some();
+        assert!(
+            !message.contains(&event.event_type) && !timeout,
+            "44: {} slipped in between",
+            event.event_type
+        );
+    }
+}
+
+/// A run's events with their payloads.
+fn events<'a>(world: &'a World, run: &Run) -> impl Iterator<Item = (&'a Event, &'a Value)> {
+    world.histories[run.run_id()]
+        .iter()
+        .zip(&world.bodies[run.run_id()])
+}
+
+fn runs_of<'a>(world: &'a World, workflow_id: &WorkflowId) -> Vec<&'a Run> {
+    let mut runs: Vec<&Run> = world
+        .runs
+        .values()
+        .filter(|run| run.spec.workflow_id == *workflow_id)
+        .collect();
+    runs.sort_by_key(|run| run.spec.run_number);
+    runs
 }
 
 fn check_history(history: &[Event], run: &Run) {
+    let mut ids = BTreeSet::new();
     for (place, event) in history.iter().enumerate() {
         assert_eq!(event.sequence, place as u64 + 1, "1: sequences are gapless");
+        assert!(ids.insert(event.id.clone()), "2: event ids are unique");
     }
     assert_eq!(
         run.core.last_history_sequence,
@@ -89,24 +129,19 @@ fn check_history(history: &[Event], run: &Run) {
         head == ["StartAccepted", "WorkflowStarted"] || head.first() == Some(&"WorkflowStarted"),
         "4: how a history begins: {head:?}"
     );
-    assert_eq!(
-        types
-            .iter()
-            .filter(|name| **name == "WorkflowStarted")
-            .count(),
-        1,
-        "5: one WorkflowStarted"
-    );
+    let started = types.iter().filter(|name| **name == "WorkflowStarted");
+    assert_eq!(started.count(), 1, "5: one WorkflowStarted");
     let ends = types.iter().filter(|name| TERMINAL.contains(name)).count();
     assert_eq!(
         ends,
         usize::from(run.core.status.is_terminal()),
         "11: one terminal event iff closed"
     );
-    if ends == 1 {
+    let end = types.iter().position(|name| TERMINAL.contains(name));
+    for late in end.into_iter().flat_map(|end| &types[end + 1..]) {
         assert!(
-            types.last().is_some_and(|name| TERMINAL.contains(name)),
-            "12: nothing follows the terminal event"
+            TRAILING.contains(late),
+            "12: {late} after the terminal event"
         );
     }
     let size: usize = history
@@ -119,372 +154,102 @@ fn check_history(history: &[Event], run: &Run) {
     );
 }
 
-fn check_calls(history: &[Event], run: &Run) {
-    let mut opened: BTreeMap<u64, &str> = BTreeMap::new();
-    let mut highest = 0;
-    let mut ended: BTreeSet<u64> = BTreeSet::new();
-    let mut timers: BTreeMap<u64, Timestamp> = BTreeMap::new();
-    let mut timer_over: BTreeSet<u64> = BTreeSet::new();
-    let mut resolved: BTreeSet<u64> = BTreeSet::new();
-    let mut applied: BTreeSet<u64> = BTreeSet::new();
-    let mut attempts: BTreeMap<u64, u64> = BTreeMap::new();
-    for event in history {
-        let body = payload(event);
-        let Some(sequence) = body.get("sequence").and_then(Value::as_u64) else {
-            continue;
-        };
-        let internal = body.get("timer_kind").is_some();
-        if (OPENING.contains(&event.event_type) && !internal)
-            || event.event_type == "WorkflowContinuedAsNew"
-        {
-            assert!(
-                sequence > highest,
-                "6: first appearances ascend ({sequence} after {highest})"
-            );
-            assert!(
-                opened.insert(sequence, event.event_type).is_none(),
-                "8: one opening event per call"
-            );
-            highest = sequence;
-        } else if !internal || event.event_type != "TimerScheduled" {
-            assert!(
-                opened.contains_key(&sequence),
-                "7: the opening event comes first ({} {sequence})",
-                event.event_type
-            );
-        }
-        if let Some(path) = body.get("parallel_group_path").and_then(Value::as_array) {
-            for level in path {
-                let base = level["parallel_group_base_sequence"].as_u64().unwrap();
-                assert_eq!(
-                    base + level["parallel_group_index"].as_u64().unwrap(),
-                    sequence,
-                    "9: base and index give the sequence"
-                );
-            }
-        }
-        match event.event_type {
-            "ActivityStarted" => {
-                let number = body["attempt_number"].as_u64().unwrap();
-                let before = attempts.insert(sequence, number).unwrap_or(0);
-                assert!(number > before, "36: attempt numbers increase");
-                assert!(
-                    !ended.contains(&sequence),
-                    "14: nothing starts after the end"
-                );
-            }
-            name if ACTIVITY_END.contains(&name) => {
-                assert!(ended.insert(sequence), "14: one end per activity")
-            }
-            "TimerScheduled" => {
-                timers.insert(sequence, body["fire_at"].as_str().unwrap().parse().unwrap());
-            }
-            "TimerFired" => {
-                assert!(timer_over.insert(sequence), "16: a timer ends once");
-                assert!(
-                    event.recorded_at >= timers[&sequence],
-                    "16: a timer never fires early"
-                );
-                if internal {
-                    assert!(resolved.insert(sequence), "18: a wait is resolved once");
-                }
-            }
-            "TimerCancelled" => assert!(timer_over.insert(sequence), "16: a timer ends once"),
-            "ConditionWaitSatisfied" => {
-                assert!(resolved.insert(sequence), "18: a wait is resolved once")
-            }
-            "SignalApplied" => assert!(applied.insert(sequence), "19: one signal per wait"),
-            _ => {}
-        }
-    }
-    assert_eq!(
-        run.core.last_command_sequence, highest,
-        "10: the highest command sequence is known"
-    );
-    check_open_calls(run, &opened, &ended, &timer_over, &resolved, &applied);
-}
-
-/// State is what a fold of history says is still open.
-fn check_open_calls(
-    run: &Run,
-    opened: &BTreeMap<u64, &str>,
-    ended: &BTreeSet<u64>,
-    timer_over: &BTreeSet<u64>,
-    resolved: &BTreeSet<u64>,
-    applied: &BTreeSet<u64>,
-) {
-    if run.core.closed.is_some() {
-        return;
-    }
-    let expected = |kind: &str, over: &BTreeSet<u64>| -> BTreeSet<u64> {
-        opened
-            .iter()
-            .filter(|(sequence, name)| **name == kind && !over.contains(sequence))
-            .map(|(sequence, _)| *sequence)
-            .collect()
-    };
-    let found = |pick: fn(&PartKey) -> Option<u64>| -> BTreeSet<u64> {
-        run.parts.keys().filter_map(pick).collect()
-    };
-    let activities = found(|key| {
-        if let PartKey::Activity(sequence) = key {
-            Some(*sequence)
-        } else {
-            None
-        }
-    });
-    assert_eq!(
-        activities,
-        expected("ActivityScheduled", ended),
-        "open activities equal the fold of history"
-    );
-    assert_eq!(
-        run.core.open.activities,
-        activities.len() as u64,
-        "open activities are counted"
-    );
-    let waits = found(|key| {
-        if let PartKey::Wait(sequence) = key {
-            Some(*sequence)
-        } else {
-            None
-        }
-    });
-    let over: BTreeSet<u64> = resolved.union(applied).copied().collect();
-    let expected_waits: BTreeSet<u64> = expected("ConditionWaitOpened", &over)
-        .union(&expected("SignalWaitOpened", &over))
-        .copied()
+fn check_run(world: &World, run: &Run) {
+    let rows = world.tasks.values();
+    let open: Vec<_> = rows
+        .filter(|row| row.run_id == *run.run_id() && row.status.is_open())
         .collect();
-    assert_eq!(
-        waits, expected_waits,
-        "open waits equal the fold of history"
-    );
-    let plain: BTreeSet<u64> = run
-        .parts
-        .values()
-        .filter_map(|part| {
-            if let Part::Timer(timer) = part {
-                Some(timer)
-            } else {
-                None
-            }
-        })
-        .filter(|timer| timer.kind == TimerKind::Plain)
-        .map(|timer| timer.sequence)
-        .collect();
-    assert_eq!(
-        plain,
-        expected("TimerScheduled", timer_over),
-        "open timers equal the fold of history"
-    );
-}
-
-fn check_run(world: &World, run: &Run, history: &[Event]) {
-    let rows: Vec<_> = world
-        .tasks
-        .values()
-        .filter(|row| row.run_id == *run.run_id())
-        .collect();
-    let open: Vec<_> = rows.iter().filter(|row| row.status.is_open()).collect();
     if run.core.closed.is_some() {
         assert!(open.is_empty(), "13: a closed run has no open task");
+        let left = |key: &PartKey| matches!(key, PartKey::Outcome | PartKey::Outbox(_));
         assert!(
-            run.parts.keys().all(|key| *key == PartKey::Outcome),
+            run.parts.keys().all(left),
             "13: nothing is open in a closed run: {:?}",
             run.parts.keys()
         );
-        assert_eq!(run.core.alarm, None, "a closed run has no alarm");
         return;
     }
-    let workflow: Vec<_> = open
-        .iter()
-        .filter(|row| row.kind == TaskKind::Workflow)
-        .collect();
+    let of_kind = |kind| open.iter().filter(move |row| row.kind == kind);
+    let workflow: Vec<_> = of_kind(TaskKind::Workflow).collect();
     assert!(workflow.len() <= 1, "22: one open workflow task");
+    let task = run.core.workflow_task.as_ref();
     assert_eq!(
         workflow.len(),
-        usize::from(run.core.workflow_task.is_some()),
+        usize::from(task.is_some()),
         "the open workflow task has a row"
     );
-    let leased = run
-        .core
-        .workflow_task
-        .as_ref()
-        .is_some_and(|task| task.lease.is_some());
+    let leased = task.is_some_and(|task| task.lease.is_some());
     assert_eq!(
         leased,
         workflow.iter().any(|row| row.status == TaskStatus::Leased),
         "the row agrees on the lease"
     );
+    for row in &workflow {
+        let asked = run.core.cancellation.is_some();
+        assert_eq!(
+            row.required_capability.is_some(),
+            asked,
+            "only capable workers get the tasks of a run that was asked to end"
+        );
+    }
     let mut by_call: BTreeMap<u64, usize> = BTreeMap::new();
-    for row in open.iter().filter(|row| row.kind == TaskKind::Activity) {
+    for row in of_kind(TaskKind::Activity) {
         *by_call.entry(row.sequence).or_default() += 1;
     }
     for (sequence, count) in &by_call {
         assert_eq!(*count, 1, "22: one open task for activity {sequence}");
     }
-    let activities = run
-        .parts
-        .keys()
-        .filter(|key| matches!(key, PartKey::Activity(_)))
-        .count();
+    let activity = |key: &&PartKey| matches!(key, PartKey::Activity(_));
     assert_eq!(
         by_call.len(),
-        activities,
+        run.parts.keys().filter(activity).count(),
         "29: every open activity has a task"
     );
-    let buffered = run
-        .parts
-        .keys()
-        .any(|key| matches!(key, PartKey::Buffered(_)));
-    assert!(
-        !buffered || leased,
-        "26: messages are buffered only behind a lease"
-    );
-    assert!(
-        run.core.next_wake.is_none() || leased,
-        "25: a wake waits only behind a lease"
-    );
-    let waiting = run.core.workflow_task.is_some()
-        || run.parts.keys().any(|key| {
-            matches!(
-                key,
-                PartKey::Activity(_) | PartKey::Timer(_) | PartKey::Wait(_)
-            )
-        });
-    // A worker that has seen everything and asks for nothing leaves the run to signals and operators.
-    let asked_for_nothing = run.core.handled_sequence == run.core.last_history_sequence;
-    assert!(
-        waiting || asked_for_nothing,
-        "28: an open run waits for something"
-    );
-    check_no_lost_wake(run, history, leased);
-    check_alarm(world, run, leased);
-}
-
-/// A resolution that no completed task has observed has a task waiting, or waits behind the lease.
-fn check_no_lost_wake(run: &Run, history: &[Event], leased: bool) {
-    if run.core.workflow_task.is_some() && !leased {
-        return;
-    }
-    let observed = run
-        .core
-        .workflow_task
-        .as_ref()
-        .and_then(|task| task.lease.as_ref())
-        .map_or(run.core.handled_sequence, |lease| lease.observed_sequence);
-    // A failed group takes no interest in signals until it is whole.
-    let mute = run
-        .parts
-        .values()
-        .any(|part| matches!(part, Part::Group(group) if group.failed && group.unresolved > 0));
-    let unseen = history
-        .iter()
-        .filter(|event| event.sequence > observed)
-        .find(|event| {
-            let body = payload(event);
-            let grouped = body.get("parallel_group_path").is_some();
-            let internal_cause = event.workflow_task_id.is_some();
-            let wakes = match event.event_type {
-                "ActivityCompleted" | "ActivityFailed" | "ActivityTimedOut" | "TimerFired" => true,
-                "SignalReceived" => !mute,
-                _ => false,
-            };
-            wakes && !grouped && !internal_cause
-        });
-    if let Some(event) = unseen {
-        assert!(
-            run.core.next_wake.is_some(),
-            "25: {} at {} waits for a task",
-            event.event_type,
-            event.sequence
-        );
-    }
-}
-
-/// The alarm is never later than what is due first.
-fn check_alarm(world: &World, run: &Run, leased: bool) {
-    let mut due: Vec<Timestamp> = [run.spec.run_deadline_at, run.spec.execution_deadline_at]
-        .into_iter()
-        .flatten()
-        .collect();
-    if let Some(task) = &run.core.workflow_task {
-        due.extend(task.lease.as_ref().map(|lease| lease.expires_at));
-    }
     for part in run.parts.values() {
-        match part {
-            Part::Activity(activity) => {
-                due.extend(activity.schedule_to_close_deadline_at);
-                match &activity.attempt {
-                    Some(attempt) => due.extend(
-                        [
-                            attempt.lease_expires_at,
-                            attempt.close_deadline_at,
-                            attempt.heartbeat_deadline_at,
-                        ]
-                        .into_iter()
-                        .flatten(),
-                    ),
-                    None => due.extend(activity.schedule_deadline_at),
-                }
-            }
-            Part::Timer(timer) if timer.kind == TimerKind::Plain || !leased => {
-                due.push(timer.fire_at)
-            }
-            _ => {}
-        }
-    }
-    for row in world
-        .open_rows()
-        .iter()
-        .filter(|row| row.status == TaskStatus::Scheduled)
-    {
-        due.push(row.available_at);
-    }
-    if let Some(first) = due.into_iter().min() {
+        let Part::Buffered(message) = part else {
+            continue;
+        };
+        // Messages of streams wait for the workflow's first decision too.
+        let of_stream = matches!(&**message, Message::Signal(signal) if signal.stream.is_some());
+        let undecided = run.core.handled_sequence == 0;
         assert!(
-            run.core.alarm.is_some_and(|alarm| alarm <= first),
-            "30: the alarm {:?} is not later than {first}",
-            run.core.alarm
+            leased || (of_stream && undecided),
+            "26: messages are buffered only behind a lease"
         );
     }
 }
 
-/// Every accepted signal is buffered, or stands in exactly one history, in command order.
-fn check_signals(world: &World) {
-    let accepted: Vec<&str> = world
-        .commands
-        .iter()
-        .filter(|row| row.command_type == "signal" && row.status == "accepted")
-        .map(|row| row.command_id.as_str())
-        .collect();
-    let mut seen = Vec::new();
-    let mut runs: Vec<&Run> = world.runs.values().collect();
-    runs.sort_by_key(|run| run.spec.run_number);
-    for run in &runs {
-        for event in world.histories[run.run_id()]
-            .iter()
-            .filter(|event| event.event_type == "SignalReceived")
-        {
-            seen.push(
-                payload(event)["workflow_command_id"]
-                    .as_str()
-                    .unwrap()
-                    .to_owned(),
+fn check_chain(world: &World, workflow_id: &WorkflowId, runs: &[&Run]) {
+    let open = runs.iter().filter(|run| run.core.closed.is_none()).count();
+    assert!(open <= 1, "46: a workflow id has at most one open run");
+    let numbers: Vec<u64> = runs.iter().map(|run| run.spec.run_number).collect();
+    let expected: Vec<u64> = (1..=runs.len() as u64).collect();
+    assert_eq!(numbers, expected, "47: run numbers are 1..k");
+    let newest = runs.last().expect("a workflow has a run");
+    assert_eq!(
+        world.instances[workflow_id],
+        *newest.run_id(),
+        "47: the newest run is the current one"
+    );
+    for pair in runs.windows(2) {
+        let closed = pair[0].core.closed.as_ref().expect("46: the older run");
+        assert_eq!(
+            closed.continued_to.as_ref(),
+            Some(pair[1].run_id()),
+            "48: the successor is known"
+        );
+        assert_eq!(
+            pair[0].spec.execution_deadline_at, pair[1].spec.execution_deadline_at,
+            "48: the deadline of the whole chain stays"
+        );
+        if pair[1].spec.continued_from.is_none() {
+            let (_, end) = events(world, pair[0])
+                .find(|(event, _)| TERMINAL.contains(&event.event_type))
+                .expect("11: it is closed");
+            assert_ne!(
+                end["non_retryable"], true,
+                "38: what must not be tried again is not"
             );
         }
     }
-    for run in &runs {
-        for part in run.parts.values() {
-            if let Part::Buffered(message) = part
-                && let Message::Signal(signal) = &**message
-            {
-                seen.push(signal.command_id.to_string());
-            }
-        }
-    }
-    assert_eq!(
-        seen, accepted,
-        "26: no signal is lost, doubled or reordered"
-    );
 }

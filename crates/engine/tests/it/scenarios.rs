@@ -1,6 +1,9 @@
 //! Runs every story in `scenarios/`. A story is a list of steps: a command, a line `----`, and what came of it. With
 //! `UPDATE_SCENARIOS=1` the outcomes are written anew, to be reviewed as a diff.
 
+mod command;
+mod show;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -8,12 +11,19 @@ use std::sync::Arc;
 
 use longhaul_engine::run::activity_report::Failure;
 use longhaul_engine::run::external::Stop;
+use longhaul_engine::run::sticky::StickyClaim;
+use longhaul_engine::run::stream::StreamCursor;
 use longhaul_engine::visibility::Type;
 use longhaul_protocol::Payload;
+use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::RunId;
+use longhaul_protocol::id::WorkerId;
 use longhaul_protocol::payload::Value as PayloadValue;
 use longhaul_protocol::workflow_command::parse_commands;
 use serde_json::{Value, json};
+
+use command::read_command;
+use show::{show_answer, show_payload};
 
 use crate::world::{Step, World};
 
@@ -163,6 +173,12 @@ impl Stage {
                             let _ = write!(text, " {key}={value}");
                         }
                     }
+                    if let Some(name) = &claim.resume.update_name {
+                        let _ = write!(text, " update={name}");
+                    }
+                    if claim.cancellation.is_some() {
+                        text.push_str(" asked_to_end");
+                    }
                     if let Some(arguments) = claim.signal_arguments {
                         let _ = write!(text, " with={}", arguments.display().unwrap());
                     }
@@ -170,7 +186,23 @@ impl Stage {
                 })
             }
             "complete" => {
-                let list: Vec<Value> = lines[1..].iter().map(|line| read_command(line)).collect();
+                let run = self.world.run();
+                let list: Vec<Value> = lines[1..]
+                    .iter()
+                    .map(|line| read_command(line, run))
+                    .collect();
+                self.world.cursors = options.get("read").map_or_else(Vec::new, |read| {
+                    let (stream_name, position) = read.split_once(':').unwrap();
+                    vec![StreamCursor {
+                        stream_name: stream_name.to_owned(),
+                        through_position: position.parse().unwrap(),
+                    }]
+                });
+                self.world.sticky = options.get("sticky").map(|seconds| StickyClaim {
+                    worker_id: WorkerId::from(worker.as_str()),
+                    run_id: self.world.run().run_id().clone(),
+                    ttl_seconds: seconds.parse().unwrap(),
+                });
                 match parse_commands(&Value::Array(list)) {
                     Ok(commands) => told(self.world.complete(&worker, attempt, commands), |body| {
                         show_answer(&body)
@@ -238,6 +270,63 @@ impl Stage {
                     )
                 },
             ),
+            "focus" => {
+                let run_id = self.run_named(plain[0]);
+                let workflow_id = self.world.runs[&run_id].spec.workflow_id.clone();
+                self.world.focus = Some(workflow_id);
+                (Step::default(), "ok".to_owned())
+            }
+            "update" => told(
+                self.world
+                    .update(plain[0], request, options.contains_key("run")),
+                |receipt| {
+                    format!(
+                        "{} command={} retained={}",
+                        receipt.command.outcome, receipt.command.sequence, receipt.retained
+                    )
+                },
+            ),
+            "message" => told(self.world.append_message(plain[0], plain[1]), |appended| {
+                format!(
+                    "position={} duplicate={}",
+                    appended.position, appended.duplicate
+                )
+            }),
+            // The oldest letter of a run; `untold` when the server dies before it is told that it arrived.
+            "deliver" => {
+                let sender = self.run_named(plain[0]);
+                let told = plain.get(1) != Some(&"untold");
+                let (step, what) = self.world.deliver(&sender, told);
+                (
+                    step,
+                    what.unwrap_or_else(|| "nothing to deliver".to_owned()),
+                )
+            }
+            "request-cancellation" => {
+                self.world.capable = !options.contains_key("incapable");
+                told(
+                    self.world.request_cancellation(plain[0].parse().unwrap()),
+                    |receipt| format!("requested duplicate={}", receipt.duplicate),
+                )
+            }
+            "deliver-cancellation" => {
+                let number = |key: &str| options.get(key).map(|text| text.parse().unwrap());
+                let place = DeliveryPlace {
+                    call_kind: plain[0].to_owned(),
+                    sequence: plain[1].parse().unwrap(),
+                    sequence_span: number("span").unwrap_or(1),
+                    operation_sequence: number("operation"),
+                    operation_sequence_span: number("operation").map(|_| 1),
+                };
+                told(
+                    self.world.deliver_cancellation(&worker, place),
+                    |delivered| format!("{delivered:?}"),
+                )
+            }
+            "stop-activity" => told(
+                self.world.acknowledge_stop(sequence(), &worker),
+                |stopped| format!("stopped duplicate={}", stopped.duplicate),
+            ),
             "cancel" => told(self.world.stop(Stop::Cancel, request), |receipt| {
                 receipt.command.outcome
             }),
@@ -247,6 +336,13 @@ impl Stage {
             other => panic!("no step `{other}` in stories"),
         };
         self.show(&step, &outcome)
+    }
+
+    /// A run by the number it is shown with.
+    fn run_named(&self, number: &str) -> RunId {
+        let number: usize = number.parse().unwrap();
+        let named = self.names.iter().find(|(_, known)| **known == number);
+        named.expect("a run of that number was shown").0.clone()
     }
 
     fn show(&mut self, step: &Step, outcome: &str) -> String {
@@ -273,12 +369,20 @@ impl Stage {
             } else {
                 "workflow".to_owned()
             };
-            let _ = write!(text, "\ntask {kind} {:?}", row.status);
+            let run = self.names.get(&row.run_id).filter(|run| **run > 1);
+            let run = run.map_or_else(String::new, |run| format!("{run}#"));
+            let _ = write!(text, "\n{run}task {kind} {:?}", row.status);
             if let Some(owner) = &row.lease_owner {
                 let _ = write!(text, " by {owner} attempt {}", row.attempt);
             }
+            if let Some(worker) = &row.held_for {
+                let _ = write!(text, " held for {worker}");
+            }
+            if let Some(capability) = &row.required_capability {
+                let _ = write!(text, " needs {capability}");
+            }
         }
-        if self.world.current.is_some() {
+        if self.world.focus.is_some() {
             let _ = write!(text, "\nrun {}", self.world.run().core.status.as_str());
         }
         text
@@ -294,100 +398,4 @@ fn told<T>(
         Err(rejection) => format!("rejected: {}", rejection.reason()),
     };
     (step, outcome)
-}
-
-/// `type key=value …`, or a JSON object.
-fn read_command(line: &str) -> Value {
-    let line = line.trim();
-    if line.starts_with('{') {
-        return serde_json::from_str(line).unwrap();
-    }
-    let mut words = line.split_whitespace();
-    let mut command = json!({"type": words.next().unwrap()});
-    for word in words {
-        let (key, value) = word.split_once('=').unwrap();
-        let parsed = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
-        if key == "group" {
-            // group=base/size/index of activities or timers.
-            let numbers: Vec<u64> = value
-                .split('/')
-                .map(|number| number.parse().unwrap())
-                .collect();
-            let kind = if command["type"] == "start_timer" {
-                "timer"
-            } else {
-                "activity"
-            };
-            let entry = json!({
-                "parallel_group_id": format!("parallel-calls:{}:{}", numbers[0], numbers[1]), "parallel_group_kind": kind,
-                "parallel_group_base_sequence": numbers[0], "parallel_group_size": numbers[1], "parallel_group_index": numbers[2],
-            });
-            for (name, part) in entry.as_object().unwrap() {
-                command[name] = part.clone();
-            }
-            command["parallel_group_path"] = json!([entry]);
-        } else {
-            command[key] = parsed;
-        }
-    }
-    command
-}
-
-fn show_answer(body: &Value) -> String {
-    let mut text = body["outcome"].as_str().unwrap_or("?").to_owned();
-    for key in ["run_status", "reason", "limit_kind", "retry_scheduled"] {
-        if let Some(value) = body.get(key).filter(|value| !value.is_null()) {
-            let _ = write!(
-                text,
-                " {key}={}",
-                value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned)
-            );
-        }
-    }
-    text
-}
-
-/// The keys of a payload that a reader of stories cares about; ids would only distract.
-fn show_payload(payload: &str) -> String {
-    let body: Value = serde_json::from_str(payload).unwrap();
-    let mut text = String::new();
-    for key in [
-        "sequence",
-        "activity_type",
-        "attempt_number",
-        "retry_after_attempt",
-        "retry_backoff_seconds",
-        "retry_reason",
-        "timeout_kind",
-        "delay_seconds",
-        "timer_kind",
-        "signal_name",
-        "workflow_sequence",
-        "condition_key",
-        "change_id",
-        "version",
-        "merged",
-        "outcome",
-        "reason",
-        "failure_category",
-        "exception_type",
-        "message",
-        "continued_to_run_number",
-    ] {
-        if let Some(value) = body
-            .get(key)
-            .filter(|value| !value.is_object() || key == "merged" && value.get("codec").is_none())
-        {
-            let _ = write!(
-                text,
-                " {key}={}",
-                value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned)
-            );
-        }
-    }
-    text
 }

@@ -1,28 +1,31 @@
-//! One workflow under test: its runs, their histories and task rows, a clock that is moved by hand. Commands are applied the way
-//! the host applies them, and every invariant is checked after each.
+//! Workflows under test: their runs, histories and task rows, the letters between them, a clock that is moved by hand. Commands
+//! are applied the way the host applies them, and every invariant is checked after each. One workflow is in focus: steps that
+//! name no other are about its current run.
+
+mod letters;
+mod messages;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
-use longhaul_engine::contract::Declared;
 use longhaul_engine::run::activity_claim::ClaimActivityTask;
 use longhaul_engine::run::activity_heartbeat::{Beat, HeartbeatActivity};
 use longhaul_engine::run::activity_report::{CompleteActivity, FailActivity, Failure, Reporter};
 use longhaul_engine::run::claim::{ClaimWorkflowTask, WorkflowClaim};
 use longhaul_engine::run::complete::{CompleteWorkflowTask, Holder};
 use longhaul_engine::run::elapse::Elapse;
-use longhaul_engine::run::external::{Earlier, Receipt, Request, SignalRun, Stop, StopRun};
 use longhaul_engine::run::fail::{FailWorkflowTask, HeartbeatWorkflowTask, ReleaseWorkflowTask};
 use longhaul_engine::run::start::{DuplicatePolicy, Start, Started};
 use longhaul_engine::run::state::{Routing, Run};
+use longhaul_engine::run::sticky::StickyClaim;
+use longhaul_engine::run::stream::StreamCursor;
 use longhaul_engine::visibility::Definitions;
 use longhaul_engine::{Command, Decision, Limits, Moment, Rejection};
 use longhaul_protocol::history::Event;
 use longhaul_protocol::id::{
     ActivityAttemptId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId,
 };
-use longhaul_protocol::payload::Value as PayloadValue;
 use longhaul_protocol::workflow_command::WorkflowCommand;
 use longhaul_protocol::{Payload, Timestamp};
 use serde_json::{Map, Value};
@@ -35,11 +38,23 @@ pub(crate) struct World {
     pub(crate) definitions: Arc<Definitions>,
     pub(crate) runs: BTreeMap<RunId, Run>,
     pub(crate) histories: BTreeMap<RunId, Vec<Event>>,
+    /// The payloads of the histories, read.
+    pub(crate) bodies: BTreeMap<RunId, Vec<Value>>,
     pub(crate) tasks: BTreeMap<TaskId, TaskRow>,
-    pub(crate) commands: Vec<CommandRow>,
-    pub(crate) current: Option<RunId>,
+    /// External commands of each workflow by number, with the run that took them.
+    pub(crate) commands: BTreeMap<(WorkflowId, u64), (RunId, CommandRow)>,
+    /// The current run of each workflow.
+    pub(crate) instances: BTreeMap<WorkflowId, RunId>,
+    pub(crate) focus: Option<WorkflowId>,
     /// Newest attempt of each activity call, for reports.
-    pub(crate) attempts: BTreeMap<u64, ActivityAttemptId>,
+    pub(crate) attempts: BTreeMap<(RunId, u64), ActivityAttemptId>,
+    /// Whether the workers understand cooperative cancellation.
+    pub(crate) capable: bool,
+    /// What closed runs owe their open children: by run, the children that their policy does not abandon.
+    pub(crate) owed: BTreeMap<RunId, Vec<WorkflowId>>,
+    /// What the next completion says about message streams, and about the worker's memory.
+    pub(crate) cursors: Vec<StreamCursor>,
+    pub(crate) sticky: Option<StickyClaim>,
     steps: u128,
 }
 
@@ -58,16 +73,24 @@ impl World {
             definitions: Arc::default(),
             runs: BTreeMap::new(),
             histories: BTreeMap::new(),
+            bodies: BTreeMap::new(),
             tasks: BTreeMap::new(),
-            commands: Vec::new(),
-            current: None,
+            commands: BTreeMap::new(),
+            instances: BTreeMap::new(),
+            focus: None,
             attempts: BTreeMap::new(),
+            capable: true,
+            owed: BTreeMap::new(),
+            cursors: Vec::new(),
+            sticky: None,
             steps: 0,
         }
     }
 
+    /// The current run of the workflow in focus.
     pub(crate) fn run(&self) -> &Run {
-        &self.runs[self.current.as_ref().expect("a run was started")]
+        let focus = self.focus.as_ref().expect("a workflow was started");
+        &self.runs[&self.instances[focus]]
     }
 
     fn decide<R: std::fmt::Debug>(
@@ -82,8 +105,16 @@ impl World {
             limits: &limits,
         };
         let decision = decide(self, moment);
+        if let Err(rejection) = &decision.reply {
+            invariants::check_refusal(rejection, &decision.changes);
+        }
+        let touched: Vec<RunId> = decision
+            .changes
+            .runs()
+            .map(|change| change.spec.run_id.clone())
+            .collect();
         let step = self.commit(decision.changes);
-        invariants::check(self);
+        invariants::check(self, &touched);
         (step, decision.reply)
     }
 
@@ -96,7 +127,10 @@ impl World {
             .chain(changes.created)
         {
             let run_id = change.spec.run_id.clone();
+            let workflow_id = change.spec.workflow_id.clone();
             let before = self.runs.remove(&run_id);
+            let adopted: Vec<WorkflowId> = before.iter().flat_map(invariants::adopted).collect();
+            let was_open = before.as_ref().is_none_or(|run| run.core.closed.is_none());
             assert_eq!(
                 change.base_version,
                 before.as_ref().map(|run| run.version),
@@ -104,10 +138,13 @@ impl World {
             );
             self.runs.insert(run_id.clone(), change.apply(before));
             if change.instance.is_some() {
-                self.current = Some(run_id.clone());
+                self.instances.insert(workflow_id.clone(), run_id.clone());
+                self.focus.get_or_insert_with(|| workflow_id.clone());
             }
             let history = self.histories.entry(run_id.clone()).or_default();
+            let bodies = self.bodies.entry(run_id.clone()).or_default();
             for event in change.events {
+                bodies.push(serde_json::from_str(&event.payload).expect("a payload is JSON"));
                 history.push(event.clone());
                 step.events.push((run_id.clone(), event));
             }
@@ -115,7 +152,14 @@ impl World {
                 self.tasks.insert(row.task_id.clone(), row.clone());
                 step.tasks.push(row);
             }
-            self.commands.extend(change.commands);
+            for row in change.commands {
+                let key = (workflow_id.clone(), row.sequence);
+                self.commands.insert(key, (run_id.clone(), row));
+            }
+            if was_open && self.runs[&run_id].core.closed.is_some() {
+                let owed = invariants::owed(self, &run_id, adopted);
+                self.owed.insert(run_id, owed);
+            }
         }
         step
     }
@@ -126,6 +170,29 @@ impl World {
         command: &C,
     ) -> (Step, Result<C::Reply, Rejection>) {
         self.decide(|world, moment| command.decide(world.run(), moment))
+    }
+
+    /// Applies a command to any run.
+    pub(crate) fn apply_to<C: Command<Reply: std::fmt::Debug>>(
+        &mut self,
+        run_id: &RunId,
+        command: &C,
+    ) -> (Step, Result<C::Reply, Rejection>) {
+        self.decide(|world, moment| command.decide(&world.runs[run_id], moment))
+    }
+
+    /// The server is gone and comes back: what was stored is all there is.
+    pub(crate) fn crash(&mut self) {
+        for run in self.runs.values_mut() {
+            let stored = serde_json::to_string(&run.core).unwrap();
+            run.core = serde_json::from_str(&stored).unwrap();
+            for (key, part) in &mut run.parts {
+                let stored = serde_json::to_string(part).unwrap();
+                let read = serde_json::from_str(&stored).unwrap();
+                assert_eq!(*part, read, "{key} is read as it was stored");
+                *part = read;
+            }
+        }
     }
 
     pub(crate) fn start(
@@ -141,7 +208,7 @@ impl World {
         let seconds = |key: &str| options.get(key).map(|value| value.parse().unwrap());
         let start = Start {
             namespace: Namespace::from("default"),
-            workflow_id: WorkflowId::from("order-7"),
+            workflow_id: WorkflowId::from(text("id", "order-7")),
             workflow_type: text("type", "order"),
             task_queue: TaskQueue::from(text("queue", "q")),
             arguments: Payload::empty_list(),
@@ -158,10 +225,11 @@ impl World {
             },
             declared: Map::new(),
             principal: None,
+            context: None,
         };
-        match self.current {
+        match self.instances.get(&start.workflow_id).cloned() {
             None => self.decide(|_, moment| start.decide_new(moment)),
-            Some(_) => self.apply(&start),
+            Some(run_id) => self.apply_to(&run_id, &start),
         }
     }
 
@@ -195,7 +263,7 @@ impl World {
         })
     }
 
-    fn holder(&self, worker: &str, attempt: Option<u64>) -> Holder {
+    pub(crate) fn holder(&self, worker: &str, attempt: Option<u64>) -> Holder {
         let row = self.workflow_task_row().expect("there was a workflow task");
         Holder {
             attempt: attempt.unwrap_or(row.attempt),
@@ -211,14 +279,41 @@ impl World {
         attempt: Option<u64>,
         commands: Vec<WorkflowCommand>,
     ) -> (Step, Result<Value, Rejection>) {
+        invariants::check_decision_is_next(self);
         let command = CompleteWorkflowTask {
-            cursors: Vec::new(),
-            sticky: None,
+            cursors: std::mem::take(&mut self.cursors),
+            sticky: self.sticky.take(),
             holder: self.holder(worker, attempt),
             commands,
             definitions: Arc::clone(&self.definitions),
         };
         let (step, reply) = self.apply(&command);
+        (step, reply.map(|answer| answer.body))
+    }
+
+    /// A completion of a finished task comes again.
+    pub(crate) fn complete_again(
+        &mut self,
+        task_id: &TaskId,
+        worker: &str,
+        attempt: u64,
+        commands: Vec<WorkflowCommand>,
+    ) -> (Step, Result<Value, Rejection>) {
+        let row = self.tasks[task_id].clone();
+        let run_id = row.run_id.clone();
+        let command = CompleteWorkflowTask {
+            cursors: Vec::new(),
+            sticky: None,
+            holder: Holder {
+                attempt,
+                row: Box::new(row),
+                owner: WorkerId::from(worker),
+                principal: None,
+            },
+            commands,
+            definitions: Arc::clone(&self.definitions),
+        };
+        let (step, reply) = self.apply_to(&run_id, &command);
         (step, reply.map(|answer| answer.body))
     }
 
@@ -265,6 +360,10 @@ impl World {
         self.apply(&Elapse)
     }
 
+    pub(crate) fn elapse_of(&mut self, run_id: &RunId) -> (Step, Result<(), Rejection>) {
+        self.apply_to(run_id, &Elapse)
+    }
+
     /// The newest task of the activity call.
     fn activity_row(&self, sequence: u64) -> Option<TaskRow> {
         let rows = self.tasks.values().filter(|row| {
@@ -292,14 +391,16 @@ impl World {
             poll_request_id: poll.map(str::to_owned),
         });
         if let Ok(claim) = &reply {
-            self.attempts.insert(sequence, claim.attempt.id.clone());
+            let key = (self.run().run_id().clone(), sequence);
+            self.attempts.insert(key, claim.attempt.id.clone());
         }
         (step, reply.map(|claim| claim.attempt.number))
     }
 
     /// A report on the activity's newest known attempt, against the task that attempt belongs to.
-    fn reporter(&self, sequence: u64, worker: &str) -> Option<Reporter> {
-        let attempt_id = self.attempts.get(&sequence)?.clone();
+    pub(crate) fn reporter(&self, sequence: u64, worker: &str) -> Option<Reporter> {
+        let key = (self.run().run_id().clone(), sequence);
+        let attempt_id = self.attempts.get(&key)?.clone();
         let knows = |row: &&TaskRow| {
             row.closed
                 .as_ref()
@@ -369,62 +470,5 @@ impl World {
                 )
             }),
         )
-    }
-
-    fn request(&self, request_id: Option<&str>) -> Request {
-        let earlier = request_id.and_then(|id| {
-            self.commands
-                .iter()
-                .find(|command| command.request_id.as_deref() == Some(id))
-        });
-        Request {
-            requested_run_id: None,
-            request_id: request_id.map(str::to_owned),
-            earlier: earlier.map(|command| {
-                Box::new(Earlier {
-                    run_id: self.run().run_id().clone(),
-                    command: command.clone(),
-                })
-            }),
-            principal: None,
-        }
-    }
-
-    pub(crate) fn signal(
-        &mut self,
-        name: &str,
-        argument: &str,
-        request_id: Option<&str>,
-    ) -> (Step, Result<Receipt, Rejection>) {
-        let arguments = Payload::encode(&PayloadValue::Array(vec![PayloadValue::String(
-            argument.to_owned(),
-        )]))
-        .unwrap();
-        self.apply(&SignalRun {
-            request: self.request(request_id),
-            name: name.to_owned(),
-            arguments,
-            declared: Declared::default(),
-        })
-    }
-
-    pub(crate) fn stop(
-        &mut self,
-        how: Stop,
-        request_id: Option<&str>,
-    ) -> (Step, Result<Receipt, Rejection>) {
-        self.apply(&StopRun {
-            request: self.request(request_id),
-            how,
-            reason: Some("operator".to_owned()),
-        })
-    }
-
-    /// Open task rows of the current run.
-    pub(crate) fn open_rows(&self) -> Vec<&TaskRow> {
-        self.tasks
-            .values()
-            .filter(|row| row.run_id == *self.run().run_id() && row.status.is_open())
-            .collect()
     }
 }

@@ -4,6 +4,7 @@
 //! that was reporting a result when the connection broke ends with a transport error, as published; `supervisor` starts
 //! it again, as an operator's would.
 
+mod judge;
 mod shapes;
 mod supervisor;
 
@@ -12,16 +13,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use durable_workflow::metrics::{MetricTags, MetricsRecorder, WORKER_TASKS};
-use durable_workflow::{Client, Error, Result, Value, WorkflowDescription, json};
+use durable_workflow::{
+    Client, CooperativeCancellationOptions, Error, Result, Value, WorkflowCommandOptions,
+    WorkflowDescription, json,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::harness::{Control, PythonWorker, Server, ServerOptions, eventually};
+use crate::harness::{Control, History, PythonWorker, Server, ServerOptions, eventually};
 use crate::rust_sdk::fixture::{QUEUE as RUST_QUEUE, RunningWorker, new_worker};
 use shapes::Shape;
 use supervisor::Supervisor;
 
 const PYTHON_QUEUE: &str = "python";
+
+/// Its worker understands workflows that are asked to end.
+const ASKED_QUEUE: &str = "asked";
 const WORKFLOWS: u64 = 60;
 const KILLS: usize = 10;
 
@@ -74,12 +81,13 @@ async fn nothing_is_lost_when_the_server_is_killed_under_load() {
     let python = [
         PythonWorker::start(&server, PYTHON_QUEUE, "python-1").await,
         PythonWorker::start(&server, PYTHON_QUEUE, "python-2").await,
+        PythonWorker::start(&server, ASKED_QUEUE, "python-asked").await,
     ];
     let rust = ["rust-1", "rust-2"].map(|id| Supervisor::start(client.clone(), id));
     let mut load = JoinSet::new();
     for number in 0..WORKFLOWS {
         let job = Job::new(number, &mut random);
-        load.spawn(job.run(client.clone()));
+        load.spawn(job.run(client.clone(), server.control()));
     }
 
     for _ in 0..KILLS {
@@ -108,56 +116,60 @@ async fn nothing_is_lost_when_the_server_is_killed_under_load() {
     }
 }
 
-/// One workflow of the load: when it starts, when its signals are sent, what must come out.
+/// One workflow of the load: when it starts, when its messages are sent, what must come out.
 struct Job {
     number: u64,
     start_after: Duration,
-    signal_pauses: Vec<Duration>,
+    pauses: Vec<Duration>,
 }
 
 impl Job {
     fn new(number: u64, random: &mut Random) -> Self {
         let start_after = START_INTERVAL * u32::try_from(number).expect("a small number");
-        let pauses = (0..Shape::of(number).signals()).map(|_| random.milliseconds(0..800));
+        let pauses = (0..Shape::of(number).messages()).map(|_| random.milliseconds(0..800));
         Self {
             number,
             start_after,
-            signal_pauses: pauses.collect(),
+            pauses: pauses.collect(),
         }
     }
 
-    async fn run(self, client: Client) {
+    async fn run(self, client: Client, control: Control) {
         let (id, shape) = (workflow_id(self.number), Shape::of(self.number));
-        let queue = if self.number.is_multiple_of(2) {
-            RUST_QUEUE
-        } else {
-            PYTHON_QUEUE
+        let queue = match shape {
+            Shape::Asked => ASKED_QUEUE,
+            _ if self.number.is_multiple_of(2) => RUST_QUEUE,
+            _ => PYTHON_QUEUE,
         };
         sleep(self.start_after).await;
-        start(
-            &client,
-            shape.workflow_type(),
-            queue,
-            &id,
-            json!([self.number]),
-        )
-        .await;
-        for (index, pause) in self.signal_pauses.iter().enumerate() {
+        let input = json!([self.number]);
+        start(&client, shape.workflow_type(), queue, &id, input).await;
+        for (index, pause) in self.pauses.iter().enumerate() {
             sleep(*pause).await;
-            signal(&client, &id, &format!("signal-{index}"), json!([index])).await;
+            match shape {
+                Shape::Updates => update(&client, &id, index).await,
+                Shape::Stream => append(&client, &id, index).await,
+                Shape::Cancelled => {
+                    wait_until_asleep(&control, &id).await;
+                    cancel(&client, &id).await;
+                }
+                Shape::Asked => {
+                    wait_until_asleep(&control, &id).await;
+                    ask_to_end(&client, &id).await;
+                }
+                _ => signal(&client, &id, &format!("signal-{index}"), json!([index])).await,
+            }
         }
         let closed = wait_until_closed(&client, &id).await;
-        assert!(
-            closed.is_completed(),
-            "{id} ({shape:?}) ended as {:?}: {:?}",
-            closed.status,
+        assert_eq!(
+            closed.status.as_deref(),
+            Some(shape.status()),
+            "{id} ({shape:?}): {:?}",
             closed.failure
         );
-        assert_eq!(
-            closed.output,
-            Some(shape.expected(self.number)),
-            "{id} ({shape:?})"
-        );
+        if let Some(expected) = shape.expected(self.number) {
+            assert_eq!(closed.output, Some(expected), "{id} ({shape:?})");
+        }
     }
 }
 
@@ -167,22 +179,43 @@ fn workflow_id(number: u64) -> String {
 
 async fn check_history(control: &Control, number: u64) {
     let (id, shape) = (workflow_id(number), Shape::of(number));
-    let runs = control.run_ids(&id).await;
-    assert_eq!(runs.len(), 1, "{id}");
-    let history = control.history(&id, &runs[0]).await;
-    history.assert_sound();
+    let runs = judge::family(control, &id).await;
+    assert_eq!(runs.len(), shape.runs(), "{id}");
+    let count =
+        |event_type: &str| -> usize { runs.iter().map(|history| history.count(event_type)).sum() };
+    let types: Vec<_> = runs.iter().map(History::types).collect();
     assert_eq!(
-        history.count("ActivityCompleted"),
+        count("ActivityCompleted"),
         shape.activities(),
-        "{id}: {:?}",
-        history.types()
+        "{id}: {types:?}"
     );
-    assert_eq!(
-        history.count("SignalReceived"),
-        shape.signals(),
-        "{id}: {:?}",
-        history.types()
-    );
+    let expected: &[(&str, usize)] = match shape {
+        Shape::Signals => &[("SignalReceived", shape.signals())],
+        Shape::Updates => &[("UpdateApplied", 3), ("UpdateCompleted", 3)],
+        Shape::Children => &[
+            ("ChildWorkflowScheduled", 4),
+            ("ChildRunCompleted", 2),
+            ("ChildRunFailed", 1),
+            ("ParentClosePolicyApplied", 1),
+            ("SelectionResolved", 1),
+        ],
+        Shape::Selection => &[
+            ("SelectionResolved", 1),
+            ("SelectionOperationCancelled", 1),
+            ("TimerCancelled", 1),
+        ],
+        Shape::Cancelled => &[("CancelRequested", 1), ("TimerCancelled", 1)],
+        Shape::Asked => &[
+            ("CooperativeCancellationRequested", 1),
+            ("CooperativeCancellationDelivered", 1),
+            ("TimerCancelled", 1),
+            ("TimerFired", 1),
+        ],
+        Shape::Sequential | Shape::Parallel | Shape::Timer | Shape::Stream => &[],
+    };
+    for (event_type, times) in expected {
+        assert_eq!(count(event_type), *times, "{id} {event_type}: {types:?}");
+    }
 }
 
 /// Repeats a call until the server answers it, however often it is down meanwhile.
@@ -215,6 +248,68 @@ async fn signal(client: &Client, id: &str, request_id: &str, input: Value) {
         insist(|| client.signal_workflow_with_request_id(id, "go", input.clone(), request_id))
             .await;
     sent.expect("the signal is accepted, once");
+}
+
+/// Sends an update, with the same request id until it is answered.
+async fn update(client: &Client, id: &str, number: usize) {
+    let request_id = format!("update-{number}");
+    loop {
+        let answer =
+            insist(|| client.update_workflow(id, "add", json!([number]), Some(&request_id))).await;
+        let answer = answer.expect("the update is accepted, once");
+        // Without an answer of the handler, the server tells where the update stands.
+        if answer.is_number() {
+            assert_eq!(answer, json!(number * 2), "{id} {request_id}");
+            return;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn append(client: &Client, id: &str, number: usize) {
+    let message_id = format!("message-{number}");
+    let sent =
+        insist(|| client.append_message_stream(id, "orders", &message_id, json!([number]))).await;
+    let sent = sent.expect("the message is accepted, once");
+    assert_eq!(sent["position"], json!(number + 1), "{id}");
+}
+
+async fn cancel(client: &Client, id: &str) {
+    let options = WorkflowCommandOptions {
+        reason: Some("no longer wanted".to_owned()),
+        request_id: Some("cancel".to_owned()),
+    };
+    let cancelled = insist(|| client.cancel_workflow(id, options.clone())).await;
+    cancelled.expect("the workflow is cancelled, once");
+}
+
+async fn ask_to_end(client: &Client, id: &str) {
+    let deadline = Instant::now() + LOAD_DEADLINE;
+    loop {
+        let options = CooperativeCancellationOptions {
+            reason: Some("maintenance".to_owned()),
+            cleanup_timeout_seconds: Some(3600),
+        };
+        match insist(|| client.request_workflow_cancellation(id, options.clone())).await {
+            Ok(_) => return,
+            // The server has just come back and has not heard of the worker again.
+            Err(Error::Http { body, .. })
+                if body.contains("not_supported") && Instant::now() < deadline => {}
+            // An earlier try was recorded, only its answer was lost.
+            Err(Error::Http { body, .. }) if body.contains("run_not_active") => return,
+            Err(error) => panic!("cannot ask {id} to end: {error:?}"),
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Waits until the run's first timer is in its history.
+async fn wait_until_asleep(control: &Control, id: &str) {
+    let deadline = Instant::now() + LOAD_DEADLINE;
+    while control.try_count(id, "TimerScheduled").await == 0 {
+        assert!(Instant::now() < deadline, "{id} does not fall asleep");
+        sleep(Duration::from_millis(50)).await;
+    }
 }
 
 async fn wait_until_closed(client: &Client, id: &str) -> WorkflowDescription {

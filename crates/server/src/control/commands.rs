@@ -85,7 +85,7 @@ pub(super) async fn request_cancellation(call: Call) -> Result<Reply, Refusal> {
     let budget = CleanupBudget::Seconds(seconds);
     let receipt = call
         .host()
-        .request_cancellation(&target, reason.as_deref(), budget, None)
+        .request_cancellation(&target, reason.as_deref(), budget)
         .await
         .map_err(|error| refused(&error, &target, None))?;
     let status = if receipt.duplicate {
@@ -213,6 +213,7 @@ pub(super) fn target(call: &Call) -> Result<CommandTarget, Refusal> {
         run_id: call.run_id(),
         request_id,
         principal: Some(call.caller.principal.to_string()),
+        context: Some(call.context()),
     })
 }
 

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use durable_workflow::{
-    ParallelOperation, ParallelResult, Result, Value, Worker, WorkflowContext, json,
+    AvroValue, ChildWorkflowOptions, ChildWorkflowRetryPolicy, Error, ParallelOperation,
+    ParallelResult, ParentClosePolicy, Result, Value, Worker, WorkflowContext, json,
+    wait_condition,
 };
 use tokio::time::sleep;
+
+use crate::rust_sdk::fixture::QUEUE;
 
 /// Steps of `crash.steps`, each a signal and an activity.
 pub(super) const STEPS: usize = 3;
@@ -13,6 +17,11 @@ pub(super) const STEPS: usize = 3;
 const SEQUENTIAL_ACTIVITIES: u64 = 6;
 const PARALLEL_ACTIVITIES: u64 = 10;
 const SIGNALS: usize = 4;
+const UPDATES: usize = 3;
+const MESSAGES: usize = 4;
+
+/// Messages that `crash.stream` reads before it continues as new.
+const MESSAGES_PER_RUN: usize = 2;
 
 /// What a workflow of the load does.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +30,36 @@ pub(super) enum Shape {
     Parallel,
     Timer,
     Signals,
+    Updates,
+    /// Some end well, one fails every time, one outlives its parent.
+    Children,
+    Selection,
+    /// Reads a message stream and continues as new meanwhile.
+    Stream,
+    /// Closed from outside while it sleeps.
+    Cancelled,
+    /// Asked to clean up and end while it sleeps.
+    Asked,
 }
 
 impl Shape {
-    /// Even numbers run on Rust workers and odd ones on Python workers; both get every shape.
+    const ALL: [Self; 10] = [
+        Self::Sequential,
+        Self::Parallel,
+        Self::Timer,
+        Self::Signals,
+        Self::Updates,
+        Self::Children,
+        Self::Selection,
+        Self::Stream,
+        Self::Cancelled,
+        Self::Asked,
+    ];
+
+    /// Even numbers run on Rust workers and odd ones on Python workers; both get every shape, except that only Python workers
+    /// are asked to end.
     pub(super) fn of(number: u64) -> Self {
-        [Self::Sequential, Self::Parallel, Self::Timer, Self::Signals][(number / 2 % 4) as usize]
+        Self::ALL[(number / 2) as usize % Self::ALL.len()]
     }
 
     pub(super) fn workflow_type(self) -> &'static str {
@@ -35,13 +68,47 @@ impl Shape {
             Self::Parallel => "crash.parallel",
             Self::Timer => "crash.timer",
             Self::Signals => "crash.signals",
+            Self::Updates => "crash.updates",
+            Self::Children => "crash.children",
+            Self::Selection => "crash.selection",
+            Self::Stream => "crash.stream",
+            Self::Cancelled => "crash.sleeping",
+            Self::Asked => "crash.asked",
+        }
+    }
+
+    /// Messages that are sent to it from outside, one after another.
+    pub(super) fn messages(self) -> usize {
+        match self {
+            Self::Signals => SIGNALS,
+            Self::Updates => UPDATES,
+            Self::Stream => MESSAGES,
+            Self::Cancelled | Self::Asked => 1,
+            Self::Sequential | Self::Parallel | Self::Timer | Self::Children | Self::Selection => 0,
         }
     }
 
     pub(super) fn signals(self) -> usize {
+        if matches!(self, Self::Signals) {
+            SIGNALS
+        } else {
+            0
+        }
+    }
+
+    pub(super) fn runs(self) -> usize {
+        if matches!(self, Self::Stream) {
+            MESSAGES / MESSAGES_PER_RUN
+        } else {
+            1
+        }
+    }
+
+    /// How it ends.
+    pub(super) fn status(self) -> &'static str {
         match self {
-            Self::Signals => SIGNALS,
-            Self::Sequential | Self::Parallel | Self::Timer => 0,
+            Self::Cancelled | Self::Asked => "cancelled",
+            _ => "completed",
         }
     }
 
@@ -50,13 +117,14 @@ impl Shape {
             Self::Sequential => SEQUENTIAL_ACTIVITIES as usize,
             Self::Parallel => PARALLEL_ACTIVITIES as usize,
             Self::Timer => 2,
-            Self::Signals => 1,
+            Self::Signals | Self::Selection => 1,
+            Self::Updates | Self::Children | Self::Stream | Self::Cancelled | Self::Asked => 0,
         }
     }
 
-    /// The result for an input.
-    pub(super) fn expected(self, input: u64) -> Value {
-        match self {
+    /// The result for an input, if it ends with one.
+    pub(super) fn expected(self, input: u64) -> Option<Value> {
+        Some(match self {
             Self::Sequential => json!(input + (0..SEQUENTIAL_ACTIVITIES).sum::<u64>()),
             Self::Parallel => json!(
                 (0..PARALLEL_ACTIVITIES)
@@ -65,12 +133,18 @@ impl Shape {
             ),
             Self::Timer => json!(input + 3),
             Self::Signals => json!([input + SIGNALS as u64, (0..SIGNALS).collect::<Vec<_>>()]),
-        }
+            Self::Updates => json!((0..UPDATES).collect::<Vec<_>>()),
+            Self::Children => json!([input * 2, (input + 1) * 2, "failed"]),
+            Self::Selection => json!(input + 1),
+            Self::Stream => json!((0..MESSAGES).collect::<Vec<_>>()),
+            Self::Cancelled | Self::Asked => return None,
+        })
     }
 }
 
 /// Registers every shape and the activity they share.
 pub(super) fn register(worker: &mut Worker) {
+    register_talkative(worker);
     worker.register_activity("crash.add", |_, arguments| async move {
         let (left, right) = (
             arguments[0].as_u64().unwrap(),
@@ -119,6 +193,99 @@ pub(super) fn register(worker: &mut Worker) {
         }
         context.sleep(Duration::from_secs(1)).await?;
         Ok(total)
+    });
+}
+
+/// Registers the shapes that talk to others: updates, children, selections, streams.
+fn register_talkative(worker: &mut Worker) {
+    worker.register_update("crash.updates", "add", |_, arguments| async move {
+        Ok(json!(arguments[0].as_u64().unwrap() * 2))
+    });
+    worker.register_workflow("crash.updates", |context, _| async move {
+        let view = context.clone();
+        let enough = move || Ok(view.updates("add")?.len() >= UPDATES);
+        wait_condition!(context, "enough", enough).await?;
+        let taken = context.updates("add")?;
+        Ok(taken
+            .into_iter()
+            .map(|arguments| arguments[0].clone())
+            .collect())
+    });
+    worker.register_workflow("crash.double", |_, arguments| async move {
+        Ok(json!(arguments[0].as_u64().unwrap() * 2))
+    });
+    worker.register_workflow("crash.failing", |_, _| async move {
+        Err(Error::WorkerLoop("there is none".to_owned()))
+    });
+    worker.register_workflow("crash.sleeping", |context, _| async move {
+        context.sleep(Duration::from_secs(3600)).await?;
+        Ok(json!("slept"))
+    });
+    worker.register_workflow("crash.children", |context, arguments| async move {
+        let number = arguments[0].as_u64().unwrap();
+        let double = |number: u64| {
+            let options = ChildWorkflowOptions::new(QUEUE);
+            ParallelOperation::child_workflow("crash.double", options, json!([number]))
+        };
+        let doubled = context
+            .parallel(vec![double(number), double(number + 1)])
+            .await?;
+        let mut results: Vec<Value> = doubled
+            .into_iter()
+            .map(|result| match result {
+                ParallelResult::ChildWorkflow(child) => child.result,
+                other => json!(format!("not a child: {other:?}")),
+            })
+            .collect();
+        let twice = ChildWorkflowOptions::new(QUEUE).retry_policy(ChildWorkflowRetryPolicy {
+            max_attempts: Some(2),
+            backoff_seconds: vec![0],
+            non_retryable_error_types: Vec::new(),
+        });
+        let failing = context.start_child_workflow("crash.failing", twice, json!([]));
+        match failing.await {
+            Err(Error::ChildWorkflowFailed(_)) => results.push(json!("failed")),
+            other => results.push(json!(other?.result)),
+        }
+        let patient =
+            ChildWorkflowOptions::new(QUEUE).parent_close_policy(ParentClosePolicy::Terminate);
+        context
+            .select(vec![
+                ParallelOperation::child_workflow("crash.sleeping", patient, json!([])),
+                ParallelOperation::timer(Duration::from_secs(0)),
+            ])
+            .await?;
+        Ok(Value::Array(results))
+    });
+    worker.register_workflow("crash.selection", |context, arguments| async move {
+        let chosen = context
+            .select(vec![
+                ParallelOperation::activity("crash.add", json!([arguments[0], 1])),
+                ParallelOperation::timer(Duration::from_secs(3600)),
+            ])
+            .await?;
+        for loser in chosen.remaining() {
+            loser.cancel().await?;
+        }
+        match chosen.value {
+            Some(ParallelResult::Activity(value)) => Ok(value),
+            other => Ok(json!(format!("not the activity: {other:?}"))),
+        }
+    });
+    worker.register_workflow("crash.stream", |context, arguments| async move {
+        let mut read: Vec<Value> = arguments[1].as_array().cloned().unwrap_or_default();
+        let stream = context.message_stream("orders")?;
+        for _ in 0..MESSAGES_PER_RUN {
+            let message = stream.receive_one().await?;
+            let AvroValue::Long(number) = message.arguments[0] else {
+                return Ok(json!(format!("not a number: {message:?}")));
+            };
+            read.push(json!(number));
+        }
+        if read.len() < MESSAGES {
+            return context.continue_as_new(json!([arguments[0], read]));
+        }
+        Ok(Value::Array(read))
     });
 }
 

@@ -57,11 +57,13 @@ impl Supervisor {
 ///
 /// Everything else counts: a lost registration (412, 404), a refused command, a divergent replay.
 pub(super) fn is_outage(error: &Error) -> bool {
-    const LOST_LEASE: [&str; 4] = [
+    const LOST_LEASE: [&str; 5] = [
         "lease_expired",
         "task_not_leased",
         "lease_owner_mismatch",
         "workflow_task_attempt_mismatch",
+        // The run was stopped meanwhile, here by its parent's close.
+        "run_closed",
     ];
     match error {
         Error::Transport(_) => true,

@@ -42,6 +42,31 @@ impl Control {
         )
     }
 
+    /// How many events of a type the workflow's current run has; 0 also when the server does not answer.
+    pub(crate) async fn try_count(&self, workflow_id: &str, event_type: &str) -> usize {
+        let path = format!("{}/api/workflows/{workflow_id}", self.url);
+        let get = |path: String| {
+            let request = self.http.get(path);
+            request.header("X-Durable-Workflow-Control-Plane-Version", "2")
+        };
+        let Ok(answer) = get(path.clone()).send().await else {
+            return 0;
+        };
+        let described: Value = answer.json().await.unwrap_or_default();
+        let Some(run_id) = described["run_id"].as_str() else {
+            return 0;
+        };
+        let Ok(answer) = get(format!("{path}/runs/{run_id}/history")).send().await else {
+            return 0;
+        };
+        let page: Value = answer.json().await.unwrap_or_default();
+        let events = page["events"].as_array().cloned().unwrap_or_default();
+        let matching = events
+            .iter()
+            .filter(|event| event["event_type"] == event_type);
+        matching.count()
+    }
+
     /// Ids of all runs of a workflow, oldest first.
     pub(crate) async fn run_ids(&self, workflow_id: &str) -> Vec<String> {
         let (status, body) = self.get(&format!("/workflows/{workflow_id}/runs")).await;
@@ -93,6 +118,11 @@ pub(crate) struct History {
 impl History {
     pub(crate) fn len(&self) -> usize {
         self.events.len()
+    }
+
+    /// All events in order.
+    pub(crate) fn events(&self) -> &[Value] {
+        &self.events
     }
 
     /// Event types in order.

@@ -8,11 +8,15 @@ import os
 import signal
 
 from common import URL
-from durable_workflow import Client, Worker, activity, workflow
+from durable_workflow import ChildWorkflowFailed, Client, Worker, WorkflowCancelled, activity, workflow
+from durable_workflow.workflow import ChildWorkflowRetryPolicy
 
 SEQUENTIAL_ACTIVITIES = 6
 PARALLEL_ACTIVITIES = 10
 SIGNALS = 4
+UPDATES = 3
+MESSAGES = 4
+MESSAGES_PER_RUN = 2
 STEPS = 3
 
 
@@ -77,6 +81,94 @@ class Steps(Receiving):
         return total
 
 
+@workflow.defn(name="crash.updates")
+class Updates:
+    def __init__(self) -> None:
+        self.taken: list = []
+
+    @workflow.update("add")
+    def add(self, value: int) -> int:
+        self.taken.append(value)
+        return value * 2
+
+    def run(self, ctx, number):
+        yield ctx.wait_condition(lambda: len(self.taken) >= UPDATES, key="enough")
+        return self.taken
+
+
+@workflow.defn(name="crash.double")
+class Double:
+    def run(self, ctx, number):
+        return number * 2
+
+
+@workflow.defn(name="crash.failing")
+class Failing:
+    def run(self, ctx):
+        raise ValueError("there is none")
+
+
+@workflow.defn(name="crash.sleeping")
+class Sleeping:
+    def run(self, ctx, *_):
+        yield ctx.start_timer(3600)
+        return "slept"
+
+
+@workflow.defn(name="crash.children")
+class Children:
+    def run(self, ctx, number):
+        results = yield [ctx.start_child_workflow("crash.double", [value]) for value in (number, number + 1)]
+        try:
+            yield ctx.start_child_workflow(
+                "crash.failing", [], retry_policy=ChildWorkflowRetryPolicy(max_attempts=2, backoff_seconds=[0])
+            )
+        except ChildWorkflowFailed:
+            results = [*results, "failed"]
+        yield ctx.select(
+            [
+                ctx.start_child_workflow("crash.sleeping", [], parent_close_policy="terminate"),
+                ctx.start_timer(0),
+            ]
+        )
+        return results
+
+
+@workflow.defn(name="crash.selection")
+class Selection:
+    def run(self, ctx, number):
+        chosen = yield ctx.select(
+            {"work": ctx.schedule_activity("crash.add", [number, 1]), "late": ctx.start_timer(3600)}
+        )
+        yield chosen.handles["late"].cancel()
+        return chosen.value
+
+
+@workflow.defn(name="crash.stream")
+class Stream:
+    def run(self, ctx, number, read=None):
+        read = read or []
+        stream = ctx.message_stream("orders")
+        for _ in range(MESSAGES_PER_RUN):
+            message = yield from stream.receive_one()
+            read = [*read, message.arguments[0]]
+        if len(read) < MESSAGES:
+            return ctx.continue_as_new(number, read)
+        return read
+
+
+@workflow.defn(name="crash.asked")
+class Asked:
+    """Sleeps until it is asked to end; cleaning up takes a moment."""
+
+    def run(self, ctx, number):
+        try:
+            yield ctx.start_timer(3600)
+        except WorkflowCancelled:
+            yield ctx.start_timer(1)
+            raise
+
+
 class AnnouncingClient(Client):
     async def register_worker(self, **registration):
         answer = await super().register_worker(**registration)
@@ -85,13 +177,18 @@ class AnnouncingClient(Client):
 
 
 async def main() -> None:
+    queue = os.environ["LONGHAUL_QUEUE"]
+    # A worker that can be asked to end workflows runs activities in processes of their own; this one has none.
+    asked = queue == "asked"
+    workflows = [Sequential, Parallel, Timer, Signals, Steps, Updates, Double, Failing, Sleeping, Children, Selection, Stream]
     async with AnnouncingClient(URL) as client:
         worker = Worker(
             client,
-            task_queue=os.environ["LONGHAUL_QUEUE"],
+            task_queue=queue,
             worker_id=os.environ["LONGHAUL_WORKER_ID"],
-            workflows=[Sequential, Parallel, Timer, Signals, Steps],
-            activities=[add],
+            workflows=[Asked] if asked else workflows,
+            activities=[] if asked else [add],
+            capabilities=["cooperative_cancellation"] if asked else [],
         )
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, lambda: asyncio.ensure_future(worker.stop()))

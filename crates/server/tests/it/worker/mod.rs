@@ -3,6 +3,7 @@
 mod activities;
 mod bad_input;
 mod cancellations;
+mod child_events;
 mod children;
 mod claims;
 mod closed_runs;
@@ -28,4 +29,5 @@ mod steps;
 mod streams;
 mod tasks;
 mod throttling;
+mod update_events;
 mod updates;

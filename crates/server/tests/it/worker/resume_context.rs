@@ -34,7 +34,7 @@ const FIELDS: [&str; 22] = [
 ];
 
 /// Exactly these fields are set; all others are there and null.
-fn expect_context(task: &Value, expected: &Value) {
+pub(super) fn expect_context(task: &Value, expected: &Value) {
     for field in FIELDS {
         let found = task
             .get(field)
@@ -48,7 +48,7 @@ fn expect_context(task: &Value, expected: &Value) {
 }
 
 /// The context stays what it is when the task is delivered again.
-async fn expect_context_also_after_redelivery(server: &Server, expected: &Value) {
+pub(super) async fn expect_context_also_after_redelivery(server: &Server, expected: &Value) {
     let task = workflow_task(server, "w").await;
     expect_context(&task, expected);
     fail(server, &task, json!({"message": "no"}))
