@@ -70,7 +70,7 @@ fn test(root: &Path) -> Result<()> {
     let python = python_environment(root)?;
     println!("==> cargo test --workspace");
     let began = Instant::now();
-    let status = Command::new(env!("CARGO"))
+    let status = plain_cargo()
         .args(["test", "--workspace"])
         .env("LONGHAUL_TEST_PYTHON", &python)
         .current_dir(root)
@@ -149,9 +149,21 @@ fn deny_if_installed(root: &Path) -> Result<()> {
 
 fn cargo(root: &Path, arguments: &[&str]) -> Result<()> {
     println!("==> cargo {}", arguments.join(" "));
-    run(Command::new(env!("CARGO"))
-        .args(arguments)
-        .current_dir(root))
+    run(plain_cargo().args(arguments).current_dir(root))
+}
+
+/// Cargo as a person would call it: `cargo run` tells chores about their package in the environment, some build scripts look at
+/// these variables, and dependencies would be built again whenever chores and plain cargo take turns.
+fn plain_cargo() -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        let told_by_cargo = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_PRIMARY_"];
+        if told_by_cargo.iter().any(|start| text.starts_with(start)) {
+            command.env_remove(&name);
+        }
+    }
+    command
 }
 
 fn run(command: &mut Command) -> Result<()> {

@@ -251,6 +251,9 @@ pub struct CommandRow {
     pub rejection_reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
+    /// How it came in; text of the server's that is only kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<String>,
     pub at: Timestamp,
     /// Its place in its stream, when it is a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]

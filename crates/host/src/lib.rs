@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 mod activity_tasks;
 mod alarms;
 mod asking;
+mod audit;
 mod cancellations;
 pub mod clock;
 mod debug;
@@ -49,6 +50,7 @@ mod workflows;
 
 pub use activity_tasks::ActivityReport;
 pub use asking::LeasedQuestion;
+pub use audit::AuditPlace;
 pub use debug::DebugView;
 pub use dispatch::{FairnessView, PollCaps};
 pub use error::{Error, Result, question_reason};
@@ -204,6 +206,7 @@ impl Host {
         );
         host.inner.tasks.spawn(sweep);
         host.inner.tasks.spawn(outbox::run(host.clone()));
+        host.inner.tasks.spawn(audit::run(host.clone()));
         Ok(host)
     }
 

@@ -164,6 +164,7 @@ impl Host {
                     run_id: None,
                     request_id: Some(delivery.request_id),
                     principal: None,
+                    context: None,
                 };
                 refusal(self.stop_workflow(&target, how, Some(&reason)).await)
             }
@@ -179,6 +180,7 @@ impl Host {
                     run_id: None,
                     request_id: Some(delivery.request_id),
                     principal: None,
+                    context: None,
                 };
                 let budget = CleanupBudget::Until(cleanup_deadline_at);
                 let asked = self

@@ -33,6 +33,8 @@ pub struct CommandTarget {
     pub request_id: Option<String>,
     /// Who asks, as JSON text.
     pub principal: Option<String>,
+    /// How the command came in: text that is kept with it.
+    pub context: Option<String>,
 }
 
 /// A run with what surrounds it.
@@ -438,6 +440,7 @@ where
             request_id: self.target.request_id.clone(),
             earlier: earlier.map(|(run_id, command)| Box::new(Earlier { run_id, command })),
             principal: self.target.principal.clone(),
+            context: self.target.context.clone(),
         };
         Ok(Prepared::Decide((self.build)(request, run)))
     }

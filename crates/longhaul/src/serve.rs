@@ -95,7 +95,11 @@ async fn serve(settings: &Settings) -> Result<()> {
     });
     let stopping = host.clone();
     let (began, begun) = tokio::sync::oneshot::channel();
-    let serving = axum::serve(listener, router).with_graceful_shutdown(async move {
+    let serving = axum::serve(
+        listener,
+        router.into_make_service_with_connect_info::<SocketAddr>(),
+    )
+    .with_graceful_shutdown(async move {
         stop.await;
         tracing::info!("stopping: answering polls and finishing requests");
         stopping.begin_stop();

@@ -46,6 +46,8 @@ pub(crate) struct Caller {
     pub(crate) roles: Arc<[Role]>,
     /// Recorded with what the caller does, as JSON text. Taken from authentication alone.
     pub(crate) principal: Arc<str>,
+    /// How the caller was recognised, as JSON text that is kept with its commands.
+    pub(crate) credential: Arc<str>,
 }
 
 const EVERY_ROLE: &[Role] = &[Role::Worker, Role::Operator, Role::Admin];
@@ -77,11 +79,11 @@ impl Auth {
             (shared, shared_roles, "legacy-token"),
         ];
         let token = |(secret, roles, subject): (Option<String>, &[Role], &str)| {
-            let caller = Caller::new(roles, "auth:token", subject);
+            let caller = Caller::with_token(roles, subject);
             secret.map(|secret| Token { secret, caller })
         };
         Self {
-            anonymous: Caller::new(EVERY_ROLE, "server", "anonymous"),
+            anonymous: Caller::anonymous(),
             tokens: known.into_iter().filter_map(token).collect(),
         }
     }
@@ -119,10 +121,28 @@ impl Default for Auth {
 }
 
 impl Caller {
-    fn new(roles: &[Role], kind: &str, subject: &str) -> Self {
+    fn with_token(roles: &[Role], subject: &str) -> Self {
+        let names: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
+        let credential = json!({"status": "authorized", "method": "token", "role": names.first(), "roles": names});
         Self {
             roles: roles.into(),
-            principal: json!({"type": kind, "id": subject}).to_string().into(),
+            principal: json!({"type": "auth:token", "id": subject})
+                .to_string()
+                .into(),
+            credential: credential.to_string().into(),
+        }
+    }
+
+    /// Where nobody needs a credential, nobody has a role: what may be done follows from no one's.
+    fn anonymous() -> Self {
+        let credential =
+            json!({"status": "not_configured", "method": "none", "role": null, "roles": []});
+        Self {
+            roles: EVERY_ROLE.into(),
+            principal: json!({"type": "server", "id": "anonymous"})
+                .to_string()
+                .into(),
+            credential: credential.to_string().into(),
         }
     }
 

@@ -168,6 +168,8 @@ pub struct ReportChildRun {
 pub struct ChildClosed {
     pub reason: ClosedReason,
     pub at: Timestamp,
+    /// Text given to cancel or terminate.
+    pub note: Option<String>,
     pub outcome: Option<Outcome>,
 }
 
@@ -474,15 +476,18 @@ impl Draft<'_> {
         closed: &ChildClosed,
         failure: &RunFailure,
     ) -> ChildFailure {
-        let message = if closed.reason.was_stopped() {
-            format!(
-                "Child workflow {} closed as {}: {}",
+        let message = match &closed.note {
+            _ if !closed.reason.was_stopped() => failure.message.clone(),
+            Some(note) => format!(
+                "Child workflow {} closed as {}: {note}",
                 child.workflow_id,
                 closed.reason.as_str(),
-                failure.message
-            )
-        } else {
-            failure.message.clone()
+            ),
+            None => format!(
+                "Child workflow {} closed as {}.",
+                child.workflow_id,
+                closed.reason.as_str(),
+            ),
         };
         ChildFailure {
             failure_id: self.ids.mint(),

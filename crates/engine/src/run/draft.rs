@@ -227,7 +227,7 @@ impl<'a> Draft<'a> {
     }
 
     /// When the run next needs attention by itself.
-    fn next_due(&self) -> Option<Timestamp> {
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
         let letters = self
             .parts()
             .filter_map(|(_, part)| part.as_letter())

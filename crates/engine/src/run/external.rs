@@ -20,6 +20,8 @@ pub struct Request {
     /// The command this request id stands for already.
     pub earlier: Option<Box<Earlier>>,
     pub principal: Option<String>,
+    /// How the command came in, as text that is kept and never read here.
+    pub context: Option<String>,
 }
 
 /// A recorded command, and the run that took it.
@@ -154,6 +156,7 @@ impl Draft<'_> {
         row.requested_run_id.clone_from(&request.requested_run_id);
         row.request_id.clone_from(&request.request_id);
         row.arguments = arguments.cloned();
+        row.context.clone_from(&request.context);
         row.clone()
     }
 

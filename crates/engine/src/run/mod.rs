@@ -6,6 +6,7 @@ pub mod activity_heartbeat;
 pub mod activity_report;
 pub mod activity_stop;
 pub mod archive;
+pub mod audit;
 pub mod cancellation;
 pub mod child;
 pub mod claim;

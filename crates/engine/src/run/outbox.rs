@@ -110,6 +110,7 @@ fn order(run: &Run, body: &LetterBody) -> Option<Order> {
             let closed = run.core.closed.as_ref().map(|closed| ChildClosed {
                 reason: closed.reason,
                 at: closed.at,
+                note: closed.note.clone(),
                 outcome: run.outcome().cloned(),
             });
             report(run, ChildRun::of(&run.spec), closed)

@@ -33,6 +33,8 @@ pub struct Start {
     pub duplicate_policy: DuplicatePolicy,
     pub declared: Map<String, Value>,
     pub principal: Option<String>,
+    /// How the command came in, as text that is kept and never read here.
+    pub context: Option<String>,
 }
 
 /// What to do when the workflow id is taken.
@@ -115,13 +117,16 @@ impl Start {
         let decided = draft.start_decided(&command_id, StartOutcome::StartedNew.as_str(), None);
         draft.append(EventPayload::StartAccepted(decided));
         draft.append_started(Some(command_id.clone()));
-        draft.record_command(
-            "start",
-            command_id,
-            StartOutcome::StartedNew.as_str(),
-            None,
-            self.principal.clone(),
-        );
+        draft
+            .record_command(
+                "start",
+                command_id,
+                StartOutcome::StartedNew.as_str(),
+                None,
+                self.principal.clone(),
+            )
+            .context
+            .clone_from(&self.context);
         draft.create_workflow_task(Resume::default());
         let started = draft.started(StartOutcome::StartedNew);
         let (run, _) = draft.into_change();
@@ -188,13 +193,16 @@ impl Command for Start {
                     let decided = draft.start_decided(&command_id, outcome.as_str(), None);
                     draft.append(EventPayload::StartAccepted(decided));
                 }
-                draft.record_command(
-                    "start",
-                    command_id,
-                    outcome.as_str(),
-                    None,
-                    self.principal.clone(),
-                );
+                draft
+                    .record_command(
+                        "start",
+                        command_id,
+                        outcome.as_str(),
+                        None,
+                        self.principal.clone(),
+                    )
+                    .context
+                    .clone_from(&self.context);
                 let started = draft.started(outcome);
                 draft.finish(Ok(started))
             }
@@ -207,13 +215,16 @@ impl Command for Start {
                     );
                     draft.append(EventPayload::StartRejected(decided));
                 }
-                draft.record_command(
-                    "start",
-                    command_id,
-                    "rejected_duplicate",
-                    Some("instance_already_started"),
-                    self.principal.clone(),
-                );
+                draft
+                    .record_command(
+                        "start",
+                        command_id,
+                        "rejected_duplicate",
+                        Some("instance_already_started"),
+                        self.principal.clone(),
+                    )
+                    .context
+                    .clone_from(&self.context);
                 draft.finish(Err(taken))
             }
         }
@@ -339,6 +350,7 @@ impl Draft<'_> {
             reason: None,
             rejection_reason: rejection.map(str::to_owned),
             principal,
+            context: None,
             at: self.now,
             update: None,
             position: None,

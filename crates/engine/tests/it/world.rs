@@ -225,6 +225,7 @@ impl World {
             },
             declared: Map::new(),
             principal: None,
+            context: None,
         };
         match self.instances.get(&start.workflow_id).cloned() {
             None => self.decide(|_, moment| start.decide_new(moment)),

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 
+mod audit;
 mod polls;
 mod recovery;
 mod setup;

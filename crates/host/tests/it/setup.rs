@@ -86,6 +86,7 @@ pub(crate) fn start_of(workflow_id: &str) -> Start {
         duplicate_policy: DuplicatePolicy::Fail,
         declared: Map::new(),
         principal: None,
+        context: None,
     }
 }
 

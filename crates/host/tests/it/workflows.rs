@@ -16,6 +16,7 @@ fn target(workflow_id: &str, request_id: Option<&str>) -> CommandTarget {
         run_id: None,
         request_id: request_id.map(str::to_owned),
         principal: None,
+        context: None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! always bounded by [`DEADLINE`].
 
 mod control;
+mod examples;
 mod python;
 
 use std::fs::{self, File};
@@ -18,6 +19,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use control::{Control, History};
+pub(crate) use examples::Example;
 pub(crate) use python::{PythonWorker, run_documented, run_python};
 
 /// Longest wait for anything that should happen at once. Generous, because CI machines stall; never reached when green.

@@ -1,6 +1,7 @@
 //! The published client libraries, unmodified, against the built `longhaul` binary.
 //!
-//! `harness` runs the server, `rust_sdk` and `python_sdk` run one story per test, `crash` kills the server under load.
+//! `harness` runs the server, `rust_sdk` and `python_sdk` run one story per test, `crash` kills the server under load,
+//! `examples` runs what the Rust crate publishes as examples.
 //! Every test has a server, a port and a database of its own. The Python suites need an interpreter with
 //! `durable-workflow` 2.12.0: `cargo xtask test` prepares one.
 
@@ -10,6 +11,7 @@
 )]
 
 mod crash;
+mod examples;
 mod harness;
 mod python_sdk;
 mod rust_sdk;

@@ -213,6 +213,7 @@ pub(super) fn target(call: &Call) -> Result<CommandTarget, Refusal> {
         run_id: call.run_id(),
         request_id,
         principal: Some(call.caller.principal.to_string()),
+        context: Some(call.context()),
     })
 }
 

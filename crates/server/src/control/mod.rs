@@ -29,6 +29,7 @@ mod export;
 mod fleet;
 mod history;
 mod namespaces;
+mod origin;
 mod path;
 pub(crate) mod queries;
 mod query;
@@ -44,6 +45,7 @@ use envelope::{
     ARCHIVE, CANCEL, DEBUG, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, QUERY,
     REPAIR, Reply, SIGNAL, START, TERMINATE, UPDATE,
 };
+use origin::Origin;
 use path::Path;
 use query::Query;
 
@@ -300,9 +302,15 @@ struct Call {
     body: Body,
     path: Path,
     query: Query,
+    origin: Origin,
 }
 
 impl Call {
+    /// What is kept with a command that this request gives.
+    fn context(&self) -> String {
+        self.origin.context(&self.caller)
+    }
+
     fn host(&self) -> &Host {
         self.app.host()
     }
@@ -365,6 +373,7 @@ where
     let is_named = named.is_some();
     let path = named.unwrap_or_else(Path::nameless);
     let query = Query::of(&parts.uri);
+    let origin = Origin::of(&parts);
     let passed = match door.gate.pass(&app, Request::from_parts(parts, body)).await {
         Ok(_) if !is_named => Err(no_route()),
         passed => passed,
@@ -381,6 +390,7 @@ where
                 body: passed.body,
                 path,
                 query,
+                origin,
             };
             envelope::render(door.operation, &named, handler(call).await)
         }

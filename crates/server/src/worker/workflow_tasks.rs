@@ -165,7 +165,7 @@ fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String
         payload_codec: PAYLOAD_CODEC,
         arguments: &spec.arguments,
         run_status: claim.run_status,
-        cancel_requested: false,
+        cancel_requested: claim.cancellation.is_some(),
         sticky_replay_mode: claim.replay_mode.as_str(),
         cancellation_request: claim.cancellation.as_deref().map(cancellation_json),
         last_history_sequence: claim.observed_sequence,

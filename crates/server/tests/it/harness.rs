@@ -1,9 +1,11 @@
 //! One server per test, and calls on it. A call is built up from what it deviates in: token, version, namespace, body.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
+use axum::extract::ConnectInfo;
 use http::{HeaderMap, Method, Request, StatusCode};
 use longhaul_host::clock::ManualClock;
 use longhaul_host::{Config, Host};
@@ -185,6 +187,13 @@ impl Call<'_> {
 
     pub(crate) fn token(self, token: &str) -> Self {
         self.header("authorization", &format!("Bearer {token}"))
+    }
+
+    /// As if it came from this address.
+    pub(crate) fn peer(mut self, address: &str) -> Self {
+        let address: SocketAddr = address.parse().expect("an address");
+        self.builder = self.builder.extension(ConnectInfo(address));
+        self
     }
 
     pub(crate) fn namespace(self, namespace: &str) -> Self {

@@ -1,6 +1,8 @@
 //! Nothing is forgotten: what the workflow should look at has a task or waits for one, and what is due has an alarm.
 
+use longhaul_engine::Moment;
 use longhaul_engine::change::TaskStatus;
+use longhaul_engine::run::audit::stuck;
 use longhaul_engine::run::state::{Part, PartKey, Run, TimerKind};
 use longhaul_protocol::Timestamp;
 
@@ -9,6 +11,7 @@ use crate::world::World;
 
 pub(super) fn check(world: &World, run: &Run) {
     check_alarm(world, run);
+    check_audit(world, run);
     if run.core.closed.is_some() {
         return;
     }
@@ -52,6 +55,22 @@ pub(super) fn check(world: &World, run: &Run) {
         check_delivery_goes_on(run);
     }
     check_no_lost_wake(world, run, update_turn);
+}
+
+/// The audit leaves every run alone whose alarm is not overdue: it would find nothing but a bug.
+fn check_audit(world: &World, run: &Run) {
+    let moment = Moment {
+        now: world.now,
+        entropy: 0,
+        limits: &world.limits,
+    };
+    if run.core.alarm.is_none_or(|alarm| alarm > world.now) {
+        assert_eq!(
+            stuck(run, moment),
+            None,
+            "12.4: a healthy run is left alone"
+        );
+    }
 }
 
 /// A cancellation that has not reached the code waits only for work that was asked to stop.

@@ -38,6 +38,7 @@ impl World {
             request_id: request_id.map(str::to_owned),
             earlier: earlier.map(|(run_id, command)| Box::new(Earlier { run_id, command })),
             principal: None,
+            context: None,
         }
     }
 

@@ -75,7 +75,7 @@ pub(crate) async fn run_documented(page: &str, server: &Server) -> String {
     let file = server.directory.path().join("documented.py");
     fs::write(
         &file,
-        program.replace("http://127.0.0.1:8080", &server.url()),
+        program.replace("http://127.0.0.1:8080", server.url()),
     )
     .expect("a file");
     let run = Command::new(python())

@@ -12,6 +12,7 @@ use super::memo_shown;
 use crate::control::Call;
 use crate::control::envelope::Reply;
 use crate::control::fleet::Fleet;
+use crate::control::origin;
 use crate::gate::Refusal;
 
 pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
@@ -171,6 +172,8 @@ pub(in crate::control) fn command(row: &CommandRow, run: &Run) -> Value {
     let is_applied = is_accepted && row.command_type != "signal";
     let update = row.update.as_deref();
     let failure = update.and_then(|update| update.failure.as_ref());
+    let context = origin::shown(row, run);
+    let correlation_id = context["request"]["correlation_id"].clone();
     let (applied_at, completed_at) = match update {
         Some(update) => (update.applied_at, update.closed_at),
         None => {
@@ -187,10 +190,10 @@ pub(in crate::control) fn command(row: &CommandRow, run: &Run) -> Value {
         "resolved_run_id": run.spec.run_id,
         "target_name": row.target_name,
         "source": "control_plane",
-        "context": null,
+        "context": context,
         "principal": principal(row.principal.as_deref()),
         "request_id": row.request_id,
-        "correlation_id": null,
+        "correlation_id": correlation_id,
         "status": row.status,
         "outcome": row.outcome,
         "reason": row.reason,

@@ -134,6 +134,7 @@ fn read_start(call: &Call) -> Result<Start, Refusal> {
         duplicate_policy: read_duplicate_policy(body),
         declared: Map::new(),
         principal: Some(call.caller.principal.to_string()),
+        context: Some(call.context()),
     };
     body.check()?;
     Ok(start)

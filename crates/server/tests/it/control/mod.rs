@@ -1,6 +1,8 @@
 //! The control plane, a file per resource as in the server.
 
+mod audit;
 mod commands;
+mod conformance;
 mod debug;
 mod discovery;
 mod examples;

@@ -219,7 +219,7 @@ async fn a_described_run_has_every_field() {
         "resolved_run_id": run_id,
         "target_name": null,
         "source": "control_plane",
-        "context": null,
+        "context": command["context"],
         "principal": {"type": "server", "id": "anonymous"},
         "request_id": null,
         "correlation_id": null,
@@ -351,6 +351,7 @@ async fn a_damaged_payload_is_diagnosed_and_the_rest_is_shown() {
         duplicate_policy: longhaul_host::engine::run::start::DuplicatePolicy::Fail,
         declared: serde_json::Map::new(),
         principal: None,
+        context: None,
     };
     server.host.start_workflow(start).await.unwrap();
     let body = server.get("/workflows/w").accepted(200).await;

@@ -23,7 +23,7 @@ async fn a_drained_worker_is_told_so_at_every_poll() {
     let server = staffed().await;
     server.start("w").await;
     change(&server, "drain", "a").await;
-    for kind in ["workflow", "activity"] {
+    for kind in ["workflow", "activity", "query"] {
         let refused = poll(&server, kind, "a1", json!({}))
             .refused(409, "worker_draining")
             .await;

@@ -341,6 +341,9 @@ async fn what_is_offered_is_what_the_protocol_names() {
         "history_compression": {"supported_encodings": ["gzip", "deflate"], "compression_threshold": 50},
         "activity_retry_policy": true,
         "activity_timeouts": true,
+        "child_workflow_retry_policy": true,
+        "child_workflow_timeouts": true,
+        "parent_close_policy": true,
         "non_retryable_failures": true,
         "workflow_memo_updates": {"supported": true},
     });

@@ -2,6 +2,9 @@
 
 mod activities;
 mod bad_input;
+mod cancellations;
+mod child_events;
+mod children;
 mod claims;
 mod closed_runs;
 mod closes;
@@ -21,6 +24,10 @@ mod query_tasks;
 mod registrations;
 mod resume_context;
 mod retries;
+mod selections;
 mod steps;
+mod streams;
 mod tasks;
 mod throttling;
+mod update_events;
+mod updates;

@@ -34,7 +34,7 @@ const FIELDS: [&str; 22] = [
 ];
 
 /// Exactly these fields are set; all others are there and null.
-fn expect_context(task: &Value, expected: &Value) {
+pub(super) fn expect_context(task: &Value, expected: &Value) {
     for field in FIELDS {
         let found = task
             .get(field)
@@ -48,7 +48,7 @@ fn expect_context(task: &Value, expected: &Value) {
 }
 
 /// The context stays what it is when the task is delivered again.
-async fn expect_context_also_after_redelivery(server: &Server, expected: &Value) {
+pub(super) async fn expect_context_also_after_redelivery(server: &Server, expected: &Value) {
     let task = workflow_task(server, "w").await;
     expect_context(&task, expected);
     fail(server, &task, json!({"message": "no"}))
@@ -386,4 +386,55 @@ async fn the_first_of_several_reasons_is_the_one_named() {
         .accepted(200)
         .await;
     assert_eq!(answer["poll_status"], "empty");
+}
+
+#[tokio::test]
+async fn an_update_names_itself_and_its_command() {
+    let server = staffed().await;
+    decided(&server, json!([{"type": "open_condition_wait"}])).await;
+    let accepted = server
+        .post("/workflows/wf/update/set", &json!({}))
+        .accepted(202)
+        .await;
+    let update_id = accepted["update_id"].as_str().expect("an id");
+    let expected = json!({
+        "workflow_wait_kind": "update",
+        "open_wait_id": format!("update:{update_id}"),
+        "resume_source_kind": "workflow_update",
+        "resume_source_id": update_id,
+        "workflow_update_id": update_id,
+        "update_name": "set",
+        "workflow_command_id": accepted["command_id"],
+    });
+    expect_context_also_after_redelivery(&server, &expected).await;
+}
+
+#[tokio::test]
+async fn a_child_names_its_call_its_run_and_its_event() {
+    let server = staffed().await;
+    let parent = decided(
+        &server,
+        json!([{"type": "start_child_workflow", "workflow_type": "child"}]),
+    )
+    .await;
+    let child = workflow_task(&server, "w").await;
+    complete(&server, &child, json!([{"type": "complete_workflow"}]))
+        .accepted(200)
+        .await;
+    server.advance(1).await;
+    let events = history(&server, &parent).await;
+    let call = payload_of(&events, "ChildRunStarted")["child_call_id"]
+        .as_str()
+        .expect("a call id");
+    let expected = json!({
+        "workflow_wait_kind": "child",
+        "open_wait_id": format!("child:{call}"),
+        "resume_source_kind": "child_workflow_run",
+        "resume_source_id": child["run_id"],
+        "child_call_id": call,
+        "child_workflow_run_id": child["run_id"],
+        "workflow_sequence": 1,
+        "workflow_event_type": "ChildRunCompleted",
+    });
+    expect_context_also_after_redelivery(&server, &expected).await;
 }

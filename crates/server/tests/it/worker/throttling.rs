@@ -298,6 +298,48 @@ async fn too_many_waiting_polls_are_turned_away() {
     assert_eq!(freed["poll_status"], "empty");
 }
 
+/// Queries have lines of their own, and so their own count.
+#[tokio::test]
+async fn too_many_waiting_query_polls_are_turned_away() {
+    let server = server(Config {
+        poll_caps: PollCaps {
+            max: None,
+            max_per_namespace: Some(1),
+        },
+        ..Config::default()
+    })
+    .await;
+    let waiting = poll(&server, "query", "w", json!({"timeout_seconds": 60}));
+    let second = async {
+        tokio::task::yield_now().await;
+        let refused = poll(&server, "query", "w", json!({"timeout_seconds": 60}))
+            .refused(429, "long_poll_capacity_exhausted")
+            .await;
+        assert_eq!(refused["task"], Value::Null);
+        assert_eq!(refused["task_kind"], "query_task");
+        server.host.begin_stop();
+    };
+    let (answer, ()) = tokio::join!(waiting.accepted(200), second);
+    assert_eq!(answer["poll_status"], "empty");
+}
+
+#[tokio::test]
+async fn the_length_of_a_lease_can_be_configured() {
+    let mut config = Config::default();
+    config.limits.workflow_task_lease_seconds = 45;
+    let server = server(config).await;
+    server.start("a").await;
+    let task = workflow_task(&server, "w").await;
+    assert_eq!(task["lease_expires_at"], "2026-01-01T00:00:45.000000Z");
+    server.advance(44).await;
+    super::steps::expect_no_task(&server, "workflow").await;
+    server.advance(1).await;
+    assert_eq!(
+        workflow_task(&server, "w").await["workflow_task_attempt"],
+        2
+    );
+}
+
 #[tokio::test]
 async fn a_stopping_server_is_unavailable() {
     let server = server(Config::default()).await;
@@ -309,7 +351,7 @@ async fn a_stopping_server_is_unavailable() {
     let (answer, ()) = tokio::join!(waiting.accepted(200), stop);
     assert_eq!(answer["poll_status"], "empty", "who waited is let go");
     server.start("a").await;
-    for kind in ["workflow", "activity"] {
+    for kind in ["workflow", "activity", "query"] {
         let refused = poll(&server, kind, "w", json!({}))
             .refused(503, "unavailable")
             .await;

@@ -1,0 +1,95 @@
+//! The second look at open runs: healthy ones stay as they are, a stuck one goes on.
+
+use std::sync::Arc;
+
+use longhaul_host::AuditPlace;
+use longhaul_host::engine::run::state::{Resume, Wake};
+use longhaul_host::engine::{Changes, RunChange};
+use longhaul_protocol::id::RunId;
+use serde_json::json;
+
+use crate::setup::{Setup, open, setup};
+
+async fn events(setup: &Setup, run_id: &RunId) -> usize {
+    let page = setup.store.history(run_id, 0, 1000, 1000).await.unwrap();
+    page.len()
+}
+
+#[tokio::test]
+async fn healthy_runs_are_read_page_by_page_and_left_alone() {
+    let setup = setup().await;
+    let mut runs = Vec::new();
+    for number in 0..250 {
+        runs.push(setup.start(&format!("order-{number}")).await.run_id);
+    }
+    // One waits, one is leased, one works, one is over.
+    for commands in [
+        json!([{"type": "start_timer", "delay_seconds": 500}]),
+        json!([{"type": "schedule_activity", "activity_type": "say"}]),
+        json!([{"type": "open_condition_wait"}]),
+        json!([{"type": "complete_workflow"}]),
+    ] {
+        let task = setup.task().await;
+        setup.complete(&task, commands).await;
+    }
+    setup.task().await;
+    let versions = async || {
+        let mut found = Vec::new();
+        for run_id in &runs {
+            found.push(setup.store.version(run_id).await.unwrap());
+        }
+        found
+    };
+    let before = versions().await;
+    let mut place = AuditPlace::default();
+    assert_eq!(setup.host.audit(&mut place).await.unwrap(), 0);
+    assert_ne!(place, AuditPlace::default(), "a pass has an end");
+    assert_eq!(setup.host.audit(&mut place).await.unwrap(), 0);
+    assert_eq!(place, AuditPlace::default(), "then it begins again");
+    assert_eq!(versions().await, before);
+}
+
+#[tokio::test]
+async fn a_run_that_lost_its_task_gets_it_back_without_an_event() {
+    let setup = setup().await;
+    let run_id = setup.start("order-1").await.run_id;
+    let task = setup.task().await;
+    setup
+        .complete(
+            &task,
+            json!([{"type": "start_timer", "delay_seconds": 500}]),
+        )
+        .await;
+    // What no command does: something to look at, and no task for it.
+    let run = setup.store.run(&run_id).await.unwrap().unwrap();
+    let mut core = run.core.clone();
+    core.next_wake = Some(Wake {
+        sequence: core.last_history_sequence,
+        resume: Resume::default(),
+    });
+    let change = RunChange {
+        spec: Arc::clone(&run.spec),
+        base_version: Some(run.version),
+        core,
+        parts: Vec::new(),
+        events: Vec::new(),
+        tasks: Vec::new(),
+        commands: Vec::new(),
+        instance: None,
+        sets_search_attributes: false,
+    };
+    let changes = Changes {
+        run: Some(Box::new(change)),
+        created: Vec::new(),
+    };
+    setup.store.commit(Arc::new(changes)).await.unwrap();
+    let host = open(&setup.store, &setup.clock).await;
+    let setup = Setup { host, ..setup };
+    assert!(!setup.has_task().await);
+    let before = events(&setup, &run_id).await;
+    let mut place = AuditPlace::default();
+    assert_eq!(setup.host.audit(&mut place).await.unwrap(), 1);
+    assert_eq!(events(&setup, &run_id).await, before);
+    assert_eq!(setup.host.audit(&mut place).await.unwrap(), 0);
+    assert!(setup.has_task().await);
+}
