@@ -197,6 +197,10 @@ pub(super) fn register(worker: &mut Worker) {
 }
 
 /// Registers the shapes that talk to others: updates, children, selections, streams.
+#[expect(
+    clippy::result_large_err,
+    reason = "the closures return the published error type"
+)]
 fn register_talkative(worker: &mut Worker) {
     worker.register_update("crash.updates", "add", |_, arguments| async move {
         Ok(json!(arguments[0].as_u64().unwrap() * 2))
