@@ -306,7 +306,7 @@ async fn what_a_start_says_is_shown_again() {
     assert_eq!(described["task_queue"], "orders");
     assert_eq!(
         described["memo"],
-        json!({"source": "test", "nested": {"codec": "avro", "n": 1.0}})
+        json!({"source": "test", "nested": {"codec": "avro", "n": 1}})
     );
     assert_eq!(described["search_attributes"], attributes);
     assert_eq!(described["run_timeout_seconds"], 60);
