@@ -85,6 +85,19 @@ async fn sticky_execution() {
 }
 
 #[tokio::test]
+async fn memo_restart() {
+    let server = Server::start().await;
+    let printed = Example::new("memo_restart", &server)
+        .await
+        .environment("DURABLE_WORKFLOW_RUNTIME_URL", server.url())
+        .run()
+        .await;
+    let printed: Value = serde_json::from_str(&printed).expect("it prints its result");
+    assert_eq!(printed["worker_restart"], true);
+    assert_eq!(printed["memo_event_count"], 1);
+}
+
+#[tokio::test]
 async fn condition_search_attributes() {
     let server = Server::start().await;
     let worker = Example::new("condition_search_attributes", &server)

@@ -212,6 +212,9 @@ fn manifest(root: &Path, metadata: &Value, examples: &Path) -> String {
         .collect();
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/examples/trip.rs");
     bins.push(bin("trip", &own));
+    // A program of the crate itself, by which its authors judge a server.
+    let judge = examples.with_file_name("src/bin/durable-workflow-memo-restart.rs");
+    bins.push(bin("memo_restart", &judge));
 
     let mut package = Table::new();
     package.insert("name".into(), "published-examples".into());
