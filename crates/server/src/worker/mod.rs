@@ -16,6 +16,7 @@ use crate::auth::Role;
 use crate::gate::{Gate, Passed, Refusal};
 
 mod activity_tasks;
+mod cancellations;
 pub(crate) mod envelope;
 mod history;
 mod polls;
@@ -24,7 +25,7 @@ mod registrations;
 mod update_validation_tasks;
 mod workflow_tasks;
 
-pub(crate) use workflow_tasks::cancellation_json;
+pub(crate) use cancellations::cancellation_json;
 
 pub(crate) fn routes() -> Router<App> {
     Router::new()
@@ -45,7 +46,7 @@ pub(crate) fn routes() -> Router<App> {
         )
         .route(
             "/workflow-tasks/{task_id}/deliver-cancellation",
-            post(workflow_tasks::deliver_cancellation),
+            post(cancellations::deliver_cancellation),
         )
         .route(
             "/workflow-tasks/{task_id}/complete",

@@ -4,22 +4,22 @@ use axum::body::Body as HttpBody;
 use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode};
-use longhaul_host::engine::run::cancellation::{Cancellation, Delivered, StoppingKind};
 use longhaul_host::engine::run::claim::WorkflowClaim;
 use longhaul_host::engine::run::state::Status;
 use longhaul_host::engine::run::sticky::StickyClaim;
 use longhaul_host::engine::run::stream::StreamCursor;
 use longhaul_host::{Completion, Error, LeasedWorkflowTask, Polled, TaskHolder, WorkflowWork};
-use longhaul_protocol::history::{DeliveryPlace, PAYLOAD_CODEC};
+use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,
     TaskId, TaskQueue, TimerId, UpdateId, WaitId, WorkerId, WorkflowId,
 };
 use longhaul_protocol::workflow_command::parse_commands;
-use longhaul_protocol::{Payload, Reason, Timestamp};
+use longhaul_protocol::{Payload, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::cancellations::cancellation_json;
 use super::history::{page_fields, page_size, page_token, parse_page_token};
 use super::polls::{self, read_poll};
 use super::{Id, envelope, pass, stack_trace, update_validation_tasks};
@@ -29,7 +29,7 @@ use crate::error;
 use crate::gate::{Passed, Refusal};
 
 /// Longest worker id and failure type.
-const NAME_MAX: usize = 255;
+pub(super) const NAME_MAX: usize = 255;
 
 /// Longest failure text that is kept with a task.
 const MESSAGE_MAX: usize = 1024 * 1024;
@@ -206,7 +206,7 @@ fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String
 }
 
 /// Who speaks about the task. The published stream contract calls the owner `worker_id`.
-fn read_holder(passed: &Passed, task_id: &str) -> TaskHolder {
+pub(super) fn read_holder(passed: &Passed, task_id: &str) -> TaskHolder {
     TaskHolder {
         namespace: passed.namespace.clone(),
         task_id: TaskId::from(task_id),
@@ -221,7 +221,7 @@ fn read_holder(passed: &Passed, task_id: &str) -> TaskHolder {
 }
 
 /// A refused report: it names the caller's own ids, and says that nothing was recorded (§5.3).
-fn rejected(error: &Error, holder: &TaskHolder) -> Refusal {
+pub(super) fn rejected(error: &Error, holder: &TaskHolder) -> Refusal {
     let refusal = error::refusal(error)
         .with("task_id", holder.task_id.as_str())
         .with("workflow_task_attempt", holder.attempt)
@@ -327,114 +327,6 @@ pub(super) async fn heartbeat(
         }))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
-}
-
-/// A request to clean up, as tasks and heartbeats carry it. The token reads history from its beginning to its present end.
-pub(crate) fn cancellation_json(cancellation: &Cancellation) -> Value {
-    json!({
-        "request_id": cancellation.request_id,
-        "requested_at": cancellation.requested_at,
-        "cleanup_deadline_at": cancellation.cleanup_deadline_at,
-        "history_refresh_page_token": page_token(0),
-    })
-}
-
-/// The worker says where a cancellation request reached the workflow's code (§13.2).
-pub(super) async fn deliver_cancellation(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &task_id);
-        let body = &passed.body;
-        let request_id = CommandId::from(body.required_text("request_id", NAME_MAX));
-        let place = read_place(body);
-        body.check()?;
-        let (run_id, task_id, delivered) = app
-            .host()
-            .deliver_cancellation(&holder, &request_id, &place)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        Ok(match delivered {
-            Delivered::Recorded => json!({
-                "delivered": true,
-                "task_id": task_id,
-                "workflow_run_id": run_id,
-                "workflow_task_attempt": holder.attempt,
-                "request_id": request_id,
-                "sequence": place.sequence,
-                "call_kind": place.call_kind,
-                "sequence_span": place.sequence_span,
-                "operation_sequence": place.operation_sequence,
-                // One SDK refuses a null here.
-                "operation_sequence_span": place.operation_sequence_span.unwrap_or(1),
-                "reason": null,
-            }),
-            Delivered::Waiting(kind) => json!({
-                "delivered": false,
-                "reason": match kind {
-                    StoppingKind::Activity => Reason::CancellationWaitingForActivity.as_str(),
-                    StoppingKind::Child => Reason::CancellationWaitingForChild.as_str(),
-                },
-                "claim_released": true,
-                "task_id": task_id,
-                "workflow_run_id": run_id,
-            }),
-        })
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
-}
-
-/// Kinds of calls at which a cancellation can be delivered.
-const CALL_KINDS: [&str; 9] = [
-    "activity",
-    "local_activity",
-    "timer",
-    "condition",
-    "signal",
-    "child",
-    "parallel",
-    "selection_handle",
-    "service_operation",
-];
-
-/// Longest range of calls that one delivery interrupts.
-const SPAN_MAX: u64 = 1000;
-
-fn read_place(body: &Body) -> DeliveryPlace {
-    let call_kind = body.required_text("call_kind", NAME_MAX);
-    if !call_kind.is_empty() && !CALL_KINDS.contains(&call_kind.as_str()) {
-        body.refuse(
-            "call_kind",
-            &format!("must be one of {}", CALL_KINDS.join(", ")),
-        );
-    }
-    let is_handle = call_kind == "selection_handle";
-    let place = DeliveryPlace {
-        sequence: body.required_count("sequence", 1),
-        sequence_span: body.count("sequence_span", 1).unwrap_or(1),
-        operation_sequence: body.count("operation_sequence", 1),
-        // It means something beside an operation only.
-        operation_sequence_span: body
-            .count("operation_sequence_span", 1)
-            .filter(|_| is_handle),
-        call_kind,
-    };
-    if place.sequence_span > SPAN_MAX || place.operation_sequence_span.unwrap_or(1) > SPAN_MAX {
-        body.refuse("sequence_span", &format!("must be at most {SPAN_MAX}"));
-    }
-    if place.sequence_span > 1 && place.call_kind != "parallel" {
-        body.refuse("sequence_span", "only a parallel group spans several calls");
-    }
-    if is_handle != place.operation_sequence.is_some() {
-        body.refuse(
-            "operation_sequence",
-            "is given for a selection handle, and only there",
-        );
-    }
-    place
 }
 
 pub(super) async fn complete(
