@@ -227,7 +227,7 @@ pub struct Core {
     /// Number of the newest external command of this workflow, over all its runs.
     pub instance_command_sequence: u64,
     /// Number of the newest letter to another run.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub outbox_sequence: u64,
     /// The open workflow task, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,6 +267,15 @@ fn streams_are_empty(map: &Streams) -> bool {
     map.is_empty()
 }
 
+/// The core is written by every transition: what most runs never use costs them nothing.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature is serde's"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 fn markers_are_empty(map: &Arc<BTreeMap<String, i32>>) -> bool {
     map.is_empty()
 }
@@ -277,9 +286,9 @@ pub struct OpenCounts {
     pub timers: u64,
     /// Signals that no completed plain task has seen yet, and those still buffered.
     pub unseen_signals: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub children: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub updates: u64,
 }
 
