@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longhaul_engine::change::{CommandRow, UpdateStatus};
 use longhaul_engine::run::external::Receipt;
+use longhaul_engine::run::state::PartKey;
 use longhaul_engine::run::update::UpdateRun;
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::RunId;
@@ -85,6 +86,13 @@ impl Host {
             let Some(run) = self.inner.executor.read(&run_id).await? else {
                 return Ok((run_id, newest));
             };
+            // The run itself says that it is not over: the usual answer while waiting, without a read.
+            let is_here = [PartKey::Update, PartKey::Buffered]
+                .into_iter()
+                .any(|part| run.parts.contains_key(&part(known.sequence)));
+            if is_here {
+                return Ok((run_id, newest));
+            }
             let commands = self.inner.store.commands(&run_id).await?;
             let found = commands
                 .into_iter()

@@ -228,16 +228,11 @@ impl<'a> Draft<'a> {
 
     /// When the run next needs attention by itself.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let letters = self
-            .parts()
-            .filter_map(|(_, part)| part.as_letter())
-            .map(|letter| letter.retry_at)
-            .min();
         if !self.is_open() {
-            return letters;
+            let letters = self.parts().filter_map(|(_, part)| part.as_letter());
+            return letters.map(|letter| letter.retry_at).min();
         }
         let mut due = earliest(self.spec.run_deadline_at, self.spec.execution_deadline_at);
-        due = earliest(due, letters);
         due = earliest(
             due,
             self.core
@@ -262,6 +257,7 @@ impl<'a> Draft<'a> {
                 match part {
                     Part::Activity(activity) => activity.next_due(),
                     Part::Timer(timer) => timer.next_due(leased),
+                    Part::Outbox(letter) => Some(letter.retry_at),
                     Part::Arguments(_)
                     | Part::Wait(_)
                     | Part::Signal(_)
@@ -269,7 +265,6 @@ impl<'a> Draft<'a> {
                     | Part::Buffered(_)
                     | Part::Child(_)
                     | Part::Adopted(_)
-                    | Part::Outbox(_)
                     | Part::Group(_)
                     | Part::Member(_)
                     | Part::Outcome(_) => None,

@@ -50,7 +50,7 @@ use path::Path;
 use query::Query;
 
 pub(crate) fn routes() -> Router<App> {
-    Router::new()
+    in_both_forms(Router::new())
         .route("/health", axum::routing::get(system::health))
         .route("/ready", axum::routing::get(system::ready))
         .route("/cluster/info", get(ANYONE, cluster::info))
@@ -86,78 +86,6 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/history/export",
             get(OPERATOR, export::export),
-        )
-        .route(
-            "/workflows/{workflow_id}/signal/{signal_name}",
-            post(&SIGNAL, commands::signal),
-        )
-        .route(
-            "/workflows/{workflow_id}/runs/{run_id}/signal/{signal_name}",
-            post(&SIGNAL, commands::signal),
-        )
-        .route(
-            "/workflows/{workflow_id}/query/{query_name}",
-            post(&QUERY, queries::query),
-        )
-        .route(
-            "/workflows/{workflow_id}/runs/{run_id}/query/{query_name}",
-            post(&QUERY, queries::query),
-        )
-        .route(
-            "/workflows/{workflow_id}/update/{update_name}",
-            post(&UPDATE, updates::update),
-        )
-        .route(
-            "/workflows/{workflow_id}/runs/{run_id}/update/{update_name}",
-            post(&UPDATE, updates::update),
-        )
-        .route(
-            "/workflows/{workflow_id}/cancel",
-            post(&CANCEL, commands::cancel),
-        )
-        .route(
-            "/workflows/{workflow_id}/runs/{run_id}/cancel",
-            post(&CANCEL, commands::cancel),
-        )
-        .route(
-            "/workflows/{workflow_id}/terminate",
-            post(&TERMINATE, commands::terminate),
-        )
-        .route(
-            "/workflows/{workflow_id}/runs/{run_id}/terminate",
-            post(&TERMINATE, commands::terminate),
-        )
-        .route(
-            "/workflows/{workflow_id}/request-cancellation",
-            post(OPERATOR, commands::request_cancellation),
-        )
-        .route(
-            "/workflows/{workflow_id}/debug",
-            get(&DEBUG, workflows::debug),
-        )
-        .route(
-            "/workflows/{workflow_id}/runs/{run_id}/debug",
-            get(&DEBUG, workflows::debug),
-        )
-        .route(
-            "/workflows/{workflow_id}/repair",
-            post(&REPAIR, commands::repair),
-        )
-        .route(
-            "/workflows/{workflow_id}/runs/{run_id}/repair",
-            post(&REPAIR, commands::repair),
-        )
-        .route(
-            "/workflows/{workflow_id}/archive",
-            post(&ARCHIVE, commands::archive),
-        )
-        .route(
-            "/workflows/{workflow_id}/runs/{run_id}/archive",
-            post(&ARCHIVE, commands::archive),
-        )
-        .route(
-            "/workflows/{workflow_id}/runs/{run_id}/request-cancellation",
-            post(OPERATOR, commands::request_cancellation),
         )
         .route(
             "/workflows/{workflow_id}/message-streams",
@@ -213,6 +141,32 @@ pub(crate) fn routes() -> Router<App> {
         )
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
+}
+
+/// What can be asked of a workflow's current run, and of a run that is named.
+fn in_both_forms(router: Router<App>) -> Router<App> {
+    let routes = [
+        ("/signal/{signal_name}", post(&SIGNAL, commands::signal)),
+        ("/query/{query_name}", post(&QUERY, queries::query)),
+        ("/update/{update_name}", post(&UPDATE, updates::update)),
+        ("/cancel", post(&CANCEL, commands::cancel)),
+        ("/terminate", post(&TERMINATE, commands::terminate)),
+        (
+            "/request-cancellation",
+            post(OPERATOR, commands::request_cancellation),
+        ),
+        ("/debug", get(&DEBUG, workflows::debug)),
+        ("/repair", post(&REPAIR, commands::repair)),
+        ("/archive", post(&ARCHIVE, commands::archive)),
+    ];
+    routes.into_iter().fold(router, |router, (rest, method)| {
+        router
+            .route(&format!("/workflows/{{workflow_id}}{rest}"), method.clone())
+            .route(
+                &format!("/workflows/{{workflow_id}}/runs/{{run_id}}{rest}"),
+                method,
+            )
+    })
 }
 
 /// What a route asks of its callers and which workflow operation it is, if any.

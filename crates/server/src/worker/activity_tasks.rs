@@ -10,7 +10,7 @@ use longhaul_host::engine::run::activity::Deadlines;
 use longhaul_host::engine::run::activity_claim::ActivityClaim;
 use longhaul_host::engine::run::activity_heartbeat::Pulse;
 use longhaul_host::engine::run::activity_report::Failure;
-use longhaul_host::{ActivityReport, Error, Polled};
+use longhaul_host::{ActivityReport, Error};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{ActivityAttemptId, CommandId, TaskId, WorkerId};
@@ -51,20 +51,12 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
     } = pass(app, request).await?;
     let poll = read_poll(&body, namespace);
     body.check()?;
-    match app.host().poll_activity_task(&poll).await {
-        Ok(Polled::Leased(claim)) => {
-            let task = task_json(&claim).to_string();
-            Ok(polls::leased(
-                app,
-                &task,
-                claim.attempt.started_at,
-                claim.lease_expires_at,
-            ))
-        }
-        Ok(Polled::Empty) => Ok(polls::empty(app)),
-        Ok(Polled::Throttled(throttle)) => Ok(polls::throttled(app, &throttle)),
-        Err(error) => Err(polls::refused(&error, &poll, "activity_task")),
-    }
+    let polled = app.host().poll_activity_task(&poll).await;
+    polls::answer(app, polled, &poll, "activity_task", |claim| {
+        let task = task_json(&claim).to_string();
+        let leased_at = claim.attempt.started_at;
+        polls::leased(app, &task, leased_at, claim.lease_expires_at)
+    })
 }
 
 fn task_json(claim: &ActivityClaim) -> Value {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use http::StatusCode;
-use longhaul_host::{Error, Poll, Throttle};
+use longhaul_host::{Error, Poll, Polled, Throttle};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::describe::clamp_poll_timeout_seconds;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
@@ -52,15 +52,31 @@ fn poll_seconds(body: &Body, field: &str) -> Option<i64> {
     }
 }
 
+/// What a poll came to; `leased` renders the task.
+pub(super) fn answer<T>(
+    app: &App,
+    polled: Result<Polled<T>, Error>,
+    poll: &Poll,
+    kind: &'static str,
+    leased: impl FnOnce(T) -> Response,
+) -> Result<Response, Refusal> {
+    match polled {
+        Ok(Polled::Leased(task)) => Ok(leased(task)),
+        Ok(Polled::Empty) => Ok(empty(app)),
+        Ok(Polled::Throttled(throttle)) => Ok(throttled(app, &throttle)),
+        Err(error) => Err(refused(&error, poll, kind)),
+    }
+}
+
 /// Nothing was ready in time.
-pub(super) fn empty(app: &App) -> Response {
+fn empty(app: &App) -> Response {
     let body = json!({"task": null, "poll_status": "empty", "reason": null, "lease": null, "server_time": app.host().now()});
     envelope::answered(app, StatusCode::OK, &body)
 }
 
 /// There is work, and a cap withholds it: back-pressure, not idleness. The poll was held until its timeout, so a client that
 /// comes back at once does not spin.
-pub(super) fn throttled(app: &App, throttle: &Throttle) -> Response {
+fn throttled(app: &App, throttle: &Throttle) -> Response {
     let now = app.host().now();
     let wait = throttle.room_at.map_or(0, |at| now.micros_until(at));
     let body = json!({
@@ -91,7 +107,7 @@ pub(super) fn leased(
 }
 
 /// A refused poll: without a task, and complete enough that a worker knows when to come back (§4.3).
-pub(super) fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
+fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
     let mut refusal = error::refusal(error).with("task", Value::Null);
     match error {
         Error::TooManyPolls | Error::Contended => {

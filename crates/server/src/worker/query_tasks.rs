@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode, Uri};
 use longhaul_host::{
-    Error, LeasedQuestion, Polled, QueryResult, QuestionFailure, QuestionHolder, QuestionKind,
+    Error, LeasedQuestion, QueryResult, QuestionFailure, QuestionHolder, QuestionKind,
     question_reason,
 };
 use longhaul_protocol::Timestamp;
@@ -43,16 +43,11 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
     } = pass(app, request).await?;
     let poll = read_poll(&body, namespace);
     body.check()?;
-    match app.host().poll_query_task(&poll).await {
-        Ok(Polled::Leased(task)) => {
-            let json = task_json(&task, app.host().now());
-            let lease = &task.lease;
-            Ok(polls::leased(app, &json, lease.leased_at, lease.expires_at))
-        }
-        Ok(Polled::Empty) => Ok(polls::empty(app)),
-        Ok(Polled::Throttled(throttle)) => Ok(polls::throttled(app, &throttle)),
-        Err(error) => Err(polls::refused(&error, &poll, "query_task")),
-    }
+    let polled = app.host().poll_query_task(&poll).await;
+    polls::answer(app, polled, &poll, "query_task", |task| {
+        let json = task_json(&task, app.host().now());
+        polls::leased(app, &json, task.lease.leased_at, task.lease.expires_at)
+    })
 }
 
 /// The three moments of the authority to answer, and the server's own: both SDKs compare them letter by letter.

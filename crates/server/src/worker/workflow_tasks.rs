@@ -8,7 +8,7 @@ use longhaul_host::engine::run::claim::WorkflowClaim;
 use longhaul_host::engine::run::state::Status;
 use longhaul_host::engine::run::sticky::StickyClaim;
 use longhaul_host::engine::run::stream::StreamCursor;
-use longhaul_host::{Completion, Error, LeasedWorkflowTask, Polled, TaskHolder, WorkflowWork};
+use longhaul_host::{Completion, Error, LeasedWorkflowTask, TaskHolder, WorkflowWork};
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,
@@ -59,25 +59,17 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
         let polled = app.host().poll_workflow_task(&poll, page_size).await;
         polled.map(|polled| polled.map(|task| WorkflowWork::Task(Box::new(task))))
     };
-    match polled {
-        Ok(Polled::Leased(WorkflowWork::Task(task))) => {
+    polls::answer(app, polled, &poll, "workflow_task", |work| match work {
+        WorkflowWork::Task(task) => {
             let json = task_json(&task, encoding.as_deref());
-            Ok(polls::leased(
-                app,
-                &json,
-                task.claim.leased_at,
-                task.claim.lease_expires_at,
-            ))
+            let claim = &task.claim;
+            polls::leased(app, &json, claim.leased_at, claim.lease_expires_at)
         }
-        Ok(Polled::Leased(WorkflowWork::Validation(task))) => {
+        WorkflowWork::Validation(task) => {
             let json = update_validation_tasks::task_json(&task);
-            let lease = &task.lease;
-            Ok(polls::leased(app, &json, lease.leased_at, lease.expires_at))
+            polls::leased(app, &json, task.lease.leased_at, task.lease.expires_at)
         }
-        Ok(Polled::Empty) => Ok(polls::empty(app)),
-        Ok(Polled::Throttled(throttle)) => Ok(polls::throttled(app, &throttle)),
-        Err(error) => Err(polls::refused(&error, &poll, "workflow_task")),
-    }
+    })
 }
 
 /// A key that is always null on this release.
