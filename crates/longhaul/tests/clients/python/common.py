@@ -188,13 +188,23 @@ async def _run_all(
 ) -> bool:
     async with Client(URL) as client:
         stage = Stage(client, unique("queue"))
-        outcomes = asyncio.gather(*(_run_one(scenario, stage) for scenario in scenarios))
         if workflows:
             # Many slots: some scenarios hold an activity until they are done with it.
             options = {"max_concurrent_workflow_tasks": 20, "max_concurrent_activity_tasks": 100, **options}
             worker = Worker(client, task_queue=stage.queue, workflows=workflows, activities=activities, **options)
-            return all(await beside(worker, outcomes))
-        return all(await outcomes)
+            return all(await beside(worker, _run_each(scenarios, stage, worker)))
+        return all(await _run_each(scenarios, stage))
+
+
+async def _run_each(scenarios: list[Scenario], stage: Stage, worker: Worker | None = None) -> list[bool]:
+    if worker:
+        # What a run may declare (signals, updates, validators) is what registered workers declared before its start.
+        await eventually("the registration", lambda: _is_registered(stage.client, stage.queue, worker.worker_id))
+    return await asyncio.gather(*(_run_one(scenario, stage) for scenario in scenarios))
+
+
+async def _is_registered(client: Client, queue: str, worker_id: str) -> bool:
+    return any(known.worker_id == worker_id for known in (await client.list_workers(task_queue=queue)).workers)
 
 
 async def _run_one(scenario: Scenario, stage: Stage) -> bool:
