@@ -70,7 +70,7 @@ impl WorkflowDefinition {
         run: impl Fn(Context, A) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        A: DeserializeOwned,
+        A: DeserializeOwned + Send + 'static,
         R: Serialize,
         F: Future<Output = Result<R, WorkflowError>> + Send + 'static,
     {
@@ -144,21 +144,20 @@ impl ActivityDefinition {
         run: impl Fn(ActivityContext, A) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        A: DeserializeOwned,
+        A: DeserializeOwned + Send + 'static,
         R: Serialize,
         F: Future<Output = Result<R, Failure>> + Send + 'static,
     {
+        let run = Arc::new(run);
         Self {
             name: name.into(),
             run: Arc::new(move |context, arguments| {
-                // Made before the future so that the function itself need not be kept alive by it.
-                match payload::from_arguments::<A>(&arguments) {
-                    Ok(arguments) => {
-                        let running = run(context, arguments);
-                        Box::pin(async move { Ok(payload::to_payload(&running.await?)?) })
-                    }
-                    Err(error) => Box::pin(async move { Err(Failure::from(error)) }),
-                }
+                let arguments = payload::from_arguments::<A>(&arguments);
+                let run = run.clone();
+                Box::pin(async move {
+                    let result = run(context, arguments?).await?;
+                    Ok(payload::to_payload(&result)?)
+                })
             }),
         }
     }

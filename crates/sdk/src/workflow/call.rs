@@ -48,9 +48,11 @@ impl CallKind {
             },
             "TimerScheduled" => |facts| facts.timer_kind.is_none().then_some(Self::Timer),
             "ChildWorkflowScheduled" => |facts| facts.child_workflow_type.clone().map(Self::Child),
-            "ConditionWaitOpened" => {
-                |facts| Some(Self::Condition(facts.condition_key.clone().unwrap_or_default()))
-            }
+            "ConditionWaitOpened" => |facts| {
+                Some(Self::Condition(
+                    facts.condition_key.clone().unwrap_or_default(),
+                ))
+            },
             "SideEffectRecorded" => |_| Some(Self::SideEffect),
             "VersionMarkerRecorded" => |facts| facts.change_id.clone().map(Self::Version),
             "SearchAttributesUpserted" => |_| Some(Self::SearchAttributes),
@@ -112,24 +114,6 @@ pub(crate) enum Outcome {
     WaitTimedOut,
     /// The call was given up because its scope was cancelled.
     Interrupted,
-}
-
-impl Clone for CallFacts {
-    fn clone(&self) -> Self {
-        Self {
-            activity_type: self.activity_type.clone(),
-            activity_execution_id: self.activity_execution_id.clone(),
-            failure_category: self.failure_category.clone(),
-            exception_type: self.exception_type.clone(),
-            exception_class: self.exception_class.clone(),
-            message: self.message.clone(),
-            code: self.code.clone(),
-            sequence: self.sequence,
-            non_retryable: self.non_retryable,
-            attempt_number: self.attempt_number,
-            ..Self::default()
-        }
-    }
 }
 
 /// Which terminal event it was.

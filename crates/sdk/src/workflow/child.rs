@@ -160,9 +160,10 @@ impl<R: DeserializeOwned + 'static> IntoFuture for CallChild<R> {
         match self.command() {
             Ok(command) => {
                 let kind = CallKind::Child(name.clone());
-                let call = CallFuture::new(self.journal.clone(), kind, command, move |_, outcome| {
-                    conclude(&name, outcome)
-                });
+                let call =
+                    CallFuture::new(self.journal.clone(), kind, command, move |_, outcome| {
+                        conclude(&name, outcome)
+                    });
                 ChildFuture(Inner::Called {
                     journal: self.journal,
                     call: Some(call),
@@ -200,10 +201,12 @@ impl<R> ChildFuture<R> {
             return None;
         };
         let sequence = call.sequence()?;
-        poll_fn(|context| match journal.child_ids(sequence, context.waker()) {
-            Some(ids) => Poll::Ready(ids.ok()),
-            None => Poll::Pending,
-        })
+        poll_fn(
+            |context| match journal.child_ids(sequence, context.waker()) {
+                Some(ids) => Poll::Ready(ids.ok()),
+                None => Poll::Pending,
+            },
+        )
         .await
     }
 }
@@ -218,11 +221,9 @@ impl<R> Future for ChildFuture<R> {
             Inner::Called {
                 call: Some(call), ..
             } => Pin::new(call).poll(context),
-            Inner::Failed(error) if error.is_some() => {
-                Poll::Ready(Err(error.take().unwrap_or_else(|| {
-                    ChildError::new("", FailureKind::Codec, "")
-                })))
-            }
+            Inner::Failed(error) if error.is_some() => Poll::Ready(Err(error
+                .take()
+                .unwrap_or_else(|| ChildError::new("", FailureKind::Codec, "")))),
             Inner::Called { .. } | Inner::Failed(_) => Poll::Pending,
         }
     }

@@ -72,7 +72,9 @@ pub struct Context {
 
 impl fmt::Debug for Context {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("Context").field(&self.journal.info).finish()
+        out.debug_tuple("Context")
+            .field(&self.journal.info)
+            .finish()
     }
 }
 
@@ -109,7 +111,10 @@ impl Context {
     // Calls.
 
     /// Calls an activity.
-    pub fn activity<R: DeserializeOwned + 'static>(&self, call: ActivityCall<R>) -> CallActivity<R> {
+    pub fn activity<R: DeserializeOwned + 'static>(
+        &self,
+        call: ActivityCall<R>,
+    ) -> CallActivity<R> {
         CallActivity::new(self.journal.clone(), call)
     }
 
@@ -150,15 +155,23 @@ impl Context {
     ///
     /// # Errors
     /// When the workflow is cancelled meanwhile.
-    pub fn sleep(&self, duration: Duration) -> impl Future<Output = Result<(), Cancelled>> + Send + use<> {
+    pub fn sleep(
+        &self,
+        duration: Duration,
+    ) -> impl Future<Output = Result<(), Cancelled>> + Send + use<> {
         let command = json!({"type": "start_timer", "delay_seconds": ceil_seconds(duration)});
-        CallFuture::new(self.journal.clone(), CallKind::Timer, command, |_, outcome| {
-            if matches!(outcome, Outcome::Interrupted) {
-                Err(Cancelled)
-            } else {
-                Ok(())
-            }
-        })
+        CallFuture::new(
+            self.journal.clone(),
+            CallKind::Timer,
+            command,
+            |_, outcome| {
+                if matches!(outcome, Outcome::Interrupted) {
+                    Err(Cancelled)
+                } else {
+                    Ok(())
+                }
+            },
+        )
     }
 
     /// Waits for `future`, at most for a while. The clock stops with the future.
@@ -226,8 +239,12 @@ impl Context {
             let answer = handler(payload::from_arguments(arguments)?);
             Ok(payload::to_payload(&answer)?)
         });
-        self.journal
-            .with(|state| state.handlers.queries.insert(query.name().to_owned(), handle));
+        self.journal.with(|state| {
+            state
+                .handlers
+                .queries
+                .insert(query.name().to_owned(), handle)
+        });
     }
 
     /// Answers an update from now on. The handler changes state; it makes no calls.
@@ -327,9 +344,10 @@ impl Context {
     /// Sets search attributes; null removes one.
     pub fn upsert_search_attributes(&self, attributes: Map<String, Value>) {
         if !attributes.is_empty() {
-            self.journal.record(CallKind::SearchAttributes, || {
-                json!({"type": "upsert_search_attributes", "attributes": attributes})
-            });
+            self.journal.record(
+                CallKind::SearchAttributes,
+                || json!({"type": "upsert_search_attributes", "attributes": attributes}),
+            );
         }
     }
 
@@ -353,15 +371,18 @@ impl Context {
     /// # Errors
     /// Always: that is how a run ends without a result.
     pub fn continue_as_new<R, T>(&self, call: WorkflowCall<R>) -> Result<T, WorkflowError> {
-        Err(WorkflowError(Ending::ContinueAsNew(Box::new(ContinueAsNew {
-            call: call.call,
-            queue: None,
-        }))))
+        Err(WorkflowError(Ending::ContinueAsNew(Box::new(
+            ContinueAsNew {
+                call: call.call,
+                queue: None,
+            },
+        ))))
     }
 
     /// Whether the workflow was asked to end.
     pub fn is_cancelled(&self) -> bool {
-        self.journal.with(|state| state.scopes.is_cancelled(Scopes::ROOT))
+        self.journal
+            .with(|state| state.scopes.is_cancelled(Scopes::ROOT))
     }
 
     /// Why it was asked to end, as the caller said it.
@@ -391,7 +412,7 @@ impl Context {
     }
 
     /// Runs work to its end even if the workflow is cancelled meanwhile; the cancellation meets the first call after it.
-    pub async fn shielded<F: Future>(&self, work: F) -> F::Output {
+    pub async fn shielded<F: Future + Send>(&self, work: F) -> F::Output {
         let scope = self.journal.open_scope(true);
         let inner = Scoped {
             journal: self.journal.clone(),
@@ -467,9 +488,11 @@ impl<T: DeserializeOwned + 'static> Signals<T> {
 
     fn wait(&self) -> Wait<T> {
         let (journal, name) = (self.journal.clone(), self.name.clone());
-        Wait::new(self.journal.clone(), format!("signal:{}", self.name), move || {
-            take_signal(&journal, &name)
-        })
+        Wait::new(
+            self.journal.clone(),
+            format!("signal:{}", self.name),
+            move || take_signal(&journal, &name),
+        )
     }
 }
 
@@ -512,7 +535,7 @@ pub struct CancellationScope {
 
 impl CancellationScope {
     /// Runs work inside the scope.
-    pub async fn run<F: Future>(&self, work: F) -> F::Output {
+    pub async fn run<F: Future + Send>(&self, work: F) -> F::Output {
         Scoped {
             journal: self.journal.clone(),
             scope: self.scope,

@@ -33,9 +33,9 @@ impl HistoryEvent {
 }
 
 /// The keys of the events that open or resolve a call; each event has some of them.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct CallFacts {
+pub(crate) struct CallFacts {
     pub(super) sequence: u64,
     pub(super) activity_type: Option<String>,
     pub(super) activity_execution_id: Option<String>,
@@ -62,9 +62,9 @@ pub(super) struct CallFacts {
 }
 
 /// The stable part of a recorded exception.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct ExceptionFacts {
+pub(crate) struct ExceptionFacts {
     pub(super) details: Option<serde_json::Value>,
 }
 

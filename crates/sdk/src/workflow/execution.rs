@@ -60,11 +60,7 @@ pub(crate) enum Handled {
 }
 
 impl Execution {
-    pub(crate) fn new(
-        definition: &WorkflowDefinition,
-        info: RunInfo,
-        arguments: Payload,
-    ) -> Self {
+    pub(crate) fn new(definition: &WorkflowDefinition, info: RunInfo, arguments: Payload) -> Self {
         let journal = Journal::new(info);
         let tasks = Arc::new(Tasks::default());
         let context = Context::new(journal.clone(), tasks.clone());
@@ -94,7 +90,10 @@ impl Execution {
     pub(crate) fn apply(&mut self, events: &[HistoryEvent]) -> Result<(), ReplayError> {
         let new = events.partition_point(|event| event.sequence <= self.applied);
         let events = &events[new..];
-        if let Some(gap) = events.first().filter(|first| first.sequence != self.applied + 1) {
+        if let Some(gap) = events
+            .first()
+            .filter(|first| first.sequence != self.applied + 1)
+        {
             return Err(ReplayError::Damaged {
                 position: gap.sequence,
                 event_type: gap.event_type.clone(),
@@ -129,8 +128,13 @@ impl Execution {
             Ok(true)
         };
         match event.event_type.as_str() {
-            "WorkflowCompleted" | "WorkflowFailed" | "WorkflowTimedOut" | "WorkflowCancelled"
-            | "WorkflowTerminated" | "WorkflowContinuedAsNew" | "CancelRequested"
+            "WorkflowCompleted"
+            | "WorkflowFailed"
+            | "WorkflowTimedOut"
+            | "WorkflowCancelled"
+            | "WorkflowTerminated"
+            | "WorkflowContinuedAsNew"
+            | "CancelRequested"
             | "TerminateRequested" => {
                 self.closed = true;
                 Ok(false)
@@ -157,7 +161,9 @@ impl Execution {
             "ChildRunTerminated" => {
                 resolve(|facts| Outcome::Failed(Box::new(facts), FailedHow::Terminated))
             }
-            "ChildRunCompleted" => resolve(|facts| Outcome::Completed(facts.result.or(facts.output))),
+            "ChildRunCompleted" => {
+                resolve(|facts| Outcome::Completed(facts.result.or(facts.output)))
+            }
             "ChildRunStarted" => {
                 self.journal.child_started(event.read()?);
                 Ok(true)
@@ -189,9 +195,14 @@ impl Execution {
             }
             "UpdateApplied" => {
                 let update: UpdateFacts = event.read()?;
-                if self.ahead.take_if(|ahead| *ahead == update.update_id).is_none() {
+                if self
+                    .ahead
+                    .take_if(|ahead| *ahead == update.update_id)
+                    .is_none()
+                {
                     // Its answer was given when it was applied; only what it changes matters now.
-                    let _answered = self.handle_update(&update.update_name, update.arguments.as_ref())?;
+                    let _answered =
+                        self.handle_update(&update.update_name, update.arguments.as_ref())?;
                 }
                 Ok(true)
             }
@@ -319,7 +330,8 @@ impl Execution {
             return Ok(Some(Ok(())));
         };
         let empty = Payload::empty_list();
-        self.in_handler(|| validate(arguments.unwrap_or(&empty))).map(Some)
+        self.in_handler(|| validate(arguments.unwrap_or(&empty)))
+            .map(Some)
     }
 
     /// Answers a query. `None` if there is no such query.
@@ -335,10 +347,14 @@ impl Execution {
             return Ok(None);
         };
         let empty = Payload::empty_list();
-        self.in_handler(|| handler(arguments.unwrap_or(&empty))).map(Some)
+        self.in_handler(|| handler(arguments.unwrap_or(&empty)))
+            .map(Some)
     }
 
-    fn in_handler<T>(&self, handler: impl FnOnce() -> Result<T, Failure>) -> Result<Result<T, Failure>, ReplayError> {
+    fn in_handler<T>(
+        &self,
+        handler: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<Result<T, Failure>, ReplayError> {
         self.journal.with(|state| state.in_handler = true);
         let answer = entered(&self.journal, || catch_unwind(AssertUnwindSafe(handler)));
         self.journal.with(|state| {

@@ -76,9 +76,12 @@ struct Recorded {
 impl Journal {
     pub(crate) fn new(info: RunInfo) -> Arc<Self> {
         // Every worker that replays the run draws the same numbers.
-        let seed = info.run_id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let seed = info
+            .run_id
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
         Arc::new(Self {
             info,
             state: Mutex::new(State {
@@ -113,9 +116,7 @@ impl Journal {
             if state.scopes.refuses_calls() {
                 return None;
             }
-            if state.interrupt_next
-                && state.scopes.reaches(Scopes::ROOT, state.scopes.current)
-            {
+            if state.interrupt_next && state.scopes.reaches(Scopes::ROOT, state.scopes.current) {
                 state.interrupt_next = false;
                 return None;
             }
@@ -136,7 +137,10 @@ impl Journal {
             if let Some(call) = state.calls.get_mut(&sequence) {
                 call.alive = false;
             }
-            state.recorded.get(&sequence).map(|recorded| recorded.facts.clone())
+            state
+                .recorded
+                .get(&sequence)
+                .map(|recorded| recorded.facts.clone())
         })
     }
 
@@ -194,7 +198,11 @@ impl Journal {
     }
 
     /// The ids of a child that has begun.
-    pub(super) fn child_ids(&self, sequence: u64, waker: &Waker) -> Option<Result<(String, String), ()>> {
+    pub(super) fn child_ids(
+        &self,
+        sequence: u64,
+        waker: &Waker,
+    ) -> Option<Result<(String, String), ()>> {
         self.with(|state| {
             let call = state.calls.get_mut(&sequence)?;
             if let Some(ids) = &call.child {
@@ -235,10 +243,7 @@ impl Journal {
             let mut wakers: Vec<Waker> = std::mem::take(&mut state.watchers);
             let mut interrupted = false;
             for call in state.calls.values_mut() {
-                if call.alive
-                    && call.outcome.is_none()
-                    && state.scopes.reaches(scope, call.scope)
-                {
+                if call.alive && call.outcome.is_none() && state.scopes.reaches(scope, call.scope) {
                     interrupted = true;
                     call.outcome = Some(Outcome::Interrupted);
                     wakers.extend(call.waker.take());
@@ -362,7 +367,12 @@ impl Journal {
     /// The call at which a cancellation reaches the code: the first that is open and not shielded, else the first open one.
     pub(crate) fn cancellation_point(&self) -> Option<(u64, CallKind)> {
         self.with(|state| {
-            let open = || state.calls.iter().filter(|(_, call)| call.recorded && call.is_open());
+            let open = || {
+                state
+                    .calls
+                    .iter()
+                    .filter(|(_, call)| call.recorded && call.is_open())
+            };
             open()
                 .find(|(_, call)| state.scopes.reaches(Scopes::ROOT, call.scope))
                 .or_else(|| open().find(|(_, call)| matches!(call.kind, CallKind::Condition(_))))
@@ -382,12 +392,14 @@ impl Journal {
                 return Err(problem);
             }
             match state.recorded.range(state.next_sequence..).next() {
-                Some((sequence, recorded)) => Err(ReplayError::NonDeterministic(Box::new(Divergence {
-                    sequence: *sequence,
-                    position: Some(recorded.position),
-                    code: NOTHING.to_owned(),
-                    history: recorded.kind.to_string(),
-                }))),
+                Some((sequence, recorded)) => {
+                    Err(ReplayError::NonDeterministic(Box::new(Divergence {
+                        sequence: *sequence,
+                        position: Some(recorded.position),
+                        code: NOTHING.to_owned(),
+                        history: recorded.kind.to_string(),
+                    })))
+                }
                 None => Ok(()),
             }
         })
@@ -396,7 +408,9 @@ impl Journal {
     /// Forgets calls that nobody can ask about any more.
     pub(super) fn forget_closed(&self) {
         self.with(|state| {
-            state.calls.retain(|_, call| !call.recorded || call.is_open() || call.alive);
+            state
+                .calls
+                .retain(|_, call| !call.recorded || call.is_open() || call.alive);
             // What was compared once is not compared again.
             state.recorded = state.recorded.split_off(&state.next_sequence);
         });

@@ -179,9 +179,8 @@ impl<R: DeserializeOwned + 'static> IntoFuture for LocalActivity<R> {
 
     fn into_future(self) -> ActivityFuture<R> {
         let name = self.call.name().to_owned();
-        let problem = |problem: String| {
-            ActivityError::new(self.call.name(), FailureKind::Codec, problem)
-        };
+        let problem =
+            |problem: String| ActivityError::new(self.call.name(), FailureKind::Codec, problem);
         let keys = match self.options.keys() {
             Ok(keys) => keys,
             Err(error) => return ActivityFuture::failed(problem(error.to_string())),

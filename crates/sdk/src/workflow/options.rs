@@ -73,7 +73,9 @@ impl RetryPolicy {
 
     pub(crate) fn to_wire(&self) -> Result<Value, OptionError> {
         if self.max_attempts == Some(0) {
-            return Err(OptionError("a retry policy needs at least one attempt".to_owned()));
+            return Err(OptionError(
+                "a retry policy needs at least one attempt".to_owned(),
+            ));
         }
         Ok(json!({
             "max_attempts": self.max_attempts,

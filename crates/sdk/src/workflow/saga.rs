@@ -56,7 +56,10 @@ impl Saga {
     ///
     /// # Errors
     /// The failure it was given.
-    pub async fn finish<T>(mut self, outcome: Result<T, WorkflowError>) -> Result<T, WorkflowError> {
+    pub async fn finish<T>(
+        mut self,
+        outcome: Result<T, WorkflowError>,
+    ) -> Result<T, WorkflowError> {
         let error = match outcome {
             Ok(value) => return Ok(value),
             Err(error) => error,

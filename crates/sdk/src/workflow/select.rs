@@ -34,9 +34,14 @@ pub async fn select<A: Future, B: Future>(first: A, second: B) -> Either<A::Outp
 ///
 /// # Panics
 /// Without futures.
-pub async fn select_all<F: Future + Unpin>(futures: impl IntoIterator<Item = F>) -> (F::Output, usize, Vec<F>) {
+pub async fn select_all<F: Future + Unpin>(
+    futures: impl IntoIterator<Item = F>,
+) -> (F::Output, usize, Vec<F>) {
     let mut futures: Vec<F> = futures.into_iter().collect();
-    assert!(!futures.is_empty(), "select_all needs something to wait for");
+    assert!(
+        !futures.is_empty(),
+        "select_all needs something to wait for"
+    );
     let (output, index) = std::future::poll_fn(|context| {
         for (index, future) in futures.iter_mut().enumerate() {
             if let Poll::Ready(output) = Pin::new(future).poll(context) {

@@ -133,7 +133,10 @@ pub struct Session {
 
 impl Session {
     /// Calls an activity on the worker that holds the session.
-    pub fn activity<R: DeserializeOwned + 'static>(&self, call: ActivityCall<R>) -> CallActivity<R> {
+    pub fn activity<R: DeserializeOwned + 'static>(
+        &self,
+        call: ActivityCall<R>,
+    ) -> CallActivity<R> {
         CallActivity::new(self.journal.clone(), call).in_session(&self.options)
     }
 

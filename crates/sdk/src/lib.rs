@@ -1,0 +1,25 @@
+//! Durable workflows in Rust: workflow code, workers and a client for the Durable Workflow protocol.
+
+#![warn(missing_docs)]
+
+pub mod activity;
+mod connection;
+pub mod definition;
+pub mod error;
+pub mod payload;
+pub mod transport;
+pub mod workflow;
+
+pub use activity::ActivityContext;
+pub use definition::{
+    Activity, ActivityCall, ActivityDefinition, Query, Signal, Update, Workflow, WorkflowCall,
+    WorkflowDefinition,
+};
+pub use error::{
+    ActivityError, ActivityResult, Cancelled, ChildError, Failure, FailureKind, TimeoutKind,
+    WorkflowError, WorkflowResult,
+};
+pub use workflow::{
+    CancellationPolicy, Context, LocalActivityOptions, ParentClosePolicy, RetryPolicy, Saga, State,
+    WorkerSessionOptions,
+};
