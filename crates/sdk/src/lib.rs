@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod activity;
+pub mod client;
 mod connection;
 pub mod definition;
 pub mod error;
@@ -11,6 +12,7 @@ pub mod transport;
 pub mod workflow;
 
 pub use activity::ActivityContext;
+pub use client::{Client, WorkflowHandle};
 pub use definition::{
     Activity, ActivityCall, ActivityDefinition, Query, Signal, Update, Workflow, WorkflowCall,
     WorkflowDefinition,
