@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 pub mod activity;
+pub mod client;
 mod connection;
 pub mod definition;
 pub mod error;
@@ -12,6 +13,7 @@ pub mod worker;
 pub mod workflow;
 
 pub use activity::ActivityContext;
+pub use client::{Client, WorkflowHandle};
 pub use definition::{
     Activity, ActivityCall, ActivityDefinition, Query, Signal, Update, Workflow, WorkflowCall,
     WorkflowDefinition,
