@@ -8,6 +8,7 @@ mod connection;
 pub mod definition;
 pub mod error;
 pub mod payload;
+pub mod testing;
 pub mod transport;
 pub mod worker;
 pub mod workflow;
