@@ -9,6 +9,7 @@ pub mod definition;
 pub mod error;
 pub mod payload;
 pub mod transport;
+pub mod worker;
 pub mod workflow;
 
 pub use activity::ActivityContext;
@@ -21,6 +22,7 @@ pub use error::{
     ActivityError, ActivityResult, Cancelled, ChildError, Failure, FailureKind, TimeoutKind,
     WorkflowError, WorkflowResult,
 };
+pub use worker::{Worker, WorkerHandle};
 pub use workflow::{
     CancellationPolicy, Context, LocalActivityOptions, ParentClosePolicy, RetryPolicy, Saga, State,
     WorkerSessionOptions,

@@ -85,12 +85,18 @@ pub(super) struct SignalFacts {
     pub(super) arguments: Option<Payload>,
 }
 
-/// `UpdateApplied`.
+/// `UpdateAccepted` and `UpdateApplied`.
 #[derive(Debug, Deserialize)]
 pub(super) struct UpdateFacts {
     pub(super) update_id: String,
     pub(super) update_name: String,
     pub(super) arguments: Option<Payload>,
+}
+
+/// `UpdateCompleted`, of which only the identity matters.
+#[derive(Debug, Deserialize)]
+pub(super) struct UpdateIdentity {
+    pub(super) update_id: String,
 }
 
 /// `CooperativeCancellationRequested`.

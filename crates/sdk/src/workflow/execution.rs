@@ -4,6 +4,7 @@
 //! therefore a function of the order of events alone: where tasks began and ended, and how much of the history came with which
 //! one, makes no difference.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,9 @@ use serde_json::{Value, json};
 
 use super::call::{FailedHow, Outcome};
 use super::context::{Context, entered};
-use super::event::{CallFacts, CancellationFacts, HistoryEvent, SignalFacts, UpdateFacts};
+use super::event::{
+    CallFacts, CancellationFacts, HistoryEvent, SignalFacts, UpdateFacts, UpdateIdentity,
+};
 use super::journal::{Journal, RunInfo};
 use super::local::LocalFacts;
 use super::replay_error::ReplayError;
@@ -41,6 +44,8 @@ pub(crate) struct Execution {
     closed: bool,
     /// An update whose handler ran here before the history had it.
     ahead: Option<String>,
+    /// Updates that wait for their handlers.
+    accepted: HashMap<String, UpdateFacts>,
 }
 
 /// What the code wants after a replay.
@@ -74,6 +79,7 @@ impl Execution {
             started: false,
             closed: false,
             ahead: None,
+            accepted: HashMap::new(),
         }
     }
 
@@ -84,6 +90,34 @@ impl Execution {
     /// Position of the last event that was replayed.
     pub(crate) fn applied(&self) -> u64 {
         self.applied
+    }
+
+    /// Whether the events can follow what this execution has seen. They cannot when an update's handler ran here at another
+    /// place than the history has it: then the run must be replayed from the beginning.
+    pub(crate) fn fits(&self, events: &[HistoryEvent]) -> bool {
+        let new = &events[events.partition_point(|event| event.sequence <= self.applied)..];
+        if new
+            .first()
+            .is_some_and(|first| first.sequence != self.applied + 1)
+        {
+            return false;
+        }
+        let Some(ahead) = &self.ahead else {
+            return true;
+        };
+        for event in new {
+            match event.event_type.as_str() {
+                "UpdateApplied" => {
+                    return event
+                        .read::<UpdateFacts>()
+                        .is_ok_and(|update| update.update_id == *ahead);
+                }
+                quiet if !runs_code(quiet) => {}
+                _ => return false,
+            }
+        }
+        // The update is not recorded yet: its task is not over, or came to nothing.
+        false
     }
 
     /// Replays the events that this execution has not seen yet.
@@ -118,6 +152,17 @@ impl Execution {
         }
         self.journal.forget_closed();
         Ok(())
+    }
+
+    /// Whether the workflow was asked to end and knows it.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.journal
+            .with(|state| state.scopes.is_cancelled(Scopes::ROOT))
+    }
+
+    /// Whether the code has calls or an end to report that the history does not have.
+    pub(crate) fn has_news(&self) -> bool {
+        self.outcome.is_some() || !self.journal.unrecorded_before(u64::MAX).is_empty()
     }
 
     /// Whether the code must run after the event.
@@ -192,6 +237,16 @@ impl Execution {
                         .push_back(arguments);
                 });
                 Ok(true)
+            }
+            "UpdateAccepted" => {
+                let update: UpdateFacts = event.read()?;
+                self.accepted.insert(update.update_id.clone(), update);
+                Ok(false)
+            }
+            "UpdateCompleted" => {
+                let update: UpdateIdentity = event.read()?;
+                self.accepted.remove(&update.update_id);
+                Ok(false)
             }
             "UpdateApplied" => {
                 let update: UpdateFacts = event.read()?;
@@ -284,15 +339,13 @@ impl Execution {
         self.run()
     }
 
-    /// Runs an update's handler for the first time. The code itself goes on when the history has the update.
-    pub(crate) fn update(
-        &mut self,
-        update_id: &str,
-        name: &str,
-        arguments: Option<&Payload>,
-    ) -> Result<Handled, ReplayError> {
-        self.ahead = Some(update_id.to_owned());
-        self.handle_update(name, arguments)
+    /// Runs an accepted update's handler. The code itself goes on when the history has the update.
+    pub(crate) fn update(&mut self, update_id: &str) -> Result<Handled, ReplayError> {
+        let Some(update) = self.accepted.remove(update_id) else {
+            return Ok(Handled::Unknown);
+        };
+        self.ahead = Some(update.update_id);
+        self.handle_update(&update.update_name, update.arguments.as_ref())
     }
 
     fn handle_update(
@@ -363,6 +416,33 @@ impl Execution {
         })?;
         Ok(answer.unwrap_or_else(|panic| Err(Failure::panicked("the handler", &*panic))))
     }
+}
+
+/// Whether the workflow's code runs after an event of this type.
+fn runs_code(event_type: &str) -> bool {
+    !matches!(
+        event_type,
+        "StartAccepted"
+            | "StartRejected"
+            | "ActivityScheduled"
+            | "ActivityStarted"
+            | "ActivityHeartbeatRecorded"
+            | "ActivityRetryScheduled"
+            | "TimerScheduled"
+            | "TimerCancelled"
+            | "ConditionWaitOpened"
+            | "ConditionWaitSatisfied"
+            | "ChildWorkflowScheduled"
+            | "SideEffectRecorded"
+            | "VersionMarkerRecorded"
+            | "SearchAttributesUpserted"
+            | "MemoUpserted"
+            | "UpdateAccepted"
+            | "UpdateRejected"
+            | "UpdateCompleted"
+            | "CooperativeCancellationRequested"
+            | "RepairRequested"
+    )
 }
 
 fn closing_command(info: &RunInfo, outcome: &Result<Payload, WorkflowError>) -> Value {

@@ -105,6 +105,11 @@ impl Journal {
         })
     }
 
+    /// What the server thinks of the length of the history.
+    pub(crate) fn suggest_continue_as_new(&self, suggested: bool) {
+        self.with(|state| state.continue_as_new_suggested = suggested);
+    }
+
     /// A short look at the state.
     pub(super) fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.state.lock())

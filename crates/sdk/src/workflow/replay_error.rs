@@ -24,6 +24,18 @@ pub enum ReplayError {
     },
     /// The code waits for something that is no call of the workflow: a timer of the runtime, a socket, a channel.
     Stuck,
+    /// This worker has no workflow of the type.
+    UnknownWorkflow {
+        /// The type.
+        workflow_type: String,
+    },
+    /// The server did not accept what the code wants.
+    Refused {
+        /// Its words.
+        problem: String,
+    },
+    /// A local activity was called while other calls were open, on a server that cannot record it in their order.
+    LocalBesideOthers,
     /// A handler of a query, update or validator tried to make a call.
     CallInHandler {
         /// What it called.
@@ -68,6 +80,9 @@ impl ReplayError {
             Self::Damaged { .. } => "DamagedHistory",
             Self::Panicked { .. } => "WorkflowPanicked",
             Self::Stuck => "WorkflowStuck",
+            Self::UnknownWorkflow { .. } => "UnknownWorkflowType",
+            Self::Refused { .. } => "CommandsRefused",
+            Self::LocalBesideOthers => "LocalActivityBesideOthers",
             Self::CallInHandler { .. } => "CallInHandler",
         }
     }
@@ -113,6 +128,16 @@ impl fmt::Display for ReplayError {
                 out,
                 "the workflow waits for something that is not the workflow's: await only what the context gives (timers, \
                  activities, signals, …) and move everything else into an activity"
+            ),
+            Self::UnknownWorkflow { workflow_type } => write!(
+                out,
+                "this worker has no workflow `{workflow_type}`; register it, or give its runs another task queue"
+            ),
+            Self::Refused { problem } => write!(out, "the server refused the answer: {problem}"),
+            Self::LocalBesideOthers => write!(
+                out,
+                "a local activity was called while other calls are open; this server records local activities only at the end of \
+                 a task, and their order would be lost: await the other calls first, or use an ordinary activity"
             ),
             Self::CallInHandler { call } => write!(
                 out,
