@@ -51,6 +51,19 @@ pub struct Request {
 }
 
 impl Request {
+    /// A request in the namespace `default`, without credential and body, that waits a minute.
+    pub fn new(method: Method, plane: Plane, path: impl Into<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            plane,
+            namespace: crate::client::DEFAULT_NAMESPACE.into(),
+            token: None,
+            body: None,
+            timeout: crate::connection::TIMEOUT,
+        }
+    }
+
     /// The headers that go with it: version, namespace, credential and media type.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         let token = self.token.as_ref();

@@ -225,7 +225,7 @@ impl UpdateError {
                 update_id: refusal.text("update_id").unwrap_or_default().to_owned(),
                 message: refusal
                     .text("failure_message")
-                    .unwrap_or(refusal.message())
+                    .unwrap_or_else(|| refusal.message())
                     .to_owned(),
             };
         }

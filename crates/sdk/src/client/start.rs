@@ -111,7 +111,7 @@ impl<'a, R> StartWorkflow<'a, R> {
             }
             Err(error) => {
                 let error = payload::Error::new(format!("memo {name}: {error}"));
-                self.wrong.get_or_insert(error.into());
+                self.wrong.get_or_insert_with(|| error.into());
             }
         }
         self

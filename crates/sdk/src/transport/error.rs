@@ -163,7 +163,7 @@ impl Refusal {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         let said = self.body.get("retryable").and_then(Value::as_bool);
-        said.unwrap_or(match self.status {
+        said.unwrap_or_else(|| match self.status {
             408 | 429 | 503 => true,
             500.. => !self.is_typed(),
             _ => false,
