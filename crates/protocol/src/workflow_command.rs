@@ -11,8 +11,14 @@ use crate::id::UpdateId;
 use crate::payload::Payload;
 
 mod fields;
+mod local_activity;
 
 use fields::Fields;
+pub use local_activity::{
+    CleanupProof, LocalActivityCall, LocalEnd, LocalFailure, LocalTimeout, REPORTED_ATTEMPTS_MAX,
+    REPORTED_HEARTBEATS_MAX, RecordLocalActivity, ReportedAttempt, ReportedHeartbeat,
+    ReportedRetry, parse_descriptor,
+};
 
 /// Field path → what is wrong with it.
 pub type FieldErrors = BTreeMap<String, Vec<String>>;
@@ -28,6 +34,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 )]
 pub enum WorkflowCommand {
     ScheduleActivity(Box<ScheduleActivity>),
+    RecordLocalActivity(Box<RecordLocalActivity>),
     StartTimer {
         delay_seconds: u64,
         group: Option<Group>,
@@ -216,6 +223,7 @@ impl WorkflowCommand {
                 true
             }
             Self::ScheduleActivity(_)
+            | Self::RecordLocalActivity(_)
             | Self::StartTimer { .. }
             | Self::StartChildWorkflow(_)
             | Self::OpenConditionWait(_)
@@ -245,7 +253,8 @@ impl WorkflowCommand {
             Self::StartTimer { group, .. } | Self::OpenSignalWait { group, .. } => group.as_ref(),
             Self::StartChildWorkflow(child) => child.group.as_ref(),
             Self::OpenConditionWait(wait) => wait.group.as_ref(),
-            Self::RecordSideEffect { .. }
+            Self::RecordLocalActivity(_)
+            | Self::RecordSideEffect { .. }
             | Self::RecordVersionMarker { .. }
             | Self::UpsertSearchAttributes { .. }
             | Self::UpsertMemo { .. }
@@ -262,6 +271,15 @@ impl WorkflowCommand {
     pub fn payloads(&self) -> Vec<&Payload> {
         match self {
             Self::ScheduleActivity(activity) => activity.arguments.iter().collect(),
+            Self::RecordLocalActivity(local) => {
+                let result = match &local.end {
+                    LocalEnd::Completed { result } => Some(result),
+                    LocalEnd::Failed(_) | LocalEnd::TimedOut(..) | LocalEnd::Cancelled(_) => None,
+                };
+                std::iter::once(&local.call.arguments)
+                    .chain(result)
+                    .collect()
+            }
             Self::RecordSideEffect { result } => vec![result],
             Self::UpsertMemo { entries } => vec![entries],
             Self::StartChildWorkflow(child) => child.arguments.iter().collect(),

@@ -216,7 +216,7 @@ impl Draft<'_> {
                     activity_attempt_id: attempt.id.clone(),
                     attempt_number: attempt.number,
                     heartbeat_at: self.now,
-                    lease_expires_at,
+                    lease_expires_at: Some(lease_expires_at),
                     progress: attempt.progress.clone(),
                 },
             ));

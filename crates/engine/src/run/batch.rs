@@ -329,7 +329,8 @@ fn leaf(command: &WorkflowCommand) -> (&'static str, Option<&str>) {
         WorkflowCommand::StartChildWorkflow(child) => ("child", Some(&child.workflow_type)),
         WorkflowCommand::OpenConditionWait(wait) => ("condition", wait.condition_key.as_deref()),
         WorkflowCommand::OpenSignalWait { signal_name, .. } => ("signal", Some(signal_name)),
-        WorkflowCommand::RecordSideEffect { .. }
+        WorkflowCommand::RecordLocalActivity(_)
+        | WorkflowCommand::RecordSideEffect { .. }
         | WorkflowCommand::RecordVersionMarker { .. }
         | WorkflowCommand::UpsertSearchAttributes { .. }
         | WorkflowCommand::UpsertMemo { .. }

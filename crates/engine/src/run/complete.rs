@@ -426,6 +426,9 @@ impl Draft<'_> {
             } => {
                 self.open_signal_wait(sequence, signal_name, *timeout_seconds, group.as_ref());
             }
+            WorkflowCommand::RecordLocalActivity(local) => {
+                self.record_local_activity(sequence, local);
+            }
             WorkflowCommand::RecordSideEffect { result } => {
                 self.record_side_effect(sequence, result)
             }

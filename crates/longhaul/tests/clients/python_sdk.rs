@@ -33,6 +33,11 @@ async fn activity_timeouts() {
 }
 
 #[tokio::test]
+async fn local_activities() {
+    run_python("local_activities.py", &Server::start().await).await;
+}
+
+#[tokio::test]
 async fn messages() {
     run_python("messages.py", &Server::start().await).await;
 }

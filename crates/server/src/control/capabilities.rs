@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::Options;
 
+mod local_activities;
+
 /// Content codings of answers, the preferred one first.
 const RESPONSE_COMPRESSION: [&str; 2] = ["gzip", "deflate"];
 
@@ -43,6 +45,7 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         "workflow_memo_updates": {"supported": true},
         "cooperative_cancellation": true,
         "sticky_execution": {"supported": true},
+        "local_activities": local_activities::manifest(),
         "update_validation_tasks": true,
         "synchronous_update_validation": synchronous_update_validation(),
     })
@@ -110,7 +113,6 @@ mod tests {
         for absent in [
             "activity_lease_renewal",
             "durable_local_activities",
-            "local_activities",
             "observability_context",
             "prepared_local_activities",
             "runtime_external_payload_transport",

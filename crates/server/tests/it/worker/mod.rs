@@ -17,6 +17,7 @@ mod failures;
 mod gates;
 mod heartbeats;
 mod history;
+mod local_activities;
 mod outages;
 mod payloads;
 mod polls;

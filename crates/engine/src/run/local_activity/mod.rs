@@ -1,0 +1,281 @@
+//! Local activities: they run inside the worker that holds the workflow task, and no activity task is ever made for them
+//! (local-activities.md). A worker tells a finished one with its decision (`record`), or has every attempt written down as it
+//! happens (the other files): `prepare` begins an attempt, `attempt` is its worker's voice, `settle` ends or retries it, `recover`
+//! finds one whose worker was lost.
+//!
+//! A retry is a workflow task of its own that stands beside the run's ordinary one until it is due and claimed.
+
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::group::Group;
+use longhaul_protocol::history::{
+    ActivityCall, ActivityScheduled, ActivitySnapshot, ActivityStarted, EXECUTION_MODE_LOCAL,
+    EventPayload, GroupKeys, LocalActivitySnapshot, LocalAttemptSnapshot, LocalKeys, PAYLOAD_CODEC,
+};
+use longhaul_protocol::id::{ActivityAttemptId, ActivityExecutionId, TaskId, WorkerId};
+use longhaul_protocol::workflow_command::{CancellationPolicy, CleanupProof, LocalActivityCall};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::draft::Draft;
+use super::state::RetryPolicy;
+
+mod record;
+
+/// A local activity that is not finished; also the form in which a finished one is written into history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalActivity {
+    pub sequence: u64,
+    pub execution_id: ActivityExecutionId,
+    pub activity_type: String,
+    /// Absent when the call gave neither a policy nor timeouts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellation_policy: Option<CancellationPolicy>,
+    /// Set when it cleans up after a delivered cancellation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<CleanupProof>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
+    pub scheduled_at: Timestamp,
+    /// Number of attempts so far.
+    pub attempt_count: u64,
+    /// The attempt that may report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<LocalAttempt>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_to_close_deadline_at: Option<Timestamp>,
+}
+
+/// One try, under one lease of a workflow task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalAttempt {
+    pub id: ActivityAttemptId,
+    pub number: u64,
+    /// The workflow task under whose lease it runs, and which lease of it.
+    pub task_id: TaskId,
+    pub task_attempt: u64,
+    pub owner: WorkerId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_attempt_id: Option<String>,
+    pub started_at: Timestamp,
+    pub lease_expires_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub close_deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Value>,
+}
+
+/// How far a call and its attempt are, in the words of history.
+#[derive(Clone, Copy)]
+struct Stand {
+    status: &'static str,
+    attempt_status: &'static str,
+    closed_at: Option<Timestamp>,
+    attempt_closed_at: Option<Timestamp>,
+    /// Whether the snapshots belong to the event at all; the first has its own.
+    shown: bool,
+}
+
+impl Stand {
+    const PENDING: Self = Self {
+        status: "pending",
+        attempt_status: "",
+        closed_at: None,
+        attempt_closed_at: None,
+        shown: false,
+    };
+    const RUNNING: Self = Self {
+        status: "running",
+        attempt_status: "running",
+        shown: true,
+        ..Self::PENDING
+    };
+
+    /// The call is over.
+    fn closed(status: &'static str, attempt_status: &'static str, at: Timestamp) -> Self {
+        Self {
+            status,
+            attempt_status,
+            closed_at: Some(at),
+            attempt_closed_at: Some(at),
+            shown: true,
+        }
+    }
+
+    /// The attempt is over and another will follow.
+    fn retrying(attempt_status: &'static str, at: Timestamp) -> Self {
+        Self {
+            status: "pending",
+            attempt_status,
+            closed_at: None,
+            attempt_closed_at: Some(at),
+            shown: true,
+        }
+    }
+}
+
+impl LocalActivity {
+    /// Attempts the policy allows; None is without limit.
+    pub(super) fn max_attempts(&self) -> Option<u64> {
+        self.retry
+            .as_ref()
+            .map_or(Some(1), |retry| retry.max_attempts)
+    }
+
+    /// The keys of one of its events.
+    fn call(&self, task_id: &TaskId, stand: Stand) -> ActivityCall {
+        let attempt = self.attempt.as_ref().filter(|_| stand.shown);
+        ActivityCall {
+            activity_execution_id: self.execution_id.clone(),
+            activity_type: self.activity_type.clone(),
+            activity_class: self.activity_type.clone(),
+            sequence: self.sequence,
+            cancellation_policy: self.cancellation_policy,
+            group: GroupKeys(self.group.clone()),
+            local: Some(Box::new(LocalKeys {
+                execution_mode: EXECUTION_MODE_LOCAL,
+                local_activity: true,
+                workflow_task_id: task_id.clone(),
+                activity: stand.shown.then(|| self.snapshot(stand)),
+                activity_attempt: attempt
+                    .map(|attempt| attempt.snapshot(&self.execution_id, stand)),
+                local_recovery: None,
+            })),
+        }
+    }
+
+    fn snapshot(&self, stand: Stand) -> LocalActivitySnapshot {
+        let attempt = self.attempt.as_ref();
+        LocalActivitySnapshot {
+            id: self.execution_id.clone(),
+            idempotency_key: self.execution_id.clone(),
+            sequence: self.sequence,
+            activity_type: self.activity_type.clone(),
+            class: self.activity_type.clone(),
+            execution_mode: EXECUTION_MODE_LOCAL,
+            local_activity: true,
+            attempt_id: attempt.map(|attempt| attempt.id.clone()),
+            status: stand.status,
+            attempt_count: self.attempt_count,
+            last_heartbeat_at: attempt.and_then(|attempt| attempt.last_heartbeat_at),
+            created_at: self.scheduled_at,
+            started_at: attempt.map(|attempt| attempt.started_at),
+            closed_at: stand.closed_at,
+        }
+    }
+}
+
+impl LocalAttempt {
+    fn snapshot(&self, execution_id: &ActivityExecutionId, stand: Stand) -> LocalAttemptSnapshot {
+        LocalAttemptSnapshot {
+            id: self.id.clone(),
+            activity_execution_id: execution_id.clone(),
+            task_id: self.task_id.clone(),
+            attempt_number: self.number,
+            status: stand.attempt_status,
+            lease_owner: self.owner.clone(),
+            worker_attempt_id: self.worker_attempt_id.clone(),
+            started_at: self.started_at,
+            last_heartbeat_at: self.last_heartbeat_at,
+            lease_expires_at: Some(self.lease_expires_at)
+                .filter(|_| stand.attempt_closed_at.is_none()),
+            closed_at: stand.attempt_closed_at,
+        }
+    }
+}
+
+/// The policy exactly as the author gave it; nothing when there was none.
+fn retry_snapshot(call: &LocalActivityCall) -> Option<RetryPolicy> {
+    let timeouts = [
+        call.start_to_close_timeout,
+        call.schedule_to_close_timeout,
+        call.heartbeat_timeout,
+    ];
+    if call.retry_policy.is_none() && timeouts.iter().all(Option::is_none) {
+        return None;
+    }
+    let policy = call.retry_policy.clone().unwrap_or_default();
+    Some(RetryPolicy {
+        snapshot_version: 1,
+        max_attempts: policy.max_attempts.unwrap_or(Some(1)),
+        backoff_seconds: policy.backoff_seconds,
+        start_to_close_timeout: call.start_to_close_timeout,
+        schedule_to_start_timeout: None,
+        schedule_to_close_timeout: call.schedule_to_close_timeout,
+        heartbeat_timeout: call.heartbeat_timeout,
+        non_retryable_error_types: policy.non_retryable_error_types,
+    })
+}
+
+fn policy_json(retry: &RetryPolicy) -> Value {
+    serde_json::to_value(retry).expect("a retry policy is plain data")
+}
+
+/// A worker's hold on the run's workflow task: whatever happens to a local activity happens under one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claim {
+    task_id: TaskId,
+    attempt: u64,
+    owner: WorkerId,
+    expires_at: Timestamp,
+}
+
+impl Draft<'_> {
+    /// The lease under which this is decided.
+    fn held_claim(&self) -> Claim {
+        let task = self.core.workflow_task.as_ref();
+        let (task, lease) = task
+            .and_then(|task| Some((task, task.lease.as_ref()?)))
+            .expect("a worker tells of local activities under its lease");
+        Claim {
+            task_id: task.id.clone(),
+            attempt: task.attempt,
+            owner: lease.owner.clone(),
+            expires_at: lease.expires_at,
+        }
+    }
+
+    fn write_local_scheduled(
+        &mut self,
+        local: &LocalActivity,
+        call: &LocalActivityCall,
+        task_id: &TaskId,
+    ) {
+        self.append(EventPayload::ActivityScheduled(Box::new(
+            ActivityScheduled {
+                call: local.call(task_id, Stand::PENDING),
+                activity: ActivitySnapshot {
+                    id: local.execution_id.clone(),
+                    idempotency_key: local.execution_id.clone(),
+                    sequence: local.sequence,
+                    activity_type: local.activity_type.clone(),
+                    class: local.activity_type.clone(),
+                    execution_mode: Some(EXECUTION_MODE_LOCAL),
+                    local_activity: true,
+                    status: "pending",
+                    attempt_count: 0,
+                    payload_codec: PAYLOAD_CODEC,
+                    queue: None,
+                    retry_policy: local.retry.as_ref().map(policy_json),
+                    arguments: call.arguments.clone(),
+                    created_at: Some(local.scheduled_at),
+                },
+            },
+        )));
+    }
+
+    fn write_local_started(&mut self, local: &LocalActivity, attempt: &LocalAttempt) {
+        self.append(EventPayload::ActivityStarted(ActivityStarted {
+            call: local.call(&attempt.task_id, Stand::RUNNING),
+            activity_attempt_id: attempt.id.clone(),
+            attempt_number: attempt.number,
+            lease_expires_at: attempt.lease_expires_at,
+            worker_attempt_id: attempt.worker_attempt_id.clone(),
+        }));
+    }
+}
