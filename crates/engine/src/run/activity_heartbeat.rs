@@ -89,6 +89,7 @@ impl Command for HeartbeatActivity {
                     | Rejection::ActiveClaimNotCooperative { .. }
                     | Rejection::CancellationMismatch
                     | Rejection::MessageIdentityConflict { .. }
+                    | Rejection::LocalActivityRefused { .. }
                     | Rejection::UpdateRefused(_) => {
                         return Decision::reject(rejection);
                     }

@@ -436,13 +436,14 @@ impl Fields<'_> {
             return None;
         };
         let policy = call.and_then(|call| call.retry_policy.as_ref());
+        let unread = if call.is_some() {
+            1
+        } else {
+            REPORTED_ATTEMPTS_MAX
+        };
         let allowed = policy
             .and_then(|policy| policy.max_attempts.flatten())
-            .unwrap_or(if call.is_some() {
-                1
-            } else {
-                REPORTED_ATTEMPTS_MAX
-            });
+            .unwrap_or(unread);
         if list.len() as u64 > allowed.min(REPORTED_ATTEMPTS_MAX) {
             self.refuse("attempts", "are more than the retry policy allows");
             return None;

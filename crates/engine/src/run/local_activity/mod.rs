@@ -5,7 +5,6 @@
 //!
 //! A retry is a workflow task of its own that stands beside the run's ordinary one until it is due and claimed.
 
-use longhaul_protocol::Timestamp;
 use longhaul_protocol::group::Group;
 use longhaul_protocol::history::{
     ActivityCall, ActivityScheduled, ActivitySnapshot, ActivityStarted, EXECUTION_MODE_LOCAL,
@@ -13,13 +12,41 @@ use longhaul_protocol::history::{
 };
 use longhaul_protocol::id::{ActivityAttemptId, ActivityExecutionId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::{CancellationPolicy, CleanupProof, LocalActivityCall};
+use longhaul_protocol::{Payload, Reason, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use self::attempt::Settled;
+use super::complete::Holder;
 use super::draft::Draft;
-use super::state::RetryPolicy;
+use super::state::{
+    ClosedReason, Part, PartKey, Resume, RetryPolicy, Run, WorkflowLease, WorkflowTask,
+};
+use crate::{Decision, Moment, Rejection};
+
+pub mod attempt;
+pub mod checkpoint;
+pub mod prepare;
+pub mod recover;
 
 mod record;
+mod retry_task;
+mod settle;
+
+pub use retry_task::RetryTask;
+
+/// What a worker must be able to do to be given tasks of a run with an unfinished local activity: another would take the call for
+/// one that is pending, and wait for ever.
+pub const CAPABILITY: &str = "durable_local_activities";
+
+/// The same in the words of the published Python client.
+pub const CAPABILITY_ALIAS: &str = "prepared_local_activities";
+
+/// Both this and cooperative cancellation, as one word.
+pub const CAPABILITY_WITH_CANCELLATION: &str = "cooperative_cancellation+durable_local_activities";
+
+/// How many finished attempts of one call are remembered, so that a late report is told from an unknown one.
+const PAST_ATTEMPTS_MAX: usize = 16;
 
 /// A local activity that is not finished; also the form in which a finished one is written into history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,8 +70,27 @@ pub struct LocalActivity {
     /// The attempt that may report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<LocalAttempt>,
+    /// Attempts that may no longer report, newest last; only the last few are remembered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past_attempts: Vec<PastLocalAttempt>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_to_close_deadline_at: Option<Timestamp>,
+    /// Tells the same call from one that changed under the history.
+    pub arguments_hash: u64,
+    /// The task of the next attempt, while it stands beside the ordinary one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_task: Option<RetryTask>,
+    /// How the newest attempt was settled, for a repeat of that call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Box<Settled>>,
+}
+
+/// An attempt that is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PastLocalAttempt {
+    pub id: ActivityAttemptId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_attempt_id: Option<String>,
 }
 
 /// One try, under one lease of a workflow task.
@@ -68,6 +114,12 @@ pub struct LocalAttempt {
     pub heartbeat_deadline_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Value>,
+    /// Its worker was told to stop: it may not report any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fenced: bool,
+    /// Its worker said that the function stopped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 /// How far a call and its attempt are, in the words of history.
@@ -127,6 +179,51 @@ impl LocalActivity {
             .map_or(Some(1), |retry| retry.max_attempts)
     }
 
+    /// Whether this is the call that is recorded.
+    fn is_call(&self, call: &LocalActivityCall) -> bool {
+        self.activity_type == call.activity_type
+            && self.retry == retry_snapshot(call)
+            && self.cancellation_policy == call.cancellation_policy
+            && self.cleanup == call.cancellation_cleanup
+            && self.arguments_hash == arguments_hash(&call.arguments)
+    }
+
+    /// Whether an earlier attempt had this name.
+    fn used(&self, worker_attempt_id: &str) -> bool {
+        self.past_attempts
+            .iter()
+            .any(|past| past.worker_attempt_id.as_deref() == Some(worker_attempt_id))
+    }
+
+    /// The current attempt may no longer report.
+    fn retire_attempt(&mut self) {
+        if let Some(attempt) = self.attempt.take() {
+            self.past_attempts.push(PastLocalAttempt {
+                id: attempt.id,
+                worker_attempt_id: attempt.worker_attempt_id,
+            });
+            if self.past_attempts.len() > PAST_ATTEMPTS_MAX {
+                self.past_attempts.remove(0);
+            }
+        }
+    }
+
+    /// Why a workflow task about it exists.
+    fn resume(&self, event_type: Option<&str>) -> Resume {
+        Resume {
+            workflow_wait_kind: Some("local_activity".to_owned()),
+            open_wait_id: Some(format!("local-activity:{}", self.execution_id)),
+            resume_source_kind: Some("local_activity".to_owned()),
+            resume_source_id: Some(self.execution_id.to_string()),
+            activity_execution_id: Some(self.execution_id.clone()),
+            activity_type: Some(self.activity_type.clone()),
+            workflow_sequence: Some(self.sequence),
+            workflow_event_type: event_type.map(str::to_owned),
+            execution_mode: Some(EXECUTION_MODE_LOCAL.to_owned()),
+            ..Resume::default()
+        }
+    }
+
     /// The keys of one of its events.
     fn call(&self, task_id: &TaskId, stand: Stand) -> ActivityCall {
         let attempt = self.attempt.as_ref().filter(|_| stand.shown);
@@ -171,6 +268,21 @@ impl LocalActivity {
 }
 
 impl LocalAttempt {
+    /// Whether it runs under the task's present lease.
+    fn is_under(&self, task: &WorkflowTask) -> bool {
+        let owner = task.lease.as_ref().map(|lease| &lease.owner);
+        self.task_id == task.id && self.task_attempt == task.attempt && owner == Some(&self.owner)
+    }
+
+    /// What another claim is told about it.
+    fn left_behind(&self, now: Timestamp) -> Reason {
+        if self.lease_expires_at > now {
+            Reason::LocalActivityPreviousAttemptLive
+        } else {
+            Reason::LocalActivityPreviousAttemptUnresolved
+        }
+    }
+
     fn snapshot(&self, execution_id: &ActivityExecutionId, stand: Stand) -> LocalAttemptSnapshot {
         LocalAttemptSnapshot {
             id: self.id.clone(),
@@ -212,6 +324,47 @@ fn retry_snapshot(call: &LocalActivityCall) -> Option<RetryPolicy> {
     })
 }
 
+/// FNV-1a over the encoded arguments: a guard against changed code, not against malice.
+fn arguments_hash(arguments: &Payload) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in arguments.blob().bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}
+
+/// Refused, and nothing changes.
+fn refused<R>(reason: Reason) -> Decision<R> {
+    Decision::reject(Rejection::LocalActivityRefused { reason })
+}
+
+/// The claim under which a worker speaks about local activities, in the words they use for its loss.
+fn hold<'a, R>(
+    holder: &Holder,
+    run: &'a Run,
+    moment: Moment<'a>,
+) -> Result<(Draft<'a>, Box<WorkflowTask>), Decision<R>> {
+    let never = |_| unreachable!("these calls have no stored answer with the task");
+    holder.hold(run, None, moment, never).map_err(|decision| {
+        let Decision { changes, reply } = decision;
+        let reason = match reply {
+            Err(Rejection::TaskNotLeased { .. }) => Reason::WorkflowClaimNotFound,
+            Err(Rejection::LeaseExpired { .. }) => Reason::WorkflowClaimExpired,
+            Err(Rejection::LeaseOwnerMismatch { .. } | Rejection::AttemptMismatch { .. }) => {
+                Reason::WorkflowClaimMismatch
+            }
+            Err(Rejection::RunClosed(closed)) if closed.closed.reason == ClosedReason::TimedOut => {
+                Reason::RunDeadlineExpired
+            }
+            reply => return Decision { changes, reply },
+        };
+        Decision {
+            changes,
+            reply: Err(Rejection::LocalActivityRefused { reason }),
+        }
+    })
+}
+
 fn policy_json(retry: &RetryPolicy) -> Value {
     serde_json::to_value(retry).expect("a retry policy is plain data")
 }
@@ -226,6 +379,54 @@ struct Claim {
 }
 
 impl Draft<'_> {
+    pub(super) fn local(&self, sequence: u64) -> Option<&LocalActivity> {
+        self.part(PartKey::LocalActivity(sequence))
+            .and_then(Part::as_local)
+    }
+
+    /// Every open local activity. Most runs have none, and are not searched.
+    pub(super) fn locals(&self) -> Vec<LocalActivity> {
+        if self.core.open.local_activities == 0 {
+            return Vec::new();
+        }
+        self.parts()
+            .filter_map(|(_, part)| part.as_local())
+            .cloned()
+            .collect()
+    }
+
+    /// Renews the lease, which from now on reads history to its end.
+    fn renew_claim(&mut self, task: &WorkflowTask) -> Claim {
+        let expires_at = self
+            .now
+            .plus_seconds(self.limits.workflow_task_lease_seconds);
+        if let Some(lease) = self.lease_mut() {
+            lease.expires_at = expires_at;
+        }
+        self.mark_refreshed();
+        self.show_workflow_task();
+        debug_assert_eq!(self.held_claim().task_id, task.id);
+        self.held_claim()
+    }
+
+    fn lease_mut(&mut self) -> Option<&mut WorkflowLease> {
+        self.core.workflow_task.as_mut()?.lease.as_mut()
+    }
+
+    /// The worker reads what it wrote: its pages are no longer cut at what it first saw.
+    fn mark_refreshed(&mut self) {
+        if let Some(lease) = self.lease_mut() {
+            lease.refreshed = true;
+        }
+    }
+
+    /// A worker that begins something new has got the answers before.
+    fn forget_local_receipts(&mut self) {
+        if let Some(task) = &mut self.core.workflow_task {
+            task.local_receipts.clear();
+        }
+    }
+
     /// The lease under which this is decided.
     fn held_claim(&self) -> Claim {
         let task = self.core.workflow_task.as_ref();

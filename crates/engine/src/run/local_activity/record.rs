@@ -35,6 +35,10 @@ impl Draft<'_> {
             scheduled_at: begin,
             attempt_count: 0,
             attempt: None,
+            past_attempts: Vec::new(),
+            arguments_hash: 0,
+            retry_task: None,
+            receipt: None,
             schedule_to_close_deadline_at: call
                 .schedule_to_close_timeout
                 .map(|seconds| begin.plus_seconds(seconds)),
@@ -77,6 +81,8 @@ impl Draft<'_> {
             close_deadline_at: policy(|retry| retry.start_to_close_timeout),
             heartbeat_deadline_at: policy(|retry| retry.heartbeat_timeout),
             progress: None,
+            fenced: false,
+            stopped: false,
         };
         local.attempt_count = attempt.number;
         local.attempt = Some(attempt.clone());

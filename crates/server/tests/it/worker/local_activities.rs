@@ -547,7 +547,7 @@ async fn any_worker_of_any_protocol_may_tell_one() {
         &task,
         json!([told(json!({})), {"type": "complete_workflow"}]),
     )
-    .version(Some("1.0"))
+    .protocol(Some("1.0"))
     .accepted(200)
     .await;
 }

@@ -11,6 +11,7 @@ mod closes;
 mod commands;
 mod completions;
 mod draining;
+mod durable_local_activities;
 mod events;
 mod examples;
 mod failures;
