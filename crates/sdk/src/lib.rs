@@ -13,6 +13,7 @@ pub mod error;
 #[doc(hidden)]
 pub mod macro_support;
 pub mod payload;
+pub mod testing;
 pub mod transport;
 pub mod worker;
 pub mod workflow;

@@ -33,6 +33,7 @@ use poll::Pollers;
 use registration::Registration;
 use shared::Shared;
 
+use crate::client::Client;
 use crate::transport::RequestError;
 use crate::workflow::WorkerSessionOptions;
 
@@ -103,6 +104,11 @@ impl WorkerHandle {
 }
 
 impl Worker {
+    /// A worker for a task queue, with workflows and activities to add.
+    pub fn builder(client: &Client, queue: impl Into<String>) -> WorkerBuilder {
+        WorkerBuilder::new(client.connection().clone(), queue.into())
+    }
+
     /// Stops and watches the worker from elsewhere.
     pub fn handle(&self) -> WorkerHandle {
         self.handle.clone()

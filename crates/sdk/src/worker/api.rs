@@ -43,7 +43,7 @@ impl Api {
         segments: &[&str],
         body: &Value,
     ) -> Result<R, RequestError> {
-        let mut path = vec!["api", "worker"];
+        let mut path = vec!["worker"];
         path.extend(segments);
         // Every report of a worker is idempotent.
         self.connection
@@ -64,10 +64,7 @@ impl Api {
 
     pub(super) async fn deregister(&self) -> Result<Value, RequestError> {
         self.connection
-            .delete(
-                Plane::Worker,
-                &["api", "worker", "registrations", &self.worker_id],
-            )
+            .delete(Plane::Worker, &["worker", "registrations", &self.worker_id])
             .repeat(Repeat::Freely)
             .send()
             .await
@@ -80,7 +77,7 @@ impl Api {
         hold: Duration,
     ) -> Result<Polled, RequestError> {
         self.connection
-            .post(Plane::Worker, &["api", "worker", kind.resource(), "poll"])
+            .post(Plane::Worker, &["worker", kind.resource(), "poll"])
             // The loop around it decides when to poll again.
             .repeat(Repeat::Never)
             .timeout(hold + POLL_GRACE)
@@ -165,7 +162,7 @@ impl Api {
         body: &Value,
     ) -> Result<Value, RequestError> {
         self.connection
-            .delete(Plane::Worker, &["api", "worker", "sessions", session_id])
+            .delete(Plane::Worker, &["worker", "sessions", session_id])
             .repeat(Repeat::Freely)
             .json(body)
             .send()

@@ -141,7 +141,7 @@ impl Registration {
 /// What the server can do.
 async fn ask(connection: &Connection) -> Result<Capabilities, RequestError> {
     let info: Value = connection
-        .get(Plane::Control, &["api", "cluster", "info"])
+        .get(Plane::Control, &["cluster", "info"])
         .send()
         .await?;
     serde_json::from_value(info["worker_protocol"]["server_capabilities"].clone())

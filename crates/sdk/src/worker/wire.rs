@@ -144,24 +144,43 @@ impl HistoryPage {
     }
 }
 
-/// A query, or an update that waits to be let in: history, and a question to a handler.
+/// A query task.
 #[derive(Debug, Deserialize)]
-pub(super) struct Question {
-    #[serde(alias = "query_task_id", alias = "update_validation_task_id")]
-    pub(super) task_id: String,
-    #[serde(alias = "query_task_attempt", alias = "update_validation_attempt")]
-    pub(super) attempt: u64,
+pub(super) struct QueryTask {
+    pub(super) query_task_id: String,
+    pub(super) query_task_attempt: u64,
+    pub(super) query_name: String,
+    #[serde(default)]
+    pub(super) query_arguments: Option<Payload>,
+    #[serde(flatten)]
+    pub(super) run: QuestionedRun,
+    #[serde(default)]
+    pub(super) history_events: Vec<HistoryEvent>,
+}
+
+/// An update that waits to be let in.
+#[derive(Debug, Deserialize)]
+pub(super) struct ValidationTask {
+    pub(super) update_validation_task_id: String,
+    pub(super) update_validation_attempt: u64,
+    pub(super) update_name: String,
+    #[serde(default)]
+    pub(super) update_arguments: Option<Payload>,
+    #[serde(flatten)]
+    pub(super) run: QuestionedRun,
+    #[serde(default)]
+    pub(super) history_events: Vec<HistoryEvent>,
+}
+
+/// Whom a question is about.
+#[derive(Debug, Deserialize)]
+pub(super) struct QuestionedRun {
     pub(super) lease_owner: String,
     pub(super) workflow_id: String,
     pub(super) run_id: String,
     pub(super) workflow_type: String,
-    #[serde(alias = "query_name", alias = "update_name")]
-    pub(super) name: String,
     #[serde(default)]
     pub(super) workflow_arguments: Option<Payload>,
-    #[serde(default, alias = "query_arguments", alias = "update_arguments")]
-    pub(super) arguments: Option<Payload>,
-    pub(super) history_events: Vec<HistoryEvent>,
 }
 
 /// An activity task.

@@ -13,7 +13,6 @@ pub struct HistoryEvent {
     /// Position in the history, from 1.
     pub sequence: u64,
     /// What happened.
-    #[serde(alias = "type")]
     pub event_type: String,
     /// The facts, as JSON.
     pub payload: Box<RawValue>,
@@ -23,7 +22,7 @@ pub struct HistoryEvent {
 
 impl HistoryEvent {
     /// The facts as a type that holds the keys the caller needs.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Result<T, ReplayError> {
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ReplayError> {
         serde_json::from_str(self.payload.get()).map_err(|error| ReplayError::Damaged {
             position: self.sequence,
             event_type: self.event_type.clone(),

@@ -154,6 +154,11 @@ impl Execution {
         Ok(())
     }
 
+    /// How the code ended, if it did.
+    pub(crate) fn outcome(&self) -> Option<&Result<Payload, WorkflowError>> {
+        self.outcome.as_ref()
+    }
+
     /// Whether the workflow was asked to end and knows it.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.journal
