@@ -88,12 +88,9 @@ impl Replayer {
     pub fn replay(&self, history: &str) -> Result<Replayed, ReplayFailure> {
         let recorded = Recorded::read(history)?;
         let Some(definition) = self.workflows.get(&recorded.info.workflow_type) else {
-            return Err(ReplayFailure::UnknownWorkflow(
-                recorded.info.workflow_type,
-            ));
+            return Err(ReplayFailure::UnknownWorkflow(recorded.info.workflow_type));
         };
-        let mut execution =
-            Execution::new(definition, recorded.info.clone(), recorded.arguments);
+        let mut execution = Execution::new(definition, recorded.info.clone(), recorded.arguments);
         execution.apply(&recorded.events)?;
         let ending = compare_end(&execution, &recorded.events)?;
         Ok(Replayed {
@@ -135,7 +132,11 @@ fn compare_end(execution: &Execution, events: &[HistoryEvent]) -> Result<String,
         ends.then_some(event)
     });
     let Some(end) = end else {
-        return Ok(if execution.outcome().is_some() { code } else { "open".to_owned() });
+        return Ok(if execution.outcome().is_some() {
+            code
+        } else {
+            "open".to_owned()
+        });
     };
     match (end.event_type.as_str(), execution.outcome()) {
         ("WorkflowCompleted", Some(Ok(result))) => {
@@ -146,7 +147,9 @@ fn compare_end(execution: &Execution, events: &[HistoryEvent]) -> Result<String,
             }
             Ok("completed".to_owned())
         }
-        ("WorkflowFailed", Some(Err(error))) if error.failure().is_some() => Ok("failed".to_owned()),
+        ("WorkflowFailed", Some(Err(error))) if error.failure().is_some() => {
+            Ok("failed".to_owned())
+        }
         // A broken limit fails a run whatever its code does.
         ("WorkflowFailed", _) if end.payload.get().contains("structural_limit") => {
             Ok("failed".to_owned())
@@ -214,10 +217,9 @@ impl Recorded {
         let unreadable = |problem: String| ReplayFailure::Unreadable(problem);
         let bundle: Bundle =
             serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
-        let raw = bundle
-            .history_events
-            .or(bundle.history)
-            .ok_or_else(|| unreadable("it has neither `history_events` nor `history`".to_owned()))?;
+        let raw = bundle.history_events.or(bundle.history).ok_or_else(|| {
+            unreadable("it has neither `history_events` nor `history`".to_owned())
+        })?;
         let mut events = Vec::with_capacity(raw.len());
         for (index, event) in raw.into_iter().enumerate() {
             let position = index as u64 + 1;

@@ -8,13 +8,16 @@ use longhaul_sdk::transport::{
     HttpTransport, Method, Plane, Request, RequestError, Token, Transport, TransportError,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use crate::support::quick;
 
-/// Gives each connection one of these answers and closes it; what was asked comes back. No answer is silence.
-async fn answering(answers: &[Option<&'static str>]) -> (String, JoinHandle<Vec<String>>) {
+/// What was asked, and the connections on which there is silence.
+type Asked = JoinHandle<(Vec<String>, Vec<TcpStream>)>;
+
+/// Gives each connection one of these answers and closes it. No answer is silence.
+async fn answering(answers: &[Option<&'static str>]) -> (String, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let answers = answers.to_vec();
@@ -35,7 +38,7 @@ async fn answering(answers: &[Option<&'static str>]) -> (String, JoinHandle<Vec<
                 None => silent.push(stream),
             }
         }
-        asked
+        (asked, silent)
     });
     (address, asked)
 }
@@ -68,7 +71,7 @@ async fn a_request_has_the_headers_of_its_plane() {
     assert_eq!((response.status, &response.body[..]), (200, &b"{}"[..]));
     let poll = Request::new(Method::Get, Plane::Worker, "/api/worker/x");
     transport.send(poll).await.unwrap();
-    let asked = asked.await.unwrap();
+    let (asked, _) = asked.await.unwrap();
     let lower = asked[0].to_ascii_lowercase();
     assert!(
         asked[0].starts_with("POST /api/workflows?a=b%20c HTTP/1.1\r\n"),
@@ -135,10 +138,10 @@ async fn a_server_that_starts_late_is_waited_for() {
         r#"{"control_plane":{"version":"2"},"worker_protocol":{"version":"1.20"}}    "#
     );
     let (address, asked) = answering(&[Some(""), Some(busy), Some(hello)]).await;
-    let client = Client::builder(&address).unwrap().retry(quick());
+    let client = Client::builder(&address).retry(quick());
     let client = client.connect().await.unwrap();
     assert_eq!(client.info().worker_protocol_version(), "1.20");
-    assert_eq!(asked.await.unwrap().len(), 3);
+    assert_eq!(asked.await.unwrap().0.len(), 3);
 }
 
 #[tokio::test]

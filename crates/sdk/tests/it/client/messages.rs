@@ -40,17 +40,14 @@ async fn store(ctx: Context) -> WorkflowResult<u32> {
             })
         },
     );
-    let (puts, done) = (ctx.signals(&PUT), ctx.signals(&DONE));
-    loop {
-        let filled = shelf.clone();
-        while let Some((name, count)) = puts.try_recv() {
+    let (puts, filled) = (ctx.signals(&PUT), shelf.clone());
+    ctx.spawn(async move {
+        while let Ok((name, count)) = puts.recv().await {
             filled.update(|shelf| *shelf.entry(name).or_default() += count);
         }
-        if done.try_recv().is_some() {
-            return Ok(shelf.with(|shelf| shelf.values().sum()));
-        }
-        ctx.sleep(Duration::from_millis(1)).await?;
-    }
+    });
+    ctx.signals(&DONE).recv().await?;
+    Ok(shelf.with(|shelf| shelf.values().sum()))
 }
 
 async fn opened() -> (Bench, WorkflowHandle<u32>) {
