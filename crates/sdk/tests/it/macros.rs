@@ -26,10 +26,10 @@ fn look_up(context: ActivityContext, mut names: Vec<String>) -> ActivityResult<V
     Ok(names)
 }
 
-/// Patterns, no arguments, and a failure made by `?`.
+/// A pattern, and a result by its whole type.
 #[activity]
 async fn add((a, b): (u32, u32)) -> Result<u32, Failure> {
-    Ok(a.checked_add(b).ok_or_else(|| Failure::new("too much"))?)
+    a.checked_add(b).ok_or_else(|| Failure::new("too much"))
 }
 
 #[activity]

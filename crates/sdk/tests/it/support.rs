@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use longhaul_embedded::Embedded;
 use longhaul_sdk::transport::{Request, Response, RetryPolicy, Transport, TransportError};
 use longhaul_sdk::worker::{Ended, WorkerBuilder, WorkerError};
 use longhaul_sdk::{Client, Worker, WorkerHandle};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 /// The queue of every test.
@@ -22,7 +23,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) async fn new() -> Self {
-        let server = Embedded::in_memory().await.unwrap();
+        let server = Embedded::in_memory().await.expect("a server in memory");
         let client = server.client();
         Self { server, client }
     }
@@ -55,7 +56,7 @@ impl Bench {
             .retry(quick())
             .connect()
             .await
-            .unwrap()
+            .expect("a server that introduces itself")
     }
 }
 
@@ -68,7 +69,8 @@ pub(crate) struct Working {
 impl Working {
     pub(crate) async fn stop(self) {
         self.handle.shut_down();
-        assert_eq!(self.running.await.unwrap().unwrap(), Ended::ShutDown);
+        let ended = self.running.await.expect("a worker that does not panic");
+        assert_eq!(ended.expect("a registered worker"), Ended::ShutDown);
     }
 }
 
@@ -113,7 +115,7 @@ impl Unlucky {
 
     /// How many requests of the path were sent.
     pub(crate) fn seen(&self) -> usize {
-        *self.seen.lock().unwrap()
+        *self.seen.lock()
     }
 }
 
@@ -126,8 +128,8 @@ impl fmt::Debug for Unlucky {
 impl Transport for Unlucky {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
         let fate = if request.path.ends_with(self.path_end) {
-            *self.seen.lock().unwrap() += 1;
-            self.fates.lock().unwrap().pop_front()
+            *self.seen.lock() += 1;
+            self.fates.lock().pop_front()
         } else {
             None
         };
@@ -165,7 +167,7 @@ impl Scripted {
             "worker_protocol": {"version": "1.20", "server_capabilities": {}},
         });
         let scripted = Self::default();
-        scripted.answers.lock().unwrap().extend(
+        scripted.answers.lock().extend(
             std::iter::once((200, hello))
                 .chain(answers)
                 .map(|(status, body)| (status, body.to_string())),
@@ -174,14 +176,14 @@ impl Scripted {
             .retry(RetryPolicy::NEVER)
             .connect()
             .await
-            .unwrap();
-        scripted.asked.lock().unwrap().clear();
+            .expect("a server that introduces itself");
+        scripted.asked.lock().clear();
         (client, scripted)
     }
 
     /// Method, path and body of everything asked.
     pub(crate) fn asked(&self) -> Vec<(&'static str, String, serde_json::Value)> {
-        let asked = self.asked.lock().unwrap();
+        let asked = self.asked.lock();
         asked
             .iter()
             .map(|request| {
@@ -189,7 +191,7 @@ impl Scripted {
                     .body
                     .as_deref()
                     .map_or(serde_json::Value::Null, |body| {
-                        serde_json::from_slice(body).unwrap()
+                        serde_json::from_slice(body).expect("a JSON body")
                     });
                 (request.method.as_str(), request.path.clone(), body)
             })
@@ -199,8 +201,8 @@ impl Scripted {
 
 impl Transport for Scripted {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
-        self.asked.lock().unwrap().push(request);
-        let answer = self.answers.lock().unwrap().pop_front();
+        self.asked.lock().push(request);
+        let answer = self.answers.lock().pop_front();
         Box::pin(async move {
             let (status, body) = answer.expect("an answer for every request");
             Ok(Response {

@@ -18,23 +18,27 @@ type Asked = JoinHandle<(Vec<String>, Vec<TcpStream>)>;
 
 /// Gives each connection one of these answers and closes it. No answer is silence.
 async fn answering(answers: &[Option<&'static str>]) -> (String, Asked) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let local = listener.local_addr().expect("an address");
+    let address = format!("http://{local}");
     let answers = answers.to_vec();
     let asked = tokio::spawn(async move {
         let mut asked = Vec::new();
         let mut silent = Vec::new();
         for answer in answers {
-            let (mut stream, _) = listener.accept().await.unwrap();
+            let (mut stream, _) = listener.accept().await.expect("a connection");
             let mut request = Vec::new();
             while !is_whole(&request) {
                 let mut buffer = [0; 4096];
-                let count = stream.read(&mut buffer).await.unwrap();
+                let count = stream.read(&mut buffer).await.expect("a request");
                 request.extend_from_slice(&buffer[..count]);
             }
-            asked.push(String::from_utf8(request).unwrap());
+            asked.push(String::from_utf8(request).expect("text"));
             match answer {
-                Some(answer) => stream.write_all(answer.as_bytes()).await.unwrap(),
+                Some(answer) => stream
+                    .write_all(answer.as_bytes())
+                    .await
+                    .expect("a listener"),
                 None => silent.push(stream),
             }
         }

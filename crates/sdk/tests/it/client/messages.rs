@@ -52,16 +52,24 @@ async fn store(ctx: Context) -> WorkflowResult<u32> {
 
 async fn opened() -> (Bench, WorkflowHandle<u32>) {
     let bench = Bench::staffed(|worker| worker.workflow::<store>()).await;
-    let handle = bench.client.start(store()).queue(QUEUE).await.unwrap();
+    let handle = bench
+        .client
+        .start(store())
+        .queue(QUEUE)
+        .await
+        .expect("it is taken");
     (bench, handle)
 }
 
 async fn put(handle: &WorkflowHandle<u32>, name: &str, count: u32) {
-    handle.signal(&PUT, (name.to_owned(), count)).await.unwrap();
+    handle
+        .signal(&PUT, (name.to_owned(), count))
+        .await
+        .expect("it is taken");
     while handle
         .query(&STOCK, name.to_owned())
         .await
-        .unwrap()
+        .expect("an answer")
         .is_none()
     {
         tokio::task::yield_now().await;

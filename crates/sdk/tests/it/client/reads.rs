@@ -17,7 +17,7 @@ async fn started(count: usize) -> Bench {
     for number in 0..count {
         let workflow_type = if number % 2 == 0 { "even" } else { "odd" };
         let start = bench.client.start(WorkflowCall::<()>::named(workflow_type));
-        start.id(format!("w-{number}")).await.unwrap();
+        start.id(format!("w-{number}")).await.expect("a start");
     }
     bench
 }
