@@ -27,6 +27,7 @@ pub mod error;
 mod execute;
 mod fairness;
 mod ledger;
+mod local_activities;
 mod metrics;
 mod namespaces;
 mod outbox;

@@ -9,6 +9,7 @@ use longhaul_engine::Rejection;
 use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::rollout::build_fits;
 use longhaul_engine::run::fail::ReleaseWorkflowTask;
+use longhaul_engine::run::{cancellation, local_activity};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};
 use longhaul_store::{LeaseFilter, WorkerRow};
@@ -74,7 +75,7 @@ impl Known {
     }
 
     pub(crate) fn can(&self, capability: &str) -> bool {
-        self.row.capabilities.iter().any(|name| name == capability)
+        self.capabilities.iter().any(|name| name == capability)
     }
 
     /// A task that is pinned to a build goes to that build only.
@@ -101,11 +102,26 @@ impl Known {
             workflow_types: Arc::new(row.supported_workflow_types.clone()),
             activity_types: Arc::new(row.supported_activity_types.clone()),
             validators: Arc::new(validators(&row.workflow_command_contracts)),
-            capabilities: Arc::new(row.capabilities.clone()),
+            capabilities: Arc::new(abilities(&row.capabilities)),
             row,
             heard,
         }
     }
+}
+
+/// What a worker can do, in every word that a task may ask for it by.
+fn abilities(registered: &[String]) -> Vec<String> {
+    let mut abilities = registered.to_vec();
+    let has = |name: &str| registered.iter().any(|known| known == name);
+    if has(local_activity::CAPABILITY) || has(local_activity::CAPABILITY_ALIAS) {
+        if !has(local_activity::CAPABILITY) {
+            abilities.push(local_activity::CAPABILITY.to_owned());
+        }
+        if has(cancellation::CAPABILITY) {
+            abilities.push(local_activity::CAPABILITY_WITH_CANCELLATION.to_owned());
+        }
+    }
+    abilities
 }
 
 /// The updates that contracts declare a validator for.
@@ -205,7 +221,7 @@ impl Host {
             .insert(key, Arc::new(Known::new(row, heard)));
     }
 
-    async fn known_worker(
+    pub(crate) async fn known_worker(
         &self,
         namespace: &Namespace,
         worker_id: &WorkerId,

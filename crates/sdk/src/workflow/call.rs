@@ -149,7 +149,7 @@ pub(super) struct Call {
 pub(crate) struct CallFuture<T> {
     journal: Arc<Journal>,
     state: State,
-    finish: Box<dyn FnOnce(u64, Outcome) -> T + Send>,
+    finish: Box<dyn FnOnce(u64, Outcome) -> T + Send + Sync>,
     result: PhantomData<fn() -> T>,
 }
 
@@ -167,7 +167,7 @@ impl<T> CallFuture<T> {
         journal: Arc<Journal>,
         kind: CallKind,
         command: Value,
-        finish: impl FnOnce(u64, Outcome) -> T + Send + 'static,
+        finish: impl FnOnce(u64, Outcome) -> T + Send + Sync + 'static,
     ) -> Self {
         Self {
             journal,

@@ -273,7 +273,10 @@ impl Execution {
                 Ok(false)
             }
             "CooperativeCancellationDelivered" => {
+                let place: CallFacts = event.read()?;
                 self.journal.cancel(Scopes::ROOT);
+                // The server has closed this call, also if it only marks a shield.
+                self.journal.resolve(place.sequence, Outcome::Interrupted);
                 Ok(true)
             }
             _ => Ok(false),

@@ -17,12 +17,13 @@ fn schema() -> jsonschema::Validator {
         envelope["properties"][plane]["properties"]["version"] =
             json!({"type": "string", "minLength": 1});
     }
-    // These two refer to other documents. Neither is offered yet; whoever offers one brings its document here.
+    // These refer to other documents: one is put in place, one is not offered yet; whoever offers it brings its document here.
     let capabilities = &mut envelope["properties"]["worker_protocol"]["properties"]["server_capabilities"]
         ["properties"];
-    for unbuilt in ["worker_sessions", "local_activities"] {
-        capabilities[unbuilt] = json!(false);
-    }
+    capabilities["worker_sessions"] = json!(false);
+    let local = crate::contract::local_activities();
+    capabilities["local_activities"] = local["$defs"]["localActivityRuntimeContract"].clone();
+    envelope["$defs"] = local["$defs"].clone();
     jsonschema::validator_for(&envelope).expect("a schema")
 }
 
