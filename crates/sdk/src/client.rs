@@ -11,7 +11,9 @@ use longhaul_protocol::id::CommandId;
 
 use crate::connection::Connection;
 use crate::definition::WorkflowCall;
-use crate::transport::{HttpTransport, Plane, RequestError, RetryPolicy, Token, Transport};
+use crate::transport::{
+    HttpTransport, Plane, RequestError, RetryPolicy, Token, Transport, TransportError,
+};
 
 mod attribute;
 mod describe;
@@ -64,29 +66,31 @@ impl Client {
     /// # Errors
     /// The address is wrong, nobody answers there, or who answers speaks another protocol.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        Self::builder(url)?.connect().await
+        Self::builder(url).connect().await
     }
 
     /// A client for the server at an address, with choices to make.
     ///
-    /// # Errors
-    /// The address is wrong.
-    pub fn builder(url: &str) -> Result<ClientBuilder, Error> {
-        let transport = HttpTransport::new(url).map_err(RequestError::from)?;
-        Ok(Self::over(transport))
+    /// ```no_run
+    /// # async fn example() -> Result<(), longhaul_sdk::client::Error> {
+    /// use longhaul_sdk::Client;
+    ///
+    /// let client = Client::builder("http://127.0.0.1:8080")
+    ///     .namespace("orders")
+    ///     .token("the operator's secret")
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder(url: &str) -> ClientBuilder {
+        let transport = HttpTransport::new(url);
+        ClientBuilder::new(transport.map(|transport| Arc::new(transport) as _))
     }
 
     /// A client whose requests take another way than HTTP.
     pub fn over(transport: impl Transport) -> ClientBuilder {
-        ClientBuilder {
-            connection: Connection {
-                transport: Arc::new(transport),
-                namespace: DEFAULT_NAMESPACE.into(),
-                control_token: None,
-                worker_token: None,
-                retry: RetryPolicy::default(),
-            },
-        }
+        ClientBuilder::new(Ok(Arc::new(transport)))
     }
 
     /// The namespace it acts in.
@@ -138,51 +142,69 @@ impl Client {
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
-    connection: Connection,
+    transport: Result<Arc<dyn Transport>, TransportError>,
+    namespace: Arc<str>,
+    control_token: Option<Token>,
+    worker_token: Option<Token>,
+    retry: RetryPolicy,
 }
 
 impl ClientBuilder {
+    fn new(transport: Result<Arc<dyn Transport>, TransportError>) -> Self {
+        Self {
+            transport,
+            namespace: DEFAULT_NAMESPACE.into(),
+            control_token: None,
+            worker_token: None,
+            retry: RetryPolicy::default(),
+        }
+    }
+
     /// The namespace to act in.
     pub fn namespace(mut self, namespace: &str) -> Self {
-        self.connection.namespace = namespace.into();
+        self.namespace = namespace.into();
         self
     }
 
     /// The credential for everything.
     pub fn token(mut self, token: &str) -> Self {
         let token = Token::new(token);
-        self.connection.control_token = Some(token.clone());
-        self.connection.worker_token = Some(token);
+        self.control_token = Some(token.clone());
+        self.worker_token = Some(token);
         self
     }
 
-    /// The credential for what workers do, where the server tells the two apart.
+    /// The credential for what workers do, where the server tells the two apart; after [`Self::token`].
     pub fn worker_token(mut self, token: &str) -> Self {
-        self.connection.worker_token = Some(Token::new(token));
+        self.worker_token = Some(Token::new(token));
         self
     }
 
     /// When requests are repeated.
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
-        self.connection.retry = retry;
+        self.retry = retry;
         self
     }
 
     /// Asks the server who it is and gives the client.
     ///
     /// # Errors
-    /// Nobody answers, the credential is refused, or the server speaks another version of the protocol.
+    /// The address is wrong, nobody answers there, the credential is refused, or the server speaks another version of the
+    /// protocol.
     pub async fn connect(self) -> Result<Client, Error> {
-        let answer = self
-            .connection
+        let connection = Connection {
+            transport: self.transport.map_err(RequestError::from)?,
+            namespace: self.namespace,
+            control_token: self.control_token,
+            worker_token: self.worker_token,
+            retry: self.retry,
+        };
+        let answer = connection
             .get(Plane::Control, &["cluster", "info"])
             .send()
             .await?;
-        let info = ServerInfo::read(answer)?;
-        Ok(Client {
-            connection: self.connection,
-            info: Arc::new(info),
-        })
+        let info = Arc::new(ServerInfo::read(answer)?);
+        Ok(Client { connection, info })
     }
 }
 

@@ -59,6 +59,7 @@ struct Receipt {
     update_id: String,
     update_status: String,
     result_envelope: Option<Payload>,
+    failure_message: Option<String>,
 }
 
 impl<U> UpdateRequest<U> {
@@ -163,10 +164,20 @@ impl Sent {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let receipt = self.send(Some(left.unwrap_or(WAIT).min(WAIT))).await?;
-            if receipt.update_status == "completed" {
-                let result = receipt.result_envelope.unwrap_or_else(Payload::null);
-                return Ok(payload::from_payload(&result)?);
+            let wait = left.unwrap_or(WAIT).min(WAIT);
+            let receipt = self.send((!wait.is_zero()).then_some(wait)).await?;
+            match receipt.update_status.as_str() {
+                "completed" => {
+                    let result = receipt.result_envelope.unwrap_or_else(Payload::null);
+                    return Ok(payload::from_payload(&result)?);
+                }
+                "failed" => {
+                    return Err(UpdateError::Failed {
+                        update_id: receipt.update_id,
+                        message: receipt.failure_message.unwrap_or_default(),
+                    });
+                }
+                _ => {}
             }
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return Err(UpdateError::TimedOut {
