@@ -506,7 +506,6 @@ impl Draft<'_> {
         // A worker sends what precedes the call at which it will deliver a cancellation: another task follows for that.
         let to_deliver = self.has_undelivered_cancellation();
         self.choose_next_task(made_progress && (!blocked || to_deliver));
-        self.look_after_locals(made_progress);
     }
 
     /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.

@@ -12,7 +12,7 @@ use super::LocalActivity;
 use crate::Rejection;
 use crate::change::{TaskRow, TaskStatus};
 use crate::run::draft::Draft;
-use crate::run::state::WorkflowTask;
+use crate::run::state::{Resume, WorkflowTask};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryTask {
@@ -83,14 +83,35 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Offers retries that are due, and takes them off the offer while a workflow task is leased.
-    pub(in crate::run) fn offer_retries(&mut self) {
-        let free = self.is_open() && !self.is_leased();
+    /// What every decision leaves behind is put in order: a call that nothing would bring up again gets a task, and retries are on offer
+    /// exactly while they may be leased.
+    pub(in crate::run) fn look_after_locals(&mut self) {
+        if !self.is_open() || self.core.open.local_activities == 0 {
+            return;
+        }
+        if !self.is_leased() {
+            self.end_local_leases();
+        }
+        let is_left = |local: &LocalActivity| local.retry_task.is_none();
+        if self.core.workflow_task.is_none() && self.locals().iter().any(is_left) {
+            // A decision that wrote nothing would be asked for at once, for ever.
+            let made_progress = !self.events.is_empty();
+            self.create_workflow_task(Resume::default());
+            if !made_progress {
+                let later = self.now.plus_seconds(SECOND_LOOK_SECONDS);
+                self.put_off_workflow_task(later);
+            }
+        }
+        self.offer_retries();
+    }
+
+    fn offer_retries(&mut self) {
+        let is_free = !self.is_leased();
         for mut local in self.locals() {
             let Some(task) = &mut local.retry_task else {
                 continue;
             };
-            let on_offer = free && task.available_at <= self.now;
+            let on_offer = is_free && task.available_at <= self.now;
             if task.offered == on_offer {
                 continue;
             }
@@ -108,9 +129,9 @@ impl Draft<'_> {
     }
 
     /// The lease is over: whoever comes next need not wait for it to run out.
-    pub(in crate::run) fn end_local_leases(&mut self) {
+    fn end_local_leases(&mut self) {
+        let now = self.now;
         for mut local in self.locals() {
-            let now = self.now;
             if let Some(attempt) = local
                 .attempt
                 .as_mut()
@@ -118,22 +139,6 @@ impl Draft<'_> {
             {
                 attempt.lease_expires_at = now;
                 self.put_local(local);
-            }
-        }
-    }
-
-    /// A finished task left a call behind that nothing will ever bring up again: the workflow looks once more.
-    pub(in crate::run) fn look_after_locals(&mut self, made_progress: bool) {
-        let is_left = |local: &LocalActivity| local.retry_task.is_none();
-        if !self.is_open() || !self.locals().iter().any(is_left) {
-            return;
-        }
-        self.end_local_leases();
-        if self.core.workflow_task.is_none() {
-            self.create_workflow_task(crate::run::state::Resume::default());
-            if !made_progress {
-                let later = self.now.plus_seconds(SECOND_LOOK_SECONDS);
-                self.put_off_workflow_task(later);
             }
         }
     }
