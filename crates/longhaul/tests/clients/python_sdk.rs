@@ -23,6 +23,13 @@ async fn the_tour_does_what_it_says() {
 }
 
 #[tokio::test]
+async fn the_page_on_local_activities_does_what_it_says() {
+    let server = Server::start().await;
+    let printed = run_documented("docs/local-activities.md", &server).await;
+    assert_eq!(printed, "80\n");
+}
+
+#[tokio::test]
 async fn activities() {
     run_python("activities.py", &Server::start().await).await;
 }

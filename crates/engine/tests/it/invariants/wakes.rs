@@ -190,7 +190,7 @@ fn check_alarm(world: &World, run: &Run) {
             }
             Part::LocalActivity(local) => {
                 due.extend(local.schedule_to_close_deadline_at);
-                for attempt in &local.attempt {
+                if let Some(attempt) = &local.attempt {
                     due.extend(attempt.close_deadline_at);
                     due.extend(attempt.heartbeat_deadline_at);
                 }
