@@ -68,11 +68,10 @@ impl Holder {
             .filter(|task| task.id == *self.task_id());
         let reported = match open {
             Some(task) => task.last_report.as_deref(),
-            None => self
-                .row
-                .closed
-                .as_ref()
-                .and_then(|closed| closed.report.as_ref()),
+            None => run.retry_report(self.task_id()).or_else(|| {
+                let closed = self.row.closed.as_ref();
+                closed.and_then(|closed| closed.report.as_ref())
+            }),
         };
         if let Some(report) = reported
             && Some(report.verb) == verb

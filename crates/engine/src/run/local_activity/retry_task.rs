@@ -10,27 +10,41 @@ use serde::{Deserialize, Serialize};
 
 use super::LocalActivity;
 use crate::Rejection;
-use crate::change::{TaskRow, TaskStatus};
+use crate::change::{ClosedTask, Report, TaskRow, TaskStatus};
 use crate::run::draft::Draft;
 use crate::run::state::{Resume, WorkflowTask};
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryTask {
     pub id: TaskId,
     pub available_at: Timestamp,
     /// Whether the matching side has been told that it is ready.
     pub offered: bool,
+    /// How often it has been leased.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempt: u64,
+    /// The report that ended an earlier claim without an attempt, to answer a repeat of that call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_report: Option<Box<Report>>,
 }
 
 /// How long a call that its worker left without a word waits for the next look at it.
 const SECOND_LOOK_SECONDS: u64 = 1;
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature is serde's"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
 
 impl RetryTask {
     fn workflow_task(&self, local: &LocalActivity) -> WorkflowTask {
         WorkflowTask {
             id: self.id.clone(),
             available_at: self.available_at,
-            attempt: 0,
+            attempt: self.attempt,
             lease: None,
             resume: local.resume(None),
             failures: 0,
@@ -39,7 +53,7 @@ impl RetryTask {
             offered: self.offered,
             held: None,
             expired: None,
-            last_report: None,
+            last_report: self.last_report.clone(),
             local_receipts: Vec::new(),
         }
     }
@@ -52,7 +66,16 @@ impl Draft<'_> {
         task: &RetryTask,
         status: TaskStatus,
     ) -> TaskRow {
-        let mut row = self.workflow_task_row(&task.workflow_task(local), status, None);
+        let report = task.last_report.as_deref().filter(|_| !status.is_open());
+        let closed = report.map(|report| {
+            Box::new(ClosedTask {
+                report: Some(report.clone()),
+                attempts: Vec::new(),
+                activity_status: None,
+                stopped: false,
+            })
+        });
+        let mut row = self.workflow_task_row(&task.workflow_task(local), status, closed);
         row.sequence = local.sequence;
         row
     }
@@ -78,7 +101,7 @@ impl Draft<'_> {
         }
         self.close_workflow_task(TaskStatus::Cancelled, None);
         self.core.workflow_task = Some(task.workflow_task(&local));
-        local.retry_task = None;
+        local.claimed_retry = local.retry_task.take().map(|task| task.id);
         self.put_local(local);
         Ok(())
     }
@@ -92,17 +115,44 @@ impl Draft<'_> {
         if !self.is_leased() {
             self.end_local_leases();
         }
+        // A decision that wrote nothing would be asked for at once, for ever.
+        let again_at = if self.events.is_empty() {
+            self.now.plus_seconds(SECOND_LOOK_SECONDS)
+        } else {
+            self.now
+        };
+        self.give_back_retries(again_at);
         let is_left = |local: &LocalActivity| local.retry_task.is_none();
         if self.core.workflow_task.is_none() && self.locals().iter().any(is_left) {
-            // A decision that wrote nothing would be asked for at once, for ever.
-            let made_progress = !self.events.is_empty();
             self.create_workflow_task(Resume::default());
-            if !made_progress {
-                let later = self.now.plus_seconds(SECOND_LOOK_SECONDS);
-                self.put_off_workflow_task(later);
-            }
+            self.put_off_workflow_task(again_at);
         }
         self.offer_retries();
+    }
+
+    /// A retry that was claimed and has no attempt, though its claim is over: the same task comes again, because history names it.
+    fn give_back_retries(&mut self, again_at: Timestamp) {
+        let slot = self.core.workflow_task.as_ref().map(|task| task.id.clone());
+        for mut local in self.locals() {
+            let Some(id) = local.claimed_retry.take_if(|id| slot.as_ref() != Some(id)) else {
+                continue;
+            };
+            let row = self.tasks.get(&id);
+            let attempt = row.map_or(1, |row| row.attempt);
+            let finished = row.and_then(|row| row.closed.as_ref());
+            let report = finished.and_then(|closed| closed.report.clone());
+            let task = RetryTask {
+                id,
+                available_at: again_at,
+                offered: false,
+                attempt,
+                last_report: report.map(Box::new),
+            };
+            let row = self.retry_row(&local, &task, TaskStatus::Scheduled);
+            self.tasks.insert(row.task_id.clone(), row);
+            local.retry_task = Some(task);
+            self.put_local(local);
+        }
     }
 
     fn offer_retries(&mut self) {

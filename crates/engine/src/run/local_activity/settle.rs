@@ -263,6 +263,8 @@ impl Draft<'_> {
             id: next.clone(),
             available_at: at,
             offered: false,
+            attempt: 0,
+            last_report: None,
         };
         let row = self.retry_row(&local, &task, TaskStatus::Scheduled);
         self.tasks.insert(row.task_id.clone(), row);
