@@ -201,7 +201,7 @@ fn pending_local(local: &LocalActivity, now: Timestamp) -> Value {
         "activity_execution_id": local.execution_id,
         "activity_type": local.activity_type,
         "sequence": local.sequence,
-        "task_id": attempt.map(|attempt| &attempt.task_id).or(retry.map(|task| &task.id)),
+        "task_id": attempt.map(|attempt| &attempt.task_id).or_else(|| retry.map(|task| &task.id)),
         "task_queue": null,
         "status": if attempt.is_some() { "running" } else { "pending" },
         "attempt_number": local.attempt_count,
