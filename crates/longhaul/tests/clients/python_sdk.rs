@@ -46,8 +46,8 @@ async fn local_activities() {
 
 #[tokio::test]
 async fn prepared_local_activities() {
-    // A worker is killed: its task goes to another one when its lease is over.
-    let options = ServerOptions::new().lease_seconds(5);
+    // A worker is killed: its task goes to another one when its lease is over. Long enough for a process to start.
+    let options = ServerOptions::new().lease_seconds(8);
     run_python("prepared_local_activities.py", &options.start().await).await;
 }
 
