@@ -198,4 +198,6 @@ elif __name__ == "__main__":
         workflows=WORKFLOWS,
         activities=functions.EVERY,
         capabilities=CAPABILITIES,
+        # Every attempt is two processes.
+        max_concurrent_workflow_tasks=4,
     )
