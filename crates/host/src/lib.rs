@@ -15,6 +15,7 @@ use longhaul_store::{LeaseFilter, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+mod activity_counts;
 mod activity_tasks;
 mod alarms;
 mod asking;
@@ -49,6 +50,7 @@ mod workers;
 mod workflow_tasks;
 mod workflows;
 
+pub use activity_counts::{ActivityCounts, ActivityTotals, OpenActivities};
 pub use activity_tasks::ActivityReport;
 pub use asking::LeasedQuestion;
 pub use audit::AuditPlace;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
+use crate::activity_counts::Totals;
 use longhaul_engine::RunChange;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -24,6 +25,8 @@ pub struct Metrics {
     tasks_leased: Family<Kind, Counter<u64, AtomicU64>>,
     polls: Family<Kind, Counter<u64, AtomicU64>>,
     pub(crate) polls_waiting: Gauge<i64, AtomicI64>,
+    local_activities: Family<Kind, Counter<u64, AtomicU64>>,
+    pub(crate) activities: Totals,
 }
 
 impl Metrics {
@@ -56,10 +59,18 @@ impl Metrics {
             "Polls that wait for a task now",
             self.polls_waiting.clone(),
         );
+        registry.register(
+            "local_activities",
+            "Local activities scheduled, their attempts and failed attempts",
+            self.local_activities.clone(),
+        );
     }
 
     pub(crate) fn committed(&self, change: &RunChange) {
         self.events_recorded.inc_by(change.events.len() as u64);
+        self.activities.committed(change, |kind| {
+            self.local_activities.get_or_create(&Kind { kind }).inc();
+        });
         if change.base_version.is_none() {
             self.runs_started.inc();
         }

@@ -171,7 +171,10 @@ pub fn diagnostic_status(run: &Run, findings: &[Finding], now: Timestamp) -> &'s
         || activities(run).any(|activity| activity.available_at <= now)
     {
         "queue_backlog"
-    } else if task.is_some() || activities(run).next().is_some() {
+    } else if task.is_some()
+        || activities(run).next().is_some()
+        || run.core.open.local_activities > 0
+    {
         "pending_work"
     } else {
         "waiting"
@@ -229,6 +232,21 @@ pub fn next_event(run: &Run) -> Option<NextEvent> {
                 activity.schedule_deadline_at,
                 id(),
             ),
+        }
+    }
+    for local in run.parts.values().filter_map(Part::as_local) {
+        let id = || Some(format!("local-activity:{}", local.execution_id));
+        let retry = local.retry_task.as_ref().filter(|task| !task.offered);
+        candidate("local_activity", retry.map(|task| task.available_at), id());
+        let deadline = local.schedule_to_close_deadline_at;
+        candidate("activity_schedule_to_close", deadline, id());
+        if let Some(attempt) = &local.attempt {
+            candidate("activity_start_to_close", attempt.close_deadline_at, id());
+            candidate(
+                "activity_heartbeat_timeout",
+                attempt.heartbeat_deadline_at,
+                id(),
+            );
         }
     }
     candidates.into_iter().min_by_key(|event| event.at)

@@ -87,7 +87,6 @@ impl Draft<'_> {
                 self.core.next_wake = None;
             }
         }
-        self.end_local_leases();
         self.core.status = Status::Waiting;
         self.put_off_workflow_task(available_at);
     }

@@ -28,7 +28,9 @@ mod envelope;
 mod export;
 mod fleet;
 mod history;
+mod local_options;
 mod namespaces;
+mod operator_metrics;
 mod origin;
 mod path;
 pub(crate) mod queries;
@@ -111,6 +113,10 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workers/{worker_id}",
             get(OPERATOR, workers::describe).merge(delete(ADMIN, workers::deregister)),
+        )
+        .route(
+            "/system/operator-metrics",
+            get(OPERATOR, operator_metrics::read),
         )
         .route("/task-queues", get(OPERATOR, task_queues::list))
         .route("/task-queues/{name}", get(OPERATOR, task_queues::describe))
