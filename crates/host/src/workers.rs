@@ -48,6 +48,7 @@ impl Known {
             capabilities: Arc::clone(&self.capabilities),
             worker_id: self.row.worker_id.clone(),
             validators: Arc::default(),
+            max_sessions: self.row.max_concurrent_worker_sessions,
         }
     }
 
@@ -101,11 +102,23 @@ impl Known {
             workflow_types: Arc::new(row.supported_workflow_types.clone()),
             activity_types: Arc::new(row.supported_activity_types.clone()),
             validators: Arc::new(validators(&row.workflow_command_contracts)),
-            capabilities: Arc::new(row.capabilities.clone()),
+            capabilities: Arc::new(trimmed(&row.capabilities)),
             row,
             heard,
         }
     }
+}
+
+/// Capabilities as they are compared: the registration is answered with what was sent.
+fn trimmed(capabilities: &[String]) -> Vec<String> {
+    let mut trimmed: Vec<String> = Vec::with_capacity(capabilities.len());
+    for capability in capabilities {
+        let capability = capability.trim();
+        if !trimmed.iter().any(|known| known == capability) {
+            trimmed.push(capability.to_owned());
+        }
+    }
+    trimmed
 }
 
 /// The updates that contracts declare a validator for.
@@ -205,7 +218,7 @@ impl Host {
             .insert(key, Arc::new(Known::new(row, heard)));
     }
 
-    async fn known_worker(
+    pub(crate) async fn known_worker(
         &self,
         namespace: &Namespace,
         worker_id: &WorkerId,
@@ -259,6 +272,15 @@ impl Host {
             last_heartbeat_at: now,
             updated_at: now,
         };
+        // Before the registration is replaced: the new process finds its sessions lost, never its own by mistake.
+        let _lock = self
+            .inner
+            .sessions
+            .lock_worker(&row.namespace, &row.worker_id)
+            .await;
+        if taken_over {
+            self.fail_sessions(&row.namespace, &row.worker_id).await?;
+        }
         self.inner.store.put_worker(&row).await?;
         self.remember_worker(row.clone());
         if taken_over {
@@ -305,9 +327,27 @@ impl Host {
         Ok(())
     }
 
-    fn is_stale(&self, known: &Known, now: Timestamp) -> bool {
+    pub(crate) fn is_stale(&self, known: &Known, now: Timestamp) -> bool {
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         heard.plus_seconds(self.inner.config.worker_stale_seconds) < now
+    }
+
+    /// From when on the worker is stale, if it is not heard again.
+    pub(crate) fn stale_from(&self, known: &Known) -> Timestamp {
+        let heard = known.heard.load(Ordering::Relaxed);
+        let last =
+            Timestamp::from_micros(heard).plus_seconds(self.inner.config.worker_stale_seconds);
+        Timestamp::from_micros(last.as_micros().saturating_add(1))
+    }
+
+    /// The registration of a worker that must have one.
+    pub(crate) async fn registered_worker(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<Arc<Known>> {
+        let known = self.known_worker(namespace, worker_id).await?;
+        known.ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
     }
 
     /// The registration behind a poll, which must fit it. A poll is a sign of life.
@@ -366,6 +406,7 @@ impl Host {
             .write()
             .remove(&(namespace.clone(), worker_id.clone()));
         self.release_questions(namespace, worker_id);
+        self.orphan_sessions(namespace, worker_id).await?;
         self.release_workflow_tasks(namespace, worker_id).await
     }
 
@@ -405,7 +446,7 @@ impl Host {
         Ok(released)
     }
 
-    fn view(&self, known: &Known) -> WorkerView {
+    pub(crate) fn view(&self, known: &Known) -> WorkerView {
         let mut row = known.row.clone();
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         row.last_heartbeat_at = row.last_heartbeat_at.max(heard);
@@ -444,6 +485,31 @@ impl Host {
             })
             .map(Arc::clone)
             .collect()
+    }
+
+    /// Workers that could be given an activity of this type now.
+    pub(crate) fn activity_workers(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        activity_type: &str,
+    ) -> Vec<Arc<Known>> {
+        let now = self.now();
+        let known = self.inner.workers.known.read();
+        let mut workers: Vec<Arc<Known>> = known
+            .values()
+            .filter(|known| {
+                let types = &known.activity_types;
+                known.row.namespace == *namespace
+                    && known.row.task_queue == *queue
+                    && (types.is_empty() || types.iter().any(|name| name == activity_type))
+                    && !self.is_stale(known, now)
+                    && !self.is_draining(namespace, queue, known.row.build_id.as_deref())
+            })
+            .map(Arc::clone)
+            .collect();
+        workers.sort_by(|left, right| left.row.worker_id.cmp(&right.row.worker_id));
+        workers
     }
 
     /// All workers of a namespace by id.

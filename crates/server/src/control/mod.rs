@@ -38,6 +38,7 @@ mod streams;
 pub(crate) mod system;
 mod task_queues;
 mod updates;
+mod worker_sessions;
 mod workers;
 mod workflows;
 
@@ -111,6 +112,15 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workers/{worker_id}",
             get(OPERATOR, workers::describe).merge(delete(ADMIN, workers::deregister)),
+        )
+        .route("/worker-sessions", get(OPERATOR, worker_sessions::list))
+        .route(
+            "/worker-sessions/{session_id}",
+            get(OPERATOR, worker_sessions::describe),
+        )
+        .route(
+            "/system/operator-metrics",
+            get(ADMIN, system::operator_metrics),
         )
         .route("/task-queues", get(OPERATOR, task_queues::list))
         .route("/task-queues/{name}", get(OPERATOR, task_queues::describe))

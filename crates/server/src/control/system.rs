@@ -1,4 +1,5 @@
-//! Whether the server is alive and whether it can work (control-plane.md §6.1, §6.2). Open to everybody: load balancers ask.
+//! Whether the server is alive and whether it can work (control-plane.md §6.1, §6.2), open to everybody: load balancers ask. And
+//! what administrators watch.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -6,7 +7,11 @@ use http::StatusCode;
 use longhaul_host::DEFAULT_NAMESPACE;
 use serde_json::json;
 
+use super::Call;
+use super::envelope::Reply;
 use crate::App;
+use crate::gate::Refusal;
+use crate::sessions;
 
 /// Liveness.
 pub(crate) async fn health(State(app): State<App>) -> Response {
@@ -45,6 +50,18 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
         },
     });
     (status(works), axum::Json(body)).into_response()
+}
+
+/// What operators watch in one namespace (control-plane.md §23.1), as far as it is built.
+pub(super) async fn operator_metrics(call: Call) -> Result<Reply, Refusal> {
+    let sessions = call.host().count_sessions(&call.namespace).await?;
+    Ok(Reply::ok(json!({
+        "namespace": call.namespace,
+        "operator_metrics": {
+            "generated_at": call.host().now(),
+            "worker_sessions": sessions::counts(&sessions),
+        },
+    })))
 }
 
 fn status(works: bool) -> StatusCode {

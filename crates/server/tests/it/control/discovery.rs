@@ -17,11 +17,14 @@ fn schema() -> jsonschema::Validator {
         envelope["properties"][plane]["properties"]["version"] =
             json!({"type": "string", "minLength": 1});
     }
-    // These two refer to other documents. Neither is offered yet; whoever offers one brings its document here.
+    // These two refer to other documents. Where one is offered its definitions are brought here.
     let capabilities = &mut envelope["properties"]["worker_protocol"]["properties"]["server_capabilities"]
         ["properties"];
-    for unbuilt in ["worker_sessions", "local_activities"] {
-        capabilities[unbuilt] = json!(false);
+    capabilities["local_activities"] = json!(false);
+    capabilities["worker_sessions"] = json!({"$ref": "#/$defs/workerSessionRuntimeContract"});
+    let sessions = crate::harness::contract("worker-sessions-runtime.schema.json");
+    for (name, definition) in sessions["$defs"].as_object().expect("definitions") {
+        envelope["$defs"][name] = definition.clone();
     }
     jsonschema::validator_for(&envelope).expect("a schema")
 }
