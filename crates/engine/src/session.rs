@@ -184,7 +184,12 @@ impl Session {
 
     /// When it became final.
     pub fn ended_at(&self) -> Option<Timestamp> {
-        self.is_final().then_some(self.updated_at)
+        match self.status {
+            Status::Closed => self.closed_at,
+            Status::Active | Status::Expired | Status::Failed | Status::Orphaned => {
+                self.is_final().then_some(self.ttl_expires_at)
+            }
+        }
     }
 
     /// When time alone changes it next.

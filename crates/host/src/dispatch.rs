@@ -576,6 +576,10 @@ impl State {
             .then(|| queue.lanes.best(appetite, self.is_full(key, appetite)))
             .flatten();
         let goes_first = match (plain, in_session) {
+            // Of one class, the order in which they became ready counts, to the last bit.
+            (Some(plain), Some((_, task))) if task.fairness_key == plain.fairness_key => {
+                lanes::order_of(task) < lanes::order_of(plain)
+            }
             (Some(plain), Some((_, task))) => {
                 task.priority < plain.priority
                     || (task.priority == plain.priority

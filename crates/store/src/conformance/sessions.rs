@@ -266,11 +266,12 @@ pub async fn only_final_sessions_are_forgotten_and_only_old_ones(store: &dyn Sto
     let space = namespace("default");
     let ended = |session_id: &str, seconds: i64| Session {
         status: Status::Closed,
-        updated_at: at(seconds),
+        closed_at: Some(at(seconds)),
         ..session("default", session_id)
     };
     let ttl: Session = Session {
         status: Status::Expired,
+        ttl_expires_at: at(8),
         failure_reason: Some(longhaul_engine::session::FailureReason::TtlExpired),
         ..session("default", "ttl")
     };
