@@ -17,13 +17,14 @@ use toml::Table;
 use super::Server;
 
 /// The published examples that the suite runs.
-const EXAMPLES: [&str; 7] = [
+const EXAMPLES: [&str; 8] = [
     "activity_options",
     "condition_search_attributes",
     "continue_as_new",
     "hello_world",
     "parallel_saga",
     "sticky_execution",
+    "worker_sessions",
     "workflow_pagination",
 ];
 

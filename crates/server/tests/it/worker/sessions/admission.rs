@@ -373,3 +373,41 @@ async fn a_repeated_poll_gets_the_same_task_and_renews_nothing() {
     assert_eq!(again["task"], first["task"]);
     assert_eq!(seen(&server, "s").await["active_activity_count"], 1);
 }
+
+#[tokio::test]
+async fn a_task_that_is_claimed_by_its_id_needs_its_session_too() {
+    let server = two_workers().await;
+    outcome(create(&server, "a", "s", json!({})), 201, "created").await;
+    let command = in_session("s", json!({}));
+    schedule(&server, "wf", json!([command, command])).await;
+    let first = take(&server, "a").await;
+    finish(&server, &first).await;
+    let second = take(&server, "a").await;
+    finish(&server, &second).await;
+    schedule(&server, "wf2", json!([command])).await;
+    let shown = server.get("/workflows/wf2/debug").accepted(200).await;
+    let task_id = shown["pending_activities"][0]["task_id"]
+        .as_str()
+        .expect("an id")
+        .into();
+    let claim = |worker_id: &'static str| {
+        let (host, task_id): (_, &longhaul_protocol::id::TaskId) = (&server.host, &task_id);
+        async move {
+            let poll = longhaul_host::Poll {
+                namespace: "default".into(),
+                worker_id: worker_id.into(),
+                task_queue: "default".into(),
+                build_id: None,
+                poll_request_id: None,
+                timeout: std::time::Duration::ZERO,
+            };
+            host.claim_activity_task(&poll, task_id).await
+        }
+    };
+    let error = claim("b")
+        .await
+        .expect_err("another worker holds the session");
+    assert_eq!(error.reason().as_str(), "session_owned_by_another_worker");
+    let claimed = claim("a").await.expect("its holder gets it");
+    assert_eq!(claimed.attempt.number, 1);
+}
