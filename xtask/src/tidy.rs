@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::requirements;
 
-/// Arrows point one way: `longhaul → server → host → store → engine → protocol`.
+/// Arrows point one way: `longhaul → server → host → store → engine → protocol`. The SDK stands beside the server on the
+/// protocol alone; `embedded` joins the two in one process.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("engine", &["protocol"]),
@@ -15,6 +16,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("host", &["engine", "store", "protocol"]),
     ("server", &["host", "protocol"]),
     ("longhaul", &["store", "host", "server", "protocol"]),
+    ("macros", &[]),
+    ("sdk", &["protocol", "macros"]),
+    ("embedded", &["sdk", "server", "host", "store", "protocol"]),
 ];
 
 pub(crate) fn check(root: &Path) -> Result<()> {

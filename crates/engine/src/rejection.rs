@@ -78,6 +78,8 @@ pub enum Rejection {
     ActiveClaimNotCooperative { task_id: TaskId, attempt: u64 },
     #[error("the run has another cancellation request, or it was delivered at another call")]
     CancellationMismatch,
+    #[error("the local activity cannot go on: {}", reason.as_str())]
+    LocalActivityRefused { reason: Reason },
     #[error("the message id stands for another message")]
     MessageIdentityConflict { position: u64 },
     #[error("{}", .0.message)]
@@ -137,6 +139,7 @@ impl Rejection {
             Self::ActiveClaimNotCooperative { .. } => Reason::ActiveClaimCancellationNotSupported,
             Self::CancellationMismatch => Reason::CancellationRequestMismatch,
             Self::MessageIdentityConflict { .. } => Reason::MessageIdentityConflict,
+            Self::LocalActivityRefused { reason } => *reason,
             Self::UpdateRefused(refused) => refused.reason,
         }
     }

@@ -27,6 +27,7 @@ pub mod error;
 mod execute;
 mod fairness;
 mod ledger;
+mod local_activities;
 mod locks;
 mod metrics;
 mod namespaces;

@@ -9,6 +9,7 @@ use longhaul_engine::Rejection;
 use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::rollout::build_fits;
 use longhaul_engine::run::fail::ReleaseWorkflowTask;
+use longhaul_engine::run::{cancellation, local_activity};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};
 use longhaul_store::{LeaseFilter, WorkerRow};
@@ -75,7 +76,7 @@ impl Known {
     }
 
     pub(crate) fn can(&self, capability: &str) -> bool {
-        self.row.capabilities.iter().any(|name| name == capability)
+        self.capabilities.iter().any(|name| name == capability)
     }
 
     /// A task that is pinned to a build goes to that build only.
@@ -102,23 +103,31 @@ impl Known {
             workflow_types: Arc::new(row.supported_workflow_types.clone()),
             activity_types: Arc::new(row.supported_activity_types.clone()),
             validators: Arc::new(validators(&row.workflow_command_contracts)),
-            capabilities: Arc::new(trimmed(&row.capabilities)),
+            capabilities: Arc::new(abilities(&row.capabilities)),
             row,
             heard,
         }
     }
 }
 
-/// Capabilities as they are compared: the registration is answered with what was sent.
-fn trimmed(capabilities: &[String]) -> Vec<String> {
-    let mut trimmed: Vec<String> = Vec::with_capacity(capabilities.len());
-    for capability in capabilities {
-        let capability = capability.trim();
-        if !trimmed.iter().any(|known| known == capability) {
-            trimmed.push(capability.to_owned());
+/// What a worker can do, in every word that a task may ask for it by. The registration itself is answered with what was sent.
+fn abilities(registered: &[String]) -> Vec<String> {
+    let mut abilities: Vec<String> = Vec::with_capacity(registered.len());
+    for capability in registered.iter().map(|capability| capability.trim()) {
+        if !abilities.iter().any(|known| known == capability) {
+            abilities.push(capability.to_owned());
         }
     }
-    trimmed
+    let has = |name: &str| registered.iter().any(|known| known == name);
+    if has(local_activity::CAPABILITY) || has(local_activity::CAPABILITY_ALIAS) {
+        if !has(local_activity::CAPABILITY) {
+            abilities.push(local_activity::CAPABILITY.to_owned());
+        }
+        if has(cancellation::CAPABILITY) {
+            abilities.push(local_activity::CAPABILITY_WITH_CANCELLATION.to_owned());
+        }
+    }
+    abilities
 }
 
 /// The updates that contracts declare a validator for.

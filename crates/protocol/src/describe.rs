@@ -32,6 +32,7 @@ pub const WORKFLOW_TASK_COMMANDS: &[&str] = &[
     "start_child_workflow",
     "complete_update",
     "fail_update",
+    "record_local_activity",
     "record_side_effect",
     "record_version_marker",
     "upsert_search_attributes",

@@ -12,6 +12,7 @@ use crate::time::Timestamp;
 mod activity;
 mod cancellation;
 mod child;
+mod local_activity;
 mod record;
 mod run;
 mod selection;
@@ -29,6 +30,9 @@ pub use child::{
     ChildCall, ChildFailure, ChildResult, ChildRetry, ChildRetryPolicy, ChildRunClosed,
     ChildRunStarted, ChildTimeoutPolicy, ChildTiming, ChildWorkflowScheduled,
     ParentClosePolicyDone,
+};
+pub use local_activity::{
+    EXECUTION_MODE_LOCAL, LocalActivitySnapshot, LocalAttemptSnapshot, LocalKeys,
 };
 pub use record::{
     MemoUpserted, SearchAttributesUpserted, SideEffectRecorded, VersionMarkerRecorded,

@@ -35,6 +35,36 @@ macro_rules! reasons {
 }
 
 reasons! {
+    /// The task is not leased: there is no claim under which a local activity could run.
+    WorkflowClaimNotFound "workflow_claim_not_found" fatal,
+    /// The task is leased by another worker, or in another attempt.
+    WorkflowClaimMismatch "workflow_claim_mismatch" fatal,
+    /// The lease has run out.
+    WorkflowClaimExpired "workflow_claim_expired" fatal,
+    /// The run is past its deadline.
+    RunDeadlineExpired "run_deadline_expired" fatal,
+    /// The run was asked to end: deliver the request first.
+    CancellationRequested "cancellation_requested" fatal,
+    /// Commands before the local call are not recorded yet.
+    LocalActivityCommandPrefixNotRecorded "local_activity_command_prefix_not_recorded" fatal,
+    /// The recorded call is another one.
+    LocalActivityPreparationMismatch "local_activity_preparation_mismatch" fatal,
+    /// An attempt has no end yet.
+    LocalActivityPreviousAttemptUnresolved "local_activity_previous_attempt_unresolved" fatal,
+    /// An attempt is still running.
+    LocalActivityPreviousAttemptLive "local_activity_previous_attempt_live" retry,
+    /// The back-off is not over.
+    LocalActivityRetryNotDue "local_activity_retry_not_due" fatal,
+    /// An earlier attempt had this name.
+    LocalActivityRetryWorkerAttemptReused "local_activity_retry_worker_attempt_reused" fatal,
+    /// A deadline of the call has passed.
+    LocalActivityDeadlineExpired "local_activity_deadline_expired" fatal,
+    /// The attempt is no longer the current one.
+    StaleActivityAttempt "stale_activity_attempt" fatal,
+    /// The run has no such attempt of a local activity.
+    ActivityAttemptNotFound "activity_attempt_not_found" fatal,
+    /// The worker's registration is gone.
+    StaleWorkerRegistration "stale_worker_registration" fatal,
     /// No or a wrong credential.
     Unauthorized "unauthorized" fatal,
     /// The credential's role may not do this.

@@ -12,8 +12,14 @@ use crate::payload::Payload;
 use crate::worker_session::WorkerSessionOptions;
 
 mod fields;
+mod local_activity;
 
 use fields::Fields;
+pub use local_activity::{
+    CleanupProof, LocalActivityCall, LocalEnd, LocalFailure, LocalTimeout, REPORTED_ATTEMPTS_MAX,
+    REPORTED_HEARTBEATS_MAX, RecordLocalActivity, ReportedAttempt, ReportedHeartbeat,
+    ReportedRetry, parse_descriptor,
+};
 
 /// Field path → what is wrong with it.
 pub type FieldErrors = BTreeMap<String, Vec<String>>;
@@ -29,6 +35,9 @@ pub const NAME_BYTES_MAX: usize = 255;
 )]
 pub enum WorkflowCommand {
     ScheduleActivity(Box<ScheduleActivity>),
+    RecordLocalActivity(Box<RecordLocalActivity>),
+    /// Only in a checkpoint of a group: the call is recorded, and its attempts follow.
+    PrepareLocalActivity(Box<LocalActivityCall>),
     StartTimer {
         delay_seconds: u64,
         group: Option<Group>,
@@ -218,6 +227,8 @@ impl WorkflowCommand {
                 true
             }
             Self::ScheduleActivity(_)
+            | Self::RecordLocalActivity(_)
+            | Self::PrepareLocalActivity(_)
             | Self::StartTimer { .. }
             | Self::StartChildWorkflow(_)
             | Self::OpenConditionWait(_)
@@ -244,10 +255,12 @@ impl WorkflowCommand {
     pub fn group(&self) -> Option<&Group> {
         match self {
             Self::ScheduleActivity(activity) => activity.group.as_ref(),
+            Self::PrepareLocalActivity(call) => call.group.as_ref(),
             Self::StartTimer { group, .. } | Self::OpenSignalWait { group, .. } => group.as_ref(),
             Self::StartChildWorkflow(child) => child.group.as_ref(),
             Self::OpenConditionWait(wait) => wait.group.as_ref(),
-            Self::RecordSideEffect { .. }
+            Self::RecordLocalActivity(_)
+            | Self::RecordSideEffect { .. }
             | Self::RecordVersionMarker { .. }
             | Self::UpsertSearchAttributes { .. }
             | Self::UpsertMemo { .. }
@@ -264,6 +277,16 @@ impl WorkflowCommand {
     pub fn payloads(&self) -> Vec<&Payload> {
         match self {
             Self::ScheduleActivity(activity) => activity.arguments.iter().collect(),
+            Self::RecordLocalActivity(local) => {
+                let result = match &local.end {
+                    LocalEnd::Completed { result } => Some(result),
+                    LocalEnd::Failed(_) | LocalEnd::TimedOut(..) | LocalEnd::Cancelled(_) => None,
+                };
+                std::iter::once(&local.call.arguments)
+                    .chain(result)
+                    .collect()
+            }
+            Self::PrepareLocalActivity(call) => vec![&call.arguments],
             Self::RecordSideEffect { result } => vec![result],
             Self::UpsertMemo { entries } => vec![entries],
             Self::StartChildWorkflow(child) => child.arguments.iter().collect(),
@@ -288,6 +311,35 @@ impl WorkflowCommand {
 /// # Errors
 /// Every offending field with its messages; nothing of the list may then be applied.
 pub fn parse_commands(commands: &Value) -> Result<Vec<WorkflowCommand>, FieldErrors> {
+    parse(commands, Whence::Completion)
+}
+
+/// As [`parse_commands`], for what is recorded before a local activity runs: nothing in it closes the run. A group may hold
+/// local calls.
+///
+/// # Errors
+/// Every offending field with its messages.
+pub fn parse_checkpoint(
+    commands: &Value,
+    is_group: bool,
+) -> Result<Vec<WorkflowCommand>, FieldErrors> {
+    let whence = if is_group {
+        Whence::GroupCheckpoint
+    } else {
+        Whence::Checkpoint
+    };
+    parse(commands, whence)
+}
+
+/// What a list of commands is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whence {
+    Completion,
+    Checkpoint,
+    GroupCheckpoint,
+}
+
+fn parse(commands: &Value, whence: Whence) -> Result<Vec<WorkflowCommand>, FieldErrors> {
     let Value::Array(list) = commands else {
         return Err(BTreeMap::from([(
             "commands".to_owned(),
@@ -309,8 +361,24 @@ pub fn parse_commands(commands: &Value) -> Result<Vec<WorkflowCommand>, FieldErr
             map: command.as_object(),
             errors: &mut errors,
         };
-        if let Some(command) = fields.command() {
-            if command.is_terminal() && index + 1 != list.len() {
+        let command = if whence == Whence::GroupCheckpoint
+            && command.get("type").and_then(Value::as_str) == Some("prepare_local_activity")
+        {
+            let before = fields.errors.len();
+            let call = fields.local_call(local_activity::Profile::Durable);
+            call.filter(|_| fields.errors.len() == before)
+                .map(|call| WorkflowCommand::PrepareLocalActivity(Box::new(call)))
+        } else {
+            fields.command()
+        };
+        if let Some(command) = command {
+            if command.is_terminal() && whence != Whence::Completion {
+                add(
+                    &mut errors,
+                    format!("commands.{index}.type"),
+                    "a checkpoint does not close the run",
+                );
+            } else if command.is_terminal() && index + 1 != list.len() {
                 add(
                     &mut errors,
                     format!("commands.{index}.type"),

@@ -205,6 +205,10 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::NotCooperative
         | Rejection::ActiveClaimNotCooperative { .. }
         | Rejection::CancellationMismatch => StatusCode::CONFLICT,
+        Rejection::LocalActivityRefused { reason } => match reason {
+            Reason::ActivityAttemptNotFound => StatusCode::NOT_FOUND,
+            _ => StatusCode::CONFLICT,
+        },
         Rejection::InvalidCommands { .. }
         | Rejection::VersionMarkerConflict { .. }
         | Rejection::OtherWorkflowType { .. }
@@ -271,6 +275,11 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
                 .with("errors", errors.clone())
                 .with("validation_errors", errors)
         }
+        // The worker has nothing left to do on this task: it was taken back.
+        Rejection::LocalActivityRefused {
+            reason: Reason::LocalActivityRetryNotDue | Reason::LocalActivityDeadlineExpired,
+        } => refusal.with("claim_released", true),
+        Rejection::LocalActivityRefused { .. } => refusal,
         Rejection::LimitExceeded(limit) => refusal
             .with("limit_kind", limit.kind)
             .with("current_value", limit.value)

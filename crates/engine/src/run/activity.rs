@@ -64,6 +64,7 @@ impl Activity {
             sequence: self.sequence,
             cancellation_policy: self.cancellation_policy,
             group: GroupKeys(self.group.clone()),
+            local: None,
         }
     }
 
@@ -173,14 +174,16 @@ impl Draft<'_> {
                     sequence,
                     activity_type: activity.activity_type.clone(),
                     class: activity.activity_type.clone(),
+                    execution_mode: None,
                     local_activity: false,
                     status: "pending",
                     attempt_count: 0,
                     payload_codec: PAYLOAD_CODEC,
-                    queue: activity.queue.to_string(),
+                    queue: Some(activity.queue.to_string()),
                     retry_policy: activity.retry.as_ref().map(snapshot_json),
                     worker_session: activity.worker_session.clone(),
                     arguments: arguments.clone(),
+                    created_at: None,
                 },
             },
         )));
@@ -308,12 +311,13 @@ impl Draft<'_> {
         why: impl FnOnce(&mut ActivityRetryScheduled),
     ) -> TaskId {
         let attempt_id = activity.attempt.as_ref().map(|attempt| attempt.id.clone());
+        let next: TaskId = self.ids.mint();
         let mut event = ActivityRetryScheduled {
             call: activity.call(),
             activity_attempt_id: attempt_id.clone(),
-            retry_task_id: self.ids.mint(),
-            retry_of_task_id: activity.task_id.clone(),
-            retry_available_at: at,
+            retry_task_id: Some(next.clone()),
+            retry_of_task_id: Some(activity.task_id.clone()),
+            retry_available_at: Some(at),
             retry_backoff_seconds: backoff,
             retry_after_attempt_id: attempt_id,
             retry_after_attempt: activity.attempt_count,
@@ -327,10 +331,9 @@ impl Draft<'_> {
             code: None,
         };
         why(&mut event);
-        let task_id = event.retry_task_id.clone();
         self.append(EventPayload::ActivityRetryScheduled(Box::new(event)));
         activity.retire_attempt();
-        activity.task_id = task_id.clone();
+        activity.task_id = next.clone();
         activity.available_at = at;
         activity.offered = at <= self.now;
         let to_start = activity
@@ -339,7 +342,7 @@ impl Draft<'_> {
             .and_then(|retry| retry.schedule_to_start_timeout);
         activity.schedule_deadline_at = to_start.map(|seconds| at.plus_seconds(seconds));
         self.put_activity(activity);
-        task_id
+        next
     }
 
     /// The workflow task that this decision created, if any.

@@ -176,6 +176,7 @@ impl Draft<'_> {
             activity_attempt_id: attempt.id.clone(),
             attempt_number: attempt.number,
             lease_expires_at,
+            worker_attempt_id: None,
         }));
         activity.attempt = Some(attempt.clone());
         self.put_activity(activity.clone());

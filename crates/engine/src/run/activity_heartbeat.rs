@@ -112,6 +112,7 @@ impl Command for HeartbeatActivity {
                     | Rejection::ActiveClaimNotCooperative { .. }
                     | Rejection::CancellationMismatch
                     | Rejection::MessageIdentityConflict { .. }
+                    | Rejection::LocalActivityRefused { .. }
                     | Rejection::UpdateRefused(_) => {
                         return Decision::reject(rejection);
                     }
@@ -327,7 +328,7 @@ impl Draft<'_> {
                     activity_attempt_id: attempt.id.clone(),
                     attempt_number: attempt.number,
                     heartbeat_at: self.now,
-                    lease_expires_at,
+                    lease_expires_at: Some(lease_expires_at),
                     progress: attempt.progress.clone(),
                 },
             ));

@@ -116,6 +116,7 @@ impl Draft<'_> {
             failure_category: "timeout",
             timeout_kind: timeout.as_str(),
             message: timeout_message(activity, timeout),
+            exception_class: None,
             schedule_deadline_at: only(Timeout::ScheduleToStart, activity.schedule_deadline_at),
             close_deadline_at: only(
                 Timeout::StartToClose,

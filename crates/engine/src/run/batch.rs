@@ -325,11 +325,13 @@ fn settled_update(command: &WorkflowCommand) -> Option<&UpdateId> {
 fn leaf(command: &WorkflowCommand) -> (&'static str, Option<&str>) {
     match command {
         WorkflowCommand::ScheduleActivity(activity) => ("activity", Some(&activity.activity_type)),
+        WorkflowCommand::PrepareLocalActivity(call) => ("activity", Some(&call.activity_type)),
         WorkflowCommand::StartTimer { .. } => ("timer", None),
         WorkflowCommand::StartChildWorkflow(child) => ("child", Some(&child.workflow_type)),
         WorkflowCommand::OpenConditionWait(wait) => ("condition", wait.condition_key.as_deref()),
         WorkflowCommand::OpenSignalWait { signal_name, .. } => ("signal", Some(signal_name)),
-        WorkflowCommand::RecordSideEffect { .. }
+        WorkflowCommand::RecordLocalActivity(_)
+        | WorkflowCommand::RecordSideEffect { .. }
         | WorkflowCommand::RecordVersionMarker { .. }
         | WorkflowCommand::UpsertSearchAttributes { .. }
         | WorkflowCommand::UpsertMemo { .. }

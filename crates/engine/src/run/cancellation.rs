@@ -39,6 +39,9 @@ pub struct Cancellation {
     pub context: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<DeliveryPlace>,
+    /// The event that recorded the delivery.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_event_id: Option<EventId>,
 }
 
 impl Cancellation {
@@ -306,6 +309,7 @@ impl Draft<'_> {
             event_id: event.id.clone(),
             context,
             delivered: None,
+            delivered_event_id: None,
         };
         self.core.cancellation = Some(Box::new(cancellation.clone()));
         self.wake(Resume {
@@ -402,6 +406,7 @@ impl Draft<'_> {
                 cancellation: Some(cancellation.context.clone()),
             },
         ));
+        let event_id = self.events.last().map(|event| event.id.clone());
         for sequence in interrupted(place) {
             self.interrupt(sequence, cancellation);
         }
@@ -410,6 +415,7 @@ impl Draft<'_> {
         self.core.last_command_sequence = self.core.last_command_sequence.max(last);
         if let Some(cancellation) = &mut self.core.cancellation {
             cancellation.delivered = Some(place.clone());
+            cancellation.delivered_event_id = event_id;
         }
         self.cause.command_id = None;
     }

@@ -56,6 +56,9 @@ impl Command for ClaimWorkflowTask {
             return draft.finish(Err(not_claimable(Reason::RunClosed)));
         }
         draft.expire_workflow_lease();
+        if let Err(rejection) = draft.take_due_retry(&self.task_id) {
+            return Decision::reject(rejection);
+        }
         let Some(task) = draft
             .core
             .workflow_task
@@ -108,7 +111,11 @@ impl Draft<'_> {
             delivered_signal: delivery.map(|(signal, _)| signal),
             delivered_to: delivery.map(|(_, wait)| wait),
             poll_request_id: claim.poll_request_id.clone(),
+            refreshed: false,
+            checkpoint: None,
+            kept_waits: Vec::new(),
         });
+        task.local_receipts.clear();
         self.core.status = Status::Running;
         if !task.is_update() {
             self.core.next_wake = None;

@@ -41,6 +41,7 @@ impl Draft<'_> {
         for activity in self.activities().cloned().collect::<Vec<_>>() {
             self.close_activity_task(&activity, TaskStatus::Cancelled, "cancelled", None);
         }
+        self.close_locals();
         let keys: Vec<PartKey> = self
             .parts()
             .filter(|(_, part)| !matches!(part, Part::Outbox(_)))
@@ -91,6 +92,9 @@ impl Draft<'_> {
                 attempt_number: activity.attempt.as_ref().map(|attempt| attempt.number),
                 cancelled_at: self.now,
             }));
+        }
+        for local in self.locals() {
+            self.cancel_local(local.sequence, command_id);
         }
         for sequence in self
             .timers()

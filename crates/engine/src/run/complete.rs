@@ -212,8 +212,7 @@ impl Command for CompleteWorkflowTask {
             Err(rejection) => return Decision::reject(rejection),
         };
         draft.remember_sticky(&self.holder.owner, self.sticky.as_ref());
-        let applied = self
-            .check_sizes(run, moment)
+        let applied = check_sizes(&self.commands, &self.definitions, run, moment)
             .and_then(|()| apply(draft, &task, &batch, &self.cursors));
         let (mut draft, limit) = match applied {
             Ok(draft) => (draft, None),
@@ -233,40 +232,6 @@ impl Command for CompleteWorkflowTask {
 }
 
 impl CompleteWorkflowTask {
-    fn check_sizes(&self, run: &Run, moment: Moment<'_>) -> Result<(), LimitBreach> {
-        limits::check(
-            "command_batch_size",
-            self.commands.len() as u64,
-            moment.limits.commands_per_completion,
-        )?;
-        for payload in self.commands.iter().flat_map(WorkflowCommand::payloads) {
-            limits::check(
-                "payload_size",
-                payload.blob().len() as u64,
-                moment.limits.payload_bytes,
-            )?;
-        }
-        self.check_keyword_sizes(run)
-    }
-
-    fn check_keyword_sizes(&self, run: &Run) -> Result<(), LimitBreach> {
-        for command in &self.commands {
-            let WorkflowCommand::UpsertSearchAttributes {
-                attributes,
-                attribute_types,
-            } = command
-            else {
-                continue;
-            };
-            for (key, value) in attributes {
-                let now = attribute_types.as_ref().and_then(|types| types.get(key));
-                let declared = now.or_else(|| run.core.search_attribute_types.get(key));
-                self.definitions.check_size(key, declared, value)?;
-            }
-        }
-        Ok(())
-    }
-
     fn answer(&self, draft: &Draft<'_>, limit: Option<&LimitBreach>) -> Value {
         // Completing a task opens new ones and touches no other open one.
         let opened = draft
@@ -298,6 +263,42 @@ impl CompleteWorkflowTask {
         }
         answer
     }
+}
+
+/// Whether the commands keep to the structural limits, before anything is applied.
+pub(super) fn check_sizes(
+    commands: &[WorkflowCommand],
+    definitions: &Definitions,
+    run: &Run,
+    moment: Moment<'_>,
+) -> Result<(), LimitBreach> {
+    limits::check(
+        "command_batch_size",
+        commands.len() as u64,
+        moment.limits.commands_per_completion,
+    )?;
+    for payload in commands.iter().flat_map(WorkflowCommand::payloads) {
+        limits::check(
+            "payload_size",
+            payload.blob().len() as u64,
+            moment.limits.payload_bytes,
+        )?;
+    }
+    for command in commands {
+        let WorkflowCommand::UpsertSearchAttributes {
+            attributes,
+            attribute_types,
+        } = command
+        else {
+            continue;
+        };
+        for (key, value) in attributes {
+            let now = attribute_types.as_ref().and_then(|types| types.get(key));
+            let declared = now.or_else(|| run.core.search_attribute_types.get(key));
+            definitions.check_size(key, declared, value)?;
+        }
+    }
+    Ok(())
 }
 
 /// Applies a placed batch. An error means that a structural limit is broken and the draft must be thrown away.
@@ -363,7 +364,7 @@ pub(super) fn apply<'a>(
     Ok(draft)
 }
 
-fn fail_over_limit<'a>(
+pub(super) fn fail_over_limit<'a>(
     run: &'a Run,
     moment: Moment<'a>,
     task: &WorkflowTask,
@@ -391,7 +392,7 @@ impl Draft<'_> {
     }
 
     /// A command about something that is recorded already.
-    fn apply_remark(&mut self, command: &WorkflowCommand) {
+    pub(super) fn apply_remark(&mut self, command: &WorkflowCommand) {
         if let WorkflowCommand::CompleteUpdate { update_id, result } = command {
             self.complete_update(update_id, result.as_ref());
         } else if let WorkflowCommand::FailUpdate(failure) = command {
@@ -401,10 +402,17 @@ impl Draft<'_> {
         }
     }
 
-    fn apply_call(&mut self, sequence: u64, command: &WorkflowCommand) -> Result<(), LimitBreach> {
+    pub(super) fn apply_call(
+        &mut self,
+        sequence: u64,
+        command: &WorkflowCommand,
+    ) -> Result<(), LimitBreach> {
         match command {
             WorkflowCommand::ScheduleActivity(activity) => {
                 self.schedule_activity(sequence, activity)?
+            }
+            WorkflowCommand::PrepareLocalActivity(call) => {
+                self.schedule_local(sequence, call)?;
             }
             WorkflowCommand::StartTimer {
                 delay_seconds,
@@ -425,6 +433,9 @@ impl Draft<'_> {
                 group,
             } => {
                 self.open_signal_wait(sequence, signal_name, *timeout_seconds, group.as_ref());
+            }
+            WorkflowCommand::RecordLocalActivity(local) => {
+                self.record_local_activity(sequence, local);
             }
             WorkflowCommand::RecordSideEffect { result } => {
                 self.record_side_effect(sequence, result)
@@ -495,6 +506,7 @@ impl Draft<'_> {
         // A worker sends what precedes the call at which it will deliver a cancellation: another task follows for that.
         let to_deliver = self.has_undelivered_cancellation();
         self.choose_next_task(made_progress && (!blocked || to_deliver));
+        self.look_after_locals(made_progress);
     }
 
     /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.

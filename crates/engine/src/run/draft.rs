@@ -256,6 +256,7 @@ impl<'a> Draft<'a> {
                 due,
                 match part {
                     Part::Activity(activity) => activity.next_due(),
+                    Part::LocalActivity(local) => local.next_due(leased),
                     Part::Timer(timer) => timer.next_due(leased),
                     Part::Outbox(letter) => Some(letter.retry_at),
                     Part::Arguments(_)
@@ -289,6 +290,7 @@ impl<'a> Draft<'a> {
 
     /// The rows of this draft.
     pub(super) fn into_change(mut self) -> (Box<RunChange>, Vec<RunChange>) {
+        self.offer_retries();
         self.set_alarm();
         let sets_search_attributes = match self.base {
             Some(run) => !Arc::ptr_eq(&run.core.search_attributes, &self.core.search_attributes),

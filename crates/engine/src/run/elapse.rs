@@ -37,6 +37,7 @@ impl Draft<'_> {
         self.end_hold();
         self.fire_due_timers();
         self.elapse_activities();
+        self.elapse_locals();
     }
 
     /// The worker is taken for lost: the same task goes to the next one, and what arrived meanwhile enters history.

@@ -189,8 +189,11 @@ impl Command for ReadHistory {
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<u64> {
         let never = |_| unreachable!("reading has no stored answer");
         match self.holder.hold(run, None, moment, never) {
-            // A worker that delivers a cancellation must see what it delivered: it reads to the end.
-            Ok(_) if run.core.cancellation.is_some() => {
+            // A worker that delivers a cancellation, or has a local activity written down as it runs, must see what it delivered: it reads to the end.
+            Ok((_, task))
+                if run.core.cancellation.is_some()
+                    || task.lease.as_ref().is_some_and(|lease| lease.refreshed) =>
+            {
                 Decision::unchanged(run.core.last_history_sequence)
             }
             Ok((_, task)) => Decision::unchanged(

@@ -92,7 +92,11 @@ impl Draft<'_> {
         self.parts().any(|(_, part)| {
             matches!(
                 part,
-                Part::Activity(_) | Part::Timer(_) | Part::Wait(_) | Part::Child(_)
+                Part::Activity(_)
+                    | Part::LocalActivity(_)
+                    | Part::Timer(_)
+                    | Part::Wait(_)
+                    | Part::Child(_)
             )
         })
     }
@@ -126,6 +130,7 @@ impl Draft<'_> {
         for (_, part) in self.parts() {
             let group = match part {
                 Part::Activity(activity) => activity.group.as_ref(),
+                Part::LocalActivity(local) => local.group.as_ref(),
                 Part::Timer(timer) => timer.group.as_ref(),
                 Part::Child(child) => child.group.as_ref(),
                 Part::Wait(_) => return false,

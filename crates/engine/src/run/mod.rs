@@ -15,6 +15,7 @@ pub mod diagnose;
 pub mod elapse;
 pub mod external;
 pub mod fail;
+pub mod local_activity;
 pub mod outbox;
 pub mod repair;
 pub mod selection;

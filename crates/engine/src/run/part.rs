@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::child::Child;
+use super::local_activity::LocalActivity;
 use super::outbox::Letter;
 use super::selection::Selection;
 use super::stream::StreamPosition;
@@ -25,6 +26,8 @@ use crate::change::CommandRow;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PartKey {
     Activity(u64),
+    /// An activity that runs in the workflow's worker.
+    LocalActivity(u64),
     /// An activity's arguments, apart from the activity because they can be large and never change.
     Arguments(u64),
     Timer(u64),
@@ -49,6 +52,7 @@ impl fmt::Display for PartKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Activity(n) => write!(f, "activity:{n}"),
+            Self::LocalActivity(n) => write!(f, "local_activity:{n}"),
             Self::Arguments(n) => write!(f, "arguments:{n}"),
             Self::Timer(n) => write!(f, "timer:{n}"),
             Self::Wait(n) => write!(f, "wait:{n}"),
@@ -82,6 +86,7 @@ impl FromStr for PartKey {
         let number = number.parse().map_err(|_| bad())?;
         Ok(match kind {
             "activity" => Self::Activity(number),
+            "local_activity" => Self::LocalActivity(number),
             "arguments" => Self::Arguments(number),
             "timer" => Self::Timer(number),
             "wait" => Self::Wait(number),
@@ -103,6 +108,7 @@ impl FromStr for PartKey {
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     Activity(Box<Activity>),
+    LocalActivity(Box<LocalActivity>),
     Arguments(Payload),
     Timer(Box<Timer>),
     Wait(Box<Wait>),
@@ -121,6 +127,14 @@ impl Part {
     pub(crate) fn as_activity(&self) -> Option<&Activity> {
         if let Self::Activity(activity) = self {
             Some(activity)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn as_local(&self) -> Option<&LocalActivity> {
+        if let Self::LocalActivity(local) = self {
+            Some(local)
         } else {
             None
         }

@@ -68,6 +68,13 @@ pub fn need(run: &Run, now: longhaul_protocol::Timestamp) -> Option<Need> {
                     return Some(Need::Overdue);
                 }
             }
+            Part::LocalActivity(local) => {
+                has_call = true;
+                let due = local.next_due(is_leased);
+                if due.is_some_and(|due| due <= now) {
+                    return Some(Need::Overdue);
+                }
+            }
             Part::Timer(timer) => {
                 has_call = true;
                 // While the workflow decides, what fires is kept for later.
@@ -167,12 +174,7 @@ impl Draft<'_> {
             }
             return;
         }
-        let has_call = self.parts().any(|(_, part)| {
-            matches!(
-                part,
-                Part::Activity(_) | Part::Timer(_) | Part::Wait(_) | Part::Child(_)
-            )
-        });
+        let has_call = self.has_open_call();
         self.choose_next_task(!has_call);
     }
 }

@@ -153,6 +153,10 @@ impl Draft<'_> {
             self.cancel_activity(sequence);
             return true;
         }
+        if self.local(sequence).is_some() {
+            self.cancel_local(sequence, None);
+            return true;
+        }
         if self.wait(sequence).is_some() {
             self.cancel_timer(sequence);
             self.remove(PartKey::Wait(sequence));

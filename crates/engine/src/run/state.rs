@@ -17,6 +17,9 @@ use serde_json::{Map, Value};
 
 use super::cancellation::Cancellation;
 use super::child::Parent;
+use super::local_activity::LocalActivity;
+use super::local_activity::attempt::Settled;
+use super::local_activity::checkpoint::Checkpoint;
 pub use super::part::{
     Activity, Attempt, Member, Message, OpenGroup, Outcome, Part, PartKey, PartKeyError,
     PastAttempt, RetryPolicy, RunFailure, Signal, Timer, TimerKind, Update, Wait, WaitFor,
@@ -287,6 +290,8 @@ pub struct OpenCounts {
     /// Signals that no completed plain task has seen yet, and those still buffered.
     pub unseen_signals: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
+    pub local_activities: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub children: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub updates: u64,
@@ -328,6 +333,9 @@ pub struct WorkflowTask {
     /// The failure that put it back, to answer a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_report: Option<Box<Report>>,
+    /// How local activities were settled under the present lease, for a repeat of those calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub local_receipts: Vec<Settled>,
 }
 
 /// A worker's hold on a workflow task.
@@ -346,6 +354,15 @@ pub struct WorkflowLease {
     pub delivered_to: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll_request_id: Option<String>,
+    /// The worker wrote into history under this lease, and reads to its end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refreshed: bool,
+    /// What was recorded before a local activity, for a repeat of that call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Box<Checkpoint>>,
+    /// Condition waits that the newest checkpoint named: they do not hold yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_waits: Vec<u64>,
 }
 
 /// Why a workflow task exists, in the words of the wire. Absent keys are sent as null.
@@ -395,6 +412,9 @@ pub struct Resume {
     pub child_call_id: Option<ChildCallId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child_workflow_run_id: Option<RunId>,
+    /// `local` when it is about a local activity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_mode: Option<String>,
 }
 
 impl WorkflowTask {
@@ -412,6 +432,13 @@ impl Run {
     pub fn activity(&self, sequence: u64) -> Option<&Activity> {
         match self.parts.get(&PartKey::Activity(sequence)) {
             Some(Part::Activity(activity)) => Some(activity),
+            _ => None,
+        }
+    }
+
+    pub fn local_activity(&self, sequence: u64) -> Option<&LocalActivity> {
+        match self.parts.get(&PartKey::LocalActivity(sequence)) {
+            Some(Part::LocalActivity(local)) => Some(local),
             _ => None,
         }
     }

@@ -5,6 +5,7 @@
 
 use super::cancellation::CAPABILITY;
 use super::draft::Draft;
+use super::local_activity;
 use super::state::{Resume, Status, Wake, WorkflowTask};
 use crate::change::{ClosedTask, TaskKind, TaskRow, TaskStatus};
 
@@ -39,6 +40,7 @@ impl Draft<'_> {
             offered: true,
             expired: None,
             last_report: None,
+            local_receipts: Vec::new(),
         };
         self.core.workflow_task = Some(task);
         self.show_workflow_task();
@@ -80,10 +82,12 @@ impl Draft<'_> {
         if let Some(task) = &mut self.core.workflow_task {
             task.lease = None;
             task.held = None;
+            task.local_receipts.clear();
             if !task.is_update() {
                 self.core.next_wake = None;
             }
         }
+        self.end_local_leases();
         self.core.status = Status::Waiting;
         self.put_off_workflow_task(available_at);
     }
@@ -121,7 +125,18 @@ impl Draft<'_> {
         self.tasks.insert(row.task_id.clone(), row);
     }
 
-    fn workflow_task_row(
+    /// What a worker must be able to do to go on with this run.
+    fn required_capability(&self) -> Option<&'static str> {
+        let is_cancelled = self.core.cancellation.is_some();
+        match (is_cancelled, self.core.open.local_activities > 0) {
+            (false, false) => None,
+            (true, false) => Some(CAPABILITY),
+            (false, true) => Some(local_activity::CAPABILITY),
+            (true, true) => Some(local_activity::CAPABILITY_WITH_CANCELLATION),
+        }
+    }
+
+    pub(super) fn workflow_task_row(
         &self,
         task: &WorkflowTask,
         status: TaskStatus,
@@ -143,11 +158,7 @@ impl Draft<'_> {
             fairness_key: routing.fairness_key.clone(),
             fairness_weight: routing.fairness_weight,
             compatibility: routing.compatibility.clone(),
-            required_capability: self
-                .core
-                .cancellation
-                .as_ref()
-                .map(|_| CAPABILITY.to_owned()),
+            required_capability: self.required_capability().map(str::to_owned),
             held_for: task
                 .held
                 .as_ref()

@@ -86,6 +86,19 @@ pub fn waits_for(run: &Run) -> Option<(&'static str, String)> {
                 activity.activity_type, activity.attempt_count
             ),
         )),
+        Part::LocalActivity(local) => Some((
+            "local_activity",
+            match &local.retry_task {
+                Some(task) => format!(
+                    "local activity {} until its next attempt at {}",
+                    local.activity_type, task.available_at
+                ),
+                None => format!(
+                    "local activity {} (attempt {})",
+                    local.activity_type, local.attempt_count
+                ),
+            },
+        )),
         Part::Wait(wait) => Some(match &wait.what {
             WaitFor::Condition { key, .. } => (
                 "condition",
@@ -129,5 +142,11 @@ impl Run {
             || self
                 .activity(sequence)
                 .is_some_and(|activity| activity.task_id == *task_id)
+            || self.local_activity(sequence).is_some_and(|local| {
+                local
+                    .retry_task
+                    .as_ref()
+                    .is_some_and(|task| task.id == *task_id)
+            })
     }
 }

@@ -461,7 +461,7 @@ fn an_operator_is_told_what_stands_in_the_way() {
     assert_eq!(why(None, &[]), None);
     assert_eq!(why(None, &[bare.clone(), worker("a")]), None);
     assert_eq!(
-        why(None, &[bare.clone()]),
+        why(None, std::slice::from_ref(&bare)),
         Some(Reason::SessionRequirementsNotMet)
     );
     assert_eq!(why(None, &[full]), Some(Reason::WorkerSessionLimitExceeded));

@@ -71,6 +71,20 @@ async fn activity_options() {
 }
 
 #[tokio::test]
+async fn local_activities() {
+    let server = Server::start().await;
+    let printed = Example::new("local_activities", &server).await.run().await;
+    let printed: Value = serde_json::from_str(&printed).expect("it prints its result");
+    assert_eq!(printed, json!([{"value": 42, "local_attempt": 2}]));
+    let history = closed_history(&server, &only_workflow(&server).await).await;
+    assert_eq!(history.count("ActivityRetryScheduled"), 1);
+    assert_eq!(history.count("ActivityHeartbeatRecorded"), 2);
+    let told = history.payloads("ActivityCompleted");
+    assert_eq!(told[0]["execution_mode"], "local");
+    assert!(told[1].get("execution_mode").is_none());
+}
+
+#[tokio::test]
 async fn sticky_execution() {
     let server = Server::start().await;
     let printed = Example::new("sticky_execution", &server).await.run().await;

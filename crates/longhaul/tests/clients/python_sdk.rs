@@ -33,6 +33,18 @@ async fn activity_timeouts() {
 }
 
 #[tokio::test]
+async fn local_activities() {
+    run_python("local_activities.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn prepared_local_activities() {
+    // A worker is killed: its task goes to another one when its lease is over.
+    let options = ServerOptions::new().lease_seconds(5);
+    run_python("prepared_local_activities.py", &options.start().await).await;
+}
+
+#[tokio::test]
 async fn messages() {
     run_python("messages.py", &Server::start().await).await;
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{GroupKeys, LimitBreach};
+use super::{GroupKeys, LimitBreach, LocalKeys};
 use crate::id::{ActivityAttemptId, ActivityExecutionId, CommandId, FailureId, TaskId};
 use crate::payload::Payload;
 use crate::time::Timestamp;
@@ -23,6 +23,9 @@ pub struct ActivityCall {
     pub cancellation_policy: Option<crate::workflow_command::CancellationPolicy>,
     #[serde(flatten)]
     pub group: GroupKeys,
+    /// Set for an activity that ran inside the workflow's worker.
+    #[serde(flatten)]
+    pub local: Option<Box<LocalKeys>>,
 }
 
 /// The call and its snapshot, which replay compares with the code.
@@ -50,17 +53,23 @@ pub struct ActivitySnapshot {
     #[serde(rename = "type")]
     pub activity_type: String,
     pub class: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_mode: Option<&'static str>,
     pub local_activity: bool,
     pub status: &'static str,
     pub attempt_count: u64,
     pub payload_codec: &'static str,
-    pub queue: String,
+    /// A local activity has none: the Rust client compares it with its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<Value>,
     /// As the author wrote it: no queue and no default is filled in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_session: Option<Box<crate::worker_session::WorkerSessionOptions>>,
     pub arguments: Payload,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Timestamp>,
 }
 
 /// One attempt began.
@@ -75,6 +84,9 @@ pub struct ActivityStarted {
     pub activity_attempt_id: ActivityAttemptId,
     pub attempt_number: u64,
     pub lease_expires_at: Timestamp,
+    /// The worker's own name for the attempt, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_attempt_id: Option<String>,
 }
 
 /// The worker reported progress.
@@ -89,7 +101,8 @@ pub struct ActivityHeartbeatRecorded {
     pub activity_attempt_id: ActivityAttemptId,
     pub attempt_number: u64,
     pub heartbeat_at: Timestamp,
-    pub lease_expires_at: Timestamp,
+    /// Null when the heartbeat was reported afterwards.
+    pub lease_expires_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Value>,
 }
@@ -105,9 +118,13 @@ pub struct ActivityRetryScheduled {
     pub call: ActivityCall,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity_attempt_id: Option<ActivityAttemptId>,
-    pub retry_task_id: TaskId,
-    pub retry_of_task_id: TaskId,
-    pub retry_available_at: Timestamp,
+    /// Absent, with the two that follow, when the worker kept the back-off itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_task_id: Option<TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_of_task_id: Option<TaskId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_available_at: Option<Timestamp>,
     pub retry_backoff_seconds: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_attempt_id: Option<ActivityAttemptId>,
@@ -164,6 +181,7 @@ pub struct ActivityFailed {
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Value>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
     pub exception: Map<String, Value>,
     #[serde(flatten)]
     pub limit: Option<LimitBreach>,
@@ -185,6 +203,8 @@ pub struct ActivityTimedOut {
     pub failure_category: &'static str,
     pub timeout_kind: &'static str,
     pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exception_class: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_deadline_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]

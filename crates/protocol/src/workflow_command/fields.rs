@@ -22,21 +22,23 @@ fn shortened(name: &str) -> String {
     name.chars().take(NAME_SHOWN_CHARACTERS_MAX).collect()
 }
 
+const LOCAL: &str = "record_local_activity";
+
 /// Fields that mean something on certain commands only; elsewhere a value in them is a mistake worth naming.
 const SCOPED: &[(&str, &[&str])] = &[
     (
         "retry_policy",
-        &["schedule_activity", "start_child_workflow"],
+        &["schedule_activity", "start_child_workflow", LOCAL],
     ),
-    ("start_to_close_timeout", &["schedule_activity"]),
+    ("start_to_close_timeout", &["schedule_activity", LOCAL]),
     ("schedule_to_start_timeout", &["schedule_activity"]),
-    ("schedule_to_close_timeout", &["schedule_activity"]),
-    ("heartbeat_timeout", &["schedule_activity"]),
+    ("schedule_to_close_timeout", &["schedule_activity", LOCAL]),
+    ("heartbeat_timeout", &["schedule_activity", LOCAL]),
     ("worker_session", &["schedule_activity"]),
     ("parent_close_policy", &["start_child_workflow"]),
     ("execution_timeout_seconds", &["start_child_workflow"]),
     ("run_timeout_seconds", &["start_child_workflow"]),
-    ("non_retryable", &["fail_workflow", "fail_update"]),
+    ("non_retryable", &["fail_workflow", "fail_update", LOCAL]),
     ("delay_seconds", &["start_timer"]),
     (
         "timeout_seconds",
@@ -48,11 +50,17 @@ const SCOPED: &[(&str, &[&str])] = &[
             "schedule_activity",
             "start_child_workflow",
             "continue_as_new",
+            LOCAL,
         ],
     ),
     (
         "result",
-        &["complete_workflow", "complete_update", "record_side_effect"],
+        &[
+            "complete_workflow",
+            "complete_update",
+            "record_side_effect",
+            LOCAL,
+        ],
     ),
     ("entries", &["upsert_memo"]),
 ];
@@ -134,6 +142,7 @@ impl<'a> Fields<'a> {
                 timeout_seconds: self.number("timeout_seconds", 0)?,
                 group: self.group()?,
             },
+            LOCAL => WorkflowCommand::RecordLocalActivity(Box::new(self.record_local_activity()?)),
             "record_side_effect" => self.side_effect()?,
             "record_version_marker" => self.version_marker()?,
             "upsert_search_attributes" => self.search_attributes()?,
@@ -201,7 +210,7 @@ impl<'a> Fields<'a> {
         Some(WorkflowCommand::ScheduleActivity(Box::new(activity)))
     }
 
-    fn retry_policy(&mut self) -> Option<Option<CommandRetryPolicy>> {
+    pub(super) fn retry_policy(&mut self) -> Option<Option<CommandRetryPolicy>> {
         let Some(value) = self.value("retry_policy") else {
             return Some(None);
         };
@@ -280,7 +289,7 @@ impl<'a> Fields<'a> {
         Some(Some(Box::new(options)))
     }
 
-    fn cancellation_policy(&mut self) -> Option<Option<CancellationPolicy>> {
+    pub(super) fn cancellation_policy(&mut self) -> Option<Option<CancellationPolicy>> {
         Some(match self.value("cancellation_policy") {
             None => None,
             Some(value) => match value.as_str() {
@@ -513,19 +522,24 @@ impl<'a> Fields<'a> {
         format!("{}.{field}", self.at)
     }
 
-    fn refuse(&mut self, field: &str, message: &str) {
+    pub(super) fn refuse(&mut self, field: &str, message: &str) {
         let path = self.path(field);
         add(self.errors, path, message);
     }
 
+    /// Something is wrong with the object itself.
+    pub(super) fn refuse_whole(&mut self, message: &str) {
+        add(self.errors, self.at.clone(), message);
+    }
+
     /// The field's value; null counts as absent.
-    fn value(&self, field: &str) -> Option<&'a Value> {
+    pub(super) fn value(&self, field: &str) -> Option<&'a Value> {
         self.map
             .and_then(|map| map.get(field))
             .filter(|value| !value.is_null())
     }
 
-    fn payload(&mut self, field: &str) -> Option<Option<Payload>> {
+    pub(super) fn payload(&mut self, field: &str) -> Option<Option<Payload>> {
         match optional_command_payload(self.value(field), &self.path(field)) {
             Ok(payload) => Some(payload),
             Err(error) => {
@@ -535,7 +549,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn group(&mut self) -> Option<Option<Group>> {
+    pub(super) fn group(&mut self) -> Option<Option<Group>> {
         match Group::read(self.map?) {
             Ok(group) => Some(group),
             Err((key, message)) => {
@@ -560,7 +574,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn text(&mut self, field: &str) -> Option<Option<String>> {
+    pub(super) fn text(&mut self, field: &str) -> Option<Option<String>> {
         match self.value(field) {
             None => Some(None),
             Some(Value::String(text)) => Some(Some(text.clone())),
@@ -571,7 +585,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn number(&mut self, field: &str, least: u64) -> Option<Option<u64>> {
+    pub(super) fn number(&mut self, field: &str, least: u64) -> Option<Option<u64>> {
         let Some(value) = self.value(field) else {
             return Some(None);
         };
@@ -584,7 +598,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn required_number(&mut self, field: &str, least: u64) -> Option<u64> {
+    pub(super) fn required_number(&mut self, field: &str, least: u64) -> Option<u64> {
         let number = self.number(field, least)?;
         if number.is_none() {
             self.refuse(field, "is required");
@@ -600,7 +614,7 @@ impl<'a> Fields<'a> {
         message.map(str::to_owned)
     }
 
-    fn flag(&mut self, field: &str) -> Option<bool> {
+    pub(super) fn flag(&mut self, field: &str) -> Option<bool> {
         match self.value(field) {
             None => Some(false),
             Some(Value::Bool(flag)) => Some(*flag),

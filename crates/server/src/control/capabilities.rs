@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 use crate::Options;
 
+mod local_activities;
+
 /// Content codings of answers, the preferred one first.
 const RESPONSE_COMPRESSION: [&str; 2] = ["gzip", "deflate"];
 
@@ -45,6 +47,12 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         "workflow_memo_updates": {"supported": true},
         "cooperative_cancellation": true,
         "sticky_execution": {"supported": true},
+        "local_activities": local_activities::manifest(),
+        // Each attempt is written down as it happens: our name for it, and the one of the published Python client.
+        "durable_local_activities": true,
+        "prepared_local_activities": true,
+        "prepared_local_activity_groups": true,
+        "prepared_local_activity_cancellation_policies": ["try_cancel", "wait_cancellation_completed"],
         "update_validation_tasks": true,
         "synchronous_update_validation": synchronous_update_validation(),
         "worker_session_verbs": WORKER_SESSION_VERBS,
@@ -174,10 +182,7 @@ mod tests {
         let offered = server_capabilities(&Options::default());
         for absent in [
             "activity_lease_renewal",
-            "durable_local_activities",
-            "local_activities",
             "observability_context",
-            "prepared_local_activities",
             "runtime_external_payload_transport",
             "worker_deregistration_fencing",
         ] {

@@ -341,7 +341,7 @@ pub(super) async fn acknowledge_cancellation(
 }
 
 /// `details` of any shape, the four progress fields, or the stream contract's `progress`, which is either of the two (§8.6).
-fn read_progress(body: &Body) -> Option<Value> {
+pub(super) fn read_progress(body: &Body) -> Option<Value> {
     let mut progress = Map::new();
     match body.value("progress") {
         Some(Value::Object(map)) if map.keys().all(|key| PROGRESS_KEYS.contains(&key.as_str())) => {

@@ -9,6 +9,7 @@ use axum::routing::{delete, get, post};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_protocol::Reason;
+use longhaul_protocol::id::ActivityAttemptId;
 use longhaul_protocol::version::{VersionRefusal, WORKER_PROTOCOL_HEADER, negotiate};
 
 use crate::App;
@@ -19,6 +20,7 @@ mod activity_tasks;
 mod cancellations;
 pub(crate) mod envelope;
 mod history;
+mod local_activities;
 mod polls;
 mod query_tasks;
 mod registrations;
@@ -54,6 +56,7 @@ pub(crate) fn routes() -> Router<App> {
             post(workflow_tasks::complete),
         )
         .route("/workflow-tasks/{task_id}/fail", post(workflow_tasks::fail))
+        .merge(local_activity_routes())
         .route("/activity-tasks/poll", post(activity_tasks::poll))
         .route(
             "/activity-tasks/{task_id}/complete",
@@ -95,6 +98,26 @@ pub(crate) fn routes() -> Router<App> {
         )
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
+}
+
+fn local_activity_routes() -> Router<App> {
+    let at = |rest: &str| format!("/workflow-tasks/{{task_id}}/local-activities/{rest}");
+    let of_attempt = |rest: &str| at(&format!("{{attempt_id}}/{rest}"));
+    Router::new()
+        .route(&at("checkpoint"), post(local_activities::checkpoint))
+        .route(
+            &at("checkpoint-group"),
+            post(local_activities::checkpoint_group),
+        )
+        .route(&at("prepare"), post(local_activities::prepare))
+        .route(&at("recover"), post(local_activities::recover))
+        .route(&of_attempt("control"), post(local_activities::control))
+        .route(&of_attempt("heartbeat"), post(local_activities::heartbeat))
+        .route(&of_attempt("outcome"), post(local_activities::outcome))
+        .route(
+            &of_attempt("acknowledge-cancellation"),
+            post(local_activities::acknowledge_cancellation),
+        )
 }
 
 const GATE: Gate = Gate {
@@ -142,6 +165,29 @@ impl FromRequestParts<App> for Id {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
         match Path::<String>::from_request_parts(parts, app).await {
             Ok(Path(id)) => Ok(Self(id)),
+            Err(_) => Err(envelope::refused(
+                app,
+                unknown_route(app, &parts.headers, parts.uri.path()),
+            )),
+        }
+    }
+}
+
+/// A task and an attempt of a local activity under it.
+struct AttemptPath {
+    task_id: String,
+    attempt_id: ActivityAttemptId,
+}
+
+impl FromRequestParts<App> for AttemptPath {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
+        match Path::<(String, String)>::from_request_parts(parts, app).await {
+            Ok(Path((task_id, attempt_id))) => Ok(Self {
+                task_id,
+                attempt_id: ActivityAttemptId::from(attempt_id),
+            }),
             Err(_) => Err(envelope::refused(
                 app,
                 unknown_route(app, &parts.headers, parts.uri.path()),

@@ -32,7 +32,7 @@ use crate::gate::{Passed, Refusal};
 pub(super) const NAME_MAX: usize = 255;
 
 /// Longest failure text that is kept with a task.
-const MESSAGE_MAX: usize = 1024 * 1024;
+pub(super) const MESSAGE_MAX: usize = 1024 * 1024;
 
 pub(super) async fn poll(State(app): State<App>, request: Request<HttpBody>) -> Response {
     match try_poll(&app, request).await {
@@ -127,6 +127,7 @@ struct TaskView<'a> {
     condition_wait_id: &'a Option<WaitId>,
     condition_key: &'a Option<String>,
     condition_definition_fingerprint: &'a Option<String>,
+    execution_mode: &'a Option<String>,
 }
 
 /// The task as text: the view with the first page of history put into it.
@@ -188,6 +189,7 @@ fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String
         condition_wait_id: &resume.condition_wait_id,
         condition_key: &resume.condition_key,
         condition_definition_fingerprint: &resume.condition_definition_fingerprint,
+        execution_mode: &resume.execution_mode,
     };
     let mut text = serde_json::to_string(&view).expect("a task is plain data");
     text.pop();

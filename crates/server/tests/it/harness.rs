@@ -328,15 +328,6 @@ impl Answer {
     }
 }
 
-/// A published document, as it was copied.
-pub(crate) fn contract(name: &str) -> Value {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/contract")
-        .join(name);
-    let text = std::fs::read_to_string(path).expect("the copied document");
-    serde_json::from_str(&text).expect("JSON")
-}
-
 /// An envelope of plain JSON.
 pub(crate) fn envelope(json: &str) -> Value {
     let value = longhaul_protocol::payload::from_json(json).expect("JSON");

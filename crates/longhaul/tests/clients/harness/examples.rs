@@ -17,11 +17,12 @@ use toml::Table;
 use super::Server;
 
 /// The published examples that the suite runs.
-const EXAMPLES: [&str; 8] = [
+const EXAMPLES: [&str; 9] = [
     "activity_options",
     "condition_search_attributes",
     "continue_as_new",
     "hello_world",
+    "local_activities",
     "parallel_saga",
     "sticky_execution",
     "worker_sessions",

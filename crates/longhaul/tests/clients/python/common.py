@@ -199,11 +199,11 @@ async def _run_all(
 async def _run_each(scenarios: list[Scenario], stage: Stage, worker: Worker | None = None) -> list[bool]:
     if worker:
         # What a run may declare (signals, updates, validators) is what registered workers declared before its start.
-        await eventually("the registration", lambda: _is_registered(stage.client, stage.queue, worker.worker_id))
+        await eventually("the registration", lambda: is_registered(stage.client, stage.queue, worker.worker_id))
     return await asyncio.gather(*(_run_one(scenario, stage) for scenario in scenarios))
 
 
-async def _is_registered(client: Client, queue: str, worker_id: str) -> bool:
+async def is_registered(client: Client, queue: str, worker_id: str) -> bool:
     return any(known.worker_id == worker_id for known in (await client.list_workers(task_queue=queue)).workers)
 
 

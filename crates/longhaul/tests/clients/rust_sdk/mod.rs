@@ -16,6 +16,7 @@ mod children;
 mod conditions;
 pub(crate) mod fixture;
 mod lifecycle;
+mod local_activities;
 mod payloads;
 mod queries;
 mod recorded_values;

@@ -85,6 +85,8 @@ pub(super) fn identity(description: &Description) -> Map<String, Value> {
     set("started_at", json!(spec.started_at));
     set("closed_at", json!(closed.map(|closed| closed.at)));
     set("last_progress_at", json!(core.last_event_at));
+    // Where a follower begins who wants to hear of what comes next (§11.1).
+    set("last_history_sequence", json!(core.last_history_sequence));
     set("wait_kind", json!(wait_kind));
     set("wait_reason", json!(wait_reason));
     set("memo", memo_shown(core.memo.as_ref()));

@@ -17,12 +17,14 @@ fn schema() -> jsonschema::Validator {
         envelope["properties"][plane]["properties"]["version"] =
             json!({"type": "string", "minLength": 1});
     }
-    // These two refer to other documents. Where one is offered its definitions are brought here.
+    // These refer to other documents, whose definitions are put in place.
     let capabilities = &mut envelope["properties"]["worker_protocol"]["properties"]["server_capabilities"]
         ["properties"];
-    capabilities["local_activities"] = json!(false);
+    let local = crate::contract::local_activities();
+    capabilities["local_activities"] = local["$defs"]["localActivityRuntimeContract"].clone();
     capabilities["worker_sessions"] = json!({"$ref": "#/$defs/workerSessionRuntimeContract"});
-    let sessions = crate::harness::contract("worker-sessions-runtime.schema.json");
+    envelope["$defs"] = local["$defs"].clone();
+    let sessions = crate::contract::worker_sessions();
     for (name, definition) in sessions["$defs"].as_object().expect("definitions") {
         envelope["$defs"][name] = definition.clone();
     }

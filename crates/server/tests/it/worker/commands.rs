@@ -11,6 +11,9 @@ fn valid_commands() -> Vec<Value> {
     vec![
         json!({"type": "schedule_activity", "activity_type": "say"}),
         json!({"type": "start_timer", "delay_seconds": 5}),
+        json!({"type": "record_local_activity", "activity_type": "say", "execution_mode": "local",
+            "outcome": "completed", "result": envelope("1"),
+            "attempts": [{"attempt_number": 1, "outcome": "completed"}]}),
         json!({"type": "record_side_effect", "result": envelope("1")}),
         json!({"type": "record_version_marker", "change_id": "c", "version": 1, "min_supported": -1, "max_supported": 1}),
         json!({"type": "upsert_search_attributes", "attributes": {"Tier": "gold"}}),
@@ -103,7 +106,6 @@ async fn every_offered_command_is_taken_and_no_other() {
             .await;
     }
     for unknown in [
-        "record_local_activity",
         "start_service_operation",
         "prepare_local_activity",
         "acknowledge_cancellation",
@@ -542,7 +544,7 @@ async fn a_change_keeps_its_first_version() {
 async fn commands_are_applied_in_order_with_ascending_numbers() {
     let (server, task) = fresh_task().await;
     let mut commands = valid_commands();
-    commands.truncate(8);
+    commands.truncate(9);
     complete(&server, &task, json!(commands))
         .accepted(200)
         .await;
@@ -561,12 +563,15 @@ async fn commands_are_applied_in_order_with_ascending_numbers() {
         [
             ("ActivityScheduled", 1),
             ("TimerScheduled", 2),
-            ("SideEffectRecorded", 3),
-            ("VersionMarkerRecorded", 4),
-            ("SearchAttributesUpserted", 5),
-            ("MemoUpserted", 6),
-            ("ConditionWaitOpened", 7),
-            ("SignalWaitOpened", 8),
+            ("ActivityScheduled", 3),
+            ("ActivityStarted", 3),
+            ("ActivityCompleted", 3),
+            ("SideEffectRecorded", 4),
+            ("VersionMarkerRecorded", 5),
+            ("SearchAttributesUpserted", 6),
+            ("MemoUpserted", 7),
+            ("ConditionWaitOpened", 8),
+            ("SignalWaitOpened", 9),
         ]
     );
 }

@@ -12,7 +12,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::steps::{activity_report, complete, poll, workflow_task};
-use crate::harness::{Answer, Call, Server, contract, merge};
+use crate::contract::worker_sessions;
+use crate::harness::{Answer, Call, Server, merge};
 
 /// A server with workers `a` and `b` for every type of the queue `default`, both with a GPU.
 async fn two_workers() -> Server {
@@ -36,7 +37,7 @@ async fn register(server: &Server, worker_id: &str, fields: Value) {
 /// Holds a value against one definition of the published document.
 #[track_caller]
 fn check(value: &Value, definition: &str) {
-    let document = contract("worker-sessions-runtime.schema.json");
+    let document = worker_sessions();
     let schema = json!({"$ref": format!("#/$defs/{definition}"), "$defs": document["$defs"]});
     let schema = jsonschema::validator_for(&schema).expect("a schema");
     let errors: Vec<String> = schema

@@ -1,0 +1,220 @@
+//! A longhaul server inside your own process: the same rules, the same durable store, no sockets.
+//!
+//! [`Embedded::open`] opens a file, and [`Embedded::client`] gives an ordinary [`Client`]; workers and workflow code do not
+//! see a difference. What was accepted is on disk, and goes on when the file is opened again.
+//!
+//! ```
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use longhaul_embedded::Embedded;
+//!
+//! let server = Embedded::open("orders.db").await?;
+//! let client = server.client();
+//! println!("{} {}", client.info().server_id(), client.info().version());
+//! server.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! For tests there is [`Embedded::in_memory`], and a clock that is moved by hand: [`Builder::manual_clock`].
+
+#![warn(missing_docs)]
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_host::clock::{Clock, ManualClock, SystemClock};
+use longhaul_host::{Config, Host};
+use longhaul_protocol::Timestamp;
+use longhaul_sdk::Client;
+use longhaul_sdk::client;
+use longhaul_server::auth::Auth;
+use longhaul_server::{App, Options};
+use longhaul_store::Store;
+use longhaul_store::memory::Memory;
+use longhaul_store::sqlite::Sqlite;
+
+mod transport;
+
+pub use transport::EmbeddedTransport;
+
+/// Why a server could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The folder of the file cannot be made.
+    #[error("the folder {0} cannot be made: {1}")]
+    Folder(PathBuf, std::io::Error),
+    /// The file cannot be opened, or is no store of this release.
+    #[error("the store cannot be opened: {0}")]
+    Store(#[from] longhaul_store::Error),
+    /// What the file holds cannot be taken up again.
+    #[error("the stored state could not be recovered: {0}")]
+    Recovery(#[from] longhaul_host::Error),
+    /// The server does not answer its own client.
+    #[error(transparent)]
+    Client(#[from] client::Error),
+}
+
+/// A server in this process. Keep it as long as its clients: when it is dropped, they find nobody any more.
+pub struct Embedded {
+    host: Host,
+    transport: EmbeddedTransport,
+    client: Client,
+    clock: Option<ManualClock>,
+}
+
+impl Embedded {
+    /// Opens the store in a file, which is made if it is not there, and takes up what it holds.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::builder().file(path).open().await
+    }
+
+    /// A server that forgets everything when it is dropped; for tests.
+    ///
+    /// # Errors
+    /// None that is known.
+    pub async fn in_memory() -> Result<Self, Error> {
+        Self::builder().open().await
+    }
+
+    /// A server with choices to make.
+    pub fn builder() -> Builder {
+        Builder {
+            file: None,
+            begin: None,
+            config: Config::default(),
+        }
+    }
+
+    /// A client in the namespace `default`. Further ones are as good.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The way to the server, for a client with other options.
+    #[must_use]
+    pub fn transport(&self) -> EmbeddedTransport {
+        self.transport.clone()
+    }
+
+    /// The server's time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.host.now()
+    }
+
+    /// Moves a manual clock forward, by whole seconds. What falls due happens soon after.
+    ///
+    /// # Panics
+    /// The server was not opened with [`Builder::manual_clock`].
+    pub fn advance(&self, time: Duration) {
+        let clock = self.clock.as_ref();
+        clock
+            .expect("only a manual clock can be moved")
+            .advance_seconds(time.as_secs());
+    }
+
+    /// Stops: waiting polls are answered, requests end, and later ones find nobody. What was accepted is on disk, and the
+    /// file is free.
+    pub async fn stop(self) {
+        self.host.begin_stop();
+        self.transport.close().await;
+        self.host.stop().await;
+    }
+}
+
+impl fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Embedded")
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.host.begin_stop();
+    }
+}
+
+/// A server in the making.
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it opens"]
+pub struct Builder {
+    file: Option<PathBuf>,
+    begin: Option<Timestamp>,
+    config: Config,
+}
+
+impl Builder {
+    /// Keeps everything in this file. Without one, everything is kept in memory.
+    pub fn file(mut self, path: impl AsRef<Path>) -> Self {
+        self.file = Some(path.as_ref().to_owned());
+        self
+    }
+
+    /// A clock that shows `begin` and stands still until [`Embedded::advance`] moves it.
+    pub fn manual_clock(mut self, begin: Timestamp) -> Self {
+        self.begin = Some(begin);
+        self
+    }
+
+    /// Other limits and leases than a server's own.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
+    pub async fn open(self) -> Result<Embedded, Error> {
+        let store: Arc<dyn Store> = match self.file {
+            Some(file) => Arc::new(open_file(file).await?),
+            None => Arc::new(Memory::new()),
+        };
+        let manual = self.begin.map(ManualClock::new);
+        let clock: Arc<dyn Clock> = match &manual {
+            Some(clock) => Arc::new(clock.clone()),
+            None => Arc::new(SystemClock),
+        };
+        let host = Host::start_with_clock(store, self.config, clock).await?;
+        let options = Options {
+            server_id: "embedded".to_owned(),
+            ..Options::default()
+        };
+        // Who can call a function in this process needs no further permission.
+        let router = App::new(host.clone(), Auth::open(), options).router();
+        let transport = EmbeddedTransport::new(router);
+        let client = Client::over(transport.clone()).connect().await?;
+        Ok(Embedded {
+            host,
+            transport,
+            client,
+            clock: manual,
+        })
+    }
+}
+
+async fn open_file(file: PathBuf) -> Result<Sqlite, Error> {
+    // Opening a file and bringing it up to date blocks.
+    let opening = tokio::task::spawn_blocking(move || {
+        if let Some(folder) = file
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| Error::Folder(folder.to_owned(), error))?;
+        }
+        Ok(Sqlite::open(&file)?)
+    });
+    match opening.await {
+        Ok(opened) => opened,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

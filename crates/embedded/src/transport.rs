@@ -1,0 +1,101 @@
+//! Requests as calls of the server's router: nothing is parsed from or written to a wire, and every check of the server
+//! applies as it does to a stranger's request.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use futures::future::BoxFuture;
+use http_body_util::BodyExt as _;
+use longhaul_sdk::transport::{Request, Response, Transport, TransportError};
+use tokio::sync::RwLock;
+use tower::ServiceExt as _;
+
+/// How long requests in flight may take to end after the server was told to stop. Polls are answered at once; the rest
+/// takes a commit.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The way to a server in this process. Cheap to clone.
+#[derive(Clone)]
+pub struct EmbeddedTransport {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// The server; nothing once it was stopped. Held shared by every request, and whole by the stop.
+    router: RwLock<Option<Router>>,
+}
+
+impl EmbeddedTransport {
+    pub(crate) fn new(router: Router) -> Self {
+        let router = RwLock::new(Some(router));
+        Self {
+            inner: Arc::new(Inner { router }),
+        }
+    }
+
+    /// Waits for the requests in flight and lets go of the server, though there may be clients of it: its file is free
+    /// when nothing holds it.
+    pub(crate) async fn close(&self) {
+        match tokio::time::timeout(STOP_TIMEOUT, self.inner.router.write()).await {
+            Ok(mut router) => *router = None,
+            Err(_) => tracing::warn!("some requests did not end in time"),
+        }
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+        let router = self.inner.router.read().await;
+        let Some(router) = router.as_ref() else {
+            let stopped = "the embedded server was stopped".to_owned();
+            return Err(TransportError::Unreachable(stopped));
+        };
+        let timeout = request.timeout;
+        let request = render(request)?;
+        let answer = async {
+            let response = match router.clone().oneshot(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            };
+            let status = response.status().as_u16();
+            let body = response
+                .into_body()
+                .collect()
+                .await
+                .map_err(|error| TransportError::Interrupted(error.to_string()))?;
+            Ok(Response {
+                status,
+                body: body.to_bytes(),
+            })
+        };
+        tokio::time::timeout(timeout, answer)
+            .await
+            .unwrap_or(Err(TransportError::TimedOut(timeout)))
+    }
+}
+
+fn render(request: Request) -> Result<http::Request<Body>, TransportError> {
+    let mut builder = http::Request::builder()
+        .method(request.method.as_str())
+        .uri(request.path.as_str());
+    for (name, value) in request.headers() {
+        builder = builder.header(name, value);
+    }
+    let body = request.body.map_or_else(Body::empty, Body::from);
+    builder
+        .body(body)
+        .map_err(|error| TransportError::Invalid(error.to_string()))
+}
+
+impl Transport for EmbeddedTransport {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
+        Box::pin(self.exchange(request))
+    }
+}
+
+impl fmt::Debug for EmbeddedTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EmbeddedTransport")
+    }
+}

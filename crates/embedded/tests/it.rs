@@ -1,0 +1,118 @@
+//! The server in this process: it keeps what it took, stops without cutting, and shows the time it is told.
+
+use std::time::Duration;
+
+use longhaul_embedded::{Embedded, Error};
+use longhaul_protocol::Timestamp;
+use longhaul_sdk::client::{ResultError, Status};
+use longhaul_sdk::transport::{RequestError, RetryPolicy, TransportError};
+use longhaul_sdk::{Client, WorkflowCall};
+
+/// 2026-01-01T00:00:00Z.
+const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+
+fn greet() -> WorkflowCall<String> {
+    WorkflowCall::named("greet").argument("Ada")
+}
+
+#[tokio::test]
+async fn what_was_accepted_is_there_when_the_file_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("made/on/the/way/orders.db");
+    let server = Embedded::open(&file).await.unwrap();
+    let started = server.client().start(greet()).id("w-1").await.unwrap();
+    server.stop().await;
+
+    let server = Embedded::open(&file).await.unwrap();
+    let found = server.client().workflow::<String>("w-1");
+    let described = found.describe().await.unwrap();
+    assert_eq!(Some(described.run_id.as_str()), started.run_id());
+    assert_eq!(described.status, Status::Pending);
+    assert_eq!(
+        described.arguments::<(String,)>().unwrap(),
+        ("Ada".to_owned(),)
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stopped_server_answers_who_waits_and_is_gone_for_who_comes() {
+    let server = Embedded::in_memory().await.unwrap();
+    let client = Client::over(server.transport())
+        .retry(RetryPolicy::NEVER)
+        .connect()
+        .await
+        .unwrap();
+    let handle = client.start(greet()).await.unwrap();
+    let waiting = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.result().await }
+    });
+    // The wait is a held request; let it begin.
+    tokio::task::yield_now().await;
+    server.stop().await;
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(error, ResultError::Client(_)), "{error}");
+    let error = handle.describe().await.unwrap_err();
+    let gone = "the server cannot be reached: the embedded server was stopped";
+    assert_eq!(error.to_string(), gone);
+    assert!(error.is_retryable());
+}
+
+#[tokio::test]
+async fn time_passes_when_it_is_told_to() {
+    let server = Embedded::builder()
+        .manual_clock(BEGIN)
+        .open()
+        .await
+        .unwrap();
+    assert_eq!(server.now(), BEGIN);
+    let client = server.client();
+    let start = client.start(greet()).run_timeout(Duration::from_secs(3600));
+    let handle = start.await.unwrap();
+    let result = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.result().await }
+    });
+    server.advance(Duration::from_secs(3600));
+    let error = result.await.unwrap().unwrap_err();
+    assert!(
+        matches!(error, ResultError::TimedOut(ref which) if which == "run_timeout"),
+        "{error}"
+    );
+    assert_eq!(error.to_string(), "the workflow timed out (run_timeout)");
+    assert_eq!(server.now(), BEGIN.plus_seconds(3600));
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("letter.txt");
+    std::fs::write(
+        &file,
+        "Dear Ada, this is not a database, but long enough to look at.",
+    )
+    .unwrap();
+    let error = Embedded::open(&file).await.unwrap_err();
+    assert!(matches!(error, Error::Store(_)), "{error}");
+    let error = Embedded::open(file.join("below")).await.unwrap_err();
+    assert!(matches!(error, Error::Folder(..)), "{error}");
+}
+
+#[tokio::test]
+async fn every_check_of_the_server_applies() {
+    let server = Embedded::in_memory().await.unwrap();
+    let client = server.client().in_namespace("nowhere");
+    let error = client.workflow::<()>("x").describe().await.unwrap_err();
+    assert_eq!(error.refusal().unwrap().reason(), "namespace_not_found");
+    let error = server
+        .client()
+        .workflow::<()>("..")
+        .describe()
+        .await
+        .unwrap_err();
+    assert!(matches!(
+        error,
+        longhaul_sdk::client::Error::Request(RequestError::Transport(TransportError::Invalid(_)))
+    ));
+}

@@ -1,0 +1,186 @@
+//! Code that does not fit its history is told so, with both sides, the place and what to do.
+
+use std::time::Duration;
+
+use longhaul_sdk::testing::ReplayFailure;
+use longhaul_sdk::workflow::ReplayError;
+use longhaul_sdk::{
+    ActivityResult, Context, Query, Signal, WorkflowCall, WorkflowDefinition, WorkflowResult,
+    activity,
+};
+
+use crate::scenarios;
+use crate::stage::{Running, Stage, types};
+
+const GO: Signal<()> = Signal::new("go");
+const ANY: Query<(), u32> = Query::new("any");
+
+#[activity]
+async fn step(number: u32) -> ActivityResult<u32> {
+    Ok(number + 1)
+}
+
+/// The ways in which the code of `flow` changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Change {
+    None,
+    OtherCall,
+    CallRemoved,
+    CallAdded,
+    Stuck,
+    Panics,
+    CallsInHandler,
+}
+
+fn flow(change: Change) -> WorkflowDefinition {
+    WorkflowDefinition::new("flow", move |ctx: Context, (): ()| async move {
+        match change {
+            Change::OtherCall => {
+                ctx.sleep(Duration::ZERO).await?;
+            }
+            Change::CallRemoved => {}
+            _ => {
+                ctx.activity(step(1)).await?;
+            }
+        }
+        match change {
+            Change::CallAdded => {
+                ctx.activity(step(2)).await?;
+            }
+            Change::Stuck => std::future::pending().await,
+            Change::Panics => panic!("lost"),
+            _ => {}
+        }
+        let handler = ctx.clone();
+        ctx.on_query(&ANY, move |()| {
+            if change == Change::CallsInHandler {
+                return handler.side_effect(|| 1).unwrap_or_default();
+            }
+            7
+        });
+        ctx.signals(&GO).recv().await?;
+        WorkflowResult::Ok(())
+    })
+}
+
+async fn changed_code_is_refused_and_the_run_survives(mut stage: Stage) -> Stage {
+    stage.replayer = stage.replayer.workflow_definition(flow(Change::None));
+    let handle = {
+        let worker = stage
+            .worker()
+            .workflow_definition(flow(Change::None))
+            .activity::<step>();
+        let worker = Running::start(worker).await;
+        let handle = stage.start(WorkflowCall::<()>::named("flow")).await;
+        stage.until(&handle, "ConditionWaitOpened", 1).await;
+        worker.stop().await;
+        handle
+    };
+    let written = types(&handle).await;
+    let export = handle.export().await.unwrap().to_string();
+    for (change, expected) in [
+        (
+            Change::OtherCall,
+            "at call 1 the history has activity `step` (event 3), but the code does a timer",
+        ),
+        (
+            Change::CallRemoved,
+            "at call 1 the history has activity `step` (event 3), but the code does a wait for `signal:go`",
+        ),
+        (
+            Change::CallAdded,
+            "at call 2 the history has a wait for `signal:go` (event 6), but the code does activity `step`",
+        ),
+        (
+            Change::Stuck,
+            "at call 2 the history has a wait for `signal:go` (event 6), but the code does nothing",
+        ),
+        (Change::Panics, "the workflow panicked: lost"),
+    ] {
+        let replayer = longhaul_sdk::testing::Replayer::new().workflow_definition(flow(change));
+        let error = replayer.replay(&export).unwrap_err();
+        assert!(matches!(error, ReplayFailure::Replay(_)), "{change:?}");
+        assert!(
+            error.to_string().starts_with(expected),
+            "{change:?}: {error}"
+        );
+
+        // A worker with this code reports the same, and the run goes on as soon as the code fits again.
+        let worker = stage
+            .worker()
+            .workflow_definition(flow(change))
+            .activity::<step>();
+        let worker = Running::start(worker).await;
+        let refused = handle.query(&ANY, ()).await.unwrap_err();
+        assert!(
+            refused.to_string().contains(expected),
+            "{change:?}: {refused}"
+        );
+        worker.stop().await;
+        assert_eq!(types(&handle).await, written, "{change:?}");
+    }
+    let worker = stage
+        .worker()
+        .workflow_definition(flow(Change::CallAdded))
+        .activity::<step>();
+    let worker = Running::start(worker).await;
+    handle.signal(&GO, ()).await.unwrap();
+    let reported = async {
+        while worker.handle.metrics().workflow_tasks_failed == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(crate::stage::DEADLINE, reported)
+        .await
+        .expect("the task fails");
+    worker.stop().await;
+    let described = handle.describe().await.unwrap();
+    assert!(
+        described.closed_at.is_none(),
+        "a broken deployment closes no run"
+    );
+    stage
+}
+
+async fn code_that_waits_for_something_else_is_found(stage: Stage) -> Stage {
+    let worker = stage
+        .worker()
+        .workflow_definition(flow(Change::Stuck))
+        .activity::<step>();
+    let worker = Running::start(worker).await;
+    let handle = stage.start(WorkflowCall::<()>::named("flow")).await;
+    let failed = async {
+        while worker.handle.metrics().workflow_tasks_failed == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(crate::stage::DEADLINE, failed)
+        .await
+        .expect("the task fails");
+    assert_eq!(ReplayError::Stuck.failure_type(), "WorkflowStuck");
+    assert!(handle.describe().await.unwrap().closed_at.is_none());
+    worker.stop().await;
+    stage
+}
+
+async fn handlers_make_no_calls(stage: Stage) -> Stage {
+    let worker = stage
+        .worker()
+        .workflow_definition(flow(Change::CallsInHandler))
+        .activity::<step>();
+    let worker = Running::start(worker).await;
+    let handle = stage.start(WorkflowCall::<()>::named("flow")).await;
+    stage.until(&handle, "ConditionWaitOpened", 1).await;
+    let refused = handle.query(&ANY, ()).await.unwrap_err();
+    assert!(refused.to_string().contains("made a call"), "{refused}");
+    handle.signal(&GO, ()).await.unwrap();
+    handle.result().await.unwrap();
+    worker.stop().await;
+    stage
+}
+
+scenarios!(
+    changed_code_is_refused_and_the_run_survives,
+    code_that_waits_for_something_else_is_found,
+    handlers_make_no_calls,
+);

@@ -1,0 +1,209 @@
+//! A server, a client and a worker for one scenario.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use longhaul_embedded::Embedded;
+use longhaul_host::{Config, Host};
+use longhaul_sdk::testing::Replayer;
+use longhaul_sdk::worker::{Ended, WorkerBuilder, WorkerError};
+use longhaul_sdk::{Client, Worker, WorkerHandle, WorkflowCall, WorkflowHandle};
+use longhaul_server::auth::Auth;
+use longhaul_server::{App, Options};
+use longhaul_store::sqlite::Sqlite;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinHandle;
+
+/// Longer than anything here takes; reached only when something hangs.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The queue of every scenario: each has a server of its own.
+pub(crate) const QUEUE: &str = "scenario";
+
+pub(crate) struct Stage {
+    pub(crate) client: Client,
+    pub(crate) replayer: Replayer,
+    server: Server,
+    started: AtomicU32,
+    _folder: tempfile::TempDir,
+}
+
+enum Server {
+    Embedded(Embedded),
+    Http { host: Host, serving: JoinHandle<()> },
+}
+
+impl Stage {
+    /// A server in this process, on a file.
+    pub(crate) async fn embedded() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Embedded::open(folder.path().join("embedded.db"))
+            .await
+            .unwrap();
+        Self::new(server.client(), Server::Embedded(server), folder)
+    }
+
+    /// A server behind a socket.
+    pub(crate) async fn http() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Sqlite::open(&folder.path().join("http.db")).unwrap();
+        let host = Host::start(std::sync::Arc::new(store), Config::default())
+            .await
+            .unwrap();
+        let router = App::new(host.clone(), Auth::open(), Options::default()).router();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move {
+            axum::serve(listener, router).await.unwrap();
+        });
+        let client = Client::connect(&format!("http://{address}")).await.unwrap();
+        Self::new(client, Server::Http { host, serving }, folder)
+    }
+
+    fn new(client: Client, server: Server, folder: tempfile::TempDir) -> Self {
+        Self {
+            client,
+            replayer: Replayer::new(),
+            server,
+            started: AtomicU32::new(0),
+            _folder: folder,
+        }
+    }
+
+    /// A worker with small, quick settings.
+    pub(crate) fn worker(&self) -> WorkerBuilder {
+        Worker::builder(&self.client, QUEUE)
+            .workflow_pollers(2)
+            .activity_pollers(2)
+    }
+
+    pub(crate) async fn start<R: Send + 'static>(
+        &self,
+        call: WorkflowCall<R>,
+    ) -> WorkflowHandle<R> {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        self.client
+            .start(call)
+            .id(format!("w-{number}"))
+            .queue(QUEUE)
+            .await
+            .unwrap()
+    }
+
+    /// Starts a workflow and waits for its result.
+    pub(crate) async fn run<R: DeserializeOwned + Send + 'static>(
+        &self,
+        call: WorkflowCall<R>,
+    ) -> R {
+        let handle = self.start(call).await;
+        let result = tokio::time::timeout(DEADLINE, handle.result())
+            .await
+            .expect("the workflow ends")
+            .unwrap();
+        self.check(&handle).await;
+        result
+    }
+
+    /// Waits until a run has so many events of a type.
+    pub(crate) async fn until<R>(
+        &self,
+        handle: &WorkflowHandle<R>,
+        event_type: &str,
+        count: usize,
+    ) {
+        let looking = async {
+            loop {
+                let events = types(handle).await;
+                if events.iter().filter(|found| *found == event_type).count() >= count {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, looking)
+            .await
+            .unwrap_or_else(|_| panic!("{count} x {event_type} never came"));
+    }
+
+    /// What must hold of every history: the code that wrote it replays it.
+    pub(crate) async fn check<R>(&self, handle: &WorkflowHandle<R>) {
+        let export = handle.export().await.unwrap().to_string();
+        if let Err(error) = self.replayer.replay(&export) {
+            panic!("{} does not replay: {error}\n{export}", handle.id());
+        }
+    }
+
+    pub(crate) async fn stop(self) {
+        match self.server {
+            Server::Embedded(server) => server.stop().await,
+            Server::Http { host, serving } => {
+                host.begin_stop();
+                serving.abort();
+                host.stop().await;
+            }
+        }
+    }
+}
+
+pub(crate) async fn types<R>(handle: &WorkflowHandle<R>) -> Vec<String> {
+    let events = handle.history().all().await.unwrap();
+    events.into_iter().map(|event| event.event_type).collect()
+}
+
+/// A worker that runs beside a test.
+pub(crate) struct Running {
+    pub(crate) handle: WorkerHandle,
+    task: JoinHandle<Result<Ended, WorkerError>>,
+}
+
+impl Running {
+    /// Runs a worker and waits until the server knows it.
+    pub(crate) async fn start(worker: WorkerBuilder) -> Self {
+        let worker = worker.build();
+        let handle = worker.handle();
+        let task = tokio::spawn(worker.run());
+        let registered = async {
+            while handle.metrics().registrations == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, registered)
+            .await
+            .expect("the worker registers");
+        Self { handle, task }
+    }
+
+    pub(crate) async fn stop(self) -> Ended {
+        self.handle.shut_down();
+        self.ended().await
+    }
+
+    pub(crate) async fn ended(self) -> Ended {
+        tokio::time::timeout(DEADLINE, self.task)
+            .await
+            .expect("the worker ends")
+            .unwrap()
+            .unwrap()
+    }
+}
+
+/// Runs scenarios on both kinds of server. A scenario takes a stage to prepare and gives it back.
+#[macro_export]
+macro_rules! scenarios {
+    ($($name:ident),+ $(,)?) => {
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                let stage = $crate::stage::Stage::embedded().await;
+                Box::pin(super::$name(stage)).await.stop().await;
+            })+
+        }
+        mod http {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                let stage = $crate::stage::Stage::http().await;
+                Box::pin(super::$name(stage)).await.stop().await;
+            })+
+        }
+    };
+}

@@ -1,0 +1,340 @@
+//! The voice of a worker that runs an attempt: it lives, it makes progress, it is done (local-activities.md §12.2). Only the lease of
+//! the workflow task counts; an attempt that is no longer current may say nothing.
+
+use longhaul_protocol::history::{ActivityHeartbeatRecorded, EventPayload};
+use longhaul_protocol::id::{ActivityAttemptId, ActivityExecutionId, CommandId, EventId, TaskId};
+use longhaul_protocol::workflow_command::LocalFailure;
+use longhaul_protocol::{Payload, Reason, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::prepare::Cleanup;
+use super::settle::Written;
+use super::{LocalActivity, LocalAttempt, Stand, hold, refused};
+use crate::run::cancellation::Cancellation;
+use crate::run::complete::Holder;
+use crate::run::draft::Draft;
+use crate::run::state::{Run, Status, WorkflowTask};
+use crate::{Command, Decision, Moment, Rejection};
+
+/// Which attempt, and who says so.
+#[derive(Clone, Debug)]
+pub struct AttemptHolder {
+    pub holder: Holder,
+    pub attempt_id: ActivityAttemptId,
+}
+
+/// The worker wants to keep the attempt, or tells its progress.
+#[derive(Clone, Debug)]
+pub struct BeatLocalActivity {
+    pub attempt: AttemptHolder,
+    pub beat: LocalBeat,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum LocalBeat {
+    /// Renews the leases and asks whether to go on; not in history.
+    Control,
+    /// A heartbeat of the activity's code.
+    Heartbeat { progress: Option<Value> },
+}
+
+/// Whether the attempt may go on.
+#[derive(Clone, Debug)]
+pub struct LocalPulse {
+    /// Set when the worker must stop: the run was asked to end.
+    pub stop: Option<Box<Cancellation>>,
+    pub execution_id: ActivityExecutionId,
+    pub attempt: LocalAttempt,
+    pub schedule_to_close_deadline_at: Option<Timestamp>,
+    pub heartbeat_event_id: Option<EventId>,
+    pub cleanup: Option<Cleanup>,
+    pub run_status: Status,
+    pub now: Timestamp,
+}
+
+/// The attempt is over.
+#[derive(Clone, Debug)]
+pub struct SettleLocalActivity {
+    pub attempt: AttemptHolder,
+    pub report: LocalReport,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum LocalReport {
+    Completed(Payload),
+    Failed(LocalFailure),
+}
+
+/// How an attempt was settled; kept for a repeat of the call that settled it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settled {
+    pub sequence: u64,
+    pub workflow_task_id: TaskId,
+    pub workflow_task_attempt: u64,
+    pub execution_id: ActivityExecutionId,
+    pub attempt_id: ActivityAttemptId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_attempt_id: Option<String>,
+    pub event_id: EventId,
+    pub event_type: String,
+    pub recorded_at: Timestamp,
+    /// Set when a retry follows: the claim is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_task_id: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub duplicate: bool,
+}
+
+/// The worker's function has stopped after a cancellation.
+#[derive(Clone, Debug)]
+pub struct AcknowledgeLocalStop {
+    pub attempt: AttemptHolder,
+    pub request_id: CommandId,
+}
+
+impl AttemptHolder {
+    /// The attempt that this caller may speak about: it is current, it runs under this claim, and the claim holds.
+    fn find<'a, R>(
+        &self,
+        run: &'a Run,
+        moment: Moment<'a>,
+    ) -> Result<(Draft<'a>, WorkflowTask, LocalActivity, LocalAttempt), Decision<R>> {
+        let draft = Draft::of(run, moment);
+        let current = draft.locals().into_iter().find_map(|local| {
+            let attempt = local.attempt.clone()?;
+            (attempt.id == self.attempt_id).then_some((attempt, local))
+        });
+        let was_one = draft.locals().iter().any(|local| {
+            local
+                .past_attempts
+                .iter()
+                .any(|past| past.id == self.attempt_id)
+        });
+        if was_one {
+            return Err(refused(Reason::StaleActivityAttempt));
+        }
+        let (draft, task) = hold(&self.holder, run, moment)?;
+        let Some((attempt, local)) = current else {
+            return Err(refused(Reason::ActivityAttemptNotFound));
+        };
+        if !attempt.is_under(&task) {
+            return Err(refused(Reason::StaleActivityAttempt));
+        }
+        Ok((draft, *task, local, attempt))
+    }
+}
+
+impl Command for BeatLocalActivity {
+    type Reply = LocalPulse;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<LocalPulse> {
+        let (mut draft, task, mut local, mut attempt) = match self.attempt.find(run, moment) {
+            Ok(found) => found,
+            Err(decision) => return decision,
+        };
+        let pulse = |draft: &Draft<'_>, local: &LocalActivity, attempt: &LocalAttempt| LocalPulse {
+            stop: None,
+            execution_id: local.execution_id.clone(),
+            attempt: attempt.clone(),
+            schedule_to_close_deadline_at: local.schedule_to_close_deadline_at,
+            heartbeat_event_id: None,
+            cleanup: draft.cleanup(local.cleanup.as_ref()).ok().flatten(),
+            run_status: draft.core.status,
+            now: draft.now,
+        };
+        if let Some(cancellation) = draft.interrupting(&local) {
+            let mut pulse = pulse(&draft, &local, &attempt);
+            pulse.stop = Some(cancellation);
+            if attempt.fenced {
+                return Decision::unchanged(pulse);
+            }
+            attempt.fenced = true;
+            local.attempt = Some(attempt);
+            draft.put_local(local);
+            return draft.finish(Ok(pulse));
+        }
+        if draft.expire_local(local.sequence) {
+            return draft.finish(Err(Rejection::LocalActivityRefused {
+                reason: Reason::LocalActivityDeadlineExpired,
+            }));
+        }
+        attempt.lease_expires_at = draft.renew_claim(&task).expires_at;
+        let mut event_id = None;
+        if let LocalBeat::Heartbeat { progress } = &self.beat {
+            attempt.last_heartbeat_at = Some(draft.now);
+            let timeout = local
+                .retry
+                .as_ref()
+                .and_then(|retry| retry.heartbeat_timeout);
+            if let Some(seconds) = timeout {
+                let deadline = draft.now.plus_seconds(seconds);
+                attempt.heartbeat_deadline_at = Some(draft.earlier_of_cleanup(&local, deadline));
+            }
+            if progress.is_some() {
+                attempt.progress.clone_from(progress);
+            }
+            local.attempt = Some(attempt.clone());
+            event_id = Some(draft.write_local_heartbeat(&local, &attempt, progress.as_ref()));
+        }
+        local.attempt = Some(attempt.clone());
+        let mut pulse = pulse(&draft, &local, &attempt);
+        pulse.heartbeat_event_id = event_id;
+        draft.put_local(local);
+        draft.finish(Ok(pulse))
+    }
+}
+
+impl Command for SettleLocalActivity {
+    type Reply = Settled;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Settled> {
+        let holder = &self.attempt.holder;
+        let earlier = run.settled_before(holder, |settled| {
+            settled.attempt_id == self.attempt.attempt_id
+        });
+        if let Some(settled) = earlier {
+            return Decision::unchanged(settled);
+        }
+        let (mut draft, task, local, attempt) = match self.attempt.find(run, moment) {
+            Ok(found) => found,
+            Err(decision) => return decision,
+        };
+        if draft.interrupting(&local).is_some() {
+            return refused(Reason::CancellationRequested);
+        }
+        // A report that comes after the deadline is late, whatever it says.
+        let written = match (local.passed_deadline(draft.now), &self.report) {
+            (Some(kind), _) => draft.time_out_or_retry_local(&local, kind, None),
+            (None, LocalReport::Completed(result)) => {
+                draft.complete_local(&local, &attempt, result)
+            }
+            (None, LocalReport::Failed(failure)) => {
+                draft.fail_or_retry_local(&local, &attempt, failure)
+            }
+        };
+        let settled = draft.settle_under(&task, &local, &attempt, written);
+        draft.finish(Ok(settled))
+    }
+}
+
+impl Command for AcknowledgeLocalStop {
+    /// The event of the request, and whether it was said before.
+    type Reply = (EventId, bool);
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply> {
+        let request = run
+            .core
+            .cancellation
+            .as_deref()
+            .filter(|cancellation| cancellation.request_id == self.request_id);
+        let Some(cancellation) = request else {
+            return Decision::reject(Rejection::CancellationMismatch);
+        };
+        let event_id = cancellation.event_id.clone();
+        let mut draft = Draft::of(run, moment);
+        let current = draft.locals().into_iter().find(|local| {
+            let attempt = local.attempt.as_ref();
+            attempt.is_some_and(|attempt| attempt.id == self.attempt.attempt_id)
+        });
+        // The call may have ended meanwhile: then there is nothing left to be told.
+        let Some(mut local) = current else {
+            return Decision::unchanged((event_id, true));
+        };
+        match &mut local.attempt {
+            Some(attempt) if !attempt.stopped => attempt.stopped = true,
+            _ => return Decision::unchanged((event_id, true)),
+        }
+        draft.put_local(local);
+        draft.finish(Ok((event_id, false)))
+    }
+}
+
+impl Run {
+    /// How this caller's attempt was settled before, if it was.
+    pub(super) fn settled_before(
+        &self,
+        holder: &Holder,
+        same: impl Fn(&Settled) -> bool,
+    ) -> Option<Settled> {
+        let task = self.core.workflow_task.as_ref();
+        let under_lease = task.map_or(&[][..], |task| &task.local_receipts);
+        let kept = self
+            .parts
+            .values()
+            .filter_map(|part| part.as_local().and_then(|local| local.receipt.as_deref()));
+        let mut known = under_lease.iter().chain(kept);
+        let settled = known.find(|settled| {
+            settled.workflow_task_id == *holder.task_id()
+                && settled.workflow_task_attempt == holder.attempt
+                && same(settled)
+        })?;
+        Some(Settled {
+            duplicate: true,
+            ..settled.clone()
+        })
+    }
+}
+
+impl Draft<'_> {
+    /// The request that stops this call, unless it is what cleans up after it.
+    fn interrupting(&self, local: &LocalActivity) -> Option<Box<Cancellation>> {
+        let cancellation = self.core.cancellation.clone()?;
+        (local.cleanup.is_none()).then_some(cancellation)
+    }
+
+    fn write_local_heartbeat(
+        &mut self,
+        local: &LocalActivity,
+        attempt: &LocalAttempt,
+        progress: Option<&Value>,
+    ) -> EventId {
+        self.append(EventPayload::ActivityHeartbeatRecorded(
+            ActivityHeartbeatRecorded {
+                call: local.call(&attempt.task_id, Stand::RUNNING),
+                activity_attempt_id: attempt.id.clone(),
+                attempt_number: attempt.number,
+                heartbeat_at: self.now,
+                lease_expires_at: Some(attempt.lease_expires_at),
+                progress: progress.cloned(),
+            },
+        ));
+        self.events.last().expect("just written").id.clone()
+    }
+
+    /// What the caller is told. With a retry the claim ends; otherwise the worker reads history again and goes on.
+    pub(super) fn settle_under(
+        &mut self,
+        task: &WorkflowTask,
+        local: &LocalActivity,
+        attempt: &LocalAttempt,
+        written: Written,
+    ) -> Settled {
+        let settled = Settled {
+            sequence: local.sequence,
+            workflow_task_id: task.id.clone(),
+            workflow_task_attempt: task.attempt,
+            execution_id: local.execution_id.clone(),
+            attempt_id: attempt.id.clone(),
+            worker_attempt_id: attempt.worker_attempt_id.clone(),
+            event_id: written.event_id,
+            event_type: written.event_type.to_owned(),
+            recorded_at: self.core.last_event_at,
+            retry_task_id: written.retry_task,
+            duplicate: false,
+        };
+        if settled.retry_task_id.is_some() {
+            if let Some(mut local) = self.local(local.sequence).cloned() {
+                local.receipt = Some(Box::new(settled.clone()));
+                self.put_local(local);
+            }
+            self.release_claim(task);
+        } else {
+            self.mark_refreshed();
+            if let Some(task) = &mut self.core.workflow_task {
+                task.local_receipts.push(settled.clone());
+            }
+        }
+        settled
+    }
+}

@@ -1,0 +1,161 @@
+//! Commands that a workflow gave before a local call are recorded while the task stays leased, so that the call has its number
+//! (local-activities.md §12.2). It is a completion that does not end the task.
+
+use std::sync::Arc;
+
+use longhaul_protocol::Reason;
+use longhaul_protocol::history::LimitBreach;
+use longhaul_protocol::id::{ActivityExecutionId, RunId};
+use longhaul_protocol::workflow_command::WorkflowCommand;
+use serde::{Deserialize, Serialize};
+
+use super::{hold, refused};
+use crate::run::batch::Batch;
+use crate::run::complete::{Holder, check_sizes, fail_over_limit};
+use crate::run::draft::Draft;
+use crate::run::state::Run;
+use crate::visibility::Definitions;
+use crate::{Command, Decision, Moment, Rejection, limits};
+
+/// The commands before a local call, or a group that holds local calls.
+#[derive(Clone, Debug)]
+pub struct CheckpointCommands {
+    pub holder: Holder,
+    pub checkpoint_id: String,
+    pub start_sequence: u64,
+    pub commands: Vec<WorkflowCommand>,
+    pub definitions: Arc<Definitions>,
+}
+
+/// The newest checkpoint of a lease.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    pub id: String,
+    pub start_sequence: u64,
+    pub next_sequence: u64,
+    /// The local calls in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub local_activities: Vec<(u64, ActivityExecutionId)>,
+}
+
+/// What the caller is told.
+#[derive(Clone, Debug)]
+pub struct Checkpointed {
+    pub run_id: RunId,
+    pub checkpoint: Checkpoint,
+    pub duplicate: bool,
+}
+
+impl Command for CheckpointCommands {
+    type Reply = Checkpointed;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Checkpointed> {
+        let (mut draft, task) = match hold(&self.holder, run, moment) {
+            Ok(held) => held,
+            Err(decision) => return decision,
+        };
+        let told = |checkpoint: Checkpoint, duplicate| Checkpointed {
+            run_id: run.run_id().clone(),
+            checkpoint,
+            duplicate,
+        };
+        let before = task
+            .lease
+            .as_ref()
+            .and_then(|lease| lease.checkpoint.as_deref());
+        if let Some(before) = before.filter(|before| before.id == self.checkpoint_id) {
+            return Decision::unchanged(told(before.clone(), true));
+        }
+        if draft.has_undelivered_cancellation() {
+            return refused(Reason::CancellationRequested);
+        }
+        let next = draft.core.last_command_sequence + 1;
+        if self.start_sequence > next {
+            return refused(Reason::LocalActivityCommandPrefixNotRecorded);
+        }
+        if self.start_sequence < next || task.is_update() {
+            return refused(Reason::LocalActivityPreparationMismatch);
+        }
+        let batch = match draft.place(&self.commands, &self.definitions) {
+            Ok(batch) => batch,
+            Err(rejection) => return Decision::reject(rejection),
+        };
+        let recorded = check_sizes(&self.commands, &self.definitions, run, moment)
+            .and_then(|()| draft.record_checkpoint(&batch));
+        match recorded {
+            Ok(local_activities) => {
+                let checkpoint = Checkpoint {
+                    id: self.checkpoint_id.clone(),
+                    start_sequence: self.start_sequence,
+                    next_sequence: draft.core.last_command_sequence + 1,
+                    local_activities,
+                };
+                draft.mark_refreshed();
+                if let Some(lease) = draft.lease_mut() {
+                    lease.checkpoint = Some(Box::new(checkpoint.clone()));
+                }
+                draft.finish(Ok(told(checkpoint, false)))
+            }
+            // As for a completion: a refusal alone would bring the same commands again and again.
+            Err(limit) => {
+                let failed = fail_over_limit(run, moment, &task, limit.clone());
+                failed.finish(Err(Rejection::LimitExceeded(limit)))
+            }
+        }
+    }
+}
+
+impl Draft<'_> {
+    fn record_checkpoint(
+        &mut self,
+        batch: &Batch<'_>,
+    ) -> Result<Vec<(u64, ActivityExecutionId)>, LimitBreach> {
+        let mut kept: Vec<u64> = batch.sent_again.iter().copied().collect();
+        self.consume_under_lease(&kept);
+        let mut local_activities = Vec::new();
+        for (sequence, command) in &batch.steps {
+            let Some(sequence) = sequence else {
+                self.apply_remark(command);
+                continue;
+            };
+            self.apply_call(*sequence, command)?;
+            self.core.last_command_sequence = *sequence;
+            if let Some(local) = self.local(*sequence) {
+                local_activities.push((*sequence, local.execution_id.clone()));
+            }
+            if matches!(command, WorkflowCommand::OpenConditionWait(_)) {
+                kept.push(*sequence);
+            }
+        }
+        if let Some(lease) = self.lease_mut() {
+            lease.kept_waits = kept;
+        }
+        limits::check(
+            "history_transaction_size",
+            self.events.len() as u64,
+            self.limits.events_per_transaction,
+        )?;
+        limits::check(
+            "history_event_count",
+            self.core.last_history_sequence,
+            self.limits.events_per_run,
+        )?;
+        Ok(local_activities)
+    }
+
+    /// The worker went past these waits before it asked for what comes now: what its lease delivered is taken, and conditions that it
+    /// did not name again hold.
+    pub(super) fn consume_under_lease(&mut self, kept: &[u64]) {
+        let Some(task) = self.core.workflow_task.clone() else {
+            return;
+        };
+        if let Some(lease) = self.lease_mut()
+            && let (Some(signal), Some(wait)) =
+                (lease.delivered_signal.take(), lease.delivered_to.take())
+        {
+            self.apply_delivered_signal(signal, wait);
+        }
+        let kept = kept.iter().copied().collect();
+        self.satisfy_conditions(&kept, false, &task.resume);
+    }
+}

@@ -1,0 +1,483 @@
+//! Local activities: they run inside the worker that holds the workflow task, and no activity task is ever made for them
+//! (local-activities.md). A worker tells a finished one with its decision (`record`), or has every attempt written down as it
+//! happens (the other files): `prepare` begins an attempt, `attempt` is its worker's voice, `settle` ends or retries it, `recover`
+//! finds one whose worker was lost.
+//!
+//! A retry is a workflow task of its own that stands beside the run's ordinary one until it is due and claimed.
+
+use longhaul_protocol::group::Group;
+use longhaul_protocol::history::{
+    ActivityCall, ActivityScheduled, ActivitySnapshot, ActivityStarted, EXECUTION_MODE_LOCAL,
+    EventPayload, GroupKeys, LocalActivitySnapshot, LocalAttemptSnapshot, LocalKeys, PAYLOAD_CODEC,
+};
+use longhaul_protocol::id::{ActivityAttemptId, ActivityExecutionId, TaskId, WorkerId};
+use longhaul_protocol::workflow_command::{CancellationPolicy, CleanupProof, LocalActivityCall};
+use longhaul_protocol::{Payload, Reason, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use self::attempt::Settled;
+use super::complete::Holder;
+use super::draft::Draft;
+use super::state::{
+    ClosedReason, Part, PartKey, Resume, RetryPolicy, Run, WorkflowLease, WorkflowTask,
+};
+use crate::{Decision, Moment, Rejection};
+
+pub mod attempt;
+pub mod checkpoint;
+pub mod prepare;
+pub mod recover;
+
+mod record;
+mod retry_task;
+mod settle;
+
+pub use retry_task::RetryTask;
+
+/// What a worker must be able to do to be given tasks of a run with an unfinished local activity: another would take the call for
+/// one that is pending, and wait for ever.
+pub const CAPABILITY: &str = "durable_local_activities";
+
+/// The same in the words of the published Python client.
+pub const CAPABILITY_ALIAS: &str = "prepared_local_activities";
+
+/// Both this and cooperative cancellation, as one word.
+pub const CAPABILITY_WITH_CANCELLATION: &str = "cooperative_cancellation+durable_local_activities";
+
+/// How many finished attempts of one call are remembered, so that a late report is told from an unknown one.
+const PAST_ATTEMPTS_MAX: usize = 16;
+
+/// A local activity that is not finished; also the form in which a finished one is written into history.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalActivity {
+    pub sequence: u64,
+    pub execution_id: ActivityExecutionId,
+    pub activity_type: String,
+    /// Absent when the call gave neither a policy nor timeouts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellation_policy: Option<CancellationPolicy>,
+    /// Set when it cleans up after a delivered cancellation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<CleanupProof>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
+    pub scheduled_at: Timestamp,
+    /// Number of attempts so far.
+    pub attempt_count: u64,
+    /// The attempt that may report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<LocalAttempt>,
+    /// Attempts that may no longer report, newest last; only the last few are remembered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past_attempts: Vec<PastLocalAttempt>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_to_close_deadline_at: Option<Timestamp>,
+    /// Tells the same call from one that changed under the history.
+    pub arguments_hash: u64,
+    /// The task of the next attempt, while it stands beside the ordinary one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_task: Option<RetryTask>,
+    /// How the newest attempt was settled, for a repeat of that call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Box<Settled>>,
+}
+
+/// An attempt that is over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PastLocalAttempt {
+    pub id: ActivityAttemptId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_attempt_id: Option<String>,
+}
+
+/// One try, under one lease of a workflow task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LocalAttempt {
+    pub id: ActivityAttemptId,
+    pub number: u64,
+    /// The workflow task under whose lease it runs, and which lease of it.
+    pub task_id: TaskId,
+    pub task_attempt: u64,
+    pub owner: WorkerId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_attempt_id: Option<String>,
+    pub started_at: Timestamp,
+    pub lease_expires_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub close_deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_deadline_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Value>,
+    /// Its worker was told to stop: it may not report any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fenced: bool,
+    /// Its worker said that the function stopped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
+}
+
+/// How far a call and its attempt are, in the words of history.
+#[derive(Clone, Copy)]
+struct Stand {
+    status: &'static str,
+    attempt_status: &'static str,
+    closed_at: Option<Timestamp>,
+    attempt_closed_at: Option<Timestamp>,
+    /// Whether the snapshots belong to the event at all; the first has its own.
+    shown: bool,
+}
+
+impl Stand {
+    const PENDING: Self = Self {
+        status: "pending",
+        attempt_status: "",
+        closed_at: None,
+        attempt_closed_at: None,
+        shown: false,
+    };
+    const RUNNING: Self = Self {
+        status: "running",
+        attempt_status: "running",
+        shown: true,
+        ..Self::PENDING
+    };
+
+    /// The call is over.
+    fn closed(status: &'static str, attempt_status: &'static str, at: Timestamp) -> Self {
+        Self {
+            status,
+            attempt_status,
+            closed_at: Some(at),
+            attempt_closed_at: Some(at),
+            shown: true,
+        }
+    }
+
+    /// The attempt is over and another will follow.
+    fn retrying(attempt_status: &'static str, at: Timestamp) -> Self {
+        Self {
+            status: "pending",
+            attempt_status,
+            closed_at: None,
+            attempt_closed_at: Some(at),
+            shown: true,
+        }
+    }
+}
+
+impl LocalActivity {
+    /// Attempts the policy allows; None is without limit.
+    pub(super) fn max_attempts(&self) -> Option<u64> {
+        self.retry
+            .as_ref()
+            .map_or(Some(1), |retry| retry.max_attempts)
+    }
+
+    /// Whether this is the call that is recorded.
+    fn is_call(&self, call: &LocalActivityCall) -> bool {
+        self.activity_type == call.activity_type
+            && self.retry == retry_snapshot(call)
+            && self.cancellation_policy == call.cancellation_policy
+            && self.cleanup == call.cancellation_cleanup
+            && self.arguments_hash == arguments_hash(&call.arguments)
+    }
+
+    /// Whether an earlier attempt had this name.
+    fn used(&self, worker_attempt_id: &str) -> bool {
+        self.past_attempts
+            .iter()
+            .any(|past| past.worker_attempt_id.as_deref() == Some(worker_attempt_id))
+    }
+
+    /// The current attempt may no longer report.
+    fn retire_attempt(&mut self) {
+        if let Some(attempt) = self.attempt.take() {
+            self.past_attempts.push(PastLocalAttempt {
+                id: attempt.id,
+                worker_attempt_id: attempt.worker_attempt_id,
+            });
+            if self.past_attempts.len() > PAST_ATTEMPTS_MAX {
+                self.past_attempts.remove(0);
+            }
+        }
+    }
+
+    /// Why a workflow task about it exists.
+    fn resume(&self, event_type: Option<&str>) -> Resume {
+        Resume {
+            workflow_wait_kind: Some("local_activity".to_owned()),
+            open_wait_id: Some(format!("local-activity:{}", self.execution_id)),
+            resume_source_kind: Some("local_activity".to_owned()),
+            resume_source_id: Some(self.execution_id.to_string()),
+            activity_execution_id: Some(self.execution_id.clone()),
+            activity_type: Some(self.activity_type.clone()),
+            workflow_sequence: Some(self.sequence),
+            workflow_event_type: event_type.map(str::to_owned),
+            execution_mode: Some(EXECUTION_MODE_LOCAL.to_owned()),
+            ..Resume::default()
+        }
+    }
+
+    /// The keys of one of its events.
+    fn call(&self, task_id: &TaskId, stand: Stand) -> ActivityCall {
+        let attempt = self.attempt.as_ref().filter(|_| stand.shown);
+        ActivityCall {
+            activity_execution_id: self.execution_id.clone(),
+            activity_type: self.activity_type.clone(),
+            activity_class: self.activity_type.clone(),
+            sequence: self.sequence,
+            cancellation_policy: self.cancellation_policy,
+            group: GroupKeys(self.group.clone()),
+            local: Some(Box::new(LocalKeys {
+                execution_mode: EXECUTION_MODE_LOCAL,
+                local_activity: true,
+                workflow_task_id: task_id.clone(),
+                activity: stand.shown.then(|| self.snapshot(stand)),
+                activity_attempt: attempt
+                    .map(|attempt| attempt.snapshot(&self.execution_id, stand)),
+                local_recovery: None,
+            })),
+        }
+    }
+
+    fn snapshot(&self, stand: Stand) -> LocalActivitySnapshot {
+        let attempt = self.attempt.as_ref();
+        LocalActivitySnapshot {
+            id: self.execution_id.clone(),
+            idempotency_key: self.execution_id.clone(),
+            sequence: self.sequence,
+            activity_type: self.activity_type.clone(),
+            class: self.activity_type.clone(),
+            execution_mode: EXECUTION_MODE_LOCAL,
+            local_activity: true,
+            attempt_id: attempt.map(|attempt| attempt.id.clone()),
+            status: stand.status,
+            attempt_count: self.attempt_count,
+            last_heartbeat_at: attempt.and_then(|attempt| attempt.last_heartbeat_at),
+            created_at: self.scheduled_at,
+            started_at: attempt.map(|attempt| attempt.started_at),
+            closed_at: stand.closed_at,
+        }
+    }
+}
+
+impl LocalAttempt {
+    /// Whether it runs under the task's present lease.
+    fn is_under(&self, task: &WorkflowTask) -> bool {
+        let owner = task.lease.as_ref().map(|lease| &lease.owner);
+        self.task_id == task.id && self.task_attempt == task.attempt && owner == Some(&self.owner)
+    }
+
+    /// What another claim is told about it.
+    fn left_behind(&self, now: Timestamp) -> Reason {
+        if self.lease_expires_at > now {
+            Reason::LocalActivityPreviousAttemptLive
+        } else {
+            Reason::LocalActivityPreviousAttemptUnresolved
+        }
+    }
+
+    fn snapshot(&self, execution_id: &ActivityExecutionId, stand: Stand) -> LocalAttemptSnapshot {
+        LocalAttemptSnapshot {
+            id: self.id.clone(),
+            activity_execution_id: execution_id.clone(),
+            task_id: self.task_id.clone(),
+            attempt_number: self.number,
+            status: stand.attempt_status,
+            lease_owner: self.owner.clone(),
+            worker_attempt_id: self.worker_attempt_id.clone(),
+            started_at: self.started_at,
+            last_heartbeat_at: self.last_heartbeat_at,
+            lease_expires_at: Some(self.lease_expires_at)
+                .filter(|_| stand.attempt_closed_at.is_none()),
+            closed_at: stand.attempt_closed_at,
+        }
+    }
+}
+
+/// The policy exactly as the author gave it; nothing when there was none.
+fn retry_snapshot(call: &LocalActivityCall) -> Option<RetryPolicy> {
+    let timeouts = [
+        call.start_to_close_timeout,
+        call.schedule_to_close_timeout,
+        call.heartbeat_timeout,
+    ];
+    if call.retry_policy.is_none() && timeouts.iter().all(Option::is_none) {
+        return None;
+    }
+    let policy = call.retry_policy.clone().unwrap_or_default();
+    Some(RetryPolicy {
+        snapshot_version: 1,
+        max_attempts: policy.max_attempts.unwrap_or(Some(1)),
+        backoff_seconds: policy.backoff_seconds,
+        start_to_close_timeout: call.start_to_close_timeout,
+        schedule_to_start_timeout: None,
+        schedule_to_close_timeout: call.schedule_to_close_timeout,
+        heartbeat_timeout: call.heartbeat_timeout,
+        non_retryable_error_types: policy.non_retryable_error_types,
+    })
+}
+
+/// FNV-1a over the encoded arguments: a guard against changed code, not against malice.
+fn arguments_hash(arguments: &Payload) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in arguments.blob().bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}
+
+/// Refused, and nothing changes.
+fn refused<R>(reason: Reason) -> Decision<R> {
+    Decision::reject(Rejection::LocalActivityRefused { reason })
+}
+
+/// The claim under which a worker speaks about local activities, in the words they use for its loss.
+fn hold<'a, R>(
+    holder: &Holder,
+    run: &'a Run,
+    moment: Moment<'a>,
+) -> Result<(Draft<'a>, Box<WorkflowTask>), Decision<R>> {
+    let never = |_| unreachable!("these calls have no stored answer with the task");
+    holder.hold(run, None, moment, never).map_err(|decision| {
+        let Decision { changes, reply } = decision;
+        let reason = match reply {
+            Err(Rejection::TaskNotLeased { .. }) => Reason::WorkflowClaimNotFound,
+            Err(Rejection::LeaseExpired { .. }) => Reason::WorkflowClaimExpired,
+            Err(Rejection::LeaseOwnerMismatch { .. } | Rejection::AttemptMismatch { .. }) => {
+                Reason::WorkflowClaimMismatch
+            }
+            Err(Rejection::RunClosed(closed)) if closed.closed.reason == ClosedReason::TimedOut => {
+                Reason::RunDeadlineExpired
+            }
+            reply => return Decision { changes, reply },
+        };
+        Decision {
+            changes,
+            reply: Err(Rejection::LocalActivityRefused { reason }),
+        }
+    })
+}
+
+fn policy_json(retry: &RetryPolicy) -> Value {
+    serde_json::to_value(retry).expect("a retry policy is plain data")
+}
+
+/// A worker's hold on the run's workflow task: whatever happens to a local activity happens under one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Claim {
+    task_id: TaskId,
+    attempt: u64,
+    owner: WorkerId,
+    expires_at: Timestamp,
+}
+
+impl Draft<'_> {
+    pub(super) fn local(&self, sequence: u64) -> Option<&LocalActivity> {
+        self.part(PartKey::LocalActivity(sequence))
+            .and_then(Part::as_local)
+    }
+
+    /// Every open local activity. Most runs have none, and are not searched.
+    pub(super) fn locals(&self) -> Vec<LocalActivity> {
+        if self.core.open.local_activities == 0 {
+            return Vec::new();
+        }
+        self.parts()
+            .filter_map(|(_, part)| part.as_local())
+            .cloned()
+            .collect()
+    }
+
+    /// Renews the lease, which from now on reads history to its end.
+    fn renew_claim(&mut self, task: &WorkflowTask) -> Claim {
+        let expires_at = self
+            .now
+            .plus_seconds(self.limits.workflow_task_lease_seconds);
+        if let Some(lease) = self.lease_mut() {
+            lease.expires_at = expires_at;
+        }
+        self.mark_refreshed();
+        self.show_workflow_task();
+        debug_assert_eq!(self.held_claim().task_id, task.id);
+        self.held_claim()
+    }
+
+    fn lease_mut(&mut self) -> Option<&mut WorkflowLease> {
+        self.core.workflow_task.as_mut()?.lease.as_mut()
+    }
+
+    /// The worker reads what it wrote: its pages are no longer cut at what it first saw.
+    fn mark_refreshed(&mut self) {
+        if let Some(lease) = self.lease_mut() {
+            lease.refreshed = true;
+        }
+    }
+
+    /// A worker that begins something new has got the answers before.
+    fn forget_local_receipts(&mut self) {
+        if let Some(task) = &mut self.core.workflow_task {
+            task.local_receipts.clear();
+        }
+    }
+
+    /// The lease under which this is decided.
+    fn held_claim(&self) -> Claim {
+        let task = self.core.workflow_task.as_ref();
+        let (task, lease) = task
+            .and_then(|task| Some((task, task.lease.as_ref()?)))
+            .expect("a worker tells of local activities under its lease");
+        Claim {
+            task_id: task.id.clone(),
+            attempt: task.attempt,
+            owner: lease.owner.clone(),
+            expires_at: lease.expires_at,
+        }
+    }
+
+    fn write_local_scheduled(
+        &mut self,
+        local: &LocalActivity,
+        call: &LocalActivityCall,
+        task_id: &TaskId,
+    ) {
+        self.append(EventPayload::ActivityScheduled(Box::new(
+            ActivityScheduled {
+                call: local.call(task_id, Stand::PENDING),
+                activity: ActivitySnapshot {
+                    id: local.execution_id.clone(),
+                    idempotency_key: local.execution_id.clone(),
+                    sequence: local.sequence,
+                    activity_type: local.activity_type.clone(),
+                    class: local.activity_type.clone(),
+                    execution_mode: Some(EXECUTION_MODE_LOCAL),
+                    local_activity: true,
+                    status: "pending",
+                    attempt_count: 0,
+                    payload_codec: PAYLOAD_CODEC,
+                    queue: None,
+                    retry_policy: local.retry.as_ref().map(policy_json),
+                    worker_session: None,
+                    arguments: call.arguments.clone(),
+                    created_at: Some(local.scheduled_at),
+                },
+            },
+        )));
+    }
+
+    fn write_local_started(&mut self, local: &LocalActivity, attempt: &LocalAttempt) {
+        self.append(EventPayload::ActivityStarted(ActivityStarted {
+            call: local.call(&attempt.task_id, Stand::RUNNING),
+            activity_attempt_id: attempt.id.clone(),
+            attempt_number: attempt.number,
+            lease_expires_at: attempt.lease_expires_at,
+            worker_attempt_id: attempt.worker_attempt_id.clone(),
+        }));
+    }
+}

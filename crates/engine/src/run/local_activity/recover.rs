@@ -1,0 +1,96 @@
+//! An attempt without an end whose worker was lost (local-activities.md §9). Nobody knows whether its function still runs; what it
+//! says later is refused, because it is no longer the current one.
+
+use longhaul_protocol::Reason;
+use longhaul_protocol::workflow_command::{LocalActivityCall, LocalFailure};
+use serde_json::{Value, json};
+
+use super::attempt::Settled;
+use super::settle::Why;
+use super::{LocalAttempt, hold, refused};
+use crate::run::complete::Holder;
+use crate::run::state::{Run, WorkflowTask};
+use crate::{Command, Decision, Moment};
+
+/// A worker found a started attempt that is not its own.
+#[derive(Clone, Debug)]
+pub struct RecoverLocalActivity {
+    pub holder: Holder,
+    pub sequence: u64,
+    pub call: LocalActivityCall,
+}
+
+impl Command for RecoverLocalActivity {
+    type Reply = Settled;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Settled> {
+        let earlier = run.settled_before(&self.holder, |settled| settled.sequence == self.sequence);
+        if let Some(settled) = earlier {
+            return Decision::unchanged(settled);
+        }
+        let (mut draft, task) = match hold(&self.holder, run, moment) {
+            Ok(held) => held,
+            Err(decision) => return decision,
+        };
+        let Some(local) = draft.local(self.sequence).cloned() else {
+            return refused(if self.sequence > draft.core.last_command_sequence {
+                Reason::LocalActivityCommandPrefixNotRecorded
+            } else {
+                Reason::LocalActivityPreparationMismatch
+            });
+        };
+        if !local.is_call(&self.call) {
+            return refused(Reason::LocalActivityPreparationMismatch);
+        }
+        let Some(attempt) = local.attempt.clone() else {
+            return refused(Reason::StaleActivityAttempt);
+        };
+        if attempt.is_under(&task) || attempt.lease_expires_at > moment.now {
+            return refused(Reason::LocalActivityPreviousAttemptLive);
+        }
+        let recovery = Some(found(&task, &attempt));
+        let written = match (local.passed_deadline(draft.now), local.retry_at(draft.now)) {
+            (Some(kind), _) => draft.time_out_or_retry_local(&local, kind, recovery),
+            (None, Some(at)) => {
+                let why = Why {
+                    reason: "cold_replay",
+                    attempt_status: "expired",
+                    timeout_kind: None,
+                    failure: interrupted(&local.activity_type),
+                    recovery,
+                };
+                draft.retry_local(&local, at, why)
+            }
+            (None, None) => {
+                let failure = interrupted(&local.activity_type);
+                draft.fail_local(&local, &attempt, &failure, None, recovery)
+            }
+        };
+        let settled = draft.settle_under(&task, &local, &attempt, written);
+        draft.finish(Ok(settled))
+    }
+}
+
+fn interrupted(activity_type: &str) -> LocalFailure {
+    LocalFailure {
+        message: format!(
+            "Local activity {activity_type} was interrupted: its worker was lost before the attempt ended."
+        ),
+        exception_type: Some("LocalActivityInterrupted".to_owned()),
+        non_retryable: false,
+    }
+}
+
+fn found(task: &WorkflowTask, attempt: &LocalAttempt) -> Value {
+    json!({
+        "version": 1,
+        "workflow_task_id": task.id,
+        "workflow_task_attempt": task.attempt,
+        "lease_owner": task.lease.as_ref().map(|lease| &lease.owner),
+        "original_workflow_task_id": attempt.task_id,
+        "original_workflow_task_attempt": attempt.task_attempt,
+        "original_lease_owner": attempt.owner,
+        "original_lease_expires_at": attempt.lease_expires_at,
+        "callback_stop_state": "unknown",
+    })
+}

@@ -1,0 +1,449 @@
+//! How an attempt ends and what follows: the result, another try after a back-off, or the end of the call (local-activities.md §4,
+//! §7, §8). Time can end one too, whoever holds the task.
+
+use longhaul_protocol::history::{
+    ActivityCancelled, ActivityCompleted, ActivityFailed, ActivityRetryScheduled, ActivityTimedOut,
+    EventPayload, LimitBreach, PAYLOAD_CODEC,
+};
+use longhaul_protocol::id::{CommandId, EventId, TaskId};
+use longhaul_protocol::workflow_command::{LocalFailure, LocalTimeout};
+use longhaul_protocol::{Payload, Timestamp};
+use serde_json::{Map, Value};
+
+use super::{LocalActivity, LocalAttempt, RetryTask, Stand, policy_json};
+use crate::change::TaskStatus;
+use crate::limits;
+use crate::run::draft::{Draft, earliest};
+use crate::run::state::{Part, PartKey, WorkflowTask};
+
+/// Why another attempt will follow.
+pub(super) struct Why {
+    pub(super) reason: &'static str,
+    pub(super) attempt_status: &'static str,
+    pub(super) timeout_kind: Option<LocalTimeout>,
+    pub(super) failure: LocalFailure,
+    pub(super) recovery: Option<Value>,
+}
+
+impl Why {
+    pub(super) fn failure(failure: LocalFailure) -> Self {
+        Self {
+            reason: "failure",
+            attempt_status: "failed",
+            timeout_kind: None,
+            failure,
+            recovery: None,
+        }
+    }
+
+    pub(super) fn timeout(local: &LocalActivity, kind: LocalTimeout) -> Self {
+        Self {
+            reason: "timeout",
+            attempt_status: "failed",
+            timeout_kind: Some(kind),
+            failure: LocalFailure {
+                message: timeout_message(local, kind),
+                ..LocalFailure::default()
+            },
+            recovery: None,
+        }
+    }
+}
+
+/// The event that settled an attempt.
+pub(super) struct Written {
+    pub(super) event_id: EventId,
+    pub(super) event_type: &'static str,
+    /// The task of the next attempt.
+    pub(super) retry_task: Option<TaskId>,
+}
+
+impl LocalActivity {
+    /// Seconds to wait after attempt `number`; the last entry of the list repeats.
+    fn backoff_seconds(&self, number: u64) -> u64 {
+        let list = self
+            .retry
+            .as_ref()
+            .map_or(&[][..], |retry| &retry.backoff_seconds);
+        let place = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
+        list.get(place.min(list.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// When another attempt may begin, if attempts are left and the whole call has the time.
+    pub(super) fn retry_at(&self, now: Timestamp) -> Option<(Timestamp, u64)> {
+        if self
+            .max_attempts()
+            .is_some_and(|max| self.attempt_count >= max)
+        {
+            return None;
+        }
+        let backoff = self.backoff_seconds(self.attempt_count);
+        let at = now.plus_seconds(backoff);
+        self.schedule_to_close_deadline_at
+            .is_none_or(|deadline| at < deadline)
+            .then_some((at, backoff))
+    }
+
+    /// The deadline that has passed; of several, the one that weighs most.
+    pub(super) fn passed_deadline(&self, now: Timestamp) -> Option<LocalTimeout> {
+        let passed = |deadline: Option<Timestamp>| deadline.is_some_and(|deadline| deadline <= now);
+        if passed(self.schedule_to_close_deadline_at) {
+            return Some(LocalTimeout::ScheduleToClose);
+        }
+        let attempt = self.attempt.as_ref()?;
+        if passed(attempt.heartbeat_deadline_at) {
+            Some(LocalTimeout::Heartbeat)
+        } else if passed(attempt.close_deadline_at) {
+            Some(LocalTimeout::StartToClose)
+        } else {
+            None
+        }
+    }
+
+    /// The next moment at which something happens to it by itself. A retry waits for the end of a lease.
+    pub(in crate::run) fn next_due(&self, is_leased: bool) -> Option<Timestamp> {
+        let mut due = self.schedule_to_close_deadline_at;
+        if let Some(attempt) = &self.attempt {
+            due = earliest(due, attempt.close_deadline_at);
+            due = earliest(due, attempt.heartbeat_deadline_at);
+        }
+        let retry = self.retry_task.as_ref();
+        let waiting = retry.filter(|task| !task.offered && !is_leased);
+        earliest(due, waiting.map(|task| task.available_at))
+    }
+}
+
+impl Draft<'_> {
+    pub(super) fn put_local(&mut self, local: LocalActivity) {
+        self.put(
+            PartKey::LocalActivity(local.sequence),
+            Part::LocalActivity(Box::new(local)),
+        );
+    }
+
+    /// The call is over, whatever its outcome.
+    fn drop_local(&mut self, local: &LocalActivity) {
+        if let Some(task) = &local.retry_task {
+            let row = self.retry_row(local, task, TaskStatus::Cancelled);
+            self.tasks.insert(row.task_id.clone(), row);
+        }
+        self.remove(PartKey::LocalActivity(local.sequence));
+        self.core.open.local_activities = self.core.open.local_activities.saturating_sub(1);
+    }
+
+    fn written(&self, event_type: &'static str, retry_task: Option<TaskId>) -> Written {
+        let event = self.events.last().expect("just written");
+        Written {
+            event_id: event.id.clone(),
+            event_type,
+            retry_task,
+        }
+    }
+
+    /// The attempt succeeded; a result that is too large is a failure instead.
+    pub(super) fn complete_local(
+        &mut self,
+        local: &LocalActivity,
+        attempt: &LocalAttempt,
+        result: &Payload,
+    ) -> Written {
+        let size = result.blob().len() as u64;
+        if let Err(limit) = limits::check("payload_size", size, self.limits.payload_bytes) {
+            let failure = LocalFailure {
+                message: format!(
+                    "The activity's result is larger than a payload may be: {size} bytes of base64, {} allowed.",
+                    limit.configured
+                ),
+                exception_type: Some("StructuralLimitExceeded".to_owned()),
+                non_retryable: true,
+            };
+            return self.fail_local(local, attempt, &failure, Some(limit), None);
+        }
+        self.append(EventPayload::ActivityCompleted(ActivityCompleted {
+            call: local.call(
+                &attempt.task_id,
+                Stand::closed("completed", "completed", self.now),
+            ),
+            activity_attempt_id: attempt.id.clone(),
+            attempt_number: attempt.number,
+            result: result.clone(),
+            payload_codec: PAYLOAD_CODEC,
+        }));
+        let written = self.written("ActivityCompleted", None);
+        self.end_local(local, false);
+        written
+    }
+
+    /// The attempt failed: another one follows if the policy allows it.
+    pub(super) fn fail_or_retry_local(
+        &mut self,
+        local: &LocalActivity,
+        attempt: &LocalAttempt,
+        failure: &LocalFailure,
+    ) -> Written {
+        let listed = local.retry.as_ref().is_some_and(|retry| {
+            let name = failure.exception_type.as_ref();
+            name.is_some_and(|name| retry.non_retryable_error_types.contains(name))
+        });
+        let failure = LocalFailure {
+            non_retryable: failure.non_retryable || listed,
+            ..failure.clone()
+        };
+        match local.retry_at(self.now).filter(|_| !failure.non_retryable) {
+            Some(at) => self.retry_local(local, at, Why::failure(failure)),
+            None => self.fail_local(local, attempt, &failure, None, None),
+        }
+    }
+
+    /// A deadline has passed: `schedule_to_close` ends the call, the others are tried again.
+    pub(super) fn time_out_or_retry_local(
+        &mut self,
+        local: &LocalActivity,
+        kind: LocalTimeout,
+        recovery: Option<Value>,
+    ) -> Written {
+        let retry = local
+            .retry_at(self.now)
+            .filter(|_| kind != LocalTimeout::ScheduleToClose && local.attempt.is_some());
+        match retry {
+            Some(at) => {
+                let why = Why {
+                    recovery,
+                    ..Why::timeout(local, kind)
+                };
+                self.retry_local(local, at, why)
+            }
+            None => self.time_out_local(local, kind, recovery),
+        }
+    }
+
+    /// Schedules the next attempt as a workflow task of its own.
+    pub(super) fn retry_local(
+        &mut self,
+        local: &LocalActivity,
+        (at, backoff): (Timestamp, u64),
+        why: Why,
+    ) -> Written {
+        let mut local = local.clone();
+        let attempt = local.attempt.as_ref();
+        let attempt_id = attempt.map(|attempt| attempt.id.clone());
+        let of_task = attempt.map(|attempt| attempt.task_id.clone());
+        let next: TaskId = self.ids.mint();
+        let mut call = local.call(
+            of_task.as_ref().unwrap_or(&next),
+            Stand::retrying(why.attempt_status, self.now),
+        );
+        if let Some(keys) = &mut call.local {
+            keys.local_recovery = why.recovery;
+        }
+        self.append(EventPayload::ActivityRetryScheduled(Box::new(
+            ActivityRetryScheduled {
+                call,
+                activity_attempt_id: attempt_id.clone(),
+                retry_task_id: Some(next.clone()),
+                retry_of_task_id: of_task,
+                retry_available_at: Some(at),
+                retry_backoff_seconds: backoff,
+                retry_after_attempt_id: attempt_id,
+                retry_after_attempt: local.attempt_count,
+                retry_reason: why.reason,
+                max_attempts: local.max_attempts(),
+                retry_policy: local.retry.as_ref().map(policy_json),
+                timeout_kind: why.timeout_kind.map(LocalTimeout::as_str),
+                exception_type: why.failure.exception_type,
+                exception_class: None,
+                message: Some(why.failure.message),
+                code: None,
+            },
+        )));
+        local.retire_attempt();
+        let task = RetryTask {
+            id: next.clone(),
+            available_at: at,
+            offered: false,
+        };
+        let row = self.retry_row(&local, &task, TaskStatus::Scheduled);
+        self.tasks.insert(row.task_id.clone(), row);
+        local.retry_task = Some(task);
+        self.put_local(local);
+        self.written("ActivityRetryScheduled", Some(next))
+    }
+
+    /// The call failed for good.
+    pub(super) fn fail_local(
+        &mut self,
+        local: &LocalActivity,
+        attempt: &LocalAttempt,
+        failure: &LocalFailure,
+        limit: Option<LimitBreach>,
+        recovery: Option<Value>,
+    ) -> Written {
+        let attempt_status = if recovery.is_some() {
+            "expired"
+        } else {
+            "failed"
+        };
+        let mut call = local.call(
+            &attempt.task_id,
+            Stand::closed("failed", attempt_status, self.now),
+        );
+        if let Some(keys) = &mut call.local {
+            keys.local_recovery = recovery;
+        }
+        let failure_id = self.ids.mint();
+        self.append(EventPayload::ActivityFailed(Box::new(ActivityFailed {
+            call,
+            activity_attempt_id: attempt.id.clone(),
+            attempt_number: attempt.number,
+            failure_id,
+            failure_category: if limit.is_some() {
+                "structural_limit"
+            } else {
+                "application"
+            },
+            non_retryable: failure.non_retryable,
+            exception_type: failure.exception_type.clone(),
+            exception_class: None,
+            message: failure.message.clone(),
+            code: None,
+            exception: Map::new(),
+            limit,
+        })));
+        let written = self.written("ActivityFailed", None);
+        self.end_local(local, true);
+        written
+    }
+
+    fn time_out_local(
+        &mut self,
+        local: &LocalActivity,
+        kind: LocalTimeout,
+        recovery: Option<Value>,
+    ) -> Written {
+        let attempt = local.attempt.as_ref();
+        let task_id = attempt.map_or_else(
+            || {
+                let retry = local.retry_task.as_ref();
+                retry.map_or_else(|| self.ids.mint(), |task| task.id.clone())
+            },
+            |attempt| attempt.task_id.clone(),
+        );
+        let mut call = local.call(&task_id, Stand::closed("failed", "failed", self.now));
+        if let Some(keys) = &mut call.local {
+            keys.local_recovery = recovery;
+        }
+        let failure_id = self.ids.mint();
+        self.append(EventPayload::ActivityTimedOut(Box::new(ActivityTimedOut {
+            call,
+            activity_attempt_id: attempt
+                .map(|attempt| attempt.id.clone())
+                .or_else(|| local.past_attempts.last().map(|past| past.id.clone())),
+            attempt_number: local.attempt_count,
+            failure_id,
+            failure_category: "timeout",
+            timeout_kind: kind.as_str(),
+            message: timeout_message(local, kind),
+            exception_class: None,
+            schedule_deadline_at: None,
+            close_deadline_at: attempt.and_then(|attempt| attempt.close_deadline_at),
+            schedule_to_close_deadline_at: local.schedule_to_close_deadline_at,
+            heartbeat_deadline_at: attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
+        })));
+        let written = self.written("ActivityTimedOut", None);
+        self.end_local(local, true);
+        written
+    }
+
+    /// Says that the call ends with its run, or with what a cancellation interrupted.
+    pub(in crate::run) fn cancel_local(&mut self, sequence: u64, command_id: Option<&CommandId>) {
+        let Some(local) = self.local(sequence).cloned() else {
+            return;
+        };
+        let attempt = local.attempt.as_ref();
+        let retry = local.retry_task.as_ref();
+        let task_id = attempt
+            .map(|attempt| attempt.task_id.clone())
+            .or_else(|| retry.map(|task| task.id.clone()))
+            .or_else(|| self.core.workflow_task.as_ref().map(|task| task.id.clone()))
+            .unwrap_or_else(|| self.ids.mint());
+        let call = local.call(&task_id, Stand::closed("cancelled", "cancelled", self.now));
+        self.append(EventPayload::ActivityCancelled(ActivityCancelled {
+            call,
+            workflow_command_id: command_id.cloned(),
+            activity_attempt_id: attempt.map(|attempt| attempt.id.clone()),
+            attempt_number: attempt.map(|attempt| attempt.number),
+            cancelled_at: self.now,
+        }));
+        self.drop_local(&local);
+    }
+
+    /// Closes what is open without a word, as a run that ends by itself does.
+    pub(in crate::run) fn close_locals(&mut self) {
+        for local in self.locals() {
+            self.drop_local(&local);
+        }
+    }
+
+    /// The worker that reports goes on under its lease, so nobody is woken.
+    fn end_local(&mut self, local: &LocalActivity, failed: bool) {
+        self.drop_local(local);
+        let resolved_by = self.core.last_history_sequence;
+        self.resolve_member(local.group.as_ref(), failed, resolved_by);
+    }
+
+    /// The worker's part is done: the task is finished, and whatever waited behind its lease is looked at.
+    pub(super) fn release_claim(&mut self, task: &WorkflowTask) {
+        let unseen = self.buffered().len() as u64;
+        self.flush_buffered();
+        self.fire_overdue_wait_timeouts();
+        self.close_workflow_task(TaskStatus::Completed, None);
+        self.end_plain_task(task, unseen, false);
+    }
+
+    /// Applies a passed deadline when nobody reported it. The lease of a worker that was told nothing is given up, because it will
+    /// find its attempt gone and leave the task alone.
+    pub(super) fn expire_local(&mut self, sequence: u64) -> bool {
+        let Some(local) = self.local(sequence).cloned() else {
+            return false;
+        };
+        let Some(kind) = local.passed_deadline(self.now) else {
+            return false;
+        };
+        let task = self.core.workflow_task.clone();
+        let claim = task.filter(|task| {
+            task.lease.is_some()
+                && local
+                    .attempt
+                    .as_ref()
+                    .is_some_and(|attempt| attempt.is_under(task))
+        });
+        let written = self.time_out_or_retry_local(&local, kind, None);
+        if written.retry_task.is_none() {
+            self.wake(local.resume(Some(written.event_type)));
+        }
+        if let Some(task) = claim {
+            self.release_claim(&task);
+        }
+        true
+    }
+
+    /// Deadlines of every local activity.
+    pub(in crate::run) fn elapse_locals(&mut self) {
+        if self.core.open.local_activities == 0 {
+            return;
+        }
+        for local in self.locals() {
+            self.expire_local(local.sequence);
+        }
+    }
+}
+
+fn timeout_message(local: &LocalActivity, kind: LocalTimeout) -> String {
+    format!(
+        "Local activity {} {} deadline expired.",
+        local.activity_type,
+        kind.as_str().replace('_', "-")
+    )
+}

@@ -1,0 +1,70 @@
+//! Waiting for the end of a workflow. A description says where it stands; in between, the server is asked to speak up when
+//! something new is in the history, so the wait costs one held request and ends as soon as the workflow does.
+
+use std::time::Duration;
+
+use longhaul_protocol::Payload;
+
+use super::{Error, ResultError, Status, WorkflowDescription, WorkflowFailure, WorkflowHandle};
+
+/// The end of a run that goes on in another one.
+const CONTINUED: &str = "continued";
+
+/// A server that does not say how long its histories are is asked again this often at most, and this seldom at least.
+const ASK_AGAIN_FIRST: Duration = Duration::from_millis(50);
+const ASK_AGAIN_LAST: Duration = Duration::from_secs(1);
+
+/// Waits for the last run of a chain and gives its output.
+pub(super) async fn wait(handle: &WorkflowHandle) -> Result<Payload, ResultError> {
+    let mut handle = handle.clone();
+    let mut ask_again = ASK_AGAIN_FIRST;
+    loop {
+        let run = handle.describe().await?;
+        if run.status.is_terminal() {
+            if run.closed_reason.as_deref() != Some(CONTINUED) {
+                return outcome(run);
+            }
+            // Whatever run was meant: its result is made by the newest one.
+            handle = handle.client().workflow(run.workflow_id.as_str());
+            if !run.is_current_run {
+                continue;
+            }
+        } else if let Some(sequence) = run.last_history_sequence {
+            wait_for_close(&handle.of_run(run.run_id), sequence).await?;
+            continue;
+        }
+        tokio::time::sleep(ask_again).await;
+        ask_again = (ask_again * 2).min(ASK_AGAIN_LAST);
+    }
+}
+
+/// Returns when the run may be over.
+async fn wait_for_close(run: &WorkflowHandle, mut after: u64) -> Result<(), Error> {
+    loop {
+        let events = run.history().next_after(after).await?;
+        if events.iter().any(|event| event.closes_run()) {
+            return Ok(());
+        }
+        if let Some(last) = events.last() {
+            after = last.sequence;
+        }
+    }
+}
+
+fn outcome(run: WorkflowDescription) -> Result<Payload, ResultError> {
+    match run.status {
+        Status::Completed => Ok(run.output_payload()),
+        Status::Cancelled => Err(ResultError::Cancelled(run.reason)),
+        Status::Terminated => Err(ResultError::Terminated(run.reason)),
+        _ if run.closed_reason.as_deref() == Some("timed_out") => Err(ResultError::TimedOut(
+            run.reason.unwrap_or_else(|| "timed_out".to_owned()),
+        )),
+        _ => {
+            let failure = run.failure.unwrap_or_else(|| WorkflowFailure {
+                message: "the server does not say why".to_owned(),
+                ..WorkflowFailure::default()
+            });
+            Err(ResultError::Failed(Box::new(failure)))
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Updates: messages with an answer (control-plane.md §10.5).
+
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use longhaul_protocol::Payload;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{UpdateError, WorkflowHandle, fresh_id};
+use crate::connection::Repeat;
+use crate::payload;
+
+/// How long one request waits for the end of an update. Longer waits ask again.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// An update in the making. Await it for the handler's answer, or [`send`](Self::send) it to wait for acceptance only.
+#[derive(Debug)]
+#[must_use = "an update is not sent until it is awaited"]
+pub struct UpdateRequest<U> {
+    handle: WorkflowHandle,
+    name: String,
+    arguments: Result<Payload, payload::Error>,
+    request_id: Option<String>,
+    timeout: Option<Duration>,
+    output: PhantomData<fn() -> U>,
+}
+
+/// An update that was accepted.
+#[derive(Debug)]
+pub struct UpdateHandle<U> {
+    sent: Sent,
+    update_id: String,
+    output: PhantomData<fn() -> U>,
+}
+
+/// Everything it takes to say the same update again.
+#[derive(Clone, Debug)]
+struct Sent {
+    handle: WorkflowHandle,
+    name: String,
+    input: Payload,
+    request_id: String,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    input: &'a Payload,
+    wait_for: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_timeout_seconds: Option<u64>,
+    request_id: &'a str,
+}
+
+#[derive(Deserialize)]
+struct Receipt {
+    update_id: String,
+    update_status: String,
+    result_envelope: Option<Payload>,
+    failure_message: Option<String>,
+}
+
+impl<U> UpdateRequest<U> {
+    pub(super) fn new(
+        handle: WorkflowHandle,
+        name: &str,
+        arguments: Result<Payload, payload::Error>,
+    ) -> Self {
+        Self {
+            handle,
+            name: name.to_owned(),
+            arguments,
+            request_id: None,
+            timeout: None,
+            output: PhantomData,
+        }
+    }
+
+    /// An id of the caller's: the same one twice is one update. Without it every request is another update.
+    pub fn request_id(mut self, request_id: impl Into<String>) -> Self {
+        self.request_id = Some(request_id.into());
+        self
+    }
+
+    /// How long to wait for the answer; for ever unless said. The update goes on after that.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sends the update and waits until it is accepted: it is then certain to be handled, unless the workflow ends first.
+    ///
+    /// # Errors
+    /// It was refused, or there is nobody to take it.
+    pub async fn send(self) -> Result<UpdateHandle<U>, UpdateError> {
+        let sent = self.settle()?;
+        let receipt = sent.send(None).await?;
+        Ok(UpdateHandle {
+            sent,
+            update_id: receipt.update_id,
+            output: PhantomData,
+        })
+    }
+
+    fn settle(self) -> Result<Sent, UpdateError> {
+        Ok(Sent {
+            handle: self.handle,
+            name: self.name,
+            input: self.arguments?,
+            request_id: self.request_id.unwrap_or_else(fresh_id),
+        })
+    }
+}
+
+impl<U: DeserializeOwned> UpdateHandle<U> {
+    /// Waits for the handler's answer.
+    ///
+    /// # Errors
+    /// The handler failed, the workflow ended first, or the answer cannot be had.
+    pub async fn result(&self) -> Result<U, UpdateError> {
+        self.sent.wait(None).await
+    }
+}
+
+impl<U> UpdateHandle<U> {
+    /// The server's id of the update.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.update_id
+    }
+
+    /// The id of the request: sending it again gives the same update.
+    #[must_use]
+    pub fn request_id(&self) -> &str {
+        &self.sent.request_id
+    }
+}
+
+impl Sent {
+    async fn send(&self, wait: Option<Duration>) -> Result<Receipt, UpdateError> {
+        let body = Body {
+            input: &self.input,
+            wait_for: if wait.is_some() {
+                "completed"
+            } else {
+                "accepted"
+            },
+            wait_timeout_seconds: wait.map(super::start::whole_seconds),
+            request_id: &self.request_id,
+        };
+        self.handle
+            .command(&["update", &self.name])
+            .json(&body)
+            .repeat(Repeat::Freely)
+            .send()
+            .await
+            .map_err(UpdateError::of)
+    }
+
+    /// Says it again, with the same request id, until it is over.
+    async fn wait<U: DeserializeOwned>(&self, timeout: Option<Duration>) -> Result<U, UpdateError> {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let wait = left.unwrap_or(WAIT).min(WAIT);
+            let receipt = self.send((!wait.is_zero()).then_some(wait)).await?;
+            match receipt.update_status.as_str() {
+                "completed" => {
+                    let result = receipt.result_envelope.unwrap_or_else(Payload::null);
+                    return Ok(payload::from_payload(&result)?);
+                }
+                "failed" => {
+                    return Err(UpdateError::Failed {
+                        update_id: receipt.update_id,
+                        message: receipt.failure_message.unwrap_or_default(),
+                    });
+                }
+                _ => {}
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return Err(UpdateError::TimedOut {
+                    update_id: receipt.update_id,
+                });
+            }
+        }
+    }
+}
+
+impl<U: DeserializeOwned + Send + 'static> IntoFuture for UpdateRequest<U> {
+    type Output = Result<U, UpdateError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let timeout = self.timeout;
+            self.settle()?.wait(timeout).await
+        })
+    }
+}

@@ -1,0 +1,166 @@
+//! A server, a namespace in it and the right to act there: what client and worker share. Every request goes through
+//! [`Call`], which knows how to repeat it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::transport::path::{add_query, path};
+use crate::transport::{
+    Method, Plane, Refusal, Request, RequestError, RetryPolicy, Token, Transport, TransportError,
+};
+
+/// Longer than the longest wait of a server that answers at all, a query's 55 seconds.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where requests go and in whose name. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) control_token: Option<Token>,
+    pub(crate) worker_token: Option<Token>,
+    pub(crate) retry: RetryPolicy,
+}
+
+/// Which failed requests may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Every one that may succeed later: saying it twice does it once.
+    Freely,
+    /// Only one that certainly did nothing.
+    IfWithoutEffect,
+    /// None: the caller decides.
+    Never,
+}
+
+impl Connection {
+    /// A read; it may be repeated.
+    pub(crate) fn get(&self, plane: Plane, segments: &[&str]) -> Call<'_> {
+        self.call(plane, Method::Get, segments)
+            .repeat(Repeat::Freely)
+    }
+
+    pub(crate) fn post(&self, plane: Plane, segments: &[&str]) -> Call<'_> {
+        self.call(plane, Method::Post, segments)
+    }
+
+    pub(crate) fn put(&self, plane: Plane, segments: &[&str]) -> Call<'_> {
+        self.call(plane, Method::Put, segments)
+            .repeat(Repeat::Freely)
+    }
+
+    pub(crate) fn delete(&self, plane: Plane, segments: &[&str]) -> Call<'_> {
+        self.call(plane, Method::Delete, segments)
+    }
+
+    fn call(&self, plane: Plane, method: Method, segments: &[&str]) -> Call<'_> {
+        Call {
+            connection: self,
+            method,
+            plane,
+            path: path(segments),
+            body: Ok(None),
+            repeat: Repeat::IfWithoutEffect,
+            timeout: TIMEOUT,
+        }
+    }
+}
+
+/// One request in the making.
+#[derive(Debug)]
+#[must_use = "a call does nothing until it is sent"]
+pub(crate) struct Call<'a> {
+    connection: &'a Connection,
+    method: Method,
+    plane: Plane,
+    path: Result<String, TransportError>,
+    body: Result<Option<Bytes>, TransportError>,
+    repeat: Repeat,
+    timeout: Duration,
+}
+
+impl Call<'_> {
+    /// Adds a parameter of the query, if there is one.
+    pub(crate) fn query(mut self, name: &str, value: Option<&str>) -> Self {
+        if let (Ok(path), Some(value)) = (&mut self.path, value) {
+            add_query(path, name, value);
+        }
+        self
+    }
+
+    pub(crate) fn json<B: Serialize + ?Sized>(mut self, body: &B) -> Self {
+        self.body = serde_json::to_vec(body)
+            .map(|body| Some(body.into()))
+            .map_err(|error| {
+                TransportError::Invalid(format!("the request has no JSON form: {error}"))
+            });
+        self
+    }
+
+    pub(crate) fn repeat(mut self, repeat: Repeat) -> Self {
+        self.repeat = repeat;
+        self
+    }
+
+    /// How long one try may take.
+    pub(crate) fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Sends it, again where that is allowed and may help, and reads the answer.
+    pub(crate) async fn send<R: DeserializeOwned>(self) -> Result<R, RequestError> {
+        let body = self.send_raw().await?;
+        serde_json::from_slice(&body).map_err(|error| RequestError::Malformed(error.to_string()))
+    }
+
+    /// As [`Self::send`], leaving the answer unread.
+    pub(crate) async fn send_raw(self) -> Result<Bytes, RequestError> {
+        let connection = self.connection;
+        let request = Request {
+            method: self.method,
+            path: self.path?,
+            plane: self.plane,
+            namespace: Arc::clone(&connection.namespace),
+            token: match self.plane {
+                Plane::Control => connection.control_token.clone(),
+                Plane::Worker => connection.worker_token.clone(),
+            },
+            body: self.body?,
+            timeout: self.timeout,
+        };
+        let mut attempt = 1;
+        loop {
+            let error = match attempt_once(&*connection.transport, request.clone()).await {
+                Ok(body) => return Ok(body),
+                Err(error) => error,
+            };
+            let may_repeat = error.is_retryable()
+                && match self.repeat {
+                    Repeat::Freely => true,
+                    Repeat::IfWithoutEffect => error.is_without_effect(),
+                    Repeat::Never => false,
+                };
+            let wait = connection.retry.wait_after(attempt, &error, rand::random());
+            let Some(wait) = wait.filter(|_| may_repeat) else {
+                return Err(error);
+            };
+            tracing::debug!(%error, path = request.path, attempt, ?wait, "a request is sent again");
+            tokio::time::sleep(wait).await;
+            attempt += 1;
+        }
+    }
+}
+
+async fn attempt_once(transport: &dyn Transport, request: Request) -> Result<Bytes, RequestError> {
+    let response = transport.send(request).await?;
+    if (200..300).contains(&response.status) {
+        Ok(response.body)
+    } else {
+        Err(RequestError::Refused(Refusal::read(&response)))
+    }
+}

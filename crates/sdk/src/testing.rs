@@ -1,0 +1,278 @@
+//! Testing workflows: replaying recorded histories against the code of today.
+//!
+//! Before new code is deployed, replay what is running: export the histories of open runs (`longhaul workflow export`, or
+//! [`WorkflowHandle::export`](crate::WorkflowHandle::export)) and give them to a [`Replayer`]. Code that would make another
+//! call than the one recorded is found here instead of in production.
+//!
+//! Running workflows in a test, with a server in the same process and time that passes as fast as the test wants, is in the
+//! crate `longhaul-embedded`.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use longhaul_protocol::{Payload, Timestamp};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::definition::{Workflow, WorkflowDefinition};
+use crate::error::Ending;
+use crate::workflow::{Execution, HistoryEvent, ReplayError, RunInfo};
+
+/// Replays histories against workflow code.
+#[derive(Clone, Debug, Default)]
+pub struct Replayer {
+    workflows: HashMap<String, WorkflowDefinition>,
+}
+
+/// What a replay found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// The workflow type.
+    pub workflow_type: String,
+    /// The id of the workflow, if the history names it.
+    pub workflow_id: String,
+    /// How many events were replayed.
+    pub events: u64,
+    /// How the run stands at the end of its history.
+    pub ending: String,
+}
+
+/// Why a history does not replay.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReplayFailure {
+    /// The text is no history.
+    #[error("this is no history: {0}")]
+    Unreadable(String),
+    /// No workflow of this type was given to the replayer.
+    #[error("there is no workflow `{0}` to replay it with")]
+    UnknownWorkflow(String),
+    /// The code and the history part.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// The code makes the recorded calls but ends in another way.
+    #[error("the history ends with {history}, but the code {code}")]
+    OtherEnd {
+        /// How the history ends.
+        history: String,
+        /// How the code ends.
+        code: String,
+    },
+}
+
+impl Replayer {
+    /// A replayer without workflows.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a function with `#[workflow]`.
+    #[must_use]
+    pub fn workflow<W: Workflow>(self) -> Self {
+        self.workflow_definition(W::definition())
+    }
+
+    /// Adds a definition made by hand.
+    #[must_use]
+    pub fn workflow_definition(mut self, definition: WorkflowDefinition) -> Self {
+        self.workflows
+            .insert(definition.name().to_owned(), definition);
+        self
+    }
+
+    /// Replays one history: an export, or an object with `workflow` and `history`.
+    ///
+    /// # Errors
+    /// When the text is no history, or the code does not fit it.
+    pub fn replay(&self, history: &str) -> Result<Replayed, ReplayFailure> {
+        let recorded = Recorded::read(history)?;
+        let Some(definition) = self.workflows.get(&recorded.info.workflow_type) else {
+            return Err(ReplayFailure::UnknownWorkflow(recorded.info.workflow_type));
+        };
+        let mut execution = Execution::new(definition, recorded.info.clone(), recorded.arguments);
+        execution.apply(&recorded.events)?;
+        let ending = compare_end(&execution, &recorded.events)?;
+        Ok(Replayed {
+            workflow_type: recorded.info.workflow_type,
+            workflow_id: recorded.info.workflow_id,
+            events: execution.applied(),
+            ending,
+        })
+    }
+}
+
+/// The recorded end of a run against the one the code gives. The words for it.
+fn compare_end(execution: &Execution, events: &[HistoryEvent]) -> Result<String, ReplayFailure> {
+    let other = |history: &str, code: String| {
+        Err(ReplayFailure::OtherEnd {
+            history: history.to_owned(),
+            code,
+        })
+    };
+    let code = match execution.outcome() {
+        None => "is still waiting".to_owned(),
+        Some(Ok(result)) => format!("returns {}", Shown(result)),
+        Some(Err(error)) => match &error.0 {
+            Ending::Failed { failure, .. } => format!("fails: {failure}"),
+            Ending::Cancelled => "ends as cancelled".to_owned(),
+            Ending::ContinueAsNew(_) => "continues as new".to_owned(),
+        },
+    };
+    let end = events.iter().find_map(|event| {
+        let ends = matches!(
+            event.event_type.as_str(),
+            "WorkflowCompleted"
+                | "WorkflowFailed"
+                | "WorkflowContinuedAsNew"
+                | "WorkflowCancelled"
+                | "WorkflowTerminated"
+                | "WorkflowTimedOut"
+        );
+        ends.then_some(event)
+    });
+    let Some(end) = end else {
+        return Ok(if execution.outcome().is_some() {
+            code
+        } else {
+            "open".to_owned()
+        });
+    };
+    match (end.event_type.as_str(), execution.outcome()) {
+        ("WorkflowCompleted", Some(Ok(result))) => {
+            let recorded: Completed = end.read()?;
+            let recorded = recorded.output.unwrap_or_else(Payload::null);
+            if recorded.decode().ok() != result.decode().ok() {
+                return other(&format!("the result {}", Shown(&recorded)), code);
+            }
+            Ok("completed".to_owned())
+        }
+        ("WorkflowFailed", Some(Err(error))) if error.failure().is_some() => {
+            Ok("failed".to_owned())
+        }
+        // A broken limit fails a run whatever its code does.
+        ("WorkflowFailed", _) if end.payload.get().contains("structural_limit") => {
+            Ok("failed".to_owned())
+        }
+        ("WorkflowContinuedAsNew", Some(Err(error)))
+            if matches!(error.0, Ending::ContinueAsNew(_)) =>
+        {
+            Ok("continued as new".to_owned())
+        }
+        ("WorkflowCancelled", _) => Ok("cancelled".to_owned()),
+        ("WorkflowTerminated", _) => Ok("terminated".to_owned()),
+        ("WorkflowTimedOut", _) => Ok("timed out".to_owned()),
+        (recorded, _) => other(recorded, code),
+    }
+}
+
+#[derive(Deserialize)]
+struct Completed {
+    output: Option<Payload>,
+}
+
+/// A payload for people.
+struct Shown<'a>(&'a Payload);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.display() {
+            Ok(json) => write!(out, "{json}"),
+            Err(error) => write!(out, "an unreadable value ({error})"),
+        }
+    }
+}
+
+/// A history with what a worker would have been told beside it.
+struct Recorded {
+    info: RunInfo,
+    arguments: Payload,
+    events: Vec<HistoryEvent>,
+}
+
+/// An export bundle, or the published form of recorded histories.
+#[derive(Deserialize)]
+struct Bundle {
+    #[serde(default)]
+    workflow: Value,
+    #[serde(default)]
+    payloads: Value,
+    history_events: Option<Vec<RawEvent>>,
+    history: Option<Vec<RawEvent>>,
+}
+
+/// An event whose envelope may be incomplete, as in hand-written histories.
+#[derive(Deserialize)]
+struct RawEvent {
+    id: Option<String>,
+    sequence: Option<u64>,
+    event_type: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    payload: Box<RawValue>,
+    recorded_at: Option<Timestamp>,
+}
+
+impl Recorded {
+    fn read(text: &str) -> Result<Self, ReplayFailure> {
+        let unreadable = |problem: String| ReplayFailure::Unreadable(problem);
+        let bundle: Bundle =
+            serde_json::from_str(text).map_err(|error| unreadable(error.to_string()))?;
+        let raw = bundle.history_events.or(bundle.history).ok_or_else(|| {
+            unreadable("it has neither `history_events` nor `history`".to_owned())
+        })?;
+        let mut events = Vec::with_capacity(raw.len());
+        for (index, event) in raw.into_iter().enumerate() {
+            let position = index as u64 + 1;
+            events.push(HistoryEvent {
+                id: event.id.unwrap_or_default(),
+                sequence: event.sequence.unwrap_or(position),
+                event_type: event
+                    .event_type
+                    .or(event.kind)
+                    .ok_or_else(|| unreadable(format!("event {position} has no type")))?,
+                payload: event.payload,
+                recorded_at: event.recorded_at.unwrap_or_default(),
+            });
+        }
+        let text = |keys: &[&str]| -> String {
+            let found = keys.iter().find_map(|key| bundle.workflow[*key].as_str());
+            found.unwrap_or_default().to_owned()
+        };
+        let info = RunInfo {
+            workflow_type: text(&["workflow_type", "type"]),
+            workflow_id: text(&["instance_id", "workflow_id"]),
+            run_id: text(&["run_id"]),
+            task_queue: text(&["queue", "task_queue"]),
+            namespace: text(&["namespace"]),
+        };
+        if info.workflow_type.is_empty() {
+            return Err(unreadable("it does not name its workflow type".to_owned()));
+        }
+        Ok(Self {
+            arguments: arguments(&bundle.workflow, &bundle.payloads).map_err(unreadable)?,
+            info,
+            events,
+        })
+    }
+}
+
+/// The arguments of the run: a blob in an export, plain JSON or a blob in the published form.
+fn arguments(workflow: &Value, payloads: &Value) -> Result<Payload, String> {
+    let blob = payloads["arguments"]["data"].as_str();
+    if let Some(blob) = blob.or_else(|| workflow["input"].as_str()) {
+        return Payload::from_blob(blob).map_err(|error| error.to_string());
+    }
+    match &workflow["input"] {
+        Value::Null => Ok(Payload::empty_list()),
+        input if input["blob"].is_string() => {
+            Payload::from_blob(input["blob"].as_str().unwrap_or_default())
+                .map_err(|error| error.to_string())
+        }
+        input => {
+            let value = longhaul_protocol::payload::from_json(&input.to_string())
+                .map_err(|error| error.to_string())?;
+            Payload::encode(&value).map_err(|error| error.to_string())
+        }
+    }
+}

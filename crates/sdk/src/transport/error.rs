@@ -1,0 +1,286 @@
+//! What can become of a request other than success, and whether trying again may help.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_protocol::Reason;
+use serde_json::Value;
+
+use super::Response;
+
+/// Why no answer came.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TransportError {
+    /// There was no connection: the server did nothing.
+    #[error("the server cannot be reached: {0}")]
+    Unreachable(String),
+    /// The connection broke before the whole answer came. The server may have done what it was asked.
+    #[error("the connection broke before the answer came: {0}")]
+    Interrupted(String),
+    /// No answer in time. The server may have done what it was asked, or still do it.
+    #[error("no answer came within {0:?}")]
+    TimedOut(Duration),
+    /// This request can never be sent: a malformed address, or a name that no address can hold.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Why a request did not succeed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// No answer came.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The server said no.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// The server said yes, but not in words this client understands.
+    #[error("the server's answer cannot be read: {0}")]
+    Malformed(String),
+}
+
+impl RequestError {
+    /// The refusal, if the server gave one.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            Self::Transport(_) | Self::Malformed(_) => None,
+        }
+    }
+
+    /// Whether the server refused for this reason.
+    #[must_use]
+    pub fn is(&self, reason: Reason) -> bool {
+        self.refusal().is_some_and(|refusal| refusal.is(reason))
+    }
+
+    /// Whether the same request may succeed later. It may also have been done already: see [`Self::is_without_effect`].
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Transport(TransportError::Invalid(_)) | Self::Malformed(_) => false,
+            Self::Transport(_) => true,
+            Self::Refused(refusal) => refusal.is_retryable(),
+        }
+    }
+
+    /// Whether it is certain that the server did nothing.
+    #[must_use]
+    pub fn is_without_effect(&self) -> bool {
+        match self {
+            Self::Transport(TransportError::Unreachable(_) | TransportError::Invalid(_)) => true,
+            Self::Transport(_) | Self::Malformed(_) => false,
+            // A gateway's 5xx says nothing about the server behind it; a typed one comes from the server itself.
+            Self::Refused(refusal) => {
+                refusal.status < 500 || refusal.status == 503 && refusal.is_typed()
+            }
+        }
+    }
+
+    /// How long the server asked to wait before the next try.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.refusal().and_then(Refusal::retry_after)
+    }
+}
+
+/// A server's refusal, with everything it said.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Refusal {
+    status: u16,
+    body: Arc<Value>,
+}
+
+impl Refusal {
+    /// Reads an answer that is no success. A body that is not JSON, as gateways send, is kept as text.
+    #[must_use]
+    pub fn read(response: &Response) -> Self {
+        let body = serde_json::from_slice(&response.body).unwrap_or_else(|_| {
+            Value::String(String::from_utf8_lossy(&response.body).into_owned())
+        });
+        Self {
+            status: response.status,
+            body: Arc::new(body),
+        }
+    }
+
+    /// The HTTP status.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The stable machine-readable word; empty when the answer did not come from a server of this protocol.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        self.text("reason").unwrap_or_default()
+    }
+
+    /// Whether the reason is this one.
+    #[must_use]
+    pub fn is(&self, reason: Reason) -> bool {
+        self.reason() == reason.as_str()
+    }
+
+    /// What is wrong, for people.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        self.text("message")
+            .or_else(|| self.text("error"))
+            .or_else(|| self.body.as_str())
+            .unwrap_or_default()
+    }
+
+    /// The whole answer.
+    #[must_use]
+    pub fn body(&self) -> &Value {
+        &self.body
+    }
+
+    /// What is wrong with which field of the request.
+    pub fn validation_errors(&self) -> impl Iterator<Item = (&str, &str)> {
+        let errors = self
+            .body
+            .get("validation_errors")
+            .and_then(Value::as_object);
+        errors.into_iter().flatten().flat_map(|(field, messages)| {
+            let messages = messages.as_array().into_iter().flatten();
+            messages.filter_map(move |message| Some((field.as_str(), message.as_str()?)))
+        })
+    }
+
+    /// How long the server asked to wait before the next try.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.body.get("retry_after_seconds")?.as_f64()?;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+
+    /// Whether the same request may succeed later. What the answer says about itself decides, then its status.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        let said = self.body.get("retryable").and_then(Value::as_bool);
+        said.unwrap_or_else(|| match self.status {
+            408 | 429 | 503 => true,
+            500.. => !self.is_typed(),
+            _ => false,
+        })
+    }
+
+    pub(crate) fn text(&self, field: &str) -> Option<&str> {
+        self.body.get(field).and_then(Value::as_str)
+    }
+
+    fn is_typed(&self) -> bool {
+        !self.reason().is_empty()
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.reason(), self.message()) {
+            ("", "") => write!(f, "the server answered {}", self.status),
+            ("", message) => write!(f, "the server answered {}: {message}", self.status),
+            (reason, "") => write!(f, "refused ({reason})"),
+            (reason, message) => write!(f, "{message} ({reason})"),
+        }?;
+        for (field, message) in self.validation_errors() {
+            write!(f, "; {field}: {message}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Refusal({} {})", self.status, self.body)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(status: u16, body: &str) -> RequestError {
+        RequestError::Refused(Refusal::read(&Response {
+            status,
+            body: body.to_owned().into(),
+        }))
+    }
+
+    #[test]
+    fn the_answer_says_itself_whether_to_try_again() {
+        // Body, may succeed later, certainly nothing happened.
+        for (status, body, retryable, without_effect) in [
+            (409, r#"{"reason":"run_not_active"}"#, false, true),
+            (
+                429,
+                r#"{"reason":"namespace_request_rate_exhausted"}"#,
+                true,
+                true,
+            ),
+            (
+                503,
+                r#"{"reason":"backend_lock_pressure","retryable":true}"#,
+                true,
+                true,
+            ),
+            (503, "", true, false),
+            (502, "<html>bad gateway</html>", true, false),
+            (
+                500,
+                r#"{"reason":"internal_error","retryable":false}"#,
+                false,
+                false,
+            ),
+            (504, r#"{"reason":"query_worker_timeout"}"#, false, false),
+            (
+                504,
+                r#"{"reason":"update_validation_task_not_claimed","retryable":true}"#,
+                true,
+                false,
+            ),
+            (504, "", true, false),
+            (408, "", true, true),
+        ] {
+            let error = refusal(status, body);
+            assert_eq!(error.is_retryable(), retryable, "{status} {body}");
+            assert_eq!(error.is_without_effect(), without_effect, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn everything_said_is_kept() {
+        let error = refusal(
+            422,
+            r#"{"message":"That does not fit.","reason":"validation_failed","retry_after_seconds":2,
+                "validation_errors":{"priority":["must be 0 to 9","must be an integer"]}}"#,
+        );
+        assert_eq!(
+            error.to_string(),
+            "That does not fit. (validation_failed); priority: must be 0 to 9; priority: must be an integer"
+        );
+        assert!(error.is(Reason::ValidationFailed));
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(2)));
+        let refusal = error.refusal().unwrap();
+        assert_eq!(
+            (refusal.status(), refusal.reason()),
+            (422, "validation_failed")
+        );
+        assert_eq!(refusal.body()["retry_after_seconds"], 2);
+    }
+
+    #[test]
+    fn answers_of_others_are_shown_as_they_are() {
+        let refusal = refusal(502, "upstream gone");
+        assert_eq!(
+            refusal.to_string(),
+            "the server answered 502: upstream gone"
+        );
+    }
+}

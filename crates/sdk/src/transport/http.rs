@@ -1,0 +1,137 @@
+//! Requests over HTTP, on connections that are kept.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use super::{Method, Request, Response, Transport, TransportError};
+
+/// How long to wait for a connection. A server on the same continent needs a tenth of it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Idle connections are closed before most proxies and servers do it, so that none breaks under a request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
+
+/// A server at an `http://` address.
+#[derive(Clone, Debug)]
+pub struct HttpTransport {
+    http: reqwest::Client,
+    /// Without a slash at the end.
+    address: String,
+}
+
+impl HttpTransport {
+    /// Requests to the server at `url`. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// The address is no `http` address.
+    pub fn new(url: &str) -> Result<Self, TransportError> {
+        let invalid = |why: String| TransportError::Invalid(format!("{url:?} {why}"));
+        let parsed =
+            reqwest::Url::parse(url).map_err(|error| invalid(format!("is no address: {error}")))?;
+        match parsed.scheme() {
+            "http" => {}
+            "https" => {
+                return Err(invalid(
+                    "needs TLS, which this build does not have".to_owned(),
+                ));
+            }
+            _ => return Err(invalid("is no http:// address".to_owned())),
+        }
+        if !parsed.has_host() || parsed.query().is_some() || parsed.fragment().is_some() {
+            return Err(invalid(
+                "must be an address like http://127.0.0.1:8080".to_owned(),
+            ));
+        }
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .tcp_nodelay(true)
+            .build()
+            .map_err(|error| TransportError::Invalid(chain(&error)))?;
+        let address = url.trim_end_matches('/').to_owned();
+        Ok(Self { http, address })
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+        let method = match request.method {
+            Method::Get => reqwest::Method::GET,
+            Method::Post => reqwest::Method::POST,
+            Method::Put => reqwest::Method::PUT,
+            Method::Delete => reqwest::Method::DELETE,
+        };
+        let mut builder = self
+            .http
+            .request(method, format!("{}{}", self.address, request.path))
+            .timeout(request.timeout);
+        for (name, value) in request.headers() {
+            builder = builder.header(name, value);
+        }
+        if let Some(body) = request.body {
+            builder = builder.body(body);
+        }
+        let failed = |error: reqwest::Error| failure(&error, request.timeout);
+        let response = builder.send().await.map_err(failed)?;
+        Ok(Response {
+            status: response.status().as_u16(),
+            body: response.bytes().await.map_err(failed)?,
+        })
+    }
+}
+
+impl Transport for HttpTransport {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
+        Box::pin(self.exchange(request))
+    }
+}
+
+fn failure(error: &reqwest::Error, timeout: Duration) -> TransportError {
+    if error.is_connect() {
+        TransportError::Unreachable(chain(error))
+    } else if error.is_timeout() {
+        TransportError::TimedOut(timeout)
+    } else if error.is_builder() {
+        TransportError::Invalid(chain(error))
+    } else {
+        TransportError::Interrupted(chain(error))
+    }
+}
+
+/// The innermost cause says what happened; the outer ones say that something did.
+fn chain(error: &reqwest::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = inner.to_string();
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_http_addresses_are_taken() {
+        for url in [
+            "http://127.0.0.1:8080",
+            "http://127.0.0.1:8080/",
+            "http://host/prefix",
+        ] {
+            assert!(HttpTransport::new(url).is_ok(), "{url}");
+        }
+        for (url, why) in [
+            ("127.0.0.1:8080", "is no"),
+            ("localhost:8080", "is no http:// address"),
+            ("", "is no address"),
+            ("https://host", "needs TLS"),
+            ("ftp://host", "is no http:// address"),
+            ("http://host/?a=b", "must be an address like"),
+        ] {
+            let error = HttpTransport::new(url).unwrap_err().to_string();
+            assert!(error.contains(why), "{url}: {error}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What all parts of a running worker share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use super::api::Api;
+use super::cache::Cache;
+use super::metrics::Counters;
+use super::sessions::Sessions;
+use super::wire::Capabilities;
+use crate::activity::Extensions;
+use crate::definition::{ActivityDefinition, WorkflowDefinition};
+
+/// See the module.
+pub(super) struct Shared {
+    pub(super) api: Api,
+    pub(super) queue: String,
+    pub(super) build_id: Option<String>,
+    pub(super) workflows: HashMap<String, WorkflowDefinition>,
+    pub(super) activities: HashMap<String, ActivityDefinition>,
+    /// Activities that only this worker's own workflows call.
+    pub(super) local_activities: HashMap<String, ActivityDefinition>,
+    pub(super) data: Arc<Extensions>,
+    pub(super) cache: Cache,
+    pub(super) counters: Counters,
+    pub(super) sessions: Sessions,
+    /// What the server said it can do when the worker registered.
+    pub(super) capabilities: RwLock<Capabilities>,
+}
+
+impl Shared {
+    /// The server knows best how much history fits into an answer.
+    pub(super) fn history_page_size(&self) -> Option<u64> {
+        self.capabilities.read().default_history_page_size
+    }
+
+    pub(super) fn is_sticky(&self) -> bool {
+        self.cache.holds_any() && Capabilities::has(&self.capabilities.read().sticky_execution)
+    }
+}

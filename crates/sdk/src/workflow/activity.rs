@@ -1,0 +1,289 @@
+//! Calls of activities.
+
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use longhaul_protocol::Payload;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::call::{CallFuture, CallKind, FailedHow, Outcome};
+use super::event::CallFacts;
+use super::journal::Journal;
+use super::options::{OptionError, RetryPolicy, exact_seconds};
+use super::session::WorkerSessionOptions;
+use crate::definition::ActivityCall;
+use crate::error::{ActivityError, FailureKind};
+use crate::payload;
+
+/// What happens to an activity whose workflow is cancelled while it waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancellationPolicy {
+    /// It is told, and the workflow goes on at once.
+    TryCancel,
+    /// It is told, and the workflow goes on when it has stopped.
+    WaitCancellationCompleted,
+    /// It runs to its end, unwatched.
+    Abandon,
+}
+
+impl CancellationPolicy {
+    pub(super) fn wire_name(self) -> &'static str {
+        match self {
+            Self::TryCancel => "try_cancel",
+            Self::WaitCancellationCompleted => "wait_cancellation_completed",
+            Self::Abandon => "abandon",
+        }
+    }
+}
+
+/// An activity about to be called. Await it, or [`start`](Self::start) it and await it later.
+#[must_use = "a call does nothing until it is awaited or started"]
+pub struct CallActivity<R> {
+    journal: Arc<Journal>,
+    call: ActivityCall<R>,
+    queue: Option<String>,
+    retry: Option<RetryPolicy>,
+    start_to_close: Option<Duration>,
+    schedule_to_start: Option<Duration>,
+    schedule_to_close: Option<Duration>,
+    heartbeat: Option<Duration>,
+    cancellation: Option<CancellationPolicy>,
+    session: Option<WorkerSessionOptions>,
+}
+
+impl<R: DeserializeOwned + 'static> CallActivity<R> {
+    pub(super) fn new(journal: Arc<Journal>, call: ActivityCall<R>) -> Self {
+        Self {
+            journal,
+            call,
+            queue: None,
+            retry: None,
+            start_to_close: None,
+            schedule_to_start: None,
+            schedule_to_close: None,
+            heartbeat: None,
+            cancellation: None,
+            session: None,
+        }
+    }
+
+    /// The queue of the workers that run it; the workflow's own by default.
+    pub fn queue(mut self, queue: impl Into<String>) -> Self {
+        self.queue = Some(queue.into());
+        self
+    }
+
+    /// How often it is tried, and with which pauses; one attempt by default.
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// How long one attempt may take. Whole seconds.
+    pub fn start_to_close(mut self, timeout: Duration) -> Self {
+        self.start_to_close = Some(timeout);
+        self
+    }
+
+    /// How long it may wait for a worker. Whole seconds.
+    pub fn schedule_to_start(mut self, timeout: Duration) -> Self {
+        self.schedule_to_start = Some(timeout);
+        self
+    }
+
+    /// How long all attempts together may take. Whole seconds.
+    pub fn schedule_to_close(mut self, timeout: Duration) -> Self {
+        self.schedule_to_close = Some(timeout);
+        self
+    }
+
+    /// How long an attempt may be silent. Whole seconds.
+    pub fn heartbeat(mut self, timeout: Duration) -> Self {
+        self.heartbeat = Some(timeout);
+        self
+    }
+
+    /// What happens to it when the workflow is cancelled.
+    pub fn cancellation(mut self, policy: CancellationPolicy) -> Self {
+        self.cancellation = Some(policy);
+        self
+    }
+
+    /// Runs it on the worker that holds a session.
+    pub fn in_session(mut self, session: &WorkerSessionOptions) -> Self {
+        self.session = Some(session.clone());
+        self
+    }
+
+    /// Calls it now.
+    pub fn start(self) -> ActivityFuture<R> {
+        self.into_future().start()
+    }
+
+    fn command(&self) -> Result<Value, OptionError> {
+        let arguments = self
+            .call
+            .call
+            .payload()
+            .map_err(|error| OptionError(error.to_string()))?;
+        let mut command = json!({
+            "type": "schedule_activity",
+            "activity_type": self.call.name(),
+            "arguments": arguments,
+        });
+        if let Some(queue) = &self.queue {
+            command["queue"] = json!(queue);
+        }
+        if let Some(retry) = &self.retry {
+            command["retry_policy"] = retry.to_wire()?;
+        }
+        for (key, timeout) in [
+            ("start_to_close_timeout", self.start_to_close),
+            ("schedule_to_start_timeout", self.schedule_to_start),
+            ("schedule_to_close_timeout", self.schedule_to_close),
+            ("heartbeat_timeout", self.heartbeat),
+        ] {
+            if let Some(seconds) = exact_seconds(key, timeout)? {
+                command[key] = json!(seconds);
+            }
+        }
+        if let Some(policy) = self.cancellation {
+            command["cancellation_policy"] = json!(policy.wire_name());
+        }
+        if let Some(session) = &self.session {
+            command["worker_session"] = session.to_wire();
+        }
+        Ok(command)
+    }
+}
+
+impl<R: DeserializeOwned + 'static> IntoFuture for CallActivity<R> {
+    type Output = Result<R, ActivityError>;
+    type IntoFuture = ActivityFuture<R>;
+
+    fn into_future(self) -> ActivityFuture<R> {
+        match self.command() {
+            Ok(command) => {
+                let kind = CallKind::Activity(self.call.name().to_owned());
+                ActivityFuture::calling(self.journal, kind, command)
+            }
+            Err(error) => ActivityFuture::failed(ActivityError::new(
+                self.call.name(),
+                FailureKind::Codec,
+                error.to_string(),
+            )),
+        }
+    }
+}
+
+/// A called activity, local or not. Dropping it gives its result up; the activity itself runs on.
+#[must_use = "a call does nothing until it is awaited or started"]
+pub struct ActivityFuture<R>(Inner<R>);
+
+enum Inner<R> {
+    Called(CallFuture<Result<R, ActivityError>>),
+    Failed(Option<ActivityError>),
+}
+
+impl<R: DeserializeOwned + 'static> ActivityFuture<R> {
+    pub(super) fn calling(journal: Arc<Journal>, kind: CallKind, command: Value) -> Self {
+        let name = match &kind {
+            CallKind::Activity(name) | CallKind::LocalActivity(name) => name.clone(),
+            _ => String::new(),
+        };
+        Self(Inner::Called(CallFuture::new(
+            journal,
+            kind,
+            command,
+            move |sequence, outcome| conclude(&name, sequence, outcome),
+        )))
+    }
+
+    /// The call could not be made.
+    pub(super) fn failed(error: ActivityError) -> Self {
+        Self(Inner::Failed(Some(error)))
+    }
+
+    pub(super) fn start(self) -> Self {
+        Self(match self.0 {
+            Inner::Called(call) => Inner::Called(call.start()),
+            failed @ Inner::Failed(_) => failed,
+        })
+    }
+}
+
+impl<R> Unpin for ActivityFuture<R> {}
+
+impl<R> Future for ActivityFuture<R> {
+    type Output = Result<R, ActivityError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Inner::Called(call) => Pin::new(call).poll(context),
+            Inner::Failed(error) => match error.take() {
+                Some(error) => Poll::Ready(Err(error)),
+                None => Poll::Pending,
+            },
+        }
+    }
+}
+
+fn conclude<R: DeserializeOwned>(
+    name: &str,
+    sequence: u64,
+    outcome: Outcome,
+) -> Result<R, ActivityError> {
+    let error = match outcome {
+        Outcome::Completed(result) => {
+            let result = result.unwrap_or_else(Payload::null);
+            match payload::from_payload(&result) {
+                Ok(result) => return Ok(result),
+                Err(error) => ActivityError::new(
+                    name,
+                    FailureKind::Codec,
+                    format!("its result has another type than expected: {error}"),
+                ),
+            }
+        }
+        Outcome::Failed(facts, how) => failure(name, *facts, how),
+        Outcome::Interrupted | Outcome::Fired | Outcome::WaitTimedOut => {
+            ActivityError::new(name, FailureKind::Cancelled, "cancelled")
+        }
+    };
+    Err(ActivityError { sequence, ..error })
+}
+
+fn failure(name: &str, facts: CallFacts, how: FailedHow) -> ActivityError {
+    let kind = match how {
+        FailedHow::Failed => FailureKind::Failed,
+        FailedHow::TimedOut(kind) => FailureKind::TimedOut(kind),
+        FailedHow::Cancelled => FailureKind::Cancelled,
+        FailedHow::Terminated => FailureKind::Terminated,
+    };
+    let details = facts.details();
+    let error = ActivityError::new(name, kind, facts.message.unwrap_or_default());
+    ActivityError {
+        failure_category: facts.failure_category.unwrap_or(error.failure_category),
+        exception_type: facts.exception_type.or(facts.exception_class),
+        code: facts.code.and_then(|code| code.as_i64()),
+        non_retryable: facts.non_retryable.unwrap_or(false),
+        attempt: facts.attempt_number,
+        details,
+        execution_id: facts.activity_execution_id,
+        message: error.message,
+        activity_type: error.activity_type,
+        kind: error.kind,
+        sequence: error.sequence,
+    }
+}
+
+/// Adds the keys of one object to another.
+pub(super) fn merge(into: &mut Value, keys: Value) {
+    if let (Value::Object(into), Value::Object(keys)) = (into, keys) {
+        into.extend(keys);
+    }
+}

@@ -1,0 +1,109 @@
+//! A run's history as a worker reads it: events with their payloads unparsed until somebody needs them.
+
+use longhaul_protocol::{Payload, Timestamp};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::replay_error::ReplayError;
+
+/// One event of a history.
+#[derive(Clone, Debug, Deserialize)]
+pub struct HistoryEvent {
+    /// Unique in the whole server; empty in hand-written histories.
+    #[serde(default)]
+    pub id: String,
+    /// Position in the history, from 1.
+    pub sequence: u64,
+    /// What happened.
+    pub event_type: String,
+    /// The facts, as JSON.
+    pub payload: Box<RawValue>,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+}
+
+impl HistoryEvent {
+    /// The facts as a type that holds the keys the caller needs.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ReplayError> {
+        serde_json::from_str(self.payload.get()).map_err(|error| ReplayError::Damaged {
+            position: self.sequence,
+            event_type: self.event_type.clone(),
+            problem: error.to_string(),
+        })
+    }
+}
+
+/// The keys of the events that open or resolve a call; each event has some of them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct CallFacts {
+    pub(super) sequence: u64,
+    pub(super) activity_type: Option<String>,
+    pub(super) activity_execution_id: Option<String>,
+    pub(super) execution_mode: Option<String>,
+    pub(super) timer_kind: Option<String>,
+    pub(super) child_workflow_type: Option<String>,
+    pub(super) child_workflow_instance_id: Option<String>,
+    pub(super) child_workflow_run_id: Option<String>,
+    pub(super) condition_key: Option<String>,
+    pub(super) change_id: Option<String>,
+    pub(super) version: Option<i32>,
+    pub(super) result: Option<Payload>,
+    pub(super) output: Option<Payload>,
+    pub(super) failure_category: Option<String>,
+    pub(super) exception_type: Option<String>,
+    pub(super) exception_class: Option<String>,
+    pub(super) message: Option<String>,
+    pub(super) code: Option<serde_json::Value>,
+    pub(super) non_retryable: Option<bool>,
+    pub(super) timeout_kind: Option<String>,
+    pub(super) attempt_number: Option<u64>,
+    pub(super) workflow_command_id: Option<String>,
+    pub(super) closed_reason: Option<String>,
+    pub(super) exception: Option<ExceptionFacts>,
+}
+
+/// The stable part of a recorded exception.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ExceptionFacts {
+    pub(super) details: Option<serde_json::Value>,
+}
+
+impl CallFacts {
+    /// The value attached to a failure: an envelope, or the bare text of its blob.
+    pub(super) fn details(&self) -> Option<Payload> {
+        match self.exception.as_ref()?.details.as_ref()? {
+            serde_json::Value::String(blob) => Payload::from_blob(blob).ok(),
+            other => serde_json::from_value(other.clone()).ok(),
+        }
+    }
+}
+
+/// `SignalReceived`.
+#[derive(Debug, Deserialize)]
+pub(super) struct SignalFacts {
+    pub(super) signal_name: String,
+    pub(super) arguments: Option<Payload>,
+}
+
+/// `UpdateAccepted` and `UpdateApplied`.
+#[derive(Debug, Deserialize)]
+pub(super) struct UpdateFacts {
+    pub(super) update_id: String,
+    pub(super) update_name: String,
+    pub(super) arguments: Option<Payload>,
+}
+
+/// `UpdateCompleted`, of which only the identity matters.
+#[derive(Debug, Deserialize)]
+pub(super) struct UpdateIdentity {
+    pub(super) update_id: String,
+}
+
+/// `CooperativeCancellationRequested`.
+#[derive(Debug, Deserialize)]
+pub(super) struct CancellationFacts {
+    pub(super) reason: Option<String>,
+}

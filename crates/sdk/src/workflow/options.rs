@@ -1,0 +1,107 @@
+//! Options that several kinds of calls share.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// An option the protocol cannot express. The call that carries it fails.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OptionError(pub(crate) String);
+
+/// How often something is tried, and with which pauses. The default is one attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    max_attempts: Option<u32>,
+    backoff: Vec<Duration>,
+    non_retryable: Vec<String>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::attempts(1)
+    }
+}
+
+impl RetryPolicy {
+    /// At most this many attempts, without pauses.
+    pub fn attempts(max_attempts: u32) -> Self {
+        Self {
+            max_attempts: Some(max_attempts),
+            backoff: Vec::new(),
+            non_retryable: Vec::new(),
+        }
+    }
+
+    /// As many attempts as it takes.
+    pub fn unlimited() -> Self {
+        Self {
+            max_attempts: None,
+            ..Self::attempts(1)
+        }
+    }
+
+    /// The pause before the second attempt, the third, …; the last one repeats. Whole seconds.
+    #[must_use]
+    pub fn backoff(mut self, pauses: impl IntoIterator<Item = Duration>) -> Self {
+        self.backoff = pauses.into_iter().collect();
+        self
+    }
+
+    /// Pauses that double from `first` up to `longest`.
+    #[must_use]
+    pub fn exponential(self, first: Duration, longest: Duration) -> Self {
+        let mut pauses = vec![first.min(longest)];
+        let mut pause = first;
+        // Enough to reach any length; a policy with fewer retries gets fewer pauses.
+        while pause < longest && pauses.len() < 64 {
+            pause = (pause * 2).min(longest);
+            pauses.push(pause);
+        }
+        if let Some(attempts) = self.max_attempts {
+            pauses.truncate(attempts.saturating_sub(1) as usize);
+        }
+        self.backoff(pauses)
+    }
+
+    /// A failure of this type ends it at once.
+    #[must_use]
+    pub fn give_up_on(mut self, exception_type: impl Into<String>) -> Self {
+        self.non_retryable.push(exception_type.into());
+        self
+    }
+
+    pub(crate) fn to_wire(&self) -> Result<Value, OptionError> {
+        if self.max_attempts == Some(0) {
+            return Err(OptionError(
+                "a retry policy needs at least one attempt".to_owned(),
+            ));
+        }
+        Ok(json!({
+            "max_attempts": self.max_attempts,
+            "backoff_seconds": self.backoff.iter().map(|pause| ceil_seconds(*pause)).collect::<Vec<_>>(),
+            "non_retryable_error_types": self.non_retryable,
+        }))
+    }
+}
+
+/// The protocol counts whole seconds: a started second is a second.
+pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
+}
+
+/// A timeout in whole seconds; a fraction is refused rather than stretched.
+pub(crate) fn exact_seconds(
+    name: &str,
+    duration: Option<Duration>,
+) -> Result<Option<u64>, OptionError> {
+    match duration {
+        None => Ok(None),
+        Some(duration) if duration.subsec_nanos() == 0 && duration.as_secs() > 0 => {
+            Ok(Some(duration.as_secs()))
+        }
+        Some(duration) => Err(OptionError(format!(
+            "{name} must be a whole number of seconds, at least one, and not {duration:?}"
+        ))),
+    }
+}

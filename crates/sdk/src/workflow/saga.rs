@@ -1,0 +1,91 @@
+//! Sagas: steps that are undone, newest first, when a later one fails.
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+
+use super::context::Context;
+use crate::error::WorkflowError;
+
+type Undo = Box<dyn FnOnce(Context) -> BoxFuture<'static, Result<(), WorkflowError>> + Send>;
+
+/// What to undo if the workflow does not reach its end.
+///
+/// ```
+/// # use longhaul_sdk::{ActivityCall, Context, Saga, WorkflowResult};
+/// # fn reserve(_: u32) -> ActivityCall<String> { ActivityCall::named("reserve") }
+/// # fn release(_: String) -> ActivityCall<()> { ActivityCall::named("release") }
+/// # fn charge(_: u32) -> ActivityCall<()> { ActivityCall::named("charge") }
+/// async fn order(ctx: Context, item: u32) -> WorkflowResult<()> {
+///     let mut saga = Saga::new(&ctx);
+///     let steps = async {
+///         let reservation = ctx.activity(reserve(item)).await?;
+///         saga.undo(move |ctx| async move { Ok(ctx.activity(release(reservation)).await?) });
+///         ctx.activity(charge(item)).await?;
+///         Ok(())
+///     }
+///     .await;
+///     saga.finish(steps).await
+/// }
+/// ```
+pub struct Saga {
+    context: Context,
+    undo: Vec<Undo>,
+}
+
+impl Saga {
+    /// Nothing to undo yet.
+    pub fn new(context: &Context) -> Self {
+        Self {
+            context: context.clone(),
+            undo: Vec::new(),
+        }
+    }
+
+    /// Adds a compensation for a step that has been done.
+    pub fn undo<F>(&mut self, compensation: impl FnOnce(Context) -> F + Send + 'static)
+    where
+        F: Future<Output = Result<(), WorkflowError>> + Send + 'static,
+    {
+        self.undo
+            .push(Box::new(move |context| Box::pin(compensation(context))));
+    }
+
+    /// Passes a success on; after a failure undoes every step, newest first, and passes the failure on. A compensation that
+    /// fails itself does not keep the others from running; the first such failure is logged.
+    ///
+    /// # Errors
+    /// The failure it was given.
+    pub async fn finish<T>(
+        mut self,
+        outcome: Result<T, WorkflowError>,
+    ) -> Result<T, WorkflowError> {
+        let error = match outcome {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let context = self.context.clone();
+        context
+            .shielded(async {
+                while let Some(undo) = self.undo.pop() {
+                    if let Err(problem) = undo(self.context.clone()).await {
+                        tracing::warn!(
+                            workflow_id = self.context.info().workflow_id,
+                            ?problem,
+                            "a compensation failed"
+                        );
+                    }
+                }
+            })
+            .await;
+        Err(error)
+    }
+}
+
+impl fmt::Debug for Saga {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Saga")
+            .field("steps_to_undo", &self.undo.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,130 @@
+//! What the macros make: calls, definitions and bodies that can be called.
+
+use longhaul_sdk::{
+    Activity, ActivityContext, ActivityResult, Context, Failure, Query, Signal, Update, Workflow,
+    WorkflowResult, activity, workflow,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::support::{Bench, QUEUE};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Order {
+    id: u32,
+    items: Vec<String>,
+}
+
+/// Charges an order.
+#[activity]
+async fn charge(order: Order, currency: String) -> ActivityResult<String> {
+    Ok(format!("{} {currency}", order.id))
+}
+
+#[activity(name = "look.up")]
+fn look_up(context: ActivityContext, mut names: Vec<String>) -> ActivityResult<Vec<String>> {
+    names.push(context.info().activity_type.clone());
+    Ok(names)
+}
+
+/// A pattern, and a result by its whole type.
+#[activity]
+async fn add((a, b): (u32, u32)) -> Result<u32, Failure> {
+    a.checked_add(b).ok_or_else(|| Failure::new("too much"))
+}
+
+#[activity]
+fn nothing() -> ActivityResult<()> {
+    Ok(())
+}
+
+const GO: Signal<u32> = Signal::new("go");
+const COUNT: Query<(), u32> = Query::new("count");
+const BUMP: Update<u32, u32> = Update::new("bump");
+
+/// Adds what it is told to what it charged.
+#[workflow(name = "shop.checkout", signals(GO), queries(COUNT), updates(BUMP))]
+async fn checkout(ctx: Context, order: Order, seed: Option<u32>) -> WorkflowResult<(String, u32)> {
+    let count = ctx.state(seed.unwrap_or(1));
+    let seen = count.clone();
+    ctx.on_query(&COUNT, move |()| seen.get());
+    let bumped = count.clone();
+    ctx.on_update(&BUMP, move |by: u32| {
+        Ok(bumped.update(|count| {
+            *count += by;
+            *count
+        }))
+    });
+    let receipt = ctx.activity(charge(order, "EUR".to_owned())).await?;
+    ctx.activity(nothing()).await?;
+    let names = ctx.activity(look_up(vec!["x".to_owned()])).await?;
+    let go = ctx.signals(&GO).recv().await?;
+    let sum = ctx.activity(add((go, count.get()))).await?;
+    Ok((format!("{receipt} {}", names.join(",")), sum))
+}
+
+mod elsewhere {
+    use super::*;
+
+    /// Visible from outside, with its type and its body.
+    #[workflow]
+    pub(super) async fn echo(_ctx: Context, text: String) -> WorkflowResult<String> {
+        Ok(text)
+    }
+}
+
+fn order() -> Order {
+    Order {
+        id: 7,
+        items: vec!["pen".to_owned()],
+    }
+}
+
+#[tokio::test]
+async fn bodies_stay_callable() {
+    let receipt = charge::run(order(), "EUR".to_owned()).await.unwrap();
+    assert_eq!(receipt, "7 EUR");
+    assert_eq!(add::run((1, 2)).await.unwrap(), 3);
+    assert_eq!(
+        add::run((u32::MAX, 2)).await.unwrap_err().message(),
+        "too much"
+    );
+    nothing::run().unwrap();
+}
+
+#[test]
+fn names_are_the_functions_or_what_the_attribute_says() {
+    assert_eq!(charge::definition().name(), "charge");
+    assert_eq!(look_up::definition().name(), "look.up");
+    assert_eq!(checkout::definition().name(), "shop.checkout");
+    assert_eq!(elsewhere::echo::definition().name(), "echo");
+    assert_eq!(charge(order(), "EUR".to_owned()).name(), "charge");
+    assert_eq!(checkout(order(), None).name(), "shop.checkout");
+}
+
+#[tokio::test]
+async fn a_whole_workflow_runs_on_what_the_macros_made() {
+    let bench = Bench::new().await;
+    let working = bench
+        .work(|worker| {
+            worker
+                .workflow::<checkout>()
+                .workflow::<elsewhere::echo>()
+                .activity::<charge>()
+                .activity::<look_up>()
+                .activity::<add>()
+                .activity::<nothing>()
+        })
+        .await;
+    let start = bench.client.start(checkout(order(), Some(4)));
+    let handle = start.id("order-7").queue(QUEUE).await.unwrap();
+    assert_eq!(handle.update(&BUMP, 2).await.unwrap(), 6);
+    assert_eq!(handle.query(&COUNT, ()).await.unwrap(), 6);
+    handle.signal(&GO, 10).await.unwrap();
+    let expected = ("7 EUR x,look.up".to_owned(), 16);
+    assert_eq!(handle.result().await.unwrap(), expected);
+
+    let echo = bench.client.start(elsewhere::echo("hello".to_owned()));
+    let echo = echo.queue(QUEUE).await.unwrap();
+    assert_eq!(echo.result().await.unwrap(), "hello");
+    working.stop().await;
+}

@@ -1,0 +1,5 @@
+//! The SDK against the real server, in one process and without sockets; `client::http` is about the sockets.
+
+mod client;
+mod macros;
+mod support;
