@@ -12,7 +12,7 @@ use longhaul_engine::run::fail::ReleaseWorkflowTask;
 use longhaul_engine::run::{cancellation, local_activity};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};
-use longhaul_store::{LeaseFilter, WorkerRow};
+use longhaul_store::{LeaseFilter, QueueKey, WorkerRow};
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
@@ -292,6 +292,17 @@ impl Host {
         }
         self.inner.store.put_worker(&row).await?;
         self.remember_worker(row.clone());
+        let activities = QueueKey {
+            namespace: row.namespace.clone(),
+            kind: TaskKind::Activity,
+            queue: row.task_queue.clone(),
+        };
+        self.inner.hub.dispatch.worker_changed(
+            &activities,
+            &row.worker_id,
+            &Arc::new(abilities(&row.capabilities)),
+            row.max_concurrent_worker_sessions,
+        );
         if taken_over {
             self.release_questions(&row.namespace, &row.worker_id);
             self.release_workflow_tasks(&row.namespace, &row.worker_id)

@@ -65,6 +65,30 @@ impl Dispatch {
         state.serve(queue, now);
     }
 
+    /// A worker registered again: its polls that wait already may have what it can do now, and nothing else.
+    pub(crate) fn worker_changed(
+        &self,
+        queue: &QueueKey,
+        worker_id: &WorkerId,
+        capabilities: &Arc<Vec<String>>,
+        max_sessions: u64,
+    ) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        let Some(entry) = state.queues.get_mut(queue) else {
+            return;
+        };
+        let own = entry
+            .waiters
+            .iter_mut()
+            .filter(|waiter| waiter.appetite.worker_id == *worker_id);
+        for waiter in own {
+            waiter.appetite.capabilities = Arc::clone(capabilities);
+            waiter.appetite.max_sessions = max_sessions;
+        }
+        state.serve(queue, now);
+    }
+
     /// Looks again at what was set aside.
     pub(crate) fn look_again(&self) {
         let mut state = self.state.lock();

@@ -99,6 +99,18 @@ async fn by_a_create_of_what_must_exist() {
 }
 
 #[tokio::test]
+async fn by_a_registration_with_what_is_required() {
+    let server = two_workers().await;
+    let needs = json!({"requirements": ["tpu:v5"]});
+    schedule(&server, "wf", json!([in_session("s", needs)])).await;
+    let task = woken(&server, "b", async {
+        super::register(&server, "b", json!({"capabilities": ["tpu:v5"]})).await;
+    })
+    .await;
+    assert_eq!(task["worker_session"]["lease_owner"], "b");
+}
+
+#[tokio::test]
 async fn at_lease_end() {
     let server = two_workers().await;
     outcome(
