@@ -1,6 +1,6 @@
 //! `cargo run -p longhaul-examples --example approval`, with a server on this machine (`longhaul serve`).
 
-use longhaul_examples::{Shown, beside, connect, approval};
+use longhaul_examples::{Shown, approval, beside, connect};
 use longhaul_sdk::Worker;
 
 #[tokio::main]

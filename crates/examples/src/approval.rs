@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use longhaul_sdk::worker::WorkerBuilder;
-use longhaul_sdk::{
-    Client, Context, Failure, Query, Signal, Update, WorkflowResult, workflow,
-};
+use longhaul_sdk::{Client, Context, Failure, Query, Signal, Update, WorkflowResult, workflow};
 use serde::{Deserialize, Serialize};
 
 use crate::{Shown, unique};
@@ -49,11 +47,16 @@ pub async fn expense(ctx: Context, amount: u32) -> WorkflowResult<String> {
         },
     );
     let decisions = ctx.signals(&DECIDE);
-    Ok(match decisions.recv_timeout(Duration::from_secs(7 * 24 * 3600)).await? {
-        Some(Decision { approved: true, by }) => format!("{} paid, says {by}", amount.get()),
-        Some(Decision { by, .. }) => format!("refused by {by}"),
-        None => "forgotten".to_owned(),
-    })
+    Ok(
+        match decisions
+            .recv_timeout(Duration::from_secs(7 * 24 * 3600))
+            .await?
+        {
+            Some(Decision { approved: true, by }) => format!("{} paid, says {by}", amount.get()),
+            Some(Decision { by, .. }) => format!("refused by {by}"),
+            None => "forgotten".to_owned(),
+        },
+    )
 }
 
 /// Adds the example to a worker.
@@ -66,7 +69,11 @@ pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
 /// # Errors
 /// As the client fails.
 pub async fn show(client: &Client) -> Shown {
-    let run = client.start(expense(300)).id(unique("expense")).queue(QUEUE).await?;
+    let run = client
+        .start(expense(300))
+        .id(unique("expense"))
+        .queue(QUEUE)
+        .await?;
     println!("approval: changed to {}", run.update(&CHANGE, 250).await?);
     if let Err(error) = run.update(&CHANGE, 5000).await {
         println!("approval: refused: {error}");

@@ -5,10 +5,7 @@
 //! `longhaul demo` runs all of them.
 
 #![warn(missing_docs)]
-#![allow(
-    clippy::print_stdout,
-    reason = "an example shows what it does"
-)]
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 pub mod approval;
 pub mod gpu;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use longhaul_sdk::worker::WorkerBuilder;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, Failure, RetryPolicy, WorkflowResult, activity,
-    workflow,
+    ActivityContext, ActivityResult, Client, Context, Failure, RetryPolicy, WorkflowResult,
+    activity, workflow,
 };
 
 use crate::{Shown, unique};
@@ -62,7 +62,11 @@ pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
 /// As the client fails.
 pub async fn show(client: &Client) -> Shown {
     let items = vec!["tea".to_owned(), "cake".to_owned()];
-    let run = client.start(bill(items)).id(unique("bill")).queue(QUEUE).await?;
+    let run = client
+        .start(bill(items))
+        .id(unique("bill"))
+        .queue(QUEUE)
+        .await?;
     let (sum, stamp) = run.result().await?;
     println!("local: {sum}, {stamp}");
     Ok(())

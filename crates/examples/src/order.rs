@@ -28,7 +28,12 @@ pub struct Order {
 /// Takes items off the shelf. The idempotency key is the same for every attempt: a second one finds the first one's reservation.
 #[activity]
 pub async fn reserve(ctx: ActivityContext, order: Order) -> ActivityResult<String> {
-    Ok(format!("{} x {} ({})", order.count, order.item, ctx.idempotency_key()))
+    Ok(format!(
+        "{} x {} ({})",
+        order.count,
+        order.item,
+        ctx.idempotency_key()
+    ))
 }
 
 /// Puts them back.
@@ -41,7 +46,10 @@ pub async fn release(_reservation: String) -> ActivityResult<()> {
 #[activity]
 pub async fn charge(ctx: ActivityContext, amount: u32) -> ActivityResult<u32> {
     if ctx.info().attempt_number == 1 {
-        return Err(Failure::of_type("ServiceUnavailable", "the card service does not answer"));
+        return Err(Failure::of_type(
+            "ServiceUnavailable",
+            "the card service does not answer",
+        ));
     }
     Ok(amount)
 }
@@ -69,7 +77,8 @@ pub async fn place_order(ctx: Context, order: Order) -> WorkflowResult<String> {
         let reservation = ctx.activity(reserve(order.clone())).await?;
         saga.undo(move |ctx| async move { Ok(ctx.activity(release(reservation)).await?) });
 
-        let policy = RetryPolicy::attempts(5).exponential(Duration::from_secs(1), Duration::from_secs(30));
+        let policy =
+            RetryPolicy::attempts(5).exponential(Duration::from_secs(1), Duration::from_secs(30));
         let amount = ctx.activity(charge(order.count * 10)).retry(policy).await?;
         saga.undo(move |ctx| async move { Ok(ctx.activity(refund(amount)).await?) });
 

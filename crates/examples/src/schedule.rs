@@ -40,7 +40,11 @@ fn often() -> Schedule {
 pub async fn show(client: &Client) -> Shown {
     let schedule = match client.create_schedule(&unique("report"), often()).await {
         Ok(schedule) => schedule,
-        Err(error) if error.refusal().is_some_and(|refusal| refusal.status() == 404) => {
+        Err(error)
+            if error
+                .refusal()
+                .is_some_and(|refusal| refusal.status() == 404) =>
+        {
             println!("schedule: this server has no schedules");
             return Ok(());
         }

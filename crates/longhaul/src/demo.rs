@@ -29,7 +29,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let temporary = tempfile::tempdir().context("a temporary folder cannot be made")?;
-    let data = args.data.clone().unwrap_or_else(|| temporary.path().to_owned());
+    let data = args
+        .data
+        .clone()
+        .unwrap_or_else(|| temporary.path().to_owned());
     let settings = ServeArgs::for_demo(args.listen, data).settle()?;
     logs::start(settings.log_format, &settings.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -51,7 +54,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let _demo_gone = told.send(address);
         });
         let showing = async {
-            let address = address.await.map_err(|_| anyhow!("the server did not start"))?;
+            let address = address
+                .await
+                .map_err(|_| anyhow!("the server did not start"))?;
             let shown = show(address, once).await;
             let _server_gone = done.send(());
             shown
@@ -75,7 +80,9 @@ const EXAMPLES: [Example; 5] = [
 /// Runs the examples, then the workers alone until the server goes.
 async fn show(address: SocketAddr, once: bool) -> Result<()> {
     let url = format!("http://{address}");
-    let client = Client::connect(&url).await.context("the server does not answer")?;
+    let client = Client::connect(&url)
+        .await
+        .context("the server does not answer")?;
     let mut workers = JoinSet::new();
     let mut handles: Vec<WorkerHandle> = Vec::new();
     for (queue, add) in EXAMPLES {
@@ -107,7 +114,9 @@ async fn show(address: SocketAddr, once: bool) -> Result<()> {
             "  curl -X POST {url}/api/workflows/{}/signal/decide -H 'Content-Type: application/json' \\",
             waiting.id()
         );
-        println!("    -H 'X-Durable-Workflow-Control-Plane-Version: 2' -d '{{\"input\": [{{\"approved\": true, \"by\": \"you\"}}]}}'");
+        println!(
+            "    -H 'X-Durable-Workflow-Control-Plane-Version: 2' -d '{{\"input\": [{{\"approved\": true, \"by\": \"you\"}}]}}'"
+        );
         println!();
         if !once {
             println!("Ctrl-C ends the demo.");
@@ -118,7 +127,9 @@ async fn show(address: SocketAddr, once: bool) -> Result<()> {
         handle.shut_down();
     }
     while let Some(ended) = workers.join_next().await {
-        ended.context("a worker panicked")?.context("a worker failed")?;
+        ended
+            .context("a worker panicked")?
+            .context("a worker failed")?;
     }
     shown
 }

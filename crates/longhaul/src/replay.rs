@@ -25,7 +25,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut broken = 0;
     for file in &args.files {
         let name = file.display();
-        let history = std::fs::read_to_string(file).with_context(|| format!("{name} cannot be read"))?;
+        let history =
+            std::fs::read_to_string(file).with_context(|| format!("{name} cannot be read"))?;
         let outcome = match replayer.replay(&history) {
             Err(ReplayFailure::UnknownWorkflow(workflow_type)) => check_soundness(&history).map(|events| {
                 format!(

@@ -317,6 +317,7 @@ impl<'a> Draft<'a> {
             changes: Changes {
                 run: Some(run),
                 created,
+                sessions: Vec::new(),
             },
             reply,
         }

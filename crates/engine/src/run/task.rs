@@ -163,6 +163,7 @@ impl Draft<'_> {
                 .as_ref()
                 .filter(|_| task.lease.is_none())
                 .map(|held| held.worker_id.clone()),
+            worker_session: None,
             sequence: 0,
             attempt: task.attempt,
             lease_owner: lease.map(|lease| lease.owner.clone()),

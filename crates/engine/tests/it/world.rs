@@ -393,6 +393,7 @@ impl World {
             sequence,
             worker_id: WorkerId::from(worker),
             poll_request_id: poll.map(str::to_owned),
+            admission: None,
         });
         if let Ok(claim) = &reply {
             let key = (self.run().run_id().clone(), sequence);
@@ -462,6 +463,7 @@ impl World {
         let (step, reply) = self.apply(&HeartbeatActivity {
             reporter,
             beat: Beat::Renew { progress },
+            session: None,
         });
         (
             step,

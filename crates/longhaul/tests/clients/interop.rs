@@ -110,8 +110,13 @@ async fn rust_caller(ctx: Context, order: Order) -> WorkflowResult<Answer> {
     let describe = longhaul_sdk::ActivityCall::named("py_describe");
     let described = ctx.activity(describe.argument(order).argument(2)).await?;
     let refuse = longhaul_sdk::ActivityCall::<()>::named("py_refuse");
-    let refused = ctx.activity(refuse.argument("no thanks")).await.unwrap_err();
-    let child = ctx.child(WorkflowCall::named("py_child").argument(5)).await?;
+    let refused = ctx
+        .activity(refuse.argument("no thanks"))
+        .await
+        .unwrap_err();
+    let child = ctx
+        .child(WorkflowCall::named("py_child").argument(5))
+        .await?;
     Ok(Answer {
         described,
         child,

@@ -178,6 +178,18 @@ async fn worker_restarts() {
 }
 
 #[tokio::test]
+async fn sessions() {
+    run_python("sessions.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn the_page_on_sessions_does_what_it_says() {
+    let server = Server::start().await;
+    let printed = run_documented("docs/sessions.md", &server).await;
+    assert_eq!(printed, "loaded the model once, rendered 3 frames\n");
+}
+
+#[tokio::test]
 async fn namespaces() {
     run_python("namespaces.py", &Server::start().await).await;
 }

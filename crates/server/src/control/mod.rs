@@ -40,6 +40,7 @@ mod streams;
 pub(crate) mod system;
 mod task_queues;
 mod updates;
+mod worker_sessions;
 mod workers;
 mod workflows;
 
@@ -114,9 +115,14 @@ pub(crate) fn routes() -> Router<App> {
             "/workers/{worker_id}",
             get(OPERATOR, workers::describe).merge(delete(ADMIN, workers::deregister)),
         )
+        .route("/worker-sessions", get(OPERATOR, worker_sessions::list))
+        .route(
+            "/worker-sessions/{session_id}",
+            get(OPERATOR, worker_sessions::describe),
+        )
         .route(
             "/system/operator-metrics",
-            get(OPERATOR, operator_metrics::read),
+            get(ADMIN, operator_metrics::read),
         )
         .route("/task-queues", get(OPERATOR, task_queues::list))
         .route("/task-queues/{name}", get(OPERATOR, task_queues::describe))

@@ -6,15 +6,18 @@ use serde_json::{Value, json};
 use super::Call;
 use super::envelope::Reply;
 use crate::gate::Refusal;
+use crate::sessions;
 
 pub(super) async fn read(call: Call) -> Result<Reply, Refusal> {
     call.query.check()?;
     let counts = call.host().activity_counts(&call.namespace).await?;
+    let sessions = call.host().count_sessions(&call.namespace).await?;
     Ok(Reply::ok(json!({
         "namespace": call.namespace,
         "operator_metrics": {
             "generated_at": call.host().now(),
             "activities": activities(&counts),
+            "worker_sessions": sessions::counts(&sessions),
         },
     })))
 }

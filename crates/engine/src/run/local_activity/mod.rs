@@ -466,6 +466,7 @@ impl Draft<'_> {
                     payload_codec: PAYLOAD_CODEC,
                     queue: None,
                     retry_policy: local.retry.as_ref().map(policy_json),
+                    worker_session: None,
                     arguments: call.arguments.clone(),
                     created_at: Some(local.scheduled_at),
                 },

@@ -69,7 +69,7 @@ pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
         "diagnostic_status": view.diagnostic_status,
         "execution": execution(&view, with_preview),
         "pending_workflow_tasks": pending_workflow_tasks(run, now),
-        "pending_activities": pending_activities(run, now),
+        "pending_activities": pending_activities(&view, now),
         "recent_activities": recent_activities(&view.recent),
         "task_queue": queue,
         "recent_failures": recent_failures(&view),
@@ -183,12 +183,18 @@ fn locals(run: &Run) -> impl Iterator<Item = &LocalActivity> {
     })
 }
 
-fn pending_activities(run: &Run, now: Timestamp) -> Vec<Value> {
+fn pending_activities(view: &DebugView, now: Timestamp) -> Vec<Value> {
+    let run = &view.description.run;
     let activities = run.parts.values().filter_map(|part| match part {
         Part::Activity(activity) => Some(activity.as_ref()),
         _ => None,
     });
-    let queued = activities.map(|activity| pending_activity(activity, now));
+    let queued = activities.map(|activity| {
+        let blocked = view.session_blocked.get(&activity.sequence);
+        let mut shown = pending_activity(activity, now);
+        shown["session_blocked_reason"] = json!(blocked.map(|why| why.reason().as_str()));
+        shown
+    });
     let local = locals(run).map(|local| pending_local(local, now));
     queued.chain(local).take(PENDING_MAX).collect()
 }
@@ -259,10 +265,10 @@ fn pending_activity(activity: &Activity, now: Timestamp) -> Value {
             "queue": activity.queue,
             "cancellation_policy": activity.cancellation_policy,
             "retry_policy": activity.retry,
+            "worker_session": activity.worker_session,
         },
         "execution_mode": null,
         "local_activity": false,
-        "session_blocked_reason": null,
     })
 }
 
