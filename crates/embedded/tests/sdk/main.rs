@@ -8,5 +8,6 @@ mod local_activities;
 mod messages;
 mod profiles;
 mod records;
+mod sessions;
 mod stage;
 mod workers;

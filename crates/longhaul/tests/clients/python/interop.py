@@ -56,7 +56,7 @@ async def stories(stage: Stage) -> None:
 
     # A workflow of the Rust SDK, started, asked, changed and signalled from Python.
     handle = await stage.start("rust_caller", {"item": "tea", "tags": ["hot"]})
-    equal(await handle.query("status", []), "waiting")
+    equal((await handle.query("status", []))["result"], "waiting")
     changed = await handle.update("add", [40], wait_for="completed", wait_timeout_seconds=30)
     equal(changed["result"], 40)
     refused = await fails(Exception, handle.update("add", [-1], wait_for="completed", wait_timeout_seconds=30))

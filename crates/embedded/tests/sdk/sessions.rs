@@ -1,0 +1,179 @@
+//! Worker sessions: activities that stay with one worker, and what they notice when they cannot.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_sdk::{
+    ActivityContext, ActivityResult, Cancelled, Context, Failure, Signal, WorkerSessionOptions,
+    WorkflowResult, activity, workflow,
+};
+use parking_lot::Mutex;
+
+use crate::scenarios;
+use crate::stage::{DEADLINE, QUEUE, Running, Stage};
+
+const GO: Signal<()> = Signal::new("go");
+
+/// Which worker this is.
+struct Name(&'static str);
+
+/// Where an activity ran, and under which generation of its session.
+#[activity]
+async fn whereabouts(ctx: ActivityContext) -> ActivityResult<(String, u64)> {
+    let session = ctx.session().ok_or_else(|| Failure::new("no session"))?;
+    assert!(session.is_active());
+    Ok((ctx.data::<Name>().0.to_owned(), session.generation()))
+}
+
+fn gpu(id: &str) -> WorkerSessionOptions {
+    WorkerSessionOptions::new(id)
+        .requires("gpu")
+        .lease(Duration::from_secs(30))
+}
+
+#[workflow]
+async fn affinity(ctx: Context, id: String) -> WorkflowResult<Vec<(String, u64)>> {
+    let session = ctx.session(gpu(&id));
+    assert_eq!(session.id(), id);
+    let mut seen = vec![session.activity(whereabouts()).await?];
+    // The same session without a context at hand.
+    let again = longhaul_sdk::workflow::session(gpu(&id));
+    seen.push(again.activity(whereabouts()).await?);
+    ctx.signals(&GO).recv().await?;
+    seen.push(session.activity(whereabouts()).queue(QUEUE).await?);
+    Ok(seen)
+}
+
+fn worker(stage: &Stage, name: &'static str) -> longhaul_sdk::worker::WorkerBuilder {
+    stage
+        .worker()
+        .activity::<whereabouts>()
+        .activity::<patient>()
+        .id(name)
+        .data(Name(name))
+        .data(Arc::new(Told::default()))
+}
+
+async fn activities_stay_with_the_worker_that_holds_their_session(mut stage: Stage) -> Stage {
+    stage.replayer = stage.replayer.workflow::<affinity>();
+    let plain = Running::start(worker(&stage, "plain").workflow::<affinity>()).await;
+    let one = Running::start(worker(&stage, "one").capability("gpu")).await;
+    let two = Running::start(worker(&stage, "two").capability("gpu")).await;
+    let handle = stage.start(affinity("s".to_owned())).await;
+    stage.until(&handle, "ConditionWaitOpened", 1).await;
+    // Its holder goes, closing what it holds: the id is used up, and the next activity is refused to everybody.
+    let history = handle.export().await.unwrap().to_string();
+    let first_on_one = history.contains("\"lease_owner\":\"one\"");
+    let (holder, other) = if first_on_one { (one, two) } else { (two, one) };
+    let expected = if first_on_one { "one" } else { "two" };
+    handle.signal(&GO, ()).await.unwrap();
+    let seen = handle.result().await.unwrap();
+    assert_eq!(seen, vec![(expected.to_owned(), 1); 3]);
+    stage.check(&handle).await;
+    holder.stop().await;
+
+    // The end of the worker has closed the session.
+    let refused = other.handle.session(gpu("s")).create().await.unwrap_err();
+    assert_eq!(refused.reason(), "session_closed");
+    other.stop().await;
+    plain.stop().await;
+    stage
+}
+
+async fn a_session_is_opened_renewed_and_closed_by_hand(stage: Stage) -> Stage {
+    let one = Running::start(worker(&stage, "one").capability("gpu")).await;
+    let two = Running::start(worker(&stage, "two").capability("gpu")).await;
+    let plain = Running::start(worker(&stage, "plain")).await;
+    let refused = plain.handle.session(gpu("by-hand")).create().await.unwrap_err();
+    assert_eq!(refused.reason(), "session_requirements_not_met");
+    let session = one.handle.session(gpu("by-hand"));
+    let held = session.create().await.unwrap();
+    assert_eq!((held.id(), held.generation(), held.is_active()), ("by-hand", 1, true));
+    assert_eq!(session.create().await.unwrap().generation(), 1, "used again, not anew");
+    session.renew().await.unwrap();
+    let refused = two.handle.session(gpu("by-hand")).create().await.unwrap_err();
+    assert_eq!(refused.reason(), "session_owned_by_another_worker");
+    session.close("done").await.unwrap();
+    assert!(!held.is_active());
+    let refused = session.renew().await.unwrap_err();
+    assert_eq!(refused.reason(), "session_not_active");
+    for worker in [one, two, plain] {
+        worker.stop().await;
+    }
+    stage
+}
+
+async fn a_session_is_renewed_while_nothing_runs(stage: Stage) -> Stage {
+    let one = Running::start(worker(&stage, "one").capability("gpu")).await;
+    let two = Running::start(worker(&stage, "two").capability("gpu")).await;
+    let short = || gpu("idle").lease(Duration::from_secs(2));
+    one.handle.session(short()).create().await.unwrap();
+    let renewed = async {
+        while one.handle.metrics().session_renewals < 4 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, renewed).await.expect("it is renewed");
+    // More than one lease has passed.
+    let refused = two.handle.session(short()).create().await.unwrap_err();
+    assert_eq!(refused.reason(), "session_owned_by_another_worker");
+    one.stop().await;
+    two.stop().await;
+    stage
+}
+
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+/// Waits in its session until it is told to stop.
+#[activity]
+async fn patient(ctx: ActivityContext) -> ActivityResult<()> {
+    let told = ctx.data::<Arc<Told>>();
+    told.0.lock().push("began".to_owned());
+    loop {
+        if ctx.heartbeat().await == Err(Cancelled) {
+            told.0.lock().push("stopped".to_owned());
+            return Err(Cancelled.into());
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[workflow]
+async fn long(ctx: Context) -> WorkflowResult<()> {
+    let session = ctx.session(gpu("long"));
+    session.activity(patient()).await?;
+    Ok(())
+}
+
+async fn a_session_does_not_hide_a_cancellation(mut stage: Stage) -> Stage {
+    stage.replayer = stage.replayer.workflow::<long>();
+    let told = Arc::new(Told::default());
+    let running = worker(&stage, "one")
+        .capability("gpu")
+        .workflow::<long>()
+        .data(told.clone());
+    let running = Running::start(running).await;
+    let handle = stage.start(long()).await;
+    let saw = async |what: &str| {
+        let looking = async {
+            while !told.0.lock().iter().any(|line| line == what) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, looking).await.expect("it is noticed");
+    };
+    saw("began").await;
+    handle.cancel(None).await.unwrap();
+    saw("stopped").await;
+    stage.check(&handle).await;
+    running.stop().await;
+    stage
+}
+
+scenarios!(
+    activities_stay_with_the_worker_that_holds_their_session,
+    a_session_is_opened_renewed_and_closed_by_hand,
+    a_session_is_renewed_while_nothing_runs,
+    a_session_does_not_hide_a_cancellation,
+);
