@@ -268,6 +268,7 @@ async fn a_described_run_has_every_field() {
         "started_at": "2026-01-01T00:00:00.000000Z",
         "closed_at": null,
         "last_progress_at": "2026-01-01T00:00:00.000000Z",
+        "last_history_sequence": 2,
         "wait_kind": "workflow-task",
         "wait_reason": by_run["wait_reason"],
         "memo": {},
