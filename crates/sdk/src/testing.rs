@@ -204,6 +204,7 @@ struct Bundle {
 /// An event whose envelope may be incomplete, as in hand-written histories.
 #[derive(Deserialize)]
 struct RawEvent {
+    id: Option<String>,
     sequence: Option<u64>,
     event_type: Option<String>,
     #[serde(rename = "type")]
@@ -224,6 +225,7 @@ impl Recorded {
         for (index, event) in raw.into_iter().enumerate() {
             let position = index as u64 + 1;
             events.push(HistoryEvent {
+                id: event.id.unwrap_or_default(),
                 sequence: event.sequence.unwrap_or(position),
                 event_type: event
                     .event_type

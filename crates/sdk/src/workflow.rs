@@ -34,6 +34,6 @@ pub use select::{Either, join, join_all, select, select_all, try_join, try_join_
 pub use session::{Session, WorkerSessionOptions};
 pub use state::State;
 
-pub(crate) use call::{CallKind, Outcome};
+pub(crate) use call::{FailedLocal, Outcome};
 pub(crate) use execution::{Decision, Execution, Handled};
 pub(crate) use local::{LocalCall, LocalPhase};

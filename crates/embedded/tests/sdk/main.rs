@@ -4,6 +4,7 @@
 mod calls;
 mod cancellation;
 mod determinism;
+mod local_activities;
 mod messages;
 mod records;
 mod stage;

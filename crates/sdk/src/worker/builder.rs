@@ -27,6 +27,7 @@ pub struct WorkerBuilder {
     build_id: Option<String>,
     workflows: HashMap<String, WorkflowDefinition>,
     activities: HashMap<String, ActivityDefinition>,
+    local_activities: HashMap<String, ActivityDefinition>,
     data: Extensions,
     tags: Vec<String>,
     max_sessions: usize,
@@ -47,6 +48,7 @@ impl WorkerBuilder {
             build_id: None,
             workflows: HashMap::new(),
             activities: HashMap::new(),
+            local_activities: HashMap::new(),
             data: Extensions::default(),
             tags: Vec::new(),
             max_sessions: 10,
@@ -82,6 +84,18 @@ impl WorkerBuilder {
     /// Runs activities of a definition made by hand.
     pub fn activity_definition(mut self, definition: ActivityDefinition) -> Self {
         self.activities
+            .insert(definition.name().to_owned(), definition);
+        self
+    }
+
+    /// Runs an activity for this worker's own workflows only, when they call it as a local one: the worker does not poll for it.
+    pub fn local_activity<A: Activity>(self) -> Self {
+        self.local_activity_definition(A::definition())
+    }
+
+    /// As [`local_activity`](Self::local_activity), for a definition made by hand.
+    pub fn local_activity_definition(mut self, definition: ActivityDefinition) -> Self {
+        self.local_activities
             .insert(definition.name().to_owned(), definition);
         self
     }
@@ -177,6 +191,7 @@ impl WorkerBuilder {
             build_id: self.build_id,
             workflows: self.workflows,
             activities: self.activities,
+            local_activities: self.local_activities,
             data: Arc::new(self.data),
             cache: Cache::new(self.cached_runs),
             counters: super::metrics::Counters::default(),

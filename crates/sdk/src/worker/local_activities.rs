@@ -1,18 +1,38 @@
 //! The local-activity runtime: runs the local calls of a workflow task under its lease (local-activities.md).
+//!
+//! A server that can writes every attempt down as it happens (`durable`): a lost worker leaves a trace, and pauses between
+//! attempts cost no lease. Any other server hears the whole story with the completion (`inline`).
+
+mod attempt;
+mod durable;
+mod inline;
 
 use std::sync::Arc;
 
 use super::shared::Shared;
 use super::wire::WorkflowTask;
 use super::workflow_tasks::Stopped;
+use crate::definition::ActivityDefinition;
 use crate::workflow::Execution;
 
 /// Runs every local activity that the code waits for, and the code after each.
 pub(super) async fn run(
-    _shared: &Arc<Shared>,
-    _task: &WorkflowTask,
+    shared: &Arc<Shared>,
+    task: &WorkflowTask,
     execution: &mut Execution,
 ) -> Result<(), Stopped> {
-    assert!(execution.journal().open_local_calls().is_empty());
-    Ok(())
+    if execution.journal().open_local_calls().is_empty() {
+        return Ok(());
+    }
+    if shared.capabilities.read().durable_local_activities {
+        Box::pin(durable::run(shared, task, execution)).await
+    } else {
+        Box::pin(inline::run(shared, task, execution)).await
+    }
+}
+
+/// The function behind a local call: registered for this worker's workflows only, or for its queue as well.
+fn definition<'a>(shared: &'a Shared, activity_type: &str) -> Option<&'a ActivityDefinition> {
+    let local = shared.local_activities.get(activity_type);
+    local.or_else(|| shared.activities.get(activity_type))
 }

@@ -20,6 +20,8 @@ pub(super) struct Shared {
     pub(super) build_id: Option<String>,
     pub(super) workflows: HashMap<String, WorkflowDefinition>,
     pub(super) activities: HashMap<String, ActivityDefinition>,
+    /// Activities that only this worker's own workflows call.
+    pub(super) local_activities: HashMap<String, ActivityDefinition>,
     pub(super) data: Arc<Extensions>,
     pub(super) cache: Cache,
     pub(super) counters: Counters,

@@ -63,7 +63,14 @@ async fn answer(shared: &Arc<Shared>, task: &mut WorkflowTask) -> Result<(), Sto
         return answer_update(shared, task, execution, &update_id).await;
     }
     deliver_cancellation(shared, task, &mut execution).await?;
-    super::local_activities::run(shared, task, &mut execution).await?;
+    match super::local_activities::run(shared, task, &mut execution).await {
+        Ok(()) => {}
+        Err(Stopped::Released) => {
+            keep_in_memory(shared, task, execution);
+            return Err(Stopped::Released);
+        }
+        Err(stopped) => return Err(stopped),
+    }
     let decision = execution.decide()?;
     let keep = !decision.closes;
     send(shared, task, decision).await?;

@@ -116,6 +116,40 @@ pub(crate) enum Outcome {
     Interrupted,
 }
 
+/// How a local activity failed, before the history has it.
+#[derive(Debug)]
+pub(crate) struct FailedLocal {
+    pub(crate) message: String,
+    pub(crate) exception_type: Option<String>,
+    pub(crate) non_retryable: bool,
+    pub(crate) timeout_kind: Option<&'static str>,
+    pub(crate) attempt: u64,
+}
+
+impl Outcome {
+    /// What the recorded failure of a local activity will be to a replay.
+    pub(crate) fn failed_local(failed: FailedLocal) -> Self {
+        let timed_out = failed.timeout_kind.map(TimeoutKind::from_name);
+        let facts = CallFacts {
+            message: Some(failed.message),
+            exception_type: failed.exception_type,
+            non_retryable: Some(failed.non_retryable),
+            attempt_number: Some(failed.attempt),
+            failure_category: Some(
+                if timed_out.is_some() {
+                    "timeout"
+                } else {
+                    "application"
+                }
+                .to_owned(),
+            ),
+            ..CallFacts::default()
+        };
+        let how = timed_out.map_or(FailedHow::Failed, FailedHow::TimedOut);
+        Self::Failed(Box::new(facts), how)
+    }
+}
+
 /// Which terminal event it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailedHow {

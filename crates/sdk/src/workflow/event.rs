@@ -10,6 +10,9 @@ use super::replay_error::ReplayError;
 /// One event of a history.
 #[derive(Clone, Debug, Deserialize)]
 pub struct HistoryEvent {
+    /// Unique in the whole server; empty in hand-written histories.
+    #[serde(default)]
+    pub id: String,
     /// Position in the history, from 1.
     pub sequence: u64,
     /// What happened.
@@ -56,6 +59,7 @@ pub(crate) struct CallFacts {
     pub(super) non_retryable: Option<bool>,
     pub(super) timeout_kind: Option<String>,
     pub(super) attempt_number: Option<u64>,
+    pub(super) workflow_command_id: Option<String>,
     pub(super) closed_reason: Option<String>,
     pub(super) exception: Option<ExceptionFacts>,
 }

@@ -274,6 +274,11 @@ impl Execution {
             }
             "CooperativeCancellationDelivered" => {
                 let place: CallFacts = event.read()?;
+                self.journal.with(|state| {
+                    state.cleanup = place
+                        .workflow_command_id
+                        .map(|request_id| (request_id, event.id.clone()));
+                });
                 self.journal.cancel(Scopes::ROOT);
                 // The server has closed this call, also if it only marks a shield.
                 self.journal.resolve(place.sequence, Outcome::Interrupted);

@@ -55,6 +55,8 @@ pub(super) struct State {
     pub(super) handlers: Handlers,
     pub(super) scopes: Scopes,
     pub(super) cancellation_reason: Option<String>,
+    /// The delivered cancellation, by its request and the event that recorded it: what cleanup refers to.
+    pub(super) cleanup: Option<(String, String)>,
     /// The workflow was cancelled while only shielded calls were open: the next unshielded one is given up.
     interrupt_next: bool,
     /// Woken after every event: conditions, signals, everything that looks at state.
@@ -94,6 +96,7 @@ impl Journal {
                 handlers: Handlers::default(),
                 scopes: Scopes::new(),
                 cancellation_reason: None,
+                cleanup: None,
                 interrupt_next: false,
                 watchers: Vec::new(),
                 in_handler: false,
@@ -326,6 +329,32 @@ impl Journal {
         })
     }
 
+    /// The new calls before a number, and the number of the first of them; beside them the open waits that the server must hear of
+    /// again. Empty if there is nothing of either.
+    pub(crate) fn checkpoint_before(&self, sequence: u64) -> (u64, Vec<Value>) {
+        self.with(|state| {
+            let before = || state.calls.range(..sequence);
+            let start = before()
+                .find(|(_, call)| !call.recorded)
+                .map_or(sequence, |(first, _)| *first);
+            let commands = before()
+                .filter(|(_, call)| {
+                    !call.recorded || matches!(call.kind, CallKind::Condition(_)) && call.is_open()
+                })
+                .map(|(_, call)| call.command.clone());
+            (start, commands.collect())
+        })
+    }
+
+    /// Whether the code waits for anything that is not a local activity and that the history can resolve.
+    pub(crate) fn waits_beside_local_calls(&self) -> bool {
+        self.with(|state| {
+            state.calls.values().any(|call| {
+                call.is_open() && call.recorded && !matches!(call.kind, CallKind::LocalActivity(_))
+            })
+        })
+    }
+
     /// Local activities that the code waits for.
     pub(crate) fn open_local_calls(&self) -> Vec<LocalCall> {
         self.with(|state| {
@@ -440,6 +469,12 @@ impl State {
         if matches!(kind, CallKind::Condition(_)) {
             // Two waits may look alike; the server must know which of them is repeated.
             command["condition_wait_occurrence_id"] = format!("wait-{sequence}").into();
+        }
+        if let (CallKind::LocalActivity(_), Some((request_id, event_id))) = (&kind, &self.cleanup) {
+            command["cancellation_cleanup"] = serde_json::json!({
+                "request_id": request_id,
+                "delivery_history_event_id": event_id,
+            });
         }
         if self.in_handler {
             self.report(ReplayError::CallInHandler {

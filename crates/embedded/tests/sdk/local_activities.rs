@@ -1,0 +1,278 @@
+//! Local activities: run in the worker of their workflow, written down as they happen.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_sdk::workflow::join;
+use longhaul_sdk::{
+    ActivityContext, ActivityResult, Context, Failure, FailureKind, RetryPolicy, Signal, TimeoutKind,
+    WorkflowResult, activity, workflow,
+};
+use parking_lot::Mutex;
+
+use crate::scenarios;
+use crate::stage::{Running, Stage, types};
+
+const GO: Signal<()> = Signal::new("go");
+
+/// What local activities did, in order.
+#[derive(Default)]
+struct Log(Mutex<Vec<String>>);
+
+impl Log {
+    fn count(&self, what: &str) -> usize {
+        self.0.lock().iter().filter(|line| *line == what).count()
+    }
+}
+
+#[activity]
+async fn write(ctx: ActivityContext, what: String) -> ActivityResult<u32> {
+    let log = ctx.data::<Arc<Log>>();
+    assert!(ctx.info().local);
+    log.0.lock().push(what);
+    Ok(std::process::id())
+}
+
+#[activity]
+async fn third_time(ctx: ActivityContext) -> ActivityResult<u64> {
+    let attempt = ctx.info().attempt_number;
+    ctx.data::<Arc<Log>>().0.lock().push(format!("try {attempt}"));
+    ctx.heartbeat_with(&serde_json::json!({"attempt": attempt})).await?;
+    if attempt < 3 {
+        return Err(Failure::of_type("Wobble", "not yet"));
+    }
+    Ok(attempt)
+}
+
+#[activity]
+async fn declined() -> ActivityResult<()> {
+    Err(Failure::of_type("CardDeclined", "no money"))
+}
+
+#[activity]
+async fn hangs() -> ActivityResult<()> {
+    std::future::pending().await
+}
+
+#[activity]
+async fn panics() -> ActivityResult<()> {
+    panic!("out of cheese")
+}
+
+#[activity]
+fn blocks(milliseconds: u64) -> ActivityResult<String> {
+    std::thread::sleep(Duration::from_millis(milliseconds));
+    Ok("awake".to_owned())
+}
+
+fn worker(stage: &Stage, log: &Arc<Log>) -> longhaul_sdk::worker::WorkerBuilder {
+    stage
+        .worker()
+        .local_activity::<write>()
+        .local_activity::<third_time>()
+        .local_activity::<declined>()
+        .local_activity::<hangs>()
+        .local_activity::<panics>()
+        .local_activity::<blocks>()
+        .data(log.clone())
+}
+
+#[workflow]
+async fn steps(ctx: Context) -> WorkflowResult<Vec<u32>> {
+    let first = ctx.local_activity(write("one".to_owned())).await?;
+    let drawn = ctx.side_effect(|| 7_u32)?;
+    let second = ctx.execute_local_activity(write("two".to_owned())).await?;
+    ctx.signals(&GO).recv().await?;
+    let third = ctx.local_activity(write("three".to_owned())).await?;
+    Ok(vec![first, drawn, second, third])
+}
+
+async fn steps_run_once_in_the_workers_process(mut stage: Stage) -> Stage {
+    stage.replayer = stage.replayer.workflow::<steps>();
+    let log = Arc::new(Log::default());
+    let running = Running::start(worker(&stage, &log).workflow::<steps>()).await;
+    let handle = stage.start(steps()).await;
+    stage.until(&handle, "ConditionWaitOpened", 1).await;
+    running.stop().await;
+    // Another worker replays what is recorded and runs only what is new.
+    let running = Running::start(worker(&stage, &log).workflow::<steps>()).await;
+    handle.signal(&GO, ()).await.unwrap();
+    let pid = std::process::id();
+    assert_eq!(handle.result().await.unwrap(), [pid, 7, pid, pid]);
+    assert_eq!(*log.0.lock(), ["one", "two", "three"]);
+    assert_eq!(running.handle.metrics().local_activities, 1);
+    let events = types(&handle).await;
+    let scheduled = events.iter().filter(|event| *event == "ActivityScheduled");
+    assert_eq!(scheduled.count(), 3);
+    stage.check(&handle).await;
+    running.stop().await;
+    stage
+}
+
+#[workflow]
+async fn tried(ctx: Context) -> WorkflowResult<u64> {
+    let policy = RetryPolicy::attempts(3).backoff([Duration::from_secs(1)]);
+    let attempt = ctx.local_activity(third_time()).retry(policy).await?;
+    Ok(attempt)
+}
+
+async fn failed_attempts_are_repeated_after_a_pause(mut stage: Stage) -> Stage {
+    stage.replayer = stage.replayer.workflow::<tried>();
+    let log = Arc::new(Log::default());
+    let running = Running::start(worker(&stage, &log).workflow::<tried>()).await;
+    let handle = stage.start(tried()).await;
+    assert_eq!(handle.result().await.unwrap(), 3);
+    assert_eq!(*log.0.lock(), ["try 1", "try 2", "try 3"]);
+    let events = types(&handle).await;
+    let count = |event: &str| events.iter().filter(|found| *found == event).count();
+    assert_eq!(count("ActivityRetryScheduled"), 2);
+    assert_eq!(count("ActivityHeartbeatRecorded"), 3);
+    stage.check(&handle).await;
+    running.stop().await;
+    stage
+}
+
+#[workflow]
+async fn fails(ctx: Context) -> WorkflowResult<Vec<String>> {
+    let mut seen = Vec::new();
+    let policy = RetryPolicy::attempts(5).give_up_on("CardDeclined");
+    let error = ctx.local_activity(declined()).retry(policy).await.unwrap_err();
+    assert_eq!(error.attempt, Some(1));
+    seen.push(format!("{:?} {}", error.kind, error.message));
+    let error = ctx
+        .local_activity(hangs())
+        .start_to_close(Duration::from_secs(1))
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind, FailureKind::TimedOut(TimeoutKind::StartToClose));
+    let error = ctx.local_activity(panics()).await.unwrap_err();
+    seen.push(error.message);
+    let error = ctx
+        .local_activity(longhaul_sdk::ActivityCall::<()>::named("elsewhere"))
+        .await
+        .unwrap_err();
+    assert!(error.non_retryable);
+    seen.push(error.exception_type.unwrap_or_default());
+    let refused = ctx
+        .local_activity(hangs())
+        .start_to_close(Duration::from_millis(1500))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.kind, FailureKind::Codec);
+    let refused = ctx
+        .local_activity(hangs())
+        .start_to_close(Duration::from_secs(2))
+        .schedule_to_close(Duration::from_secs(1))
+        .await
+        .unwrap_err();
+    seen.push(refused.message);
+    Ok(seen)
+}
+
+async fn failures_tell_what_happened(mut stage: Stage) -> Stage {
+    stage.replayer = stage.replayer.workflow::<fails>();
+    let log = Arc::new(Log::default());
+    let running = Running::start(worker(&stage, &log).workflow::<fails>()).await;
+    assert_eq!(
+        stage.run(fails()).await,
+        [
+            "Failed no money",
+            "the activity panicked: out of cheese",
+            "UnknownActivityType",
+            "timeouts must not shrink: heartbeat, start_to_close, schedule_to_close"
+        ]
+    );
+    running.stop().await;
+    stage
+}
+
+#[workflow]
+async fn beside(ctx: Context) -> WorkflowResult<String> {
+    let inner = ctx.clone();
+    let signals = async move {
+        let go = inner.signals(&GO);
+        go.recv().await?;
+        let name = "after the signal".to_owned();
+        inner.local_activity(write(name)).await?;
+        WorkflowResult::Ok(())
+    };
+    let (slept, first, second, told) = join!(
+        ctx.sleep(Duration::ZERO),
+        ctx.local_activity(blocks(200)).start(),
+        ctx.local_activity(write("beside".to_owned())).start(),
+        signals,
+    );
+    slept?;
+    second?;
+    told?;
+    Ok(first?)
+}
+
+async fn local_activities_run_beside_everything_else(mut stage: Stage) -> Stage {
+    stage.replayer = stage.replayer.workflow::<beside>();
+    let log = Arc::new(Log::default());
+    let running = Running::start(worker(&stage, &log).workflow::<beside>()).await;
+    let handle = stage.start(beside()).await;
+    handle.signal(&GO, ()).await.unwrap();
+    assert_eq!(handle.result().await.unwrap(), "awake");
+    assert_eq!(log.count("beside"), 1);
+    assert_eq!(log.count("after the signal"), 1);
+    stage.check(&handle).await;
+    running.stop().await;
+    stage
+}
+
+/// Runs until it is told to stop.
+#[activity]
+async fn endless(ctx: ActivityContext) -> ActivityResult<()> {
+    let log = ctx.data::<Arc<Log>>();
+    log.0.lock().push("began".to_owned());
+    while ctx.heartbeat().await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    log.0.lock().push("stopped".to_owned());
+    Ok(())
+}
+
+#[workflow]
+async fn cleans_up(ctx: Context) -> WorkflowResult<()> {
+    let work = ctx.local_activity(endless()).await;
+    assert!(work.as_ref().is_err_and(|error| error.is_cancelled()));
+    ctx.local_activity(write("cleaned".to_owned())).await?;
+    Ok(work?)
+}
+
+async fn a_cancelled_workflow_cleans_up_locally(mut stage: Stage) -> Stage {
+    stage.replayer = stage.replayer.workflow::<cleans_up>();
+    let log = Arc::new(Log::default());
+    let running = worker(&stage, &log)
+        .local_activity::<endless>()
+        .workflow::<cleans_up>();
+    let running = Running::start(running).await;
+    let handle = stage.start(cleans_up()).await;
+    let began = async {
+        while log.count("began") == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(crate::stage::DEADLINE, began)
+        .await
+        .expect("it begins");
+    handle
+        .request_cancellation(None, Some(Duration::from_secs(60)))
+        .await
+        .unwrap();
+    handle.result().await.unwrap_err();
+    assert_eq!(*log.0.lock(), ["began", "stopped", "cleaned"]);
+    stage.check(&handle).await;
+    running.stop().await;
+    stage
+}
+
+scenarios!(
+    steps_run_once_in_the_workers_process,
+    failed_attempts_are_repeated_after_a_pause,
+    failures_tell_what_happened,
+    local_activities_run_beside_everything_else,
+    a_cancelled_workflow_cleans_up_locally,
+);
