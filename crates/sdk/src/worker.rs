@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 pub use builder::WorkerBuilder;
 pub use metrics::WorkerMetrics;
@@ -148,6 +148,8 @@ impl Worker {
             "the worker is running"
         );
         let abort = CancellationToken::new();
+        // Whoever drops this future ends everything that it started.
+        let _end_with_us = (stop.clone().drop_guard(), abort.clone().drop_guard());
         let tasks = TaskTracker::new();
         let pollers = Pollers {
             shared: self.shared.clone(),
@@ -177,12 +179,10 @@ impl Worker {
                 limits.activities,
             );
         }
-        let alive = tokio::spawn(
-            self.registration
-                .clone()
-                .stay_registered(self.shared.clone()),
-        );
-        let renewing = tokio::spawn(sessions::renew_in_background(self.shared.clone()));
+        let alive = self.registration.clone().stay_registered(self.shared.clone());
+        let alive = AbortOnDropHandle::new(tokio::spawn(alive));
+        let renewing = sessions::renew_in_background(self.shared.clone());
+        let renewing = AbortOnDropHandle::new(tokio::spawn(renewing));
 
         polling.close();
         polling.wait().await;

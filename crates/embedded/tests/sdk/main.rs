@@ -6,6 +6,7 @@ mod cancellation;
 mod determinism;
 mod local_activities;
 mod messages;
+mod profiles;
 mod records;
 mod stage;
 mod workers;

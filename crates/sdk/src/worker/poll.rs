@@ -97,6 +97,9 @@ impl Pollers {
         let answer = tokio::select! {
             answer = self.shared.api.poll(kind, &body, self.hold) => answer,
             () = self.stop.cancelled() => {
+                if self.abort.is_cancelled() {
+                    return Next::Stop;
+                }
                 // The server may have given out a task while its answer was on the way. The same request again tells.
                 body["timeout_seconds"] = json!(0);
                 let last = self.shared.api.poll(kind, &body, Duration::ZERO).await;

@@ -1,0 +1,249 @@
+//! Servers that differ: one that hears of local activities only with the completion, and workers that are lost in the middle.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use longhaul_embedded::{Embedded, EmbeddedTransport};
+use longhaul_host::Config;
+use longhaul_sdk::testing::Replayer;
+use longhaul_sdk::transport::{Request, Response, Transport, TransportError};
+use longhaul_sdk::{
+    ActivityContext, ActivityResult, Client, Context, Failure, FailureKind, RetryPolicy, Signal,
+    TimeoutKind, Worker, WorkflowResult, activity, workflow,
+};
+use parking_lot::Mutex;
+
+use crate::stage::{DEADLINE, QUEUE, Running, types};
+
+const GO: Signal<()> = Signal::new("go");
+
+/// A server that cannot write attempts of local activities down.
+#[derive(Debug)]
+struct Older {
+    inner: EmbeddedTransport,
+    requests: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl Transport for Older {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
+        let body = request.body.as_deref().unwrap_or_default();
+        let body = String::from_utf8_lossy(body).into_owned();
+        self.requests.lock().push((request.path.clone(), body));
+        Box::pin(async move {
+            let mut response = self.inner.send(request).await?;
+            let text = String::from_utf8_lossy(&response.body)
+                .replace("\"durable_local_activities\":true", "\"durable_local_activities\":false");
+            response.body = text.into_bytes().into();
+            Ok(response)
+        })
+    }
+}
+
+#[derive(Default)]
+struct Calls(AtomicU32);
+
+#[activity]
+async fn third_time(ctx: ActivityContext) -> ActivityResult<u64> {
+    let attempt = ctx.info().attempt_number;
+    ctx.data::<Arc<Calls>>().0.fetch_add(1, Ordering::Relaxed);
+    ctx.heartbeat_with(&serde_json::json!({"attempt": attempt})).await?;
+    if attempt < 3 {
+        return Err(Failure::of_type("Wobble", "not yet"));
+    }
+    Ok(attempt)
+}
+
+#[activity]
+async fn hangs() -> ActivityResult<()> {
+    std::future::pending().await
+}
+
+#[activity]
+async fn quiet(milliseconds: u64) -> ActivityResult<()> {
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+    Ok(())
+}
+
+#[workflow]
+async fn told_at_the_end(ctx: Context) -> WorkflowResult<Vec<String>> {
+    let policy = RetryPolicy::attempts(3).backoff([Duration::from_secs(1), Duration::ZERO]);
+    let attempt = ctx.local_activity(third_time()).retry(policy).await?;
+    let late = ctx
+        .local_activity(hangs())
+        .start_to_close(Duration::from_secs(1))
+        .await
+        .unwrap_err();
+    let silent = ctx
+        .local_activity(quiet(1200))
+        .heartbeat(Duration::from_secs(1))
+        .await
+        .unwrap_err();
+    assert_eq!(silent.kind, FailureKind::TimedOut(TimeoutKind::Heartbeat));
+    let whole = ctx
+        .local_activity(hangs())
+        .retry(RetryPolicy::attempts(5))
+        .schedule_to_close(Duration::from_secs(1))
+        .await
+        .unwrap_err();
+    assert_eq!(whole.kind, FailureKind::TimedOut(TimeoutKind::ScheduleToClose));
+    ctx.signals(&GO).recv().await?;
+    Ok(vec![attempt.to_string(), format!("{:?}", late.kind)])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_server_hears_of_local_activities_with_the_completion() {
+    let server = Embedded::in_memory().await.unwrap();
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let transport = Older {
+        inner: server.transport(),
+        requests: requests.clone(),
+    };
+    let client = Client::over(transport).connect().await.unwrap();
+    let calls = Arc::new(Calls::default());
+    let worker = Worker::builder(&client, QUEUE)
+        .workflow::<told_at_the_end>()
+        .local_activity::<third_time>()
+        .local_activity::<hangs>()
+        .local_activity::<quiet>()
+        .data(calls.clone())
+        .cached_runs(0);
+    let worker = Running::start(worker).await;
+    let handle = client.start(told_at_the_end()).id("w").queue(QUEUE).await.unwrap();
+    let opened = async {
+        while !types(&handle).await.contains(&"ConditionWaitOpened".to_owned()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, opened).await.expect("it waits");
+    handle.signal(&GO, ()).await.unwrap();
+    // The second task replays everything and runs nothing again.
+    assert_eq!(handle.result().await.unwrap(), ["3", "TimedOut(StartToClose)"]);
+    assert_eq!(calls.0.load(Ordering::Relaxed), 3);
+    let export = handle.export().await.unwrap().to_string();
+    Replayer::new().workflow::<told_at_the_end>().replay(&export).unwrap();
+    let sent = requests.lock().clone();
+    assert!(sent.iter().all(|(path, _)| !path.contains("local-activities")));
+    assert!(sent.iter().any(|(_, body)| body.contains("record_local_activity")));
+    // The lease is confirmed before each of the six attempts and after each of the three heartbeats.
+    let beats = sent.iter().filter(|(path, _)| {
+        path.contains("workflow-tasks") && path.ends_with("/heartbeat")
+    });
+    assert!(beats.count() >= 9);
+    worker.stop().await;
+    server.stop().await;
+}
+
+#[workflow]
+async fn beside_others(ctx: Context) -> WorkflowResult<()> {
+    let timer = ctx.spawn({
+        let ctx = ctx.clone();
+        async move { ctx.sleep(Duration::from_secs(600)).await }
+    });
+    ctx.sleep(Duration::ZERO).await?;
+    ctx.local_activity(quiet(0)).await?;
+    timer.await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_older_server_is_not_asked_for_an_order_it_cannot_keep() {
+    let server = Embedded::in_memory().await.unwrap();
+    let transport = Older {
+        inner: server.transport(),
+        requests: Arc::default(),
+    };
+    let client = Client::over(transport).connect().await.unwrap();
+    let worker = Worker::builder(&client, QUEUE)
+        .workflow::<beside_others>()
+        .local_activity::<quiet>();
+    let worker = Running::start(worker).await;
+    let handle = client.start(beside_others()).id("w").queue(QUEUE).await.unwrap();
+    let failed = async {
+        while worker.handle.metrics().workflow_tasks_failed == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, failed).await.expect("the task fails");
+    assert!(!types(&handle).await.contains(&"ActivityScheduled".to_owned()));
+    worker.stop().await;
+    server.stop().await;
+}
+
+/// Where the function of a killed worker was.
+#[derive(Default)]
+struct Effects {
+    begun: AtomicU32,
+    done: AtomicU32,
+}
+
+#[activity]
+async fn effect(ctx: ActivityContext) -> ActivityResult<u64> {
+    let effects = ctx.data::<Arc<Effects>>();
+    effects.begun.fetch_add(1, Ordering::Relaxed);
+    if ctx.info().attempt_number == 1 {
+        // The effect is there; its outcome never arrives.
+        effects.done.fetch_add(1, Ordering::Relaxed);
+        std::future::pending::<()>().await;
+    }
+    Ok(ctx.info().attempt_number)
+}
+
+#[workflow]
+async fn interrupted(ctx: Context, attempts: u32) -> WorkflowResult<String> {
+    let policy = RetryPolicy::attempts(attempts);
+    match ctx.local_activity(effect()).retry(policy).await {
+        Ok(attempt) => Ok(format!("attempt {attempt}")),
+        Err(error) => Ok(format!("{:?}: {}", error.kind, error.exception_type.unwrap_or_default())),
+    }
+}
+
+/// A worker is lost after the side effect of a local activity and before its outcome is recorded.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_attempt_is_followed_by_another_or_by_a_failure() {
+    let mut config = Config::default();
+    config.limits.workflow_task_lease_seconds = 2;
+    let server = Embedded::builder().config(config).open().await.unwrap();
+    let client = server.client();
+    for (attempts, expected) in [(2, "attempt 2"), (1, "Failed: LocalActivityInterrupted")] {
+        let effects = Arc::new(Effects::default());
+        let worker = || {
+            Worker::builder(&client, QUEUE)
+                .workflow::<interrupted>()
+                .local_activity::<effect>()
+                .data(effects.clone())
+                .drain_timeout(Duration::ZERO)
+                .build()
+        };
+        let lost = tokio::spawn(worker().run());
+        let handle = client
+            .start(interrupted(attempts))
+            .id(format!("w-{attempts}"))
+            .queue(QUEUE)
+            .await
+            .unwrap();
+        let begun = async {
+            while effects.done.load(Ordering::Relaxed) == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, begun).await.expect("it begins");
+        // As a crash: nothing is said to anybody.
+        lost.abort();
+        let _cancelled = lost.await;
+
+        let next = worker();
+        let stop = next.handle();
+        let next = tokio::spawn(next.run());
+        let result = tokio::time::timeout(DEADLINE, handle.result()).await;
+        assert_eq!(result.expect("it ends").unwrap(), expected);
+        assert_eq!(effects.begun.load(Ordering::Relaxed), attempts);
+        let export = handle.export().await.unwrap().to_string();
+        Replayer::new().workflow::<interrupted>().replay(&export).unwrap();
+        assert_eq!(export.contains("cold_replay"), attempts > 1);
+        stop.shut_down();
+        next.await.unwrap().unwrap();
+    }
+    server.stop().await;
+}
