@@ -179,7 +179,10 @@ impl Worker {
                 limits.activities,
             );
         }
-        let alive = self.registration.clone().stay_registered(self.shared.clone());
+        let alive = self
+            .registration
+            .clone()
+            .stay_registered(self.shared.clone());
         let alive = AbortOnDropHandle::new(tokio::spawn(alive));
         let renewing = sessions::renew_in_background(self.shared.clone());
         let renewing = AbortOnDropHandle::new(tokio::spawn(renewing));

@@ -50,6 +50,7 @@ pub(crate) struct FakeServer {
 struct Inner {
     workflow_polls: Mutex<VecDeque<Answer>>,
     activity_polls: Mutex<VecDeque<Answer>>,
+    reports: Mutex<VecDeque<Answer>>,
     asked: Mutex<Vec<Asked>>,
     changed: Notify,
 }
@@ -79,6 +80,12 @@ impl FakeServer {
         self
     }
 
+    /// What is answered when tasks are completed; everything is welcome after that.
+    pub(crate) fn reports(self, answers: impl IntoIterator<Item = Answer>) -> Self {
+        self.inner.reports.lock().extend(answers);
+        self
+    }
+
     /// Everything asked at paths that end so.
     pub(crate) fn asked(&self, path_end: &str) -> Vec<Asked> {
         let asked = self.inner.asked.lock();
@@ -86,8 +93,16 @@ impl FakeServer {
         found.cloned().collect()
     }
 
-    /// Waits until so many requests have come to paths that end so.
+    /// Waits until so many requests have come to paths that end so; not longer than an hour of this quick time.
     pub(crate) async fn wait_for(&self, path_end: &str, count: usize) -> Vec<Asked> {
+        let waiting = self.heard(path_end, count);
+        let Ok(asked) = tokio::time::timeout(Duration::from_secs(3600), waiting).await else {
+            panic!("{path_end}: {:?}", self.asked(path_end));
+        };
+        asked
+    }
+
+    async fn heard(&self, path_end: &str, count: usize) -> Vec<Asked> {
         loop {
             let changed = self.inner.changed.notified();
             let asked = self.asked(path_end);
@@ -115,6 +130,7 @@ impl FakeServer {
         let scripted = match path {
             "/worker/workflow-tasks/poll" => self.inner.workflow_polls.lock().pop_front(),
             "/worker/activity-tasks/poll" => self.inner.activity_polls.lock().pop_front(),
+            _ if path.ends_with("/complete") => self.inner.reports.lock().pop_front(),
             _ => None,
         };
         match scripted {

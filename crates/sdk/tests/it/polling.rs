@@ -174,6 +174,15 @@ fn fourteen() -> Value {
     json!({"codec": "avro", "blob": "wwHioz3/VYAiNwwCBBwA"})
 }
 
+fn workflow_task(codec: &str) -> Value {
+    let event = |sequence: u64, event_type: &str| json!({"sequence": sequence, "event_type": event_type, "recorded_at": "2026-01-01T00:00:00.000000Z", "payload": {}});
+    json!({
+        "task_id": "t-2", "workflow_id": "w", "run_id": "r", "workflow_type": "double", "workflow_task_attempt": 1,
+        "lease_owner": "me", "payload_codec": codec, "arguments": fourteen(),
+        "history_events": [event(1, "StartAccepted"), event(2, "WorkflowStarted")],
+    })
+}
+
 fn activity_task(codec: &str) -> Value {
     json!({
         "task_id": "t-1", "workflow_id": "w", "run_id": "r", "activity_execution_id": "x", "activity_attempt_id": "a-1",
@@ -198,13 +207,9 @@ async fn an_activitys_result_is_sent_in_its_envelope() {
 
 #[tokio::test(start_paused = true)]
 async fn payloads_of_another_codec_are_refused_and_not_guessed() {
-    let workflow_task = json!({
-        "task_id": "t-2", "workflow_id": "w", "run_id": "r", "workflow_type": "double", "workflow_task_attempt": 1,
-        "lease_owner": "me", "payload_codec": "json", "arguments": fourteen(), "history_events": [],
-    });
     let server = FakeServer::default()
         .activity_polls([Answer::task(activity_task("json"))])
-        .workflow_polls([Answer::task(workflow_task)]);
+        .workflow_polls([Answer::task(workflow_task("json"))]);
     let worker = server.employ(|worker| worker.activity::<triple>().workflow::<double>());
     let (worker, _) = worker.await;
     let failed = &server.wait_for("/activity-tasks/t-1/fail", 1).await[0].body;
@@ -220,4 +225,46 @@ async fn payloads_of_another_codec_are_refused_and_not_guessed() {
     );
     assert!(server.asked("/complete").is_empty());
     assert_eq!(worker.metrics().workflow_tasks_failed, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_comes_too_late_costs_the_worker_nothing() {
+    let refused = |reason: &str, cancelled: bool| {
+        let body = json!({"reason": reason, "message": "too late", "recorded": false, "cancel_requested": cancelled});
+        Answer::Body(409, body)
+    };
+    let refusals = [
+        refused("run_closed", true),
+        refused("activity_cancelled", true),
+        refused("run_closed", false),
+        refused("lease_expired", false),
+        refused("stale_attempt", false),
+    ];
+    let tasks = vec![Answer::task(activity_task("avro")); refusals.len() + 1];
+    let server = FakeServer::default()
+        .activity_polls(tasks)
+        .reports(refusals);
+    let (worker, running) = server.employ(|worker| worker.activity::<triple>()).await;
+    server.wait_for("/activity-tasks/t-1/complete", 6).await;
+    server.wait_for("/activity-tasks/poll", 8).await;
+    let metrics = worker.metrics();
+    assert_eq!((metrics.runs_cancelled, metrics.leases_lost), (2, 3));
+    assert!(!running.is_finished());
+
+    let closed = [
+        refused("run_closed", true),
+        refused("workflow_task_attempt_mismatch", false),
+    ];
+    let tasks = vec![Answer::task(workflow_task("avro")); 3];
+    let server = FakeServer::default().workflow_polls(tasks).reports(closed);
+    let (worker, running) = server.employ(|worker| worker.workflow::<double>()).await;
+    let completed = server.wait_for("/workflow-tasks/t-2/complete", 3).await;
+    assert_eq!(
+        completed[2].body["commands"][0]["type"],
+        "complete_workflow"
+    );
+    server.wait_for(WORKFLOW_POLLS, 5).await;
+    let metrics = worker.metrics();
+    assert_eq!((metrics.runs_cancelled, metrics.leases_lost), (1, 1));
+    assert!(server.asked("/fail").is_empty() && !running.is_finished());
 }
