@@ -11,21 +11,33 @@ use longhaul_protocol::id::{
     ActivityAttemptId, CommandId, FailureId, Namespace, RunId, TaskId, TaskQueue, UpdateId,
     WorkerId, WorkflowId,
 };
+use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_protocol::workflow_command::FieldErrors;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::run::state::{Core, Part, PartKey, Run, Spec};
+use crate::session::Session;
 
-/// All that one command changes: the run it was decided on, and runs it created (a start, children, continue-as-new). No other
-/// run is ever written here: what another run must learn is a letter in this one's outbox.
+/// All that one command changes: the run it was decided on, runs it created (a start, children, continue-as-new), and the worker
+/// session that an activity is admitted to or renews. No other run is ever written here: what another run must learn is a letter in this one's outbox.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     pub run: Option<Box<RunChange>>,
     pub created: Vec<RunChange>,
+    /// Worker sessions that change with it, each in the version after the stored one.
+    pub sessions: Vec<Session>,
 }
 
 impl Changes {
+    /// Changes of sessions alone.
+    pub fn of_sessions(sessions: Vec<Session>) -> Self {
+        Self {
+            sessions,
+            ..Self::default()
+        }
+    }
+
     /// Every run that is written.
     pub fn runs(&self) -> impl Iterator<Item = &RunChange> {
         self.run.as_deref().into_iter().chain(&self.created)
@@ -158,6 +170,9 @@ pub struct TaskRow {
     /// The only worker that may have it now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_for: Option<WorkerId>,
+    /// The session that an activity must run in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_session: Option<Box<WorkerSessionOptions>>,
     /// Command sequence of the activity call; 0 for a workflow task.
     pub sequence: u64,
     /// Attempt of the newest lease.

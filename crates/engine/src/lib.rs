@@ -21,6 +21,7 @@ pub mod queue;
 pub mod rejection;
 pub mod rollout;
 pub mod run;
+pub mod session;
 pub mod visibility;
 
 pub use change::{Changes, RunChange};

@@ -9,6 +9,7 @@ use longhaul_protocol::{Reason, Timestamp};
 use crate::change::TaskStatus;
 use crate::run::external::Receipt;
 use crate::run::state::{Closed, ClosedReason, Status};
+use crate::session;
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Rejection {
@@ -16,6 +17,9 @@ pub enum Rejection {
     TaskNotFound,
     #[error("the task cannot be leased now: {}", reason.as_str())]
     NotClaimable { reason: Reason },
+    /// The task's session does not let the worker in.
+    #[error(transparent)]
+    SessionRefused(Box<session::Refusal>),
     #[error("the run is closed")]
     RunClosed(Box<RunClosed>),
     #[error("the run timed out")]
@@ -106,6 +110,7 @@ impl Rejection {
         match self {
             Self::TaskNotFound => Reason::TaskNotFound,
             Self::NotClaimable { reason } => *reason,
+            Self::SessionRefused(refusal) => refusal.reason(),
             Self::RunClosed(_) => Reason::RunClosed,
             Self::RunTimedOut { .. } => Reason::RunTimedOut,
             Self::TaskNotLeased { .. } => Reason::TaskNotLeased,

@@ -1,20 +1,22 @@
 //! The activity-task bridge contract: poll, claim, claim status, complete, fail, status, heartbeat.
 
-use longhaul_engine::change::TaskKind;
+use longhaul_engine::Rejection;
+use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::run::activity_claim::{ActivityClaim, ClaimActivityTask};
-use longhaul_engine::run::activity_heartbeat::{Beat, HeartbeatActivity, Pulse};
+use longhaul_engine::run::activity_heartbeat::{Beat, HeartbeatActivity, Pulse, Stored};
 use longhaul_engine::run::activity_report::{
     Answer, CompleteActivity, FailActivity, Failure, Reporter,
 };
 use longhaul_protocol::Payload;
-use longhaul_protocol::id::{ActivityAttemptId, Namespace, TaskId, WorkerId};
+use longhaul_protocol::id::{ActivityAttemptId, Namespace, SessionId, TaskId, WorkerId};
 use serde_json::Value;
 
 use crate::Host;
 use crate::dispatch::Appetite;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::execute::{Locked, Prepare, Prepared};
 use crate::polling::{Claim, Poll, Polled};
-use crate::polls::Granted;
+use crate::polls::{Granted, session_of};
 use crate::tasks::ClaimStatus;
 use crate::workers::Known;
 
@@ -39,6 +41,7 @@ impl ActivityTasks {
             sequence: granted.sequence,
             worker_id: poll.worker_id.clone(),
             poll_request_id: poll.poll_request_id.clone(),
+            admission: None,
         }
     }
 }
@@ -62,7 +65,63 @@ impl Claim for ActivityTasks {
         poll: &Poll,
     ) -> Result<Option<ActivityClaim>> {
         let command = Self::command(granted, poll);
-        host.inner.executor.execute(&granted.run_id, &command).await
+        match &granted.session_id {
+            None => host.inner.executor.execute(&granted.run_id, &command).await,
+            Some(session_id) => {
+                host.claim_in_session(granted, session_id, &poll.namespace, command)
+                    .await
+            }
+        }
+    }
+}
+
+/// A claim of a task that must run in a session: what admits it is read under the run's lock, and its commit is refused when any
+/// of that changed meanwhile.
+struct InSession<'a> {
+    host: &'a Host,
+    namespace: &'a Namespace,
+    session_id: &'a SessionId,
+    command: ClaimActivityTask,
+}
+
+impl Prepare for InSession<'_> {
+    type Command = ClaimActivityTask;
+
+    async fn prepare(&self, _locked: &Locked<'_>) -> Result<Prepared<ClaimActivityTask>> {
+        let admission = self
+            .host
+            .session_admission(self.namespace, self.session_id, &self.command.worker_id)
+            .await?;
+        Ok(Prepared::Decide(ClaimActivityTask {
+            admission: Some(Box::new(admission)),
+            ..self.command.clone()
+        }))
+    }
+}
+
+/// A heartbeat of an activity that runs in a session.
+struct BeatInSession<'a> {
+    host: &'a Host,
+    row: &'a TaskRow,
+    session_id: &'a SessionId,
+    report: &'a ActivityReport,
+    beat: &'a Beat,
+}
+
+impl Prepare for BeatInSession<'_> {
+    type Command = HeartbeatActivity;
+
+    async fn prepare(&self, locked: &Locked<'_>) -> Result<Prepared<HeartbeatActivity>> {
+        let row = self.host.newest_row(locked, self.row).await?;
+        let (session, owner) = self
+            .host
+            .stored_session(&self.report.namespace, self.session_id)
+            .await?;
+        Ok(Prepared::Decide(HeartbeatActivity {
+            reporter: self.report.with(row),
+            beat: self.beat.clone(),
+            session: Some(Box::new(Stored { session, owner })),
+        }))
     }
 }
 
@@ -88,9 +147,48 @@ impl Host {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),
             sequence: row.sequence,
+            session_id: session_of(&row),
         };
+        if let Some(session_id) = &granted.session_id {
+            let command = ActivityTasks::command(&granted, poll);
+            return self
+                .claim_in_session(&granted, session_id, &poll.namespace, command)
+                .await?
+                .ok_or(Error::Rejected(Rejection::TaskNotFound));
+        }
         self.report(row, |_| ActivityTasks::command(&granted, poll))
             .await
+    }
+
+    async fn claim_in_session(
+        &self,
+        granted: &Granted,
+        session_id: &SessionId,
+        namespace: &Namespace,
+        command: ClaimActivityTask,
+    ) -> Result<Option<ActivityClaim>> {
+        let _locks = self
+            .inner
+            .sessions
+            .lock_both(namespace, &command.worker_id, session_id)
+            .await;
+        let claim = InSession {
+            host: self,
+            namespace,
+            session_id,
+            command,
+        };
+        let claimed = self
+            .inner
+            .executor
+            .execute_prepared(&granted.run_id, &claim)
+            .await?;
+        if let Some(claim) = &claimed
+            && let (Some(session), Some(outcome)) = (&claim.session, claim.acquired)
+        {
+            self.note_acquisition(session, outcome);
+        }
+        Ok(claimed)
     }
 
     /// Whether a task is claimed, can be, or cannot.
@@ -153,9 +251,30 @@ impl Host {
         let row = self
             .task_row(&report.namespace, &report.task_id, TaskKind::Activity)
             .await?;
+        if let Some(session_id) = session_of(&row) {
+            let _lock = self
+                .inner
+                .sessions
+                .lock_session(&report.namespace, &session_id)
+                .await;
+            let beating = BeatInSession {
+                host: self,
+                row: &row,
+                session_id: &session_id,
+                report,
+                beat,
+            };
+            return self
+                .inner
+                .executor
+                .execute_prepared(&row.run_id, &beating)
+                .await?
+                .ok_or(Error::Rejected(Rejection::TaskNotFound));
+        }
         self.report(row, |row| HeartbeatActivity {
             reporter: report.with(row),
             beat: beat.clone(),
+            session: None,
         })
         .await
     }

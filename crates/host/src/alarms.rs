@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::Clock;
 use crate::execute::Executor;
 use crate::wake::Hub;
 
@@ -43,13 +44,35 @@ impl AlarmBell {
             self.earlier.notify_one();
         }
     }
+
+    /// Forgets the moment. Done before a look, so that one that is set during the look is not lost.
+    pub(crate) fn silence(&self) {
+        *self.next.lock() = None;
+    }
+
+    /// Waits for the moment.
+    pub(crate) async fn rings(&self, clock: &dyn Clock) {
+        loop {
+            let next = *self.next.lock();
+            let ring = async {
+                match next {
+                    Some(at) => clock.sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = ring => return,
+                () = self.earlier.notified() => {}
+            }
+        }
+    }
 }
 
 /// Runs until told to stop.
 pub(crate) async fn run(executor: Arc<Executor>, hub: Arc<Hub>, stop: CancellationToken) {
     loop {
         // Forgetting the old moment before looking means that an alarm set during the look is not lost.
-        *hub.bell.next.lock() = None;
+        hub.bell.silence();
         match ring(&executor).await {
             Ok(Some(at)) => hub.bell.set_no_later_than(at),
             Ok(None) => {}
@@ -69,27 +92,17 @@ pub(crate) async fn run(executor: Arc<Executor>, hub: Arc<Hub>, stop: Cancellati
 
 /// Waits for the next alarm; None when it is time to stop.
 async fn wait(executor: &Executor, hub: &Hub, stop: &CancellationToken) -> Option<()> {
-    loop {
-        let next = *hub.bell.next.lock();
-        let ring = async {
-            match next {
-                Some(at) => executor.clock.sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        let look = async {
-            if executor.store.is_shared() {
-                tokio::time::sleep(SHARED_LOOK_INTERVAL).await;
-            } else {
-                std::future::pending().await
-            }
-        };
-        tokio::select! {
-            () = ring => return Some(()),
-            () = look => return Some(()),
-            () = hub.bell.earlier.notified() => {}
-            () = stop.cancelled() => return None,
+    let look = async {
+        if executor.store.is_shared() {
+            tokio::time::sleep(SHARED_LOOK_INTERVAL).await;
+        } else {
+            std::future::pending().await
         }
+    };
+    tokio::select! {
+        () = hub.bell.rings(&*executor.clock) => Some(()),
+        () = look => Some(()),
+        () = stop.cancelled() => None,
     }
 }
 

@@ -5,12 +5,17 @@ use std::collections::HashMap;
 
 use longhaul_engine::change::{Diagnosis, TaskKind};
 use longhaul_engine::rollout::build_fits;
-use longhaul_engine::run::diagnose::{Finding, NextEvent, diagnostic_status, findings, next_event};
+use longhaul_engine::run::diagnose::{
+    Blocked, Finding, NextEvent, diagnostic_status, findings, next_event,
+};
+use longhaul_engine::run::state::{Part, Run};
+use longhaul_engine::session;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkflowId};
 use longhaul_store::StoredEvent;
 
 use crate::Host;
 use crate::error::Result;
+use crate::sessions::attempt;
 use crate::workflows::Description;
 
 /// Events looked at for what happened lately. One read, and far more than is shown of them.
@@ -18,6 +23,9 @@ const RECENT_EVENTS_MAX: u64 = 1000;
 
 /// Failures whose traces are looked up: as many as are shown.
 const TRACED_FAILURES_MAX: usize = 10;
+
+/// Activities of sessions that are judged: more than are shown.
+const JUDGED_ACTIVITIES_MAX: usize = 100;
 
 /// A run and what is the matter with it.
 #[derive(Clone, Debug)]
@@ -29,6 +37,8 @@ pub struct DebugView {
     pub next_event: Option<NextEvent>,
     /// The newest events, oldest first.
     pub recent: Vec<StoredEvent>,
+    /// Why the session of a ready activity lets nobody have it, by the sequence of the call.
+    pub session_blocked: Blocked,
     /// What workers said about failures for people only, by the task that failed.
     pub diagnoses: HashMap<TaskId, Diagnosis>,
 }
@@ -62,7 +72,8 @@ impl Host {
             })
         };
         let now = self.now();
-        let findings = findings(run, &has_poller, now);
+        let session_blocked = self.session_blocked(run).await?;
+        let findings = findings(run, &has_poller, &session_blocked, now);
         let end = run.core.last_history_sequence;
         let recent = self
             .inner
@@ -99,9 +110,46 @@ impl Host {
             diagnostic_status: diagnostic_status(run, &findings, now),
             next_event: next_event(run),
             findings,
+            session_blocked,
             recent,
             diagnoses,
             description,
         })
+    }
+
+    /// Asks the rules for every ready activity of a session, as if each live worker of its queue had polled.
+    async fn session_blocked(&self, run: &Run) -> Result<Blocked> {
+        let mut blocked = Blocked::new();
+        let namespace = &run.spec.namespace;
+        let activities = run.parts.values().filter_map(|part| match part {
+            Part::Activity(activity) if activity.attempt.is_none() => Some(activity),
+            _ => None,
+        });
+        let now = self.now();
+        for activity in activities {
+            let Some(options) = &activity.worker_session else {
+                continue;
+            };
+            if blocked.len() == JUDGED_ACTIVITIES_MAX {
+                break;
+            }
+            let (session, owner) = self.stored_session(namespace, &options.session_id).await?;
+            let attempts = self
+                .inner
+                .store
+                .session_attempts(namespace, Some(&options.session_id))
+                .await?;
+            let attempts: Vec<_> = attempts.iter().filter_map(attempt).collect();
+            let mut workers = Vec::new();
+            for worker in self.activity_workers(namespace, &activity.queue, &activity.activity_type)
+            {
+                workers.push(self.applicant(&worker).await?);
+            }
+            let why = session::blocked(session.as_ref(), owner, options, &attempts, &workers, now);
+            if let Some(refusal) = why {
+                blocked.insert(activity.sequence, refusal);
+            }
+        }
+        Ok(blocked)
     }
 }

@@ -11,6 +11,7 @@ use longhaul_engine::queue::{Admission, Caps, Usage};
 use longhaul_engine::rollout::build_fits;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
+use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_store::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -21,7 +22,16 @@ use crate::ledger::{Ledger, Throttle};
 use crate::questions::{Question, QuestionKind};
 use crate::rate::Rate;
 
-/// Ready tasks of one queue kept in memory. More are left in the store and fetched when these are gone.
+mod book;
+mod in_session;
+mod lanes;
+
+pub(crate) use in_session::READY_IN_SESSION_MAX;
+
+use book::Book;
+use lanes::{LaneKey, Lanes};
+
+/// Ready tasks of one queue kept in memory, besides those of sessions. More are left in the store and fetched when these are gone.
 pub(crate) const READY_PER_QUEUE_MAX: usize = 50_000;
 
 /// Polls that may wait at once, over all queues. A parked poll costs a few kilobytes; this bounds them to some hundred MB.
@@ -43,6 +53,8 @@ pub(crate) struct ReadyTask {
     fairness_weight: u32,
     /// The update to validate, when this is no stored task but a question (`questions.rs`).
     validates: Option<String>,
+    /// The session that it must run in.
+    pub(crate) session: Option<Arc<WorkerSessionOptions>>,
 }
 
 /// Workflow types with the updates they validate.
@@ -58,6 +70,8 @@ pub(crate) struct Appetite {
     pub(crate) validators: std::sync::Arc<Validators>,
     pub(crate) capabilities: std::sync::Arc<Vec<String>>,
     pub(crate) worker_id: WorkerId,
+    /// Sessions that it may hold at once.
+    pub(crate) max_sessions: u64,
 }
 
 impl Appetite {
@@ -105,25 +119,36 @@ struct State {
     waiting_in: HashMap<Namespace, usize>,
     next_waiter: u64,
     ledger: Ledger,
+    book: Book,
 }
 
 /// Ready tasks of one fairness class, oldest first.
 type Class = BTreeMap<(Timestamp, TaskId), ReadyTask>;
 
+/// Where a ready task stands in its queue.
+enum Place {
+    Line(LinePlace),
+    Lane(LaneKey, lanes::Order),
+}
+
 /// Priority, fairness class, then age.
-type Place = (u8, Option<String>, Timestamp, TaskId);
+type LinePlace = (u8, Option<String>, Timestamp, TaskId);
 
 #[derive(Default)]
 struct Queue {
     /// Priority tier → fairness class → oldest first.
     tiers: BTreeMap<u8, BTreeMap<Option<String>, Class>>,
     len: usize,
+    /// Tasks that must run in a session.
+    lanes: Lanes,
     waiters: VecDeque<Waiter>,
     fairness: Fairness,
     added: Rate,
     dispatched: Rate,
     /// The store holds ready tasks that are not here.
     truncated: bool,
+    /// The same for tasks of sessions.
+    lanes_truncated: bool,
 }
 
 struct Waiter {
@@ -162,6 +187,7 @@ impl Dispatch {
                 waiting_in: HashMap::new(),
                 next_waiter: 0,
                 ledger: Ledger::new(admission),
+                book: Book::default(),
             }),
         }
     }
@@ -169,6 +195,9 @@ impl Dispatch {
     /// A committed row: a ready task is offered, any other is taken out.
     pub(crate) fn update(&self, row: &TaskRow) {
         let mut state = self.state.lock();
+        if row.worker_session.is_some() {
+            state.note_attempt(row, self.clock.now());
+        }
         if row.status == TaskStatus::Ready {
             let (key, now) = (queue_of(row), self.clock.now());
             // A task that waits here may now be for others: it is looked at anew.
@@ -250,10 +279,11 @@ impl Dispatch {
     }
 
     /// A task that was taken is leased, or goes back.
-    pub(crate) fn settle(&self, queue: &QueueKey, back: Option<ReadyTask>) {
+    pub(crate) fn settle(&self, queue: &QueueKey, taken: &Taking, back: Option<ReadyTask>) {
         let mut state = self.state.lock();
         let now = self.clock.now();
         state.ledger.settle(queue);
+        state.settle_taking(queue, taken, now);
         if let Some(task) = back {
             state.offer(queue.clone(), task, now);
         }
@@ -272,8 +302,9 @@ impl Dispatch {
     pub(crate) fn withheld(&self, queue: &QueueKey, appetite: &Appetite) -> Option<Throttle> {
         let mut state = self.state.lock();
         let throttle = state.ledger.admit(queue, self.clock.now()).err()?;
+        let is_full = state.is_full(queue, appetite);
         let queue = state.queues.get(queue)?;
-        queue.has(appetite).then_some(throttle)
+        queue.has(appetite, is_full).then_some(throttle)
     }
 
     /// Tasks read from the store. `complete` says that these are all there are.
@@ -286,24 +317,40 @@ impl Dispatch {
         }
     }
 
+    /// As [`Self::fill`], for tasks that must run in a session.
+    pub(crate) fn fill_lanes(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
+        let mut state = self.state.lock();
+        let entry = state.queues.entry(queue.clone()).or_default();
+        entry.lanes_truncated = !complete;
+        let now = self.clock.now();
+        for row in rows {
+            state.offer(queue.clone(), ReadyTask::from(row), now);
+        }
+    }
+
     /// Takes the best fitting ready task, or a place in the line.
     pub(crate) fn take(&self, queue: &QueueKey, appetite: &Appetite) -> Found {
         let mut state = self.state.lock();
         let now = self.clock.now();
         let throttle = state.ledger.admit(queue, now).err();
-        let entry = state.queues.entry(queue.clone()).or_default();
         let mut withheld = None;
         match throttle {
             None => {
-                if let Some(task) = entry.pick(appetite, now) {
-                    state.places.remove(&task.task_id);
+                if let Some(task) = state.pick(queue, appetite, now) {
                     state.ledger.reserve(queue);
                     return Found::Task(task);
                 }
             }
-            Some(throttle) => withheld = entry.has(appetite).then_some(throttle),
+            Some(throttle) => {
+                let is_full = state.is_full(queue, appetite);
+                let entry = state.queues.get(queue);
+                let has = entry.is_some_and(|entry| entry.has(appetite, is_full));
+                withheld = has.then_some(throttle);
+            }
         }
-        if entry.truncated && entry.len == 0 {
+        let entry = state.queues.entry(queue.clone()).or_default();
+        if (entry.truncated && entry.len == 0) || (entry.lanes_truncated && entry.lanes.len() == 0)
+        {
             return Found::AskStore;
         }
         if !self.poll_caps.admit(&state, &queue.namespace) {
@@ -344,8 +391,10 @@ impl Dispatch {
         }
         // Handed over while leaving: the next in line gets it.
         if let Ok(task) = ticket.handed.try_recv() {
+            let now = self.clock.now();
             state.ledger.settle(&ticket.queue);
-            state.offer(ticket.queue, task, self.clock.now());
+            state.settle_taking(&ticket.queue, &task.taking(), now);
+            state.offer(ticket.queue, task, now);
         }
     }
 
@@ -396,6 +445,10 @@ impl State {
         if self.places.contains_key(&task.task_id) {
             return;
         }
+        if task.session.is_some() {
+            self.offer_in_session(&key, task, now);
+            return;
+        }
         if !self.ledger.is_unlimited() {
             // Older tasks may be withheld here: the best one goes first.
             self.insert(key.clone(), task);
@@ -426,25 +479,28 @@ impl State {
     /// Hands out what may go out, to the polls that wait longest.
     fn pump(&mut self, key: &QueueKey, now: Timestamp) {
         while self.ledger.admit(key, now).is_ok() {
-            let Some(queue) = self.queues.get_mut(key) else {
-                return;
-            };
-            let handed = (0..queue.waiters.len()).find_map(|place| {
-                let appetite = queue.waiters[place].appetite.clone();
-                queue.pick(&appetite, now).map(|task| (place, task))
+            let waiting = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
+            let handed = (0..waiting).find_map(|place| {
+                let waiter = self.queues.get(key)?.waiters.get(place)?;
+                let appetite = waiter.appetite.clone();
+                Some((place, self.pick(key, &appetite, now)?))
             });
             let Some((place, task)) = handed else {
                 return;
             };
-            let waiter = queue
-                .waiters
-                .remove(place)
+            let waiter = self
+                .queues
+                .get_mut(key)
+                .and_then(|queue| queue.waiters.remove(place))
                 .expect("the place was just found");
             self.ended_waiting(&key.namespace);
-            self.places.remove(&task.task_id);
             match waiter.hand.send(task) {
                 Ok(()) => self.ledger.reserve(key),
                 // The poll ended in this moment.
+                Err(back) if back.session.is_some() => {
+                    self.settle_taking(key, &back.taking(), now);
+                    self.offer_in_session(key, back, now);
+                }
                 Err(back) => self.insert(key.clone(), back),
             }
         }
@@ -458,7 +514,7 @@ impl State {
             .filter(|(other, queue)| {
                 other.namespace == key.namespace
                     && other.kind == key.kind
-                    && queue.len > 0
+                    && queue.len + queue.lanes.len() > 0
                     && !queue.waiters.is_empty()
             })
             .map(|(other, _)| other.clone())
@@ -475,7 +531,7 @@ impl State {
             queue.truncated = true;
             return;
         }
-        let place: Place = (
+        let place: LinePlace = (
             task.priority,
             task.fairness_key.clone(),
             task.available_at,
@@ -489,58 +545,107 @@ impl State {
             .or_default();
         class.insert((place.2, place.3.clone()), task);
         queue.len += 1;
-        self.places.insert(place.3.clone(), (key, place));
+        let task_id = place.3.clone();
+        self.places.insert(task_id, (key, Place::Line(place)));
     }
 
     fn withdraw(&mut self, task_id: &TaskId) {
         let Some((key, place)) = self.places.remove(task_id) else {
             return;
         };
-        if let Some(queue) = self.queues.get_mut(&key) {
-            queue.remove(&place);
+        match place {
+            Place::Line(place) => {
+                if let Some(queue) = self.queues.get_mut(&key) {
+                    queue.remove(&place);
+                }
+            }
+            Place::Lane(lane, order) => {
+                self.remove_from_lane(&key, &lane, &order);
+            }
+        }
+    }
+
+    /// Takes the best task that fits out of the queue.
+    fn pick(&mut self, key: &QueueKey, appetite: &Appetite, now: Timestamp) -> Option<ReadyTask> {
+        let queue = self.queues.get(key)?;
+        let plain = queue.best(appetite, now);
+        // Without tasks of sessions nothing more is looked at.
+        let in_session = queue
+            .lanes
+            .can_serve()
+            .then(|| queue.lanes.best(appetite, self.is_full(key, appetite)))
+            .flatten();
+        let goes_first = match (plain, in_session) {
+            // Of one class, the order in which they became ready counts, to the last bit.
+            (Some(plain), Some((_, task))) if task.fairness_key == plain.fairness_key => {
+                lanes::order_of(task) < lanes::order_of(plain)
+            }
+            (Some(plain), Some((_, task))) => {
+                task.priority < plain.priority
+                    || (task.priority == plain.priority
+                        && queue.fairness.prefers(task.order(), plain.order(), now))
+            }
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        if let Some((lane, task)) = in_session.filter(|_| goes_first) {
+            let (lane, order) = (lane.clone(), lanes::order_of(task));
+            return self.take_from_lane(key, &lane, &order, &appetite.worker_id, now);
+        }
+        let task = plain?.clone();
+        self.withdraw(&task.task_id);
+        Some(task)
+    }
+
+    /// A task is no longer on its way.
+    fn settle_taking(&mut self, queue: &QueueKey, taking: &Taking, now: Timestamp) {
+        if let Some(options) = &taking.session {
+            self.settle_in_session(queue, &taking.task_id, options, now);
         }
     }
 }
 
+/// A task on its way from its queue to a lease.
+#[derive(Clone, Debug)]
+pub(crate) struct Taking {
+    task_id: TaskId,
+    session: Option<Arc<WorkerSessionOptions>>,
+}
+
 impl Queue {
     /// Whether a task is here that fits.
-    fn has(&self, appetite: &Appetite) -> bool {
-        self.tiers
-            .values()
-            .flat_map(BTreeMap::values)
-            .flat_map(BTreeMap::values)
-            .any(|task| appetite.takes(task))
+    fn has(&self, appetite: &Appetite, is_full: bool) -> bool {
+        self.lanes.best(appetite, is_full).is_some()
+            || self
+                .tiers
+                .values()
+                .flat_map(BTreeMap::values)
+                .flat_map(BTreeMap::values)
+                .any(|task| appetite.takes(task))
     }
 
-    /// The best task that fits: lowest priority number, then the class that was served least for its weight, then age.
-    fn pick(&mut self, appetite: &Appetite, now: Timestamp) -> Option<ReadyTask> {
-        let mut best = None;
+    /// The best task that fits and needs no session: lowest priority number, then the class that was served least for its
+    /// weight, then age.
+    fn best(&self, appetite: &Appetite, now: Timestamp) -> Option<&ReadyTask> {
         for classes in self.tiers.values() {
             let mut candidates = classes
                 .values()
                 .filter_map(|class| class.values().find(|task| appetite.takes(task)));
             let first = candidates.next();
-            best = candidates.fold(first, |best, task| match best {
+            let best = candidates.fold(first, |best, task| match best {
                 Some(other) if !self.fairness.prefers(task.order(), other.order(), now) => {
                     Some(other)
                 }
                 _ => Some(task),
             });
             if best.is_some() {
-                break;
+                return best;
             }
         }
-        let task = best?.clone();
-        self.remove(&(
-            task.priority,
-            task.fairness_key.clone(),
-            task.available_at,
-            task.task_id.clone(),
-        ));
-        Some(task)
+        None
     }
 
-    fn remove(&mut self, place: &Place) {
+    fn remove(&mut self, place: &LinePlace) {
         let Some(classes) = self.tiers.get_mut(&place.0) else {
             return;
         };
@@ -609,6 +714,15 @@ impl ReadyTask {
             required_capability: question.required_capability.map(str::to_owned),
             held_for: None,
             validates,
+            session: None,
+        }
+    }
+
+    /// What matching must know to settle it.
+    pub(crate) fn taking(&self) -> Taking {
+        Taking {
+            task_id: self.task_id.clone(),
+            session: self.session.clone(),
         }
     }
 
@@ -637,6 +751,7 @@ impl From<&TaskRow> for ReadyTask {
             fairness_key: row.fairness_key.clone(),
             fairness_weight: row.fairness_weight,
             validates: None,
+            session: row.worker_session.as_deref().cloned().map(Arc::new),
         }
     }
 }

@@ -3,11 +3,12 @@
 use longhaul_engine::Rejection;
 use longhaul_engine::visibility::Type;
 use longhaul_protocol::Reason;
-use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskQueue, WorkerId, WorkflowId};
 
 use crate::query_tasks::QueryRefusal;
 use crate::questions::{QuestionKind, QuestionRefusal};
 use crate::rollouts::DrainingQueue;
+use crate::sessions::SessionRefused;
 use crate::update_validation::ValidationRefusal;
 
 /// A refusal, a failure of the store, or a bug; never mixed.
@@ -64,6 +65,11 @@ pub enum Error {
     },
     #[error("the build of worker `{0}` is draining; it gets no new work")]
     WorkerDraining(WorkerId),
+    /// A session was not acquired, renewed or closed.
+    #[error("{}", .0.refusal)]
+    Session(Box<SessionRefused>),
+    #[error("there is no session `{0}` in this namespace")]
+    SessionNotFound(SessionId),
     #[error("every build on queue `{}` is draining; resume one or start workers of another", .0.task_queue)]
     TaskQueueDraining(Box<DrainingQueue>),
     #[error("no live worker on queue `{task_queue}` has build `{build_id}`")]
@@ -116,6 +122,8 @@ impl Error {
             Self::Validation(refusal) => refusal.reason(),
             Self::Question { kind, refusal } => question_reason(*kind, refusal),
             Self::WorkerDraining(_) => Reason::WorkerDraining,
+            Self::Session(refused) => refused.refusal.reason(),
+            Self::SessionNotFound(_) => Reason::WorkerSessionNotFound,
             Self::TaskQueueDraining(_) => Reason::TaskQueueDraining,
             Self::CompatibilityBlocked { .. } => Reason::CompatibilityBlocked,
             Self::RequestRateExhausted { .. } => Reason::NamespaceRequestRateExhausted,

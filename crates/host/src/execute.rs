@@ -14,6 +14,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
+use longhaul_engine::session::Session;
 use longhaul_engine::{Changes, Command, Decision, Limits, Moment};
 use longhaul_protocol::id::RunId;
 use longhaul_store::{Error as StoreError, Store};
@@ -192,6 +193,17 @@ impl Executor {
         }
     }
 
+    /// Commits sessions on their own; false when another commit of one of them came first.
+    pub(crate) async fn commit_sessions(&self, sessions: Vec<Session>) -> Result<bool> {
+        let changes = Arc::new(Changes::of_sessions(sessions));
+        let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
+        match self.finish(commit, changes).wait().await {
+            Ok(()) => Ok(true),
+            Err(StoreError::Conflict) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The run as it is now, durable.
     pub(crate) async fn read(&self, run_id: &RunId) -> Result<Option<Run>> {
         let cell = self.cell(run_id);
@@ -264,7 +276,7 @@ impl Executor {
     /// Hands the changes to the store and moves the cached run on.
     fn conclude<R>(&self, state: &mut CellState, decision: Decision<R>) -> (Verdict<R>, Durable) {
         let Decision { changes, reply } = decision;
-        if changes.run.is_none() {
+        if changes.run.is_none() && changes.sessions.is_empty() {
             return (reply, Durable::Resting(state.tail.clone()));
         }
         let changes = Arc::new(changes);
@@ -272,7 +284,10 @@ impl Executor {
         if let Some(change) = &changes.run {
             state.run = Some(change.apply(state.run.take()));
         }
-        state.tail = Some(commit.clone());
+        // Changes of a session alone do not follow upon the run's own: it rests on both.
+        if changes.run.is_some() {
+            state.tail = Some(commit.clone());
+        }
         self.remember_created(&changes, &commit);
         (reply, self.finish(commit, changes))
     }

@@ -15,6 +15,7 @@ use longhaul_store::{LeaseFilter, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+mod activity_counts;
 mod activity_tasks;
 mod alarms;
 mod asking;
@@ -28,6 +29,7 @@ mod execute;
 mod fairness;
 mod ledger;
 mod local_activities;
+mod locks;
 mod metrics;
 mod namespaces;
 mod outbox;
@@ -40,6 +42,8 @@ mod rate;
 mod requests;
 mod rollouts;
 mod search_attributes;
+mod session_sweep;
+mod sessions;
 mod streams;
 mod tasks;
 mod update_validation;
@@ -49,6 +53,7 @@ mod workers;
 mod workflow_tasks;
 mod workflows;
 
+pub use activity_counts::{ActivityCounts, ActivityTotals, OpenActivities};
 pub use activity_tasks::ActivityReport;
 pub use asking::LeasedQuestion;
 pub use audit::AuditPlace;
@@ -67,6 +72,9 @@ pub use questions::{
 pub use queues::{QueueAdmission, QueueRates, QueueView};
 pub use requests::{NamespaceCaps, RequestCaps, RequestSlot};
 pub use rollouts::{Blocked, Cohort, DrainingQueue};
+pub use sessions::{
+    Holder, SessionCounts, SessionList, SessionReceipt, SessionRefused, SessionView,
+};
 pub use tasks::ClaimStatus;
 pub use update_validation::{ValidationRefusal, WorkflowWork};
 pub use updates::UpdateWait;
@@ -85,7 +93,7 @@ pub fn mint_error_id() -> String {
 /// What handlers need of the crates below, so that they depend on the host alone.
 pub use longhaul_engine as engine;
 pub use longhaul_store::{
-    NamespaceRow, RunFilter, RunSummary, StatusFilter, StoredEvent, WorkerRow,
+    NamespaceRow, RunFilter, RunSummary, SessionFilter, StatusFilter, StoredEvent, WorkerRow,
 };
 
 use clock::{Clock, SystemClock};
@@ -146,6 +154,7 @@ struct Inner {
     queries: query_tasks::QueryLines,
     validating: update_validation::Validating,
     rollouts: rollouts::Rollouts,
+    sessions: sessions::Sessions,
     requests: Arc<requests::Requests>,
     config: Config,
     /// Cancelled first: polls answer and nothing new is leased.
@@ -171,7 +180,11 @@ impl Host {
             config.admission.clone(),
             config.poll_caps,
         );
-        let hub = Arc::new(Hub::new(Arc::default(), dispatch));
+        let hub = Arc::new(Hub::new(
+            Arc::default(),
+            dispatch,
+            config.worker_stale_seconds,
+        ));
         let executor = Arc::new(Executor::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -191,6 +204,7 @@ impl Host {
             queries,
             validating: update_validation::Validating::default(),
             rollouts: rollouts::Rollouts::default(),
+            sessions: sessions::Sessions::default(),
             requests: Arc::default(),
             config,
             stopping: CancellationToken::new(),
@@ -208,6 +222,7 @@ impl Host {
         host.inner.tasks.spawn(sweep);
         host.inner.tasks.spawn(outbox::run(host.clone()));
         host.inner.tasks.spawn(audit::run(host.clone()));
+        host.inner.tasks.spawn(session_sweep::run(host.clone()));
         Ok(host)
     }
 
@@ -215,6 +230,7 @@ impl Host {
         self.load_namespaces().await?;
         self.load_workers().await?;
         self.load_rollouts().await?;
+        self.load_sessions().await?;
         for queue in self.inner.store.ready_queues().await? {
             self.refill(&queue).await?;
         }
@@ -256,6 +272,12 @@ impl Host {
             .metrics
             .polls_waiting
             .set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        let blocked = self.inner.hub.dispatch.blocked_in_session();
+        self.inner
+            .hub
+            .metrics
+            .session_tasks_blocked
+            .set(i64::try_from(blocked).unwrap_or(i64::MAX));
         Arc::clone(&self.inner.hub.metrics)
     }
 

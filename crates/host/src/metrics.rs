@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
+use crate::activity_counts::Totals;
 use longhaul_engine::RunChange;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -24,6 +25,11 @@ pub struct Metrics {
     tasks_leased: Family<Kind, Counter<u64, AtomicU64>>,
     polls: Family<Kind, Counter<u64, AtomicU64>>,
     pub(crate) polls_waiting: Gauge<i64, AtomicI64>,
+    local_activities: Family<Kind, Counter<u64, AtomicU64>>,
+    pub(crate) activities: Totals,
+    worker_sessions: Family<Kind, Counter<u64, AtomicU64>>,
+    worker_session_refusals: Family<Kind, Counter<u64, AtomicU64>>,
+    pub(crate) session_tasks_blocked: Gauge<i64, AtomicI64>,
 }
 
 impl Metrics {
@@ -56,10 +62,45 @@ impl Metrics {
             "Polls that wait for a task now",
             self.polls_waiting.clone(),
         );
+        registry.register(
+            "local_activities",
+            "Local activities scheduled, their attempts and failed attempts",
+            self.local_activities.clone(),
+        );
+        registry.register(
+            "worker_sessions",
+            "What happened to worker sessions: created, reused, reacquired, renewed, closed, expired, orphaned, failed",
+            self.worker_sessions.clone(),
+        );
+        registry.register(
+            "worker_session_refusals",
+            "Admissions to worker sessions that were refused, by reason",
+            self.worker_session_refusals.clone(),
+        );
+        registry.register(
+            "session_tasks_blocked",
+            "Ready activity tasks whose worker session lets nobody in now",
+            self.session_tasks_blocked.clone(),
+        );
+    }
+
+    pub(crate) fn session(&self, what: &'static str) {
+        self.worker_sessions
+            .get_or_create(&Kind { kind: what })
+            .inc();
+    }
+
+    pub(crate) fn session_refused(&self, reason: &'static str) {
+        self.worker_session_refusals
+            .get_or_create(&Kind { kind: reason })
+            .inc();
     }
 
     pub(crate) fn committed(&self, change: &RunChange) {
         self.events_recorded.inc_by(change.events.len() as u64);
+        self.activities.committed(change, |kind| {
+            self.local_activities.get_or_create(&Kind { kind }).inc();
+        });
         if change.base_version.is_none() {
             self.runs_started.inc();
         }

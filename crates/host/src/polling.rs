@@ -11,7 +11,9 @@ use longhaul_store::QueueKey;
 use tokio::time::Instant;
 
 use crate::Host;
-use crate::dispatch::{Appetite, Dispatch, Found, READY_PER_QUEUE_MAX, ReadyTask, Ticket};
+use crate::dispatch::{
+    Appetite, Dispatch, Found, READY_IN_SESSION_MAX, READY_PER_QUEUE_MAX, ReadyTask, Taking, Ticket,
+};
 use crate::error::{Error, Result};
 use crate::ledger::Throttle;
 use crate::polls::{FirstPoll, Granted, PollKey, Polls, Turn};
@@ -123,7 +125,7 @@ impl Host {
             }
         }
         let lines = claim.lines(self);
-        let appetite = claim.appetite(&worker);
+        let (mut worker, mut appetite) = (Arc::clone(&worker), claim.appetite(&worker));
         loop {
             let next = self
                 .next_task(&queue, lines, &worker, &appetite, deadline)
@@ -148,6 +150,9 @@ impl Host {
                 self.inner.hub.metrics.leased(claim.label());
                 return Ok(Polled::Leased(reply));
             }
+            // The registration may have changed while the poll waited, and with it what the worker may have.
+            worker = self.polling_worker(poll).await?;
+            appetite = claim.appetite(&worker);
         }
     }
 
@@ -242,7 +247,7 @@ impl Host {
                             match handed {
                                 // Drained in the moment of the handing over: the next in line gets it.
                                 Some(task) if self.refuse_draining(worker).is_err() => {
-                                    lines.dispatch.settle(queue, Some(task));
+                                    lines.dispatch.settle(queue, &task.taking(), Some(task));
                                     continue;
                                 }
                                 Some(task) => return Ok(Next::Task(task)),
@@ -286,12 +291,17 @@ impl Host {
             task_id: task.task_id.clone(),
             run_id: task.run_id.clone(),
             sequence: task.sequence,
+            session_id: task
+                .session
+                .as_ref()
+                .map(|options| options.session_id.clone()),
         };
         let lines = claim.lines(self);
         let bound = first.take().map(|turn| turn.grant(granted.clone()));
         let mut taken = Taken {
             dispatch: lines.dispatch,
             queue,
+            taking: task.taking(),
             task: Some(task),
         };
         match claim.claim(self, &granted, worker, poll).await {
@@ -300,6 +310,24 @@ impl Host {
                     lines.dispatch.dispatched(queue, &task);
                 }
                 Ok(Some(reply))
+            }
+            // The task stays ready; the next worker that its session lets in gets it.
+            Err(Error::Rejected(Rejection::SessionRefused(refusal))) => {
+                if let Some(session_id) = &granted.session_id {
+                    self.note_session_refusal(&queue.namespace, session_id, &refusal);
+                    let store = &self.inner.store;
+                    let stored = store.session(&queue.namespace, session_id).await?;
+                    let fresh = self.polling_worker(poll).await?;
+                    let appetite = claim.appetite(&fresh);
+                    // Nothing waits from here on: a poll that ends early has given the task back.
+                    if let Some(task) = taken.task.take() {
+                        lines
+                            .dispatch
+                            .refused(queue, task, stored.as_ref(), &appetite);
+                    }
+                }
+                *first = bound.and_then(|key| lines.polls.regain(&key));
+                Ok(None)
             }
             Ok(None) | Err(Error::Rejected(Rejection::NotClaimable { .. })) => {
                 taken.task = None;
@@ -322,10 +350,16 @@ impl Host {
             .store
             .ready_tasks(queue, READY_PER_QUEUE_MAX)
             .await?;
-        self.inner
-            .hub
-            .dispatch
-            .fill(queue, &rows, rows.len() < READY_PER_QUEUE_MAX);
+        let dispatch = &self.inner.hub.dispatch;
+        dispatch.fill(queue, &rows, rows.len() < READY_PER_QUEUE_MAX);
+        if queue.kind == TaskKind::Activity {
+            let rows = self
+                .inner
+                .store
+                .ready_session_tasks(queue, READY_IN_SESSION_MAX)
+                .await?;
+            dispatch.fill_lanes(queue, &rows, rows.len() < READY_IN_SESSION_MAX);
+        }
         Ok(())
     }
 }
@@ -340,12 +374,14 @@ enum TurnTaken<R> {
 struct Taken<'a> {
     dispatch: &'a Dispatch,
     queue: &'a QueueKey,
+    taking: Taking,
     task: Option<ReadyTask>,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.dispatch.settle(self.queue, self.task.take());
+        self.dispatch
+            .settle(self.queue, &self.taking, self.task.take());
     }
 }
 

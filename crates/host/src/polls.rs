@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskRow;
-use longhaul_protocol::id::{RunId, TaskId, WorkerId};
+use longhaul_protocol::id::{RunId, SessionId, TaskId, WorkerId};
 use longhaul_store::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -24,6 +24,8 @@ pub(crate) struct Granted {
     pub(crate) task_id: TaskId,
     pub(crate) run_id: RunId,
     pub(crate) sequence: u64,
+    /// The session that it must run in.
+    pub(crate) session_id: Option<SessionId>,
 }
 
 #[derive(Clone)]
@@ -130,9 +132,16 @@ impl Polls {
                 task_id: row.task_id.clone(),
                 run_id: row.run_id.clone(),
                 sequence: row.sequence,
+                session_id: session_of(row),
             },
         );
     }
+}
+
+/// The session that a task must run in.
+pub(crate) fn session_of(row: &TaskRow) -> Option<SessionId> {
+    let options = row.worker_session.as_ref()?;
+    Some(options.session_id.clone())
 }
 
 impl State {

@@ -58,6 +58,22 @@ impl Host {
             .ok_or(Error::Rejected(Rejection::TaskNotFound))
     }
 
+    /// A task's row as it must be read under its run's lock. An open task is judged by the run itself; a finished one is known
+    /// only by its row, which must then be the newest.
+    pub(crate) async fn newest_row(
+        &self,
+        locked: &Locked<'_>,
+        row: &TaskRow,
+    ) -> Result<Box<TaskRow>> {
+        if locked.run().has_open_task(&row.task_id, row.sequence) {
+            return Ok(Box::new(row.clone()));
+        }
+        locked.settle().await?;
+        let newest = self.inner.store.task(&row.task_id).await?;
+        let newest = newest.ok_or(Error::Rejected(Rejection::TaskNotFound))?;
+        Ok(Box::new(newest))
+    }
+
     /// The claim status of a task (`claimStatus` of the bridge contracts).
     pub(crate) async fn claim_status(
         &self,
@@ -109,21 +125,7 @@ where
     type Command = C;
 
     async fn prepare(&self, locked: &Locked<'_>) -> Result<Prepared<C>> {
-        // An open task is judged by the run itself. A finished one is known only by its row, which must then be the newest.
-        let row = if locked
-            .run()
-            .has_open_task(&self.row.task_id, self.row.sequence)
-        {
-            self.row.clone()
-        } else {
-            locked.settle().await?;
-            self.host
-                .inner
-                .store
-                .task(&self.row.task_id)
-                .await?
-                .ok_or(Error::Rejected(Rejection::TaskNotFound))?
-        };
-        Ok(Prepared::Decide((self.build)(Box::new(row))))
+        let row = self.host.newest_row(locked, &self.row).await?;
+        Ok(Prepared::Decide((self.build)(row)))
     }
 }

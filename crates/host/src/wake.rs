@@ -20,9 +20,12 @@ use crate::polls::Polls;
 pub(crate) struct Hub {
     pub(crate) dispatch: Dispatch,
     pub(crate) bell: AlarmBell,
+    /// When sessions are swept next.
+    pub(crate) session_bell: AlarmBell,
     pub(crate) polls: Arc<Polls>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) outbox: Outbox,
+    worker_stale_seconds: u64,
     /// Rows of leased tasks: reports come by task id, and this saves a read for each.
     leased: Mutex<HashMap<TaskId, TaskRow>>,
     watched: Mutex<HashMap<RunId, Watched>>,
@@ -34,13 +37,19 @@ struct Watched {
 }
 
 impl Hub {
-    pub(crate) fn new(metrics: Arc<Metrics>, dispatch: Dispatch) -> Self {
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        dispatch: Dispatch,
+        worker_stale_seconds: u64,
+    ) -> Self {
         Self {
             dispatch,
             bell: AlarmBell::default(),
+            session_bell: AlarmBell::default(),
             polls: Arc::default(),
             metrics,
             outbox: Outbox::default(),
+            worker_stale_seconds,
             leased: Mutex::default(),
             watched: Mutex::default(),
         }
@@ -48,6 +57,17 @@ impl Hub {
 
     /// Tells what a durable commit changed.
     pub(crate) fn wake(&self, changes: &Changes) {
+        // Sessions first: a task that follows is offered by what its session says now.
+        if !changes.sessions.is_empty() {
+            self.dispatch.sessions_changed(&changes.sessions);
+            for session in &changes.sessions {
+                if let Some(deadline) = session.deadline() {
+                    // Its owner may fall silent before that.
+                    let silent = session.updated_at.plus_seconds(self.worker_stale_seconds);
+                    self.session_bell.set_no_later_than(deadline.min(silent));
+                }
+            }
+        }
         for change in changes.runs() {
             self.wake_run(change);
         }

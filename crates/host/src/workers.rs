@@ -12,7 +12,7 @@ use longhaul_engine::run::fail::ReleaseWorkflowTask;
 use longhaul_engine::run::{cancellation, local_activity};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};
-use longhaul_store::{LeaseFilter, WorkerRow};
+use longhaul_store::{LeaseFilter, QueueKey, WorkerRow};
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
@@ -49,6 +49,7 @@ impl Known {
             capabilities: Arc::clone(&self.capabilities),
             worker_id: self.row.worker_id.clone(),
             validators: Arc::default(),
+            max_sessions: self.row.max_concurrent_worker_sessions,
         }
     }
 
@@ -109,9 +110,14 @@ impl Known {
     }
 }
 
-/// What a worker can do, in every word that a task may ask for it by.
+/// What a worker can do, in every word that a task may ask for it by. The registration itself is answered with what was sent.
 fn abilities(registered: &[String]) -> Vec<String> {
-    let mut abilities = registered.to_vec();
+    let mut abilities: Vec<String> = Vec::with_capacity(registered.len());
+    for capability in registered.iter().map(|capability| capability.trim()) {
+        if !abilities.iter().any(|known| known == capability) {
+            abilities.push(capability.to_owned());
+        }
+    }
     let has = |name: &str| registered.iter().any(|known| known == name);
     if has(local_activity::CAPABILITY) || has(local_activity::CAPABILITY_ALIAS) {
         if !has(local_activity::CAPABILITY) {
@@ -275,8 +281,28 @@ impl Host {
             last_heartbeat_at: now,
             updated_at: now,
         };
+        // Before the registration is replaced: the new process finds its sessions lost, never its own by mistake.
+        let _lock = self
+            .inner
+            .sessions
+            .lock_worker(&row.namespace, &row.worker_id)
+            .await;
+        if taken_over {
+            self.fail_sessions(&row.namespace, &row.worker_id).await?;
+        }
         self.inner.store.put_worker(&row).await?;
         self.remember_worker(row.clone());
+        let activities = QueueKey {
+            namespace: row.namespace.clone(),
+            kind: TaskKind::Activity,
+            queue: row.task_queue.clone(),
+        };
+        self.inner.hub.dispatch.worker_changed(
+            &activities,
+            &row.worker_id,
+            &Arc::new(abilities(&row.capabilities)),
+            row.max_concurrent_worker_sessions,
+        );
         if taken_over {
             self.release_questions(&row.namespace, &row.worker_id);
             self.release_workflow_tasks(&row.namespace, &row.worker_id)
@@ -321,9 +347,27 @@ impl Host {
         Ok(())
     }
 
-    fn is_stale(&self, known: &Known, now: Timestamp) -> bool {
+    pub(crate) fn is_stale(&self, known: &Known, now: Timestamp) -> bool {
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         heard.plus_seconds(self.inner.config.worker_stale_seconds) < now
+    }
+
+    /// From when on the worker is stale, if it is not heard again.
+    pub(crate) fn stale_from(&self, known: &Known) -> Timestamp {
+        let heard = known.heard.load(Ordering::Relaxed);
+        let last =
+            Timestamp::from_micros(heard).plus_seconds(self.inner.config.worker_stale_seconds);
+        Timestamp::from_micros(last.as_micros().saturating_add(1))
+    }
+
+    /// The registration of a worker that must have one.
+    pub(crate) async fn registered_worker(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<Arc<Known>> {
+        let known = self.known_worker(namespace, worker_id).await?;
+        known.ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
     }
 
     /// The registration behind a poll, which must fit it. A poll is a sign of life.
@@ -382,6 +426,7 @@ impl Host {
             .write()
             .remove(&(namespace.clone(), worker_id.clone()));
         self.release_questions(namespace, worker_id);
+        self.orphan_sessions(namespace, worker_id).await?;
         self.release_workflow_tasks(namespace, worker_id).await
     }
 
@@ -421,7 +466,7 @@ impl Host {
         Ok(released)
     }
 
-    fn view(&self, known: &Known) -> WorkerView {
+    pub(crate) fn view(&self, known: &Known) -> WorkerView {
         let mut row = known.row.clone();
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         row.last_heartbeat_at = row.last_heartbeat_at.max(heard);
@@ -460,6 +505,31 @@ impl Host {
             })
             .map(Arc::clone)
             .collect()
+    }
+
+    /// Workers that could be given an activity of this type now.
+    pub(crate) fn activity_workers(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        activity_type: &str,
+    ) -> Vec<Arc<Known>> {
+        let now = self.now();
+        let known = self.inner.workers.known.read();
+        let mut workers: Vec<Arc<Known>> = known
+            .values()
+            .filter(|known| {
+                let types = &known.activity_types;
+                known.row.namespace == *namespace
+                    && known.row.task_queue == *queue
+                    && (types.is_empty() || types.iter().any(|name| name == activity_type))
+                    && !self.is_stale(known, now)
+                    && !self.is_draining(namespace, queue, known.row.build_id.as_deref())
+            })
+            .map(Arc::clone)
+            .collect();
+        workers.sort_by(|left, right| left.row.worker_id.cmp(&right.row.worker_id));
+        workers
     }
 
     /// All workers of a namespace by id.

@@ -136,6 +136,7 @@ impl Host {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),
             sequence: 0,
+            session_id: None,
         };
         let claim = self
             .report(row, |_| WorkflowTasks::command(&granted, &worker, poll))

@@ -213,6 +213,15 @@ impl Tokens {
 }
 
 impl ServeArgs {
+    /// The settings of a demonstration: an address and a folder, everything else as it comes.
+    pub(crate) fn for_demo(listen: SocketAddr, data: PathBuf) -> Self {
+        Self {
+            listen: Some(listen.to_string()),
+            data: Some(data),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn settle(&self) -> Result<Settings> {
         let file = self
             .config

@@ -11,7 +11,9 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod config;
+mod demo;
 mod logs;
+mod replay;
 mod serve;
 mod stop;
 
@@ -32,6 +34,10 @@ struct Cli {
 enum Command {
     /// Run the server.
     Serve(Box<config::ServeArgs>),
+    /// Start a server with sample workers and a few runs, so that there is something to look at.
+    Demo(demo::Args),
+    /// Replay exported histories: against the example workflows, or for their soundness alone.
+    Replay(replay::Args),
     /// Measure this machine: workflows per second and latencies, beside an echo server and the disk.
     Bench(bench::Args),
 }
@@ -40,6 +46,8 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Bench(args) => bench::run(args),
     };
     match outcome {

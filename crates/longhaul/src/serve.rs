@@ -27,10 +27,18 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         .enable_all()
         .build()
         .context("the runtime could not be started")?;
-    runtime.block_on(serve(&settings))
+    runtime.block_on(async {
+        let stop = crate::stop::asked_to_stop();
+        serve(&settings, stop, |_| {}).await
+    })
 }
 
-async fn serve(settings: &Settings) -> Result<()> {
+/// Serves until `stop` is ready. `listening` is called with the address as soon as requests are taken.
+pub(crate) async fn serve(
+    settings: &Settings,
+    stop: impl Future<Output = ()> + Send + 'static,
+    listening: impl FnOnce(SocketAddr),
+) -> Result<()> {
     if let Some(directory) = settings
         .database
         .parent()
@@ -84,8 +92,8 @@ async fn serve(settings: &Settings) -> Result<()> {
     let address = listener
         .local_addr()
         .context("the listening address is not known")?;
-    let stop = crate::stop::asked_to_stop();
     greet(address, &settings.database, open);
+    listening(address);
     tracing::info!(%address, database = %settings.database.display(), "serving");
     let listener = listener.tap_io(|stream| {
         // Answers are small and waited for: they must not wait for a full packet.

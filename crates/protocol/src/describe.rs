@@ -7,6 +7,7 @@
 use serde::Serialize;
 
 use crate::version::WORKER_PROTOCOL_VERSION;
+use crate::worker_session::WORKER_SESSION_VERBS;
 
 mod compression;
 
@@ -73,6 +74,8 @@ pub struct Description {
     pub activity_task_verbs: &'static [&'static str],
     /// Verbs on query tasks.
     pub query_task_verbs: &'static [&'static str],
+    /// Verbs on worker sessions.
+    pub worker_session_verbs: &'static [&'static str],
     /// Commands that leave the run open.
     pub non_terminal_commands: Vec<&'static str>,
     /// Commands that close the run.
@@ -113,6 +116,7 @@ pub fn describe() -> Description {
         workflow_task_verbs: WORKFLOW_TASK_VERBS,
         activity_task_verbs: ACTIVITY_TASK_VERBS,
         query_task_verbs: QUERY_TASK_VERBS,
+        worker_session_verbs: WORKER_SESSION_VERBS,
         non_terminal_commands: WORKFLOW_TASK_COMMANDS
             .iter()
             .copied()
@@ -154,6 +158,7 @@ mod tests {
         assert_eq!(json["version"], "1.20");
         let count = |list: &str| json[list].as_array().unwrap().len();
         assert_eq!(count("terminal_commands"), 3);
+        assert_eq!(count("worker_session_verbs"), 3);
         assert_eq!(
             count("non_terminal_commands") + 3,
             WORKFLOW_TASK_COMMANDS.len()

@@ -68,6 +68,8 @@ text_ids! {
     TaskQueue
     /// A worker's own name for itself, unique in its namespace.
     WorkerId
+    /// A worker's hold on a place where several activities must run; the author's name for it.
+    SessionId
     /// One event of one history.
     EventId
     /// One logical activity call; stable over retries.

@@ -14,6 +14,7 @@ pub mod payload;
 pub mod reason;
 pub mod time;
 pub mod version;
+pub mod worker_session;
 pub mod workflow_command;
 
 pub use id::Ids;

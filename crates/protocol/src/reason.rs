@@ -287,6 +287,34 @@ reasons! {
     UpdateValidationLeaseExpired "update_validation_lease_expired" fatal,
     /// The report is of another lease, or nobody waits for it.
     StaleUpdateValidationCompletion "stale_update_validation_completion" fatal,
+    /// The session id is blank.
+    InvalidWorkerSession "invalid_worker_session" fatal,
+    /// The session is for another queue than the worker's.
+    SessionQueueMismatch "session_queue_mismatch" fatal,
+    /// The worker lacks a capability that the session requires.
+    SessionRequirementsNotMet "session_requirements_not_met" fatal,
+    /// There is no such session, and it may not be made by using it.
+    SessionMissing "session_missing" retry,
+    /// The worker holds as many sessions as it said it can.
+    WorkerSessionLimitExceeded "worker_session_limit_exceeded" retry,
+    /// Another worker holds the session.
+    SessionOwnedByAnotherWorker "session_owned_by_another_worker" retry,
+    /// As many activities run in the session as may.
+    SessionActivityLimitExceeded "session_activity_limit_exceeded" retry,
+    /// The session was closed; its id is used up.
+    SessionClosed "session_closed" fatal,
+    /// The session's time is over, or nobody may take it over.
+    SessionReacquireDisallowed "session_reacquire_disallowed" fatal,
+    /// No such session to renew or close.
+    SessionNotFound "session_not_found" fatal,
+    /// The session is not active, so it cannot be renewed.
+    SessionNotActive "session_not_active" fatal,
+    /// The session belongs to another worker.
+    SessionOwnerMismatch "session_owner_mismatch" fatal,
+    /// No session of that id, for operators.
+    WorkerSessionNotFound "worker_session_not_found" fatal,
+    /// The session of a running activity is lost.
+    WorkerSessionUnavailable "worker_session_unavailable" fatal,
 }
 
 impl fmt::Display for Reason {

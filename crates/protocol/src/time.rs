@@ -41,6 +41,14 @@ impl Timestamp {
         Self(self.0.saturating_add(micros)).min(Self::MAX)
     }
 
+    /// This time minus whole seconds, stopping at the earliest time there is.
+    pub fn minus_seconds(self, seconds: u64) -> Self {
+        let micros = i64::try_from(seconds)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1_000_000);
+        Self(self.0.saturating_sub(micros))
+    }
+
     /// Whole microseconds from `self` until `later`; zero when that is in the past.
     pub fn micros_until(self, later: Self) -> u64 {
         later.0.saturating_sub(self.0).max(0) as u64

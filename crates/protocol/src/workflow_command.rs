@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::group::Group;
 use crate::id::UpdateId;
 use crate::payload::Payload;
+use crate::worker_session::WorkerSessionOptions;
 
 mod fields;
 mod local_activity;
@@ -94,6 +95,7 @@ pub struct ScheduleActivity {
     pub schedule_to_close_timeout: Option<u64>,
     pub heartbeat_timeout: Option<u64>,
     pub cancellation_policy: Option<CancellationPolicy>,
+    pub worker_session: Option<Box<WorkerSessionOptions>>,
     pub group: Option<Group>,
 }
 

@@ -102,6 +102,55 @@ impl Replayer {
     }
 }
 
+/// Looks at a history without any code: events in order, calls numbered upwards and resolved once, at most one end. How many
+/// events there are.
+///
+/// # Errors
+/// When the text is no history, or one that no server writes.
+pub fn check_soundness(history: &str) -> Result<u64, ReplayFailure> {
+    let recorded = Recorded::read(history)?;
+    let damaged = |event: &HistoryEvent, problem: String| {
+        ReplayFailure::Replay(ReplayError::Damaged {
+            position: event.sequence,
+            event_type: event.event_type.clone(),
+            problem,
+        })
+    };
+    let mut newest_call = 0;
+    let mut ended = false;
+    for (index, event) in recorded.events.iter().enumerate() {
+        if event.sequence != index as u64 + 1 {
+            return Err(damaged(event, format!("it stands at place {}", index + 1)));
+        }
+        if let Some(sequence) = event.opens_call()? {
+            if sequence <= newest_call {
+                let problem = format!("it is call {sequence}, after call {newest_call}");
+                return Err(damaged(event, problem));
+            }
+            newest_call = sequence;
+        }
+        if is_end(&event.event_type) {
+            if ended {
+                return Err(damaged(event, "the run has ended before".to_owned()));
+            }
+            ended = true;
+        }
+    }
+    Ok(recorded.events.len() as u64)
+}
+
+fn is_end(event_type: &str) -> bool {
+    matches!(
+        event_type,
+        "WorkflowCompleted"
+            | "WorkflowFailed"
+            | "WorkflowContinuedAsNew"
+            | "WorkflowCancelled"
+            | "WorkflowTerminated"
+            | "WorkflowTimedOut"
+    )
+}
+
 /// The recorded end of a run against the one the code gives. The words for it.
 fn compare_end(execution: &Execution, events: &[HistoryEvent]) -> Result<String, ReplayFailure> {
     let other = |history: &str, code: String| {
@@ -119,18 +168,7 @@ fn compare_end(execution: &Execution, events: &[HistoryEvent]) -> Result<String,
             Ending::ContinueAsNew(_) => "continues as new".to_owned(),
         },
     };
-    let end = events.iter().find_map(|event| {
-        let ends = matches!(
-            event.event_type.as_str(),
-            "WorkflowCompleted"
-                | "WorkflowFailed"
-                | "WorkflowContinuedAsNew"
-                | "WorkflowCancelled"
-                | "WorkflowTerminated"
-                | "WorkflowTimedOut"
-        );
-        ends.then_some(event)
-    });
+    let end = events.iter().find(|event| is_end(&event.event_type));
     let Some(end) = end else {
         return Ok(if execution.outcome().is_some() {
             code

@@ -3,12 +3,14 @@
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use longhaul_host::engine::Rejection;
+use longhaul_host::engine::session::Refusal as SessionRefusal;
 use longhaul_host::{Error, QuestionRefusal, ValidationRefusal};
 use longhaul_protocol::Reason;
 use serde_json::json;
 
 use crate::control::queries;
 use crate::gate::Refusal;
+use crate::sessions;
 
 /// What an error looks like on both planes; the planes add their own fields for closed runs and leases.
 pub(crate) fn refusal(error: &Error) -> Refusal {
@@ -67,6 +69,8 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
             | QuestionRefusal::TimedOut => refusal,
         },
         Error::WorkerDraining(worker_id) => refusal.with("worker_id", worker_id.as_str()),
+        Error::Session(refused) => sessions::with_details(refusal, refused),
+        Error::SessionNotFound(session_id) => refusal.with("session_id", session_id.as_str()),
         Error::TaskQueueDraining(queue) => refusal
             .with("task_queue", queue.task_queue.as_str())
             .with("routing_status", "draining")
@@ -120,7 +124,12 @@ fn status(error: &Error) -> StatusCode {
         Error::InstanceNotFound(_)
         | Error::RunNotFound(..)
         | Error::NamespaceNotFound(_)
+        | Error::SessionNotFound(_)
         | Error::AttributeNotFound(_) => StatusCode::NOT_FOUND,
+        Error::Session(refused) => match refused.refusal {
+            SessionRefusal::NotFound => StatusCode::NOT_FOUND,
+            _ => StatusCode::CONFLICT,
+        },
         Error::TooManyAttributes { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         Error::NamespaceExists(_)
         | Error::AttributeNameReserved(_)
@@ -176,6 +185,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
             StatusCode::NOT_FOUND
         }
         Rejection::NotClaimable { .. }
+        | Rejection::SessionRefused(_)
         | Rejection::RunClosed(_)
         | Rejection::RunTimedOut { .. }
         | Rejection::TaskNotLeased { .. }
@@ -297,6 +307,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
         Rejection::MessageIdentityConflict { position } => refusal.with("position", *position),
         Rejection::TaskNotFound
         | Rejection::NotClaimable { .. }
+        | Rejection::SessionRefused(_)
         | Rejection::UpdateRefused(_)
         | Rejection::CancellationMismatch
         | Rejection::AttemptNotFound

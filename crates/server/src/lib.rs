@@ -21,6 +21,7 @@ mod control;
 mod error;
 mod gate;
 mod metrics;
+mod sessions;
 mod worker;
 
 use auth::Auth;

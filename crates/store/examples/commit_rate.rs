@@ -111,6 +111,7 @@ async fn fill(store: &Sqlite, stored: usize) -> Vec<Run> {
             answers.push(store.commit(Arc::new(Changes {
                 run: None,
                 created: vec![change],
+                ..Changes::default()
             })));
         }
         while let Some(answer) = answers.next().await {
@@ -249,6 +250,7 @@ async fn work(
             let answer = store.commit(Arc::new(Changes {
                 run: Some(Box::new(change)),
                 created: Vec::new(),
+                ..Changes::default()
             }));
             answers.push(async move {
                 answer.await.unwrap();

@@ -144,6 +144,7 @@ async fn fill(store: &Sqlite, runs: i64) {
             answers.push(store.commit(Arc::new(Changes {
                 run: None,
                 created: vec![change],
+                ..Changes::default()
             })));
         }
         while let Some(answer) = answers.next().await {

@@ -11,8 +11,11 @@ use futures::future::BoxFuture;
 use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
 use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::{ClosedReason, Run, Status};
+use longhaul_engine::session::{self, Session};
 use longhaul_engine::visibility::{Condition, Type};
-use longhaul_protocol::id::{EventId, Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
+use longhaul_protocol::id::{
+    EventId, Namespace, RunId, SessionId, TaskId, TaskQueue, WorkerId, WorkflowId,
+};
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -52,7 +55,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// [`Error::Conflict`] when a run has another version than its change is based on (or is there although the change
     /// creates it), when the workflow id to create is taken, when a run would become current whose number does not follow
-    /// the newest one, or when a request id stands for another command already. A task, part or command row replaces the
+    /// the newest one, when a request id stands for another command already, or when a session is not in the version before
+    /// the written one (0 when there is none). A task, part or command row replaces the
     /// one with the same key. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
     fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()>;
 
@@ -100,8 +104,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// One task, open or finished.
     fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>>;
-    /// Ready tasks of one queue in matching order (priority, available_at, id), at most `limit`.
+    /// Ready tasks of one queue that need no session, in matching order (priority, available_at, id), at most `limit`.
     fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>>;
+    /// As [`Store::ready_tasks`], those that must run in a session. Apart, because many of them may wait for long.
+    fn ready_session_tasks<'a>(
+        &'a self,
+        queue: &'a QueueKey,
+        limit: usize,
+    ) -> Answer<'a, Vec<TaskRow>>;
     /// Every queue that has a ready task now, in order.
     fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>>;
     /// Leased tasks, optionally of one owner or one queue, at most `limit`, oldest id first.
@@ -160,6 +170,57 @@ pub trait Store: Send + Sync + 'static {
     fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> Answer<'a, ()>;
     /// Everything said about cohorts, by namespace, queue and build id, that of workers without one first.
     fn rollouts(&self) -> Answer<'_, Vec<Rollout>>;
+
+    /// One session.
+    fn session<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        session_id: &'a SessionId,
+    ) -> Answer<'a, Option<Session>>;
+    /// Active sessions that name the worker as owner, by id.
+    fn held_sessions<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        worker_id: &'a WorkerId,
+    ) -> Answer<'a, Vec<Session>>;
+    /// Leased activity tasks of one session, or of all sessions of the namespace, by session, then id.
+    fn session_attempts<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        session_id: Option<&'a SessionId>,
+    ) -> Answer<'a, Vec<TaskRow>>;
+    /// Sessions whose deadline has come, earliest first, then by namespace and id.
+    fn due_sessions(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Session>>;
+    /// The earliest deadline of all sessions.
+    fn next_session_deadline(&self) -> Answer<'_, Option<Timestamp>>;
+    /// One page of sessions, newest change first, then by id.
+    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> Answer<'a, Vec<Session>>;
+    /// Number of sessions per status, those that have any, in the order of [`session::Status`].
+    fn session_counts<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+    ) -> Answer<'a, Vec<(session::Status, u64)>>;
+    /// Forgets sessions that became final before that, the oldest first, a bounded number at once; whether there were any.
+    fn prune_sessions<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        ended_before: Timestamp,
+    ) -> Answer<'a, bool>;
+}
+
+/// Sessions forgotten at once: a few milliseconds of writing.
+pub const PRUNED_SESSIONS_MAX: usize = 1000;
+
+/// Which sessions a list shows.
+#[derive(Clone, Debug)]
+pub struct SessionFilter {
+    pub namespace: Namespace,
+    pub status: Option<session::Status>,
+    pub queue: Option<TaskQueue>,
+    pub owner: Option<WorkerId>,
+    /// Only sessions that come after this one in the list's order.
+    pub after: Option<(Timestamp, SessionId)>,
+    pub limit: usize,
 }
 
 /// A workflow id and its newest run.

@@ -10,16 +10,20 @@ use longhaul_engine::change::{
 };
 use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::{Run, Status};
+use longhaul_engine::session::{self, Session};
 use longhaul_engine::visibility::{Facts, Type};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
-use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, TaskQueue, WorkerId, WorkflowId};
 use parking_lot::Mutex;
 
 use crate::{
     Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
-    RunSummary, SearchAttributeRow, StatusFilter, Store, StoredEvent, WorkerRow, shape,
+    RunSummary, SearchAttributeRow, SessionFilter, StatusFilter, Store, StoredEvent, WorkerRow,
+    shape,
 };
+
+mod sessions;
 
 /// A store that forgets everything when it is dropped.
 #[derive(Default)]
@@ -42,6 +46,7 @@ struct Tables {
     search_attributes: BTreeMap<(Namespace, String), Type>,
     workers: BTreeMap<(Namespace, WorkerId), WorkerRow>,
     rollouts: BTreeMap<(Namespace, TaskQueue, Option<String>), Rollout>,
+    sessions: BTreeMap<(Namespace, SessionId), Session>,
 }
 
 impl Memory {
@@ -67,11 +72,17 @@ impl Tables {
     fn commit(&mut self, changes: &Changes) -> Result<(), Error> {
         shape::check(changes)?;
         changes.runs().try_for_each(|change| self.check(change))?;
+        let mut sessions = changes.sessions.iter();
+        sessions.try_for_each(|session| self.check_session(session))?;
         // After all conflicts: whoever came second may well have numbered its events like whoever came first.
         changes
             .runs()
             .try_for_each(|change| self.check_events(change))?;
         changes.runs().for_each(|change| self.apply(change));
+        for session in &changes.sessions {
+            let key = (session.namespace.clone(), session.session_id.clone());
+            self.sessions.insert(key, session.clone());
+        }
         Ok(())
     }
 
@@ -302,7 +313,22 @@ impl Store for Memory {
         self.read(|tables| {
             let mut ready: Vec<_> = tables
                 .tasks(TaskStatus::Ready)
-                .filter(|task| queue_of(task) == *queue)
+                .filter(|task| queue_of(task) == *queue && task.worker_session.is_none())
+                .collect();
+            ready.sort_by_key(|task| (task.priority, task.available_at, task.task_id.clone()));
+            ready.into_iter().take(limit).cloned().collect()
+        })
+    }
+
+    fn ready_session_tasks<'a>(
+        &'a self,
+        queue: &'a QueueKey,
+        limit: usize,
+    ) -> Answer<'a, Vec<TaskRow>> {
+        self.read(|tables| {
+            let mut ready: Vec<_> = tables
+                .tasks(TaskStatus::Ready)
+                .filter(|task| queue_of(task) == *queue && task.worker_session.is_some())
                 .collect();
             ready.sort_by_key(|task| (task.priority, task.available_at, task.task_id.clone()));
             ready.into_iter().take(limit).cloned().collect()
@@ -527,6 +553,60 @@ impl Store for Memory {
 
     fn rollouts(&self) -> Answer<'_, Vec<Rollout>> {
         self.read(|tables| tables.rollouts.values().cloned().collect())
+    }
+
+    fn session<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        session_id: &'a SessionId,
+    ) -> Answer<'a, Option<Session>> {
+        self.read(|tables| {
+            let key = (namespace.clone(), session_id.clone());
+            tables.sessions.get(&key).cloned()
+        })
+    }
+
+    fn held_sessions<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        worker_id: &'a WorkerId,
+    ) -> Answer<'a, Vec<Session>> {
+        self.read(|tables| tables.held_sessions(namespace, worker_id))
+    }
+
+    fn session_attempts<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        session_id: Option<&'a SessionId>,
+    ) -> Answer<'a, Vec<TaskRow>> {
+        self.read(|tables| tables.session_attempts(namespace, session_id))
+    }
+
+    fn due_sessions(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Session>> {
+        self.read(|tables| tables.due_sessions(now, limit))
+    }
+
+    fn next_session_deadline(&self) -> Answer<'_, Option<Timestamp>> {
+        self.read(|tables| tables.sessions.values().filter_map(Session::deadline).min())
+    }
+
+    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> Answer<'a, Vec<Session>> {
+        self.read(|tables| tables.list_sessions(filter))
+    }
+
+    fn session_counts<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+    ) -> Answer<'a, Vec<(session::Status, u64)>> {
+        self.read(|tables| tables.session_counts(namespace))
+    }
+
+    fn prune_sessions<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        ended_before: Timestamp,
+    ) -> Answer<'a, bool> {
+        self.write(|tables| Ok(tables.prune_sessions(namespace, ended_before)))
     }
 }
 

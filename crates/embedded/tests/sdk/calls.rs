@@ -124,10 +124,7 @@ async fn catches(ctx: Context) -> WorkflowResult<Vec<String>> {
         .start_to_close(Duration::from_secs(1))
         .await
         .unwrap_err();
-    assert_eq!(
-        late.kind,
-        FailureKind::TimedOut(TimeoutKind::StartToClose)
-    );
+    assert_eq!(late.kind, FailureKind::TimedOut(TimeoutKind::StartToClose));
     seen.push(late.failure_category);
     let broken = ctx.activity(panics()).await.unwrap_err();
     seen.push(broken.message);
@@ -164,10 +161,7 @@ async fn uncaught(ctx: Context) -> WorkflowResult<()> {
 
 async fn an_uncaught_failure_fails_the_workflow(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<uncaught>();
-    let worker = stage
-        .worker()
-        .workflow::<uncaught>()
-        .activity::<declined>();
+    let worker = stage.worker().workflow::<uncaught>().activity::<declined>();
     let worker = Running::start(worker).await;
     let handle = stage.start(uncaught()).await;
     let error = handle.result().await.unwrap_err();
@@ -193,10 +187,7 @@ async fn wide(ctx: Context, width: u32) -> WorkflowResult<u32> {
 
 async fn a_hundred_activities_beside_each_other(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<wide>();
-    let worker = stage
-        .worker()
-        .workflow::<wide>()
-        .activity::<price>();
+    let worker = stage.worker().workflow::<wide>().activity::<price>();
     let worker = Running::start(worker).await;
     assert_eq!(stage.run(wide(100)).await, 49_500);
     worker.stop().await;
@@ -206,7 +197,12 @@ async fn a_hundred_activities_beside_each_other(mut stage: Stage) -> Stage {
 #[workflow]
 async fn races(ctx: Context) -> WorkflowResult<Vec<String>> {
     let mut seen = Vec::new();
-    match select(ctx.sleep(Duration::from_secs(600)), ctx.activity(blocking_sum(vec![1])).start()).await {
+    match select(
+        ctx.sleep(Duration::from_secs(600)),
+        ctx.activity(blocking_sum(vec![1])).start(),
+    )
+    .await
+    {
         Either::First(_) => seen.push("the timer".to_owned()),
         Either::Second(sum) => seen.push(format!("the activity: {}", sum?)),
     }
@@ -215,7 +211,10 @@ async fn races(ctx: Context) -> WorkflowResult<Vec<String>> {
         .await?;
     seen.push(format!("in time: {}", in_time.is_some()));
     let in_time = ctx
-        .timeout(Duration::from_secs(600), ctx.activity(blocking_sum(vec![2])).start())
+        .timeout(
+            Duration::from_secs(600),
+            ctx.activity(blocking_sum(vec![2])).start(),
+        )
         .await?;
     seen.push(format!("in time: {}", in_time.is_some()));
     let (first, index, rest) = select_all([
@@ -239,7 +238,12 @@ async fn the_first_of_several(mut stage: Stage) -> Stage {
     let worker = Running::start(worker).await;
     assert_eq!(
         stage.run(races()).await,
-        ["the activity: 1", "in time: false", "in time: true", "1 of 2"]
+        [
+            "the activity: 1",
+            "in time: false",
+            "in time: true",
+            "1 of 2"
+        ]
     );
     worker.stop().await;
     stage
@@ -266,16 +270,17 @@ async fn family(ctx: Context) -> WorkflowResult<Vec<String>> {
     assert_eq!(error.kind, FailureKind::Failed);
     Ok(vec![
         child.await?,
-        format!("{}: {}", error.exception_type.unwrap_or_default(), error.message),
+        format!(
+            "{}: {}",
+            error.exception_type.unwrap_or_default(),
+            error.message
+        ),
     ])
 }
 
 async fn children_and_their_failures(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<family>().workflow::<leaf>();
-    let worker = stage
-        .worker()
-        .workflow::<family>()
-        .workflow::<leaf>();
+    let worker = stage.worker().workflow::<family>().workflow::<leaf>();
     let worker = Running::start(worker).await;
     assert_eq!(
         stage.run(family()).await,
@@ -300,9 +305,9 @@ async fn journey(ctx: Context) -> WorkflowResult<()> {
     let steps = async {
         for step in ["flight", "hotel"] {
             ctx.activity(book(step.to_owned())).await?;
-            saga.undo(move |ctx| async move {
-                Ok(ctx.activity(book(format!("no {step}"))).await?)
-            });
+            saga.undo(
+                move |ctx| async move { Ok(ctx.activity(book(format!("no {step}"))).await?) },
+            );
         }
         ctx.activity(declined(1)).await?;
         Ok(())

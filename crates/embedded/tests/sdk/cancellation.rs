@@ -186,7 +186,11 @@ async fn a_cancelled_run_stops_its_activities(mut stage: Stage) -> Stage {
         }
         noted(&seen, "stopped").await;
         handle.result().await.unwrap_err();
-        let expected = if terminate { Status::Terminated } else { Status::Cancelled };
+        let expected = if terminate {
+            Status::Terminated
+        } else {
+            Status::Cancelled
+        };
         assert_eq!(handle.describe().await.unwrap().status, expected);
         stage.check(&handle).await;
         // The outcome of a stopped attempt counts as cancelled, not as a lost lease.

@@ -91,13 +91,19 @@ async fn changed_code_is_refused_and_the_run_survives(mut stage: Stage) -> Stage
             Change::CallAdded,
             "at call 2 the history has a wait for `signal:go` (event 6), but the code does activity `step`",
         ),
-        (Change::Stuck, "at call 2 the history has a wait for `signal:go` (event 6), but the code does nothing"),
+        (
+            Change::Stuck,
+            "at call 2 the history has a wait for `signal:go` (event 6), but the code does nothing",
+        ),
         (Change::Panics, "the workflow panicked: lost"),
     ] {
         let replayer = longhaul_sdk::testing::Replayer::new().workflow_definition(flow(change));
         let error = replayer.replay(&export).unwrap_err();
         assert!(matches!(error, ReplayFailure::Replay(_)), "{change:?}");
-        assert!(error.to_string().starts_with(expected), "{change:?}: {error}");
+        assert!(
+            error.to_string().starts_with(expected),
+            "{change:?}: {error}"
+        );
 
         // A worker with this code reports the same, and the run goes on as soon as the code fits again.
         let worker = stage
@@ -106,7 +112,10 @@ async fn changed_code_is_refused_and_the_run_survives(mut stage: Stage) -> Stage
             .activity::<step>();
         let worker = Running::start(worker).await;
         let refused = handle.query(&ANY, ()).await.unwrap_err();
-        assert!(refused.to_string().contains(expected), "{change:?}: {refused}");
+        assert!(
+            refused.to_string().contains(expected),
+            "{change:?}: {refused}"
+        );
         worker.stop().await;
         assert_eq!(types(&handle).await, written, "{change:?}");
     }
@@ -126,7 +135,10 @@ async fn changed_code_is_refused_and_the_run_survives(mut stage: Stage) -> Stage
         .expect("the task fails");
     worker.stop().await;
     let described = handle.describe().await.unwrap();
-    assert!(described.closed_at.is_none(), "a broken deployment closes no run");
+    assert!(
+        described.closed_at.is_none(),
+        "a broken deployment closes no run"
+    );
     stage
 }
 

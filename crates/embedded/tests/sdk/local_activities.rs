@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use longhaul_sdk::workflow::join;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Context, Failure, FailureKind, RetryPolicy, Signal, TimeoutKind,
-    WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Context, Failure, FailureKind, RetryPolicy, Signal,
+    TimeoutKind, WorkflowResult, activity, workflow,
 };
 use parking_lot::Mutex;
 
@@ -36,8 +36,12 @@ async fn write(ctx: ActivityContext, what: String) -> ActivityResult<u32> {
 #[activity]
 async fn third_time(ctx: ActivityContext) -> ActivityResult<u64> {
     let attempt = ctx.info().attempt_number;
-    ctx.data::<Arc<Log>>().0.lock().push(format!("try {attempt}"));
-    ctx.heartbeat_with(&serde_json::json!({"attempt": attempt})).await?;
+    ctx.data::<Arc<Log>>()
+        .0
+        .lock()
+        .push(format!("try {attempt}"));
+    ctx.heartbeat_with(&serde_json::json!({"attempt": attempt}))
+        .await?;
     if attempt < 3 {
         return Err(Failure::of_type("Wobble", "not yet"));
     }
@@ -136,7 +140,11 @@ async fn failed_attempts_are_repeated_after_a_pause(mut stage: Stage) -> Stage {
 async fn fails(ctx: Context) -> WorkflowResult<Vec<String>> {
     let mut seen = Vec::new();
     let policy = RetryPolicy::attempts(5).give_up_on("CardDeclined");
-    let error = ctx.local_activity(declined()).retry(policy).await.unwrap_err();
+    let error = ctx
+        .local_activity(declined())
+        .retry(policy)
+        .await
+        .unwrap_err();
     assert_eq!(error.attempt, Some(1));
     seen.push(format!("{:?} {}", error.kind, error.message));
     let error = ctx

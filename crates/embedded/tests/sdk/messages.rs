@@ -31,10 +31,12 @@ async fn account(ctx: Context) -> WorkflowResult<(i64, Vec<String>)> {
                 Err(Failure::of_type("NotADeposit", "must be positive"))
             }
         },
-        move |amount| Ok(changed.update(|balance| {
-            *balance += amount;
-            *balance
-        })),
+        move |amount| {
+            Ok(changed.update(|balance| {
+                *balance += amount;
+                *balance
+            }))
+        },
     );
     ctx.on_update(&RENAME, |(name, times): (String, u32)| {
         if times == 0 {
@@ -66,8 +68,14 @@ async fn an_account_is_talked_to(mut stage: Stage) -> Stage {
     assert!(matches!(refused, UpdateError::Rejected(_)), "{refused}");
     let renamed = handle.update(&RENAME, ("ab".to_owned(), 2)).await;
     assert_eq!(renamed.unwrap(), "abab");
-    let failed = handle.update(&RENAME, ("ab".to_owned(), 0)).await.unwrap_err();
-    assert!(failed.to_string().contains("nothing is left of it"), "{failed}");
+    let failed = handle
+        .update(&RENAME, ("ab".to_owned(), 0))
+        .await
+        .unwrap_err();
+    assert!(
+        failed.to_string().contains("nothing is left of it"),
+        "{failed}"
+    );
     let broken = handle.query(&BROKEN, ()).await.unwrap_err();
     assert!(broken.to_string().contains("do not ask"), "{broken}");
     let unknown = handle
@@ -125,12 +133,16 @@ async fn signals_come_in_order_whatever_the_worker_does(mut stage: Stage) -> Sta
 async fn thresholds(ctx: Context) -> WorkflowResult<Vec<bool>> {
     let balance = ctx.state(0_i64);
     let changed = balance.clone();
-    ctx.on_validated_update(&DEPOSIT, |_| Ok(()), move |amount| {
-        Ok(changed.update(|balance| {
-            *balance += amount;
-            *balance
-        }))
-    });
+    ctx.on_validated_update(
+        &DEPOSIT,
+        |_| Ok(()),
+        move |amount| {
+            Ok(changed.update(|balance| {
+                *balance += amount;
+                *balance
+            }))
+        },
+    );
     let never = ctx
         .wait_until(|| false)
         .named("never")
@@ -161,7 +173,9 @@ async fn conditions_hold_or_time_out(mut stage: Stage) -> Stage {
     handle.update(&DEPOSIT, 80).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), [false, true]);
     let events = types(&handle).await;
-    let opened = events.iter().filter(|event| *event == "ConditionWaitOpened");
+    let opened = events
+        .iter()
+        .filter(|event| *event == "ConditionWaitOpened");
     assert_eq!(opened.count(), 3, "repeated waits are not opened again");
     assert!(events.iter().any(|event| event == "TimerCancelled"));
     stage.check(&handle).await;

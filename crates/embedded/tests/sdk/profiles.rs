@@ -33,8 +33,10 @@ impl Transport for Older {
         self.requests.lock().push((request.path.clone(), body));
         Box::pin(async move {
             let mut response = self.inner.send(request).await?;
-            let text = String::from_utf8_lossy(&response.body)
-                .replace("\"durable_local_activities\":true", "\"durable_local_activities\":false");
+            let text = String::from_utf8_lossy(&response.body).replace(
+                "\"durable_local_activities\":true",
+                "\"durable_local_activities\":false",
+            );
             response.body = text.into_bytes().into();
             Ok(response)
         })
@@ -48,7 +50,8 @@ struct Calls(AtomicU32);
 async fn third_time(ctx: ActivityContext) -> ActivityResult<u64> {
     let attempt = ctx.info().attempt_number;
     ctx.data::<Arc<Calls>>().0.fetch_add(1, Ordering::Relaxed);
-    ctx.heartbeat_with(&serde_json::json!({"attempt": attempt})).await?;
+    ctx.heartbeat_with(&serde_json::json!({"attempt": attempt}))
+        .await?;
     if attempt < 3 {
         return Err(Failure::of_type("Wobble", "not yet"));
     }
@@ -87,7 +90,10 @@ async fn told_at_the_end(ctx: Context) -> WorkflowResult<Vec<String>> {
         .schedule_to_close(Duration::from_secs(1))
         .await
         .unwrap_err();
-    assert_eq!(whole.kind, FailureKind::TimedOut(TimeoutKind::ScheduleToClose));
+    assert_eq!(
+        whole.kind,
+        FailureKind::TimedOut(TimeoutKind::ScheduleToClose)
+    );
     ctx.signals(&GO).recv().await?;
     Ok(vec![attempt.to_string(), format!("{:?}", late.kind)])
 }
@@ -110,26 +116,48 @@ async fn an_older_server_hears_of_local_activities_with_the_completion() {
         .data(calls.clone())
         .cached_runs(0);
     let worker = Running::start(worker).await;
-    let handle = client.start(told_at_the_end()).id("w").queue(QUEUE).await.unwrap();
+    let handle = client
+        .start(told_at_the_end())
+        .id("w")
+        .queue(QUEUE)
+        .await
+        .unwrap();
     let opened = async {
-        while !types(&handle).await.contains(&"ConditionWaitOpened".to_owned()) {
+        while !types(&handle)
+            .await
+            .contains(&"ConditionWaitOpened".to_owned())
+        {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(DEADLINE, opened).await.expect("it waits");
+    tokio::time::timeout(DEADLINE, opened)
+        .await
+        .expect("it waits");
     handle.signal(&GO, ()).await.unwrap();
     // The second task replays everything and runs nothing again.
-    assert_eq!(handle.result().await.unwrap(), ["3", "TimedOut(StartToClose)"]);
+    assert_eq!(
+        handle.result().await.unwrap(),
+        ["3", "TimedOut(StartToClose)"]
+    );
     assert_eq!(calls.0.load(Ordering::Relaxed), 3);
     let export = handle.export().await.unwrap().to_string();
-    Replayer::new().workflow::<told_at_the_end>().replay(&export).unwrap();
+    Replayer::new()
+        .workflow::<told_at_the_end>()
+        .replay(&export)
+        .unwrap();
     let sent = requests.lock().clone();
-    assert!(sent.iter().all(|(path, _)| !path.contains("local-activities")));
-    assert!(sent.iter().any(|(_, body)| body.contains("record_local_activity")));
+    assert!(
+        sent.iter()
+            .all(|(path, _)| !path.contains("local-activities"))
+    );
+    assert!(
+        sent.iter()
+            .any(|(_, body)| body.contains("record_local_activity"))
+    );
     // The lease is confirmed before each of the six attempts and after each of the three heartbeats.
-    let beats = sent.iter().filter(|(path, _)| {
-        path.contains("workflow-tasks") && path.ends_with("/heartbeat")
-    });
+    let beats = sent
+        .iter()
+        .filter(|(path, _)| path.contains("workflow-tasks") && path.ends_with("/heartbeat"));
     assert!(beats.count() >= 9);
     worker.stop().await;
     server.stop().await;
@@ -159,14 +187,25 @@ async fn an_older_server_is_not_asked_for_an_order_it_cannot_keep() {
         .workflow::<beside_others>()
         .local_activity::<quiet>();
     let worker = Running::start(worker).await;
-    let handle = client.start(beside_others()).id("w").queue(QUEUE).await.unwrap();
+    let handle = client
+        .start(beside_others())
+        .id("w")
+        .queue(QUEUE)
+        .await
+        .unwrap();
     let failed = async {
         while worker.handle.metrics().workflow_tasks_failed == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(DEADLINE, failed).await.expect("the task fails");
-    assert!(!types(&handle).await.contains(&"ActivityScheduled".to_owned()));
+    tokio::time::timeout(DEADLINE, failed)
+        .await
+        .expect("the task fails");
+    assert!(
+        !types(&handle)
+            .await
+            .contains(&"ActivityScheduled".to_owned())
+    );
     worker.stop().await;
     server.stop().await;
 }
@@ -195,7 +234,11 @@ async fn interrupted(ctx: Context, attempts: u32) -> WorkflowResult<String> {
     let policy = RetryPolicy::attempts(attempts);
     match ctx.local_activity(effect()).retry(policy).await {
         Ok(attempt) => Ok(format!("attempt {attempt}")),
-        Err(error) => Ok(format!("{:?}: {}", error.kind, error.exception_type.unwrap_or_default())),
+        Err(error) => Ok(format!(
+            "{:?}: {}",
+            error.kind,
+            error.exception_type.unwrap_or_default()
+        )),
     }
 }
 
@@ -228,7 +271,9 @@ async fn a_lost_attempt_is_followed_by_another_or_by_a_failure() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(DEADLINE, begun).await.expect("it begins");
+        tokio::time::timeout(DEADLINE, begun)
+            .await
+            .expect("it begins");
         // As a crash: nothing is said to anybody.
         lost.abort();
         let _cancelled = lost.await;
@@ -240,7 +285,10 @@ async fn a_lost_attempt_is_followed_by_another_or_by_a_failure() {
         assert_eq!(result.expect("it ends").unwrap(), expected);
         assert_eq!(effects.begun.load(Ordering::Relaxed), attempts);
         let export = handle.export().await.unwrap().to_string();
-        Replayer::new().workflow::<interrupted>().replay(&export).unwrap();
+        Replayer::new()
+            .workflow::<interrupted>()
+            .replay(&export)
+            .unwrap();
         assert_eq!(export.contains("cold_replay"), attempts > 1);
         stop.shut_down();
         next.await.unwrap().unwrap();

@@ -54,10 +54,7 @@ async fn countdown(ctx: Context, left: u32, sum: u32) -> WorkflowResult<u32> {
 
 async fn a_run_continues_as_new(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<countdown>();
-    let worker = stage
-        .worker()
-        .workflow::<countdown>()
-        .activity::<step>();
+    let worker = stage.worker().workflow::<countdown>().activity::<step>();
     let worker = Running::start(worker).await;
     assert_eq!(stage.run(countdown(3, 0)).await, 10);
     let handle = stage.client.workflow::<u32>("w-0");

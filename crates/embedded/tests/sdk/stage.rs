@@ -77,7 +77,10 @@ impl Stage {
             .activity_pollers(2)
     }
 
-    pub(crate) async fn start<R: Send + 'static>(&self, call: WorkflowCall<R>) -> WorkflowHandle<R> {
+    pub(crate) async fn start<R: Send + 'static>(
+        &self,
+        call: WorkflowCall<R>,
+    ) -> WorkflowHandle<R> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         self.client
             .start(call)
@@ -88,7 +91,10 @@ impl Stage {
     }
 
     /// Starts a workflow and waits for its result.
-    pub(crate) async fn run<R: DeserializeOwned + Send + 'static>(&self, call: WorkflowCall<R>) -> R {
+    pub(crate) async fn run<R: DeserializeOwned + Send + 'static>(
+        &self,
+        call: WorkflowCall<R>,
+    ) -> R {
         let handle = self.start(call).await;
         let result = tokio::time::timeout(DEADLINE, handle.result())
             .await
@@ -99,7 +105,12 @@ impl Stage {
     }
 
     /// Waits until a run has so many events of a type.
-    pub(crate) async fn until<R>(&self, handle: &WorkflowHandle<R>, event_type: &str, count: usize) {
+    pub(crate) async fn until<R>(
+        &self,
+        handle: &WorkflowHandle<R>,
+        event_type: &str,
+        count: usize,
+    ) {
         let looking = async {
             loop {
                 let events = types(handle).await;

@@ -66,10 +66,7 @@ async fn every_round_may_have_another_worker(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<rounds>();
     let handle = stage.start(rounds(4)).await;
     for round in 0..4 {
-        let worker = stage
-            .worker()
-            .workflow::<rounds>()
-            .activity::<step>();
+        let worker = stage.worker().workflow::<rounds>().activity::<step>();
         let worker = Running::start(worker).await;
         handle.signal(&GO, 1).await.unwrap();
         stage.until(&handle, "ActivityCompleted", round + 1).await;

@@ -137,10 +137,8 @@ impl Draft<'_> {
         let activity = Activity {
             sequence,
             activity_type: command.activity_type.clone(),
-            queue: command
-                .queue
-                .as_deref()
-                .map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from),
+            queue: self.activity_queue(command),
+            worker_session: command.worker_session.clone(),
             cancellation_policy: command.cancellation_policy,
             stop_requested: false,
             scheduled_at: self.now,
@@ -183,6 +181,7 @@ impl Draft<'_> {
                     payload_codec: PAYLOAD_CODEC,
                     queue: Some(activity.queue.to_string()),
                     retry_policy: activity.retry.as_ref().map(snapshot_json),
+                    worker_session: activity.worker_session.clone(),
                     arguments: arguments.clone(),
                     created_at: None,
                 },
@@ -192,6 +191,16 @@ impl Draft<'_> {
         self.put(PartKey::Arguments(sequence), Part::Arguments(arguments));
         self.put_activity(activity);
         Ok(())
+    }
+
+    /// The call's own queue, else its session's, else the run's.
+    fn activity_queue(&self, command: &ScheduleActivity) -> TaskQueue {
+        let session = command.worker_session.as_deref();
+        let named = command
+            .queue
+            .as_deref()
+            .or_else(|| session.and_then(|session| session.queue.as_deref()));
+        named.map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from)
     }
 
     /// Stores the activity and shows its open task to the matching side.
@@ -239,6 +248,7 @@ impl Draft<'_> {
             fairness_weight: routing.fairness_weight,
             required_capability: None,
             held_for: None,
+            worker_session: activity.worker_session.clone(),
             compatibility: routing.compatibility.clone(),
             sequence: activity.sequence,
             attempt: activity.attempt_count,

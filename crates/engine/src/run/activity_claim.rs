@@ -8,6 +8,7 @@ use longhaul_protocol::{Payload, Reason, Timestamp};
 
 use super::draft::Draft;
 use super::state::{Activity, Attempt, Part, PartKey, RetryPolicy, Run, Spec};
+use crate::session::{self, Acquired, Admission, Session};
 use crate::{Command, Decision, Moment, Rejection};
 
 /// A worker asks for an activity task.
@@ -17,6 +18,8 @@ pub struct ClaimActivityTask {
     pub sequence: u64,
     pub worker_id: WorkerId,
     pub poll_request_id: Option<String>,
+    /// What its session's rules are asked with, for a task that must run in one.
+    pub admission: Option<Box<Admission>>,
 }
 
 /// A leased activity task.
@@ -27,6 +30,10 @@ pub struct ActivityClaim {
     pub attempt: Attempt,
     pub lease_expires_at: Timestamp,
     pub arguments: Payload,
+    /// The session it runs in, as it is now.
+    pub session: Option<Box<Session>>,
+    /// How the claim got the session; none when it was answered again.
+    pub acquired: Option<session::Outcome>,
 }
 
 impl Command for ClaimActivityTask {
@@ -62,7 +69,9 @@ impl Command for ClaimActivityTask {
                 && self.poll_request_id.is_some()
                 && attempt.poll_request_id == self.poll_request_id;
             return if same_poll {
-                Decision::unchanged(claim_view(&draft, &activity, attempt.clone(), expires_at))
+                let mut claim = claim_view(&draft, &activity, attempt.clone(), expires_at);
+                claim.session = self.stored_session();
+                Decision::unchanged(claim)
             } else {
                 Decision::reject(Rejection::NotClaimable {
                     reason: Reason::LeasedByOther,
@@ -78,8 +87,56 @@ impl Command for ClaimActivityTask {
         if draft.expire_activity(self.sequence) {
             return draft.finish(not_claimable(Reason::TaskNotReady));
         }
-        let claim = draft.grant_activity(activity, self);
-        draft.finish(Ok(claim))
+        // Last, so that nothing is acquired for a claim that comes to nothing.
+        let acquired = match self.enter_session(run, &activity, moment.now) {
+            Ok(acquired) => acquired,
+            Err(rejection) => return Decision::reject(rejection),
+        };
+        let mut claim = draft.grant_activity(activity, self);
+        let mut sessions = Vec::new();
+        if let Some(acquired) = acquired {
+            claim.acquired = Some(acquired.outcome);
+            claim.session = Some(Box::new(acquired.session.clone()));
+            sessions.push(acquired.session);
+        }
+        let mut decision = draft.finish(Ok(claim));
+        decision.changes.sessions = sessions;
+        decision
+    }
+}
+
+impl ClaimActivityTask {
+    /// Admits the worker to the session that the activity must run in.
+    fn enter_session(
+        &self,
+        run: &Run,
+        activity: &Activity,
+        now: Timestamp,
+    ) -> Result<Option<Acquired>, Rejection> {
+        let Some(options) = &activity.worker_session else {
+            return Ok(None);
+        };
+        let Some(admission) = &self.admission else {
+            return Err(Rejection::NotClaimable {
+                reason: Reason::TaskNotReady,
+            });
+        };
+        let acquired = session::acquire(
+            admission,
+            &run.spec.namespace,
+            options,
+            &activity.queue,
+            Some(&self.task_id),
+            now,
+        );
+        acquired
+            .map(Some)
+            .map_err(|refusal| Rejection::SessionRefused(Box::new(refusal)))
+    }
+
+    fn stored_session(&self) -> Option<Box<Session>> {
+        let session = self.admission.as_ref()?.session.clone();
+        session.map(Box::new)
     }
 }
 
@@ -143,5 +200,7 @@ fn claim_view(
         attempt,
         lease_expires_at,
         arguments,
+        session: None,
+        acquired: None,
     }
 }

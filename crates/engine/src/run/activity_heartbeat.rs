@@ -1,6 +1,8 @@
 //! Heartbeats of an activity's worker, and its question whether to go on (engine.md §6.6).
 
 use longhaul_protocol::history::{ActivityHeartbeatRecorded, EventPayload};
+use longhaul_protocol::id::TaskQueue;
+use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_protocol::{Reason, Timestamp};
 use serde_json::Value;
 
@@ -11,13 +13,23 @@ use super::draft::Draft;
 use super::state::{Activity, Attempt, Closed, Run, Status};
 use crate::change::TaskStatus;
 use crate::rejection::activity_reason;
-use crate::{Command, Decision, Moment, Rejection};
+use crate::session::{self, Owner, Refusal, Session};
+use crate::{Changes, Command, Decision, Moment, Rejection};
 
 /// The worker is alive, or asks whether it should go on.
 #[derive(Clone, Debug)]
 pub struct HeartbeatActivity {
     pub reporter: Reporter,
     pub beat: Beat,
+    /// The session that the activity runs in, as it is stored.
+    pub session: Option<Box<Stored>>,
+}
+
+/// A session's row and whether its owner is there.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub session: Option<Session>,
+    pub owner: Owner,
 }
 
 /// What a heartbeat does.
@@ -46,6 +58,16 @@ pub struct Pulse {
     pub deadlines: Deadlines,
     /// What the worker needs to say that its callback stopped.
     pub stop_order: Option<StopOrder>,
+    /// The session it runs in: as it was renewed, or as it refused.
+    pub session: Option<Box<SessionPulse>>,
+}
+
+/// A session in the answer to a heartbeat, with what the activity's author asked of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionPulse {
+    pub options: WorkerSessionOptions,
+    pub queue: TaskQueue,
+    pub session: Option<Session>,
 }
 
 impl Command for HeartbeatActivity {
@@ -69,6 +91,7 @@ impl Command for HeartbeatActivity {
                     | Rejection::LeaseOwnerMismatch { .. }
                     | Rejection::TaskNotFound
                     | Rejection::NotClaimable { .. }
+                    | Rejection::SessionRefused(_)
                     | Rejection::RunTimedOut { .. }
                     | Rejection::TaskNotLeased { .. }
                     | Rejection::LeaseExpired { .. }
@@ -94,14 +117,21 @@ impl Command for HeartbeatActivity {
                         return Decision::reject(rejection);
                     }
                 };
-                return Decision::unchanged(self.stopped(run, reason));
+                return self.stop(run, self.stopped(run, reason), moment);
             }
         };
         if activity.stop_requested {
-            return Decision::unchanged(self.stopped(run, Reason::ActivityCancelled));
+            let pulse = self.stopped(run, Reason::ActivityCancelled);
+            return self.stop(run, pulse, moment);
         }
         let Beat::Renew { progress } = &self.beat else {
-            return Decision::unchanged(healthy(run, &activity, &attempt, false));
+            let mut pulse = healthy(run, &activity, &attempt, false);
+            if !self.session_is_usable(moment.now) {
+                pulse.can_continue = false;
+                pulse.reason = Some(Reason::WorkerSessionUnavailable);
+            }
+            pulse.session = self.session_pulse(None);
+            return Decision::unchanged(pulse);
         };
         let mut draft = Draft::of(run, moment);
         if draft.time_out_if_due() {
@@ -112,12 +142,91 @@ impl Command for HeartbeatActivity {
             );
             return draft.finish(Ok(pulse));
         }
+        let renewed = match self.renew_session(moment.now).transpose() {
+            Ok(renewed) => renewed,
+            // Nothing is recorded: the attempt is redelivered rather than failed (worker-sessions.md §10).
+            Err(refusal) => {
+                let mut pulse = healthy(run, &activity, &attempt, false);
+                pulse.can_continue = false;
+                pulse.reason = Some(refusal.reason());
+                pulse.session = self.session_pulse(refusal.session().cloned());
+                return Decision::unchanged(pulse);
+            }
+        };
         let (activity, attempt) = draft.renew_activity(*activity, attempt, progress.as_ref());
-        draft.finish(Ok(healthy(run, &activity, &attempt, true)))
+        let mut pulse = healthy(run, &activity, &attempt, true);
+        pulse.session = self.session_pulse(renewed.clone());
+        let mut decision = draft.finish(Ok(pulse));
+        decision.changes.sessions.extend(renewed);
+        decision
     }
 }
 
 impl HeartbeatActivity {
+    /// The answer that tells the worker to stop. Its session is renewed all the same while it cleans up, unless another attempt
+    /// took its place.
+    fn stop(&self, run: &Run, mut pulse: Pulse, moment: Moment<'_>) -> Decision<Pulse> {
+        let renews =
+            pulse.cancel_requested && matches!(self.beat, Beat::Renew { .. }) && self.was_last(run);
+        let renewed = renews
+            .then(|| self.renew_session(moment.now))
+            .flatten()
+            .and_then(Result::ok);
+        pulse.session = self.session_pulse(renewed.clone());
+        Decision {
+            changes: Changes::of_sessions(renewed.into_iter().collect()),
+            reply: Ok(pulse),
+        }
+    }
+
+    /// Whether the reporter's attempt is the newest of its task.
+    fn was_last(&self, run: &Run) -> bool {
+        let row = &self.reporter.row;
+        let open = run
+            .activity(row.sequence)
+            .and_then(|activity| activity.attempt.as_ref())
+            .map(|attempt| (&attempt.id, &attempt.owner));
+        let ended = row.closed.as_ref().and_then(|closed| {
+            let attempt_id = closed.attempts.last()?;
+            Some((attempt_id, row.lease_owner.as_ref()?))
+        });
+        open.or(ended) == Some((&self.reporter.attempt_id, &self.reporter.owner))
+    }
+
+    /// Renews with the activity's own lease time; None when the activity runs in no session.
+    fn renew_session(&self, now: Timestamp) -> Option<Result<Session, Refusal>> {
+        let options = self.reporter.row.worker_session.as_ref()?;
+        let stored = self.session.as_ref()?;
+        Some(session::renew(
+            stored.session.as_ref(),
+            stored.owner,
+            &self.reporter.owner,
+            Some(options.lease_seconds()),
+            now,
+        ))
+    }
+
+    fn session_is_usable(&self, now: Timestamp) -> bool {
+        let in_session = self.reporter.row.worker_session.is_some();
+        !in_session
+            || self.session.as_ref().is_some_and(|stored| {
+                let session = stored.session.as_ref();
+                session::is_usable(session, stored.owner, &self.reporter.owner, now)
+            })
+    }
+
+    /// The session as it was just written, else as it is stored.
+    fn session_pulse(&self, newer: Option<Session>) -> Option<Box<SessionPulse>> {
+        let row = &self.reporter.row;
+        let options = row.worker_session.as_ref()?;
+        let stored = self.session.as_ref();
+        Some(Box::new(SessionPulse {
+            options: (**options).clone(),
+            queue: row.queue.clone(),
+            session: newer.or_else(|| stored.and_then(|stored| stored.session.clone())),
+        }))
+    }
+
     fn stopped(&self, run: &Run, reason: Reason) -> Pulse {
         let mut pulse = self.stopped_by(run.core.status, run.core.closed.clone(), reason);
         let said = self
@@ -159,6 +268,7 @@ impl HeartbeatActivity {
             closed,
             deadlines: Deadlines::default(),
             stop_order: None,
+            session: None,
         }
     }
 }
@@ -182,6 +292,7 @@ fn healthy(run: &Run, activity: &Activity, attempt: &Attempt, recorded: bool) ->
         closed: None,
         deadlines: activity.deadlines(&run.spec),
         stop_order: None,
+        session: None,
     }
 }
 

@@ -68,11 +68,10 @@ impl Holder {
             .filter(|task| task.id == *self.task_id());
         let reported = match open {
             Some(task) => task.last_report.as_deref(),
-            None => self
-                .row
-                .closed
-                .as_ref()
-                .and_then(|closed| closed.report.as_ref()),
+            None => run.retry_report(self.task_id()).or_else(|| {
+                let closed = self.row.closed.as_ref();
+                closed.and_then(|closed| closed.report.as_ref())
+            }),
         };
         if let Some(report) = reported
             && Some(report.verb) == verb
@@ -506,7 +505,6 @@ impl Draft<'_> {
         // A worker sends what precedes the call at which it will deliver a cancellation: another task follows for that.
         let to_deliver = self.has_undelivered_cancellation();
         self.choose_next_task(made_progress && (!blocked || to_deliver));
-        self.look_after_locals(made_progress);
     }
 
     /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.

@@ -1,12 +1,15 @@
 //! Why is it waiting? What an operator should know about one run, worked out from the run and from who polls (control-plane.md
 //! §8.5). Reads only.
 
+use std::collections::BTreeMap;
+
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::TaskQueue;
 
 use super::repair::need;
 use super::state::{Activity, Part, Run, TimerKind};
 use crate::change::TaskKind;
+use crate::session::Refusal;
 
 /// One thing worth knowing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +32,16 @@ pub struct NextEvent {
 /// Who would take a task: asked for a queue, a kind and a type, says whether a live worker is there that may have it.
 pub type HasPoller<'a> = &'a dyn Fn(&TaskQueue, TaskKind, &str) -> bool;
 
+/// Ready activities that their session lets nobody have, by the sequence of the call.
+pub type Blocked = BTreeMap<u64, Refusal>;
+
 /// Everything worth knowing, the gravest first.
-pub fn findings(run: &Run, has_poller: HasPoller<'_>, now: Timestamp) -> Vec<Finding> {
+pub fn findings(
+    run: &Run,
+    has_poller: HasPoller<'_>,
+    blocked: &Blocked,
+    now: Timestamp,
+) -> Vec<Finding> {
     let mut found = Vec::new();
     if run.spec.arguments.decode().is_err() {
         found.push(Finding {
@@ -47,6 +58,11 @@ pub fn findings(run: &Run, has_poller: HasPoller<'_>, now: Timestamp) -> Vec<Fin
     }
     for activity in activities(run) {
         judge_activity(activity, has_poller, now, &mut found);
+        found.extend(
+            blocked
+                .get(&activity.sequence)
+                .and_then(|refusal| session_blocked(activity, refusal)),
+        );
     }
     if let Some(need) = need(run, now).filter(|need| need.is_stuck()) {
         found.push(Finding {
@@ -127,6 +143,33 @@ fn judge_activity(
     }
 }
 
+/// A full session is none: the next activity starts when one ends.
+fn session_blocked(activity: &Activity, refusal: &Refusal) -> Option<Finding> {
+    let severity = match refusal {
+        Refusal::ActivityLimit(_) => return None,
+        Refusal::Closed(_) | Refusal::ReacquireDisallowed(_) => "error",
+        Refusal::QueueMismatch { .. }
+        | Refusal::RequirementsNotMet { .. }
+        | Refusal::Missing
+        | Refusal::WorkerLimit { .. }
+        | Refusal::OwnedByAnother(_)
+        | Refusal::NotFound
+        | Refusal::NotActive(_)
+        | Refusal::OwnerMismatch(_) => "warning",
+    };
+    let session = activity.worker_session.as_ref()?;
+    Some(Finding {
+        severity,
+        code: "session_blocked",
+        message: format!(
+            "Activity type {} waits for session {}: {refusal} ({}).",
+            activity.activity_type,
+            session.session_id,
+            refusal.reason()
+        ),
+    })
+}
+
 fn expired(message: &str) -> Finding {
     Finding {
         severity: "warning",
@@ -171,7 +214,10 @@ pub fn diagnostic_status(run: &Run, findings: &[Finding], now: Timestamp) -> &'s
         || activities(run).any(|activity| activity.available_at <= now)
     {
         "queue_backlog"
-    } else if task.is_some() || activities(run).next().is_some() {
+    } else if task.is_some()
+        || activities(run).next().is_some()
+        || run.core.open.local_activities > 0
+    {
         "pending_work"
     } else {
         "waiting"
@@ -229,6 +275,21 @@ pub fn next_event(run: &Run) -> Option<NextEvent> {
                 activity.schedule_deadline_at,
                 id(),
             ),
+        }
+    }
+    for local in run.parts.values().filter_map(Part::as_local) {
+        let id = || Some(format!("local-activity:{}", local.execution_id));
+        let retry = local.retry_task.as_ref().filter(|task| !task.offered);
+        candidate("local_activity", retry.map(|task| task.available_at), id());
+        let deadline = local.schedule_to_close_deadline_at;
+        candidate("activity_schedule_to_close", deadline, id());
+        if let Some(attempt) = &local.attempt {
+            candidate("activity_start_to_close", attempt.close_deadline_at, id());
+            candidate(
+                "activity_heartbeat_timeout",
+                attempt.heartbeat_deadline_at,
+                id(),
+            );
         }
     }
     candidates.into_iter().min_by_key(|event| event.at)

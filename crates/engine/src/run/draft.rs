@@ -290,7 +290,7 @@ impl<'a> Draft<'a> {
 
     /// The rows of this draft.
     pub(super) fn into_change(mut self) -> (Box<RunChange>, Vec<RunChange>) {
-        self.offer_retries();
+        self.look_after_locals();
         self.set_alarm();
         let sets_search_attributes = match self.base {
             Some(run) => !Arc::ptr_eq(&run.core.search_attributes, &self.core.search_attributes),
@@ -317,6 +317,7 @@ impl<'a> Draft<'a> {
             changes: Changes {
                 run: Some(run),
                 created,
+                sessions: Vec::new(),
             },
             reply,
         }

@@ -8,6 +8,7 @@ use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, CommandId, SignalId, TaskId, TaskQueue, TimerId,
     WaitId, WorkerId,
 };
+use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_protocol::workflow_command::CancellationPolicy;
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -218,6 +219,9 @@ pub struct Activity {
     /// Its worker is asked to stop and say so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stop_requested: bool,
+    /// The session it must run in, as its author wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_session: Option<Box<WorkerSessionOptions>>,
     /// Absent when the command gave neither a policy nor timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,

@@ -132,8 +132,8 @@ impl Start {
         let (run, _) = draft.into_change();
         Decision {
             changes: Changes {
-                run: None,
                 created: vec![*run],
+                ..Changes::default()
             },
             reply: Ok(started),
         }

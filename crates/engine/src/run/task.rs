@@ -87,7 +87,6 @@ impl Draft<'_> {
                 self.core.next_wake = None;
             }
         }
-        self.end_local_leases();
         self.core.status = Status::Waiting;
         self.put_off_workflow_task(available_at);
     }
@@ -164,6 +163,7 @@ impl Draft<'_> {
                 .as_ref()
                 .filter(|_| task.lease.is_none())
                 .map(|held| held.worker_id.clone()),
+            worker_session: None,
             sequence: 0,
             attempt: task.attempt,
             lease_owner: lease.map(|lease| lease.owner.clone()),

@@ -1,6 +1,9 @@
 //! Questions about a run that operators and workers ask: what it waits for, how full its history is. Reads only.
 
+use longhaul_protocol::id::TaskId;
+
 use super::state::{Core, Part, Run, WaitFor};
+use crate::change::Report;
 use crate::limits::Limits;
 
 /// How much of its history budget a run has used (engine.md §2.6). Advice only.
@@ -133,8 +136,21 @@ pub fn waits_for(run: &Run) -> Option<(&'static str, String)> {
 }
 
 impl Run {
+    /// What ended an earlier claim of a retry task that stands beside the ordinary one.
+    pub(super) fn retry_report(&self, task_id: &TaskId) -> Option<&Report> {
+        if self.core.open.local_activities == 0 {
+            return None;
+        }
+        self.parts
+            .values()
+            .filter_map(Part::as_local)
+            .filter_map(|local| local.retry_task.as_ref())
+            .find(|task| task.id == *task_id)
+            .and_then(|task| task.last_report.as_deref())
+    }
+
     /// Whether the task is open in this run; a finished one is known by its row only.
-    pub fn has_open_task(&self, task_id: &longhaul_protocol::id::TaskId, sequence: u64) -> bool {
+    pub fn has_open_task(&self, task_id: &TaskId, sequence: u64) -> bool {
         self.core
             .workflow_task
             .as_ref()

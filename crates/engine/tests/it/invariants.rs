@@ -3,6 +3,7 @@
 
 mod calls;
 mod family;
+mod locals;
 mod messages;
 mod selections;
 mod wakes;
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul_engine::change::{Changes, TaskKind, TaskStatus};
 use longhaul_engine::run::state::{Message, Part, PartKey, Run};
 use longhaul_engine::{Rejection, RunChange};
+use longhaul_protocol::Reason;
 use longhaul_protocol::history::Event;
 use longhaul_protocol::id::{RunId, WorkflowId};
 use serde_json::Value;
@@ -43,6 +45,7 @@ pub(crate) fn check(world: &World, touched: &[RunId]) {
         let history = &world.histories[run_id];
         check_history(history, run);
         calls::check(world, run);
+        locals::check(world, run);
         selections::check(world, run);
         check_run(world, run);
         wakes::check(world, run);
@@ -59,10 +62,16 @@ pub(crate) fn check(world: &World, touched: &[RunId]) {
 /// 33: what is refused changes nothing, except that a run whose time is up closes, and that refused commands are kept.
 pub(crate) fn check_refusal(rejection: &Rejection, changes: &Changes) {
     let writes = |change: &RunChange| !change.events.is_empty() || !change.tasks.is_empty();
-    let kept = matches!(
-        rejection,
-        Rejection::UpdateRefused(_) | Rejection::AlreadyStarted { .. }
+    // A claim that is over for its worker is taken back with the refusal.
+    let released = matches!(
+        rejection.reason(),
+        Reason::LocalActivityRetryNotDue | Reason::LocalActivityDeadlineExpired
     );
+    let kept = released
+        || matches!(
+            rejection,
+            Rejection::UpdateRefused(_) | Rejection::AlreadyStarted { .. }
+        );
     for change in changes.runs() {
         assert!(
             kept || !writes(change) || change.core.closed.is_some(),
@@ -74,12 +83,14 @@ pub(crate) fn check_refusal(rejection: &Rejection, changes: &Changes) {
 /// 44: between what a worker saw and what it decides stand only ends of calls.
 pub(crate) fn check_decision_is_next(world: &World) {
     let run = world.run();
-    let lease = run.core.workflow_task.as_ref();
-    let Some(lease) = lease.and_then(|task| task.lease.as_ref()) else {
+    let task = run.core.workflow_task.as_ref();
+    let Some((task, lease)) = task.and_then(|task| Some((task, task.lease.as_ref()?))) else {
         return;
     };
-    for (event, body) in
-        events(world, run).filter(|(event, _)| event.sequence > lease.observed_sequence)
+    // What the worker itself wrote before is no surprise to it.
+    let own = |event: &Event| event.workflow_task_id.as_ref() == Some(&task.id);
+    for (event, body) in events(world, run)
+        .filter(|(event, _)| event.sequence > lease.observed_sequence && !own(event))
     {
         let message = ["SignalReceived", "UpdateAccepted", "UpdateApplied"];
         let timeout = event.event_type == "TimerFired" && body.get("timer_kind").is_some();
@@ -170,9 +181,14 @@ fn check_run(world: &World, run: &Run) {
         return;
     }
     let of_kind = |kind| open.iter().filter(move |row| row.kind == kind);
-    let workflow: Vec<_> = of_kind(TaskKind::Workflow).collect();
-    assert!(workflow.len() <= 1, "22: one open workflow task");
     let task = run.core.workflow_task.as_ref();
+    let is_retry = |row: &&&longhaul_engine::change::TaskRow| {
+        row.sequence > 0 && task.is_none_or(|task| task.id != row.task_id)
+    };
+    let workflow: Vec<_> = of_kind(TaskKind::Workflow)
+        .filter(|row| !is_retry(row))
+        .collect();
+    assert!(workflow.len() <= 1, "22: one open workflow task");
     assert_eq!(
         workflow.len(),
         usize::from(task.is_some()),
@@ -186,9 +202,8 @@ fn check_run(world: &World, run: &Run) {
     );
     for row in &workflow {
         let asked = run.core.cancellation.is_some();
-        assert_eq!(
-            row.required_capability.is_some(),
-            asked,
+        assert!(
+            row.required_capability.is_some() || !asked,
             "only capable workers get the tasks of a run that was asked to end"
         );
     }

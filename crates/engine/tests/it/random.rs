@@ -5,15 +5,17 @@ mod program;
 
 use std::collections::BTreeMap;
 
+use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity_report::Failure;
 use longhaul_engine::run::external::Stop;
+use longhaul_engine::run::local_activity::attempt::{LocalBeat, LocalReport};
 use longhaul_engine::run::state::{Part, PartKey, Run};
 use longhaul_engine::run::sticky::StickyClaim;
 use longhaul_engine::run::stream::StreamCursor;
 use longhaul_protocol::Payload;
 use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::{RunId, TaskId, WorkerId, WorkflowId};
-use longhaul_protocol::workflow_command::parse_commands;
+use longhaul_protocol::workflow_command::{LocalFailure, parse_commands};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -124,6 +126,34 @@ enum Act {
         worker: u8,
         which: u8,
     },
+    /// A worker begins a local activity, or the next attempt of one.
+    PrepareLocal {
+        worker: u8,
+        options: u8,
+        again: bool,
+    },
+    SettleLocal {
+        worker: u8,
+        which: u8,
+        fails: bool,
+    },
+    BeatLocal {
+        worker: u8,
+        which: u8,
+        recorded: bool,
+    },
+    RecoverLocal {
+        worker: u8,
+        which: u8,
+    },
+    ClaimRetry {
+        worker: u8,
+        which: u8,
+    },
+    Checkpoint {
+        worker: u8,
+        calls: Vec<Call>,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -182,6 +212,12 @@ fn act() -> impl Strategy<Value = Act> {
         1 => any::<bool>().prop_map(|terminate| Act::Stop { terminate }),
         2 => (prop_oneof![3 => 1_u16..30, 1 => 300_u16..500], prop::bool::weighted(0.8)).prop_map(|(seconds, capable)| Act::RequestCancellation { seconds, capable }),
         3 => (worker(), which()).prop_map(|(worker, which)| Act::DeliverCancellation { worker, which }),
+        5 => (worker(), which(), any::<bool>()).prop_map(|(worker, options, again)| Act::PrepareLocal { worker, options, again }),
+        4 => (worker(), which(), any::<bool>()).prop_map(|(worker, which, fails)| Act::SettleLocal { worker, which, fails }),
+        1 => (worker(), which(), any::<bool>()).prop_map(|(worker, which, recorded)| Act::BeatLocal { worker, which, recorded }),
+        3 => (worker(), which()).prop_map(|(worker, which)| Act::RecoverLocal { worker, which }),
+        3 => (worker(), which()).prop_map(|(worker, which)| Act::ClaimRetry { worker, which }),
+        1 => (worker(), prop::collection::vec(call(), 1..3)).prop_map(|(worker, calls)| Act::Checkpoint { worker, calls }),
     ]
 }
 
@@ -197,6 +233,22 @@ fn pick<T: Clone>(from: &[T], which: u8) -> Option<T> {
     (!from.is_empty()).then(|| from[usize::from(which) % from.len()].clone())
 }
 
+/// Some attempts, some time, some back-off.
+fn local_options(which: u8) -> Value {
+    let mut options =
+        json!({"retry_policy": {"max_attempts": 1 + which % 3, "backoff_seconds": [which % 4]}});
+    for (bit, key) in [
+        (8, "start_to_close_timeout"),
+        (16, "schedule_to_close_timeout"),
+        (32, "heartbeat_timeout"),
+    ] {
+        if which & bit > 0 {
+            options[key] = json!(4);
+        }
+    }
+    options
+}
+
 fn worker(number: u8) -> String {
     format!("w{number}")
 }
@@ -204,7 +256,7 @@ fn worker(number: u8) -> String {
 impl Player {
     fn activity(&self, which: u8) -> Option<u64> {
         let of_run = |row: &&longhaul_engine::change::TaskRow| {
-            row.sequence > 0
+            row.kind == TaskKind::Activity
                 && row.run_id == *self.world.run().run_id()
                 && (row.status.is_open() || which.is_multiple_of(4))
         };
@@ -216,7 +268,11 @@ impl Player {
         self.world.run().parts.keys().any(|key| {
             matches!(
                 key,
-                PartKey::Activity(_) | PartKey::Timer(_) | PartKey::Wait(_) | PartKey::Child(_)
+                PartKey::Activity(_)
+                    | PartKey::LocalActivity(_)
+                    | PartKey::Timer(_)
+                    | PartKey::Wait(_)
+                    | PartKey::Child(_)
             )
         })
     }
@@ -380,6 +436,106 @@ impl Player {
                     let _ = self.world.deliver_cancellation(&worker(*by), place);
                 }
             }
+            Act::PrepareLocal { .. }
+            | Act::SettleLocal { .. }
+            | Act::BeatLocal { .. }
+            | Act::RecoverLocal { .. }
+            | Act::ClaimRetry { .. }
+            | Act::Checkpoint { .. } => self.play_local(act),
+        }
+    }
+
+    /// Open local activities of the run, and now and then one that is over.
+    fn local(&self, which: u8) -> Option<u64> {
+        let run = self.world.run();
+        let open = run.parts.keys().filter_map(|key| match key {
+            PartKey::LocalActivity(sequence) => Some(*sequence),
+            _ => None,
+        });
+        let known = self.world.calls.keys().filter(|(of, _)| of == run.run_id());
+        let known = known
+            .map(|(_, sequence)| *sequence)
+            .filter(|_| which.is_multiple_of(4));
+        pick(&open.chain(known).collect::<Vec<_>>(), which)
+    }
+
+    fn play_local(&mut self, act: &Act) {
+        match act {
+            Act::PrepareLocal {
+                worker: by,
+                options,
+                again,
+            } => {
+                let open = self.local(*options).filter(|_| *again);
+                let next = self.world.run().core.last_command_sequence + 1;
+                let sequence = open.unwrap_or(next);
+                let key = (self.world.run().run_id().clone(), sequence);
+                let known = self.world.calls.get(&key).cloned();
+                let options = known.unwrap_or_else(|| local_options(*options));
+                let _ = self.world.prepare_local(&worker(*by), sequence, &options);
+            }
+            Act::SettleLocal {
+                worker: by,
+                which,
+                fails,
+            } => {
+                if let Some(sequence) = self.local(*which) {
+                    let report = if *fails {
+                        LocalReport::Failed(LocalFailure {
+                            message: "no".to_owned(),
+                            non_retryable: which.is_multiple_of(3),
+                            ..LocalFailure::default()
+                        })
+                    } else {
+                        LocalReport::Completed(Payload::null())
+                    };
+                    let _ = self.world.settle_local(&worker(*by), sequence, report);
+                }
+            }
+            Act::BeatLocal {
+                worker: by,
+                which,
+                recorded,
+            } => {
+                if let Some(sequence) = self.local(*which) {
+                    let beat = if *recorded {
+                        LocalBeat::Heartbeat { progress: None }
+                    } else {
+                        LocalBeat::Control
+                    };
+                    let _ = self.world.beat_local(&worker(*by), sequence, beat);
+                }
+            }
+            Act::RecoverLocal { worker: by, which } => {
+                if let Some(sequence) = self.local(*which) {
+                    let _ = self.world.recover_local(&worker(*by), sequence);
+                }
+            }
+            Act::ClaimRetry { worker: by, which } => {
+                if let Some(sequence) = self.local(*which) {
+                    let _ = self.world.claim_retry(sequence, &worker(*by));
+                }
+            }
+            Act::Checkpoint { worker: by, calls } => {
+                let mut next = self.world.run().core.last_command_sequence + 1;
+                let mut commands = Vec::new();
+                for call in calls {
+                    commands.extend(render(call, &mut next));
+                }
+                let run_id = self.world.run().run_id().clone();
+                let before = self.world.run().core.last_command_sequence;
+                let parsed =
+                    parse_commands(&Value::Array(commands.clone())).expect("good commands");
+                self.polls += 1;
+                let id = format!("c{}", self.polls);
+                let (_, reply) = self.world.checkpoint(&worker(*by), &id, parsed);
+                for (sequence, command) in (before + 1..).zip(commands) {
+                    if reply.is_ok() {
+                        self.sent.insert((run_id.clone(), sequence), command);
+                    }
+                }
+            }
+            other => unreachable!("{other:?} is not about local activities"),
         }
     }
 

@@ -9,8 +9,10 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity_report::Failure;
 use longhaul_engine::run::external::Stop;
+use longhaul_engine::run::local_activity::attempt::{LocalBeat, LocalReport, Settled};
 use longhaul_engine::run::sticky::StickyClaim;
 use longhaul_engine::run::stream::StreamCursor;
 use longhaul_engine::visibility::Type;
@@ -19,7 +21,7 @@ use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::RunId;
 use longhaul_protocol::id::WorkerId;
 use longhaul_protocol::payload::Value as PayloadValue;
-use longhaul_protocol::workflow_command::parse_commands;
+use longhaul_protocol::workflow_command::{LocalFailure, parse_commands};
 use serde_json::{Value, json};
 
 use command::read_command;
@@ -327,6 +329,67 @@ impl Stage {
                 self.world.acknowledge_stop(sequence(), &worker),
                 |stopped| format!("stopped duplicate={}", stopped.duplicate),
             ),
+            "checkpoint" => {
+                let run = self.world.run();
+                let list: Vec<Value> = lines[1..]
+                    .iter()
+                    .map(|line| read_command(line, run))
+                    .collect();
+                let commands = parse_commands(&Value::Array(list)).unwrap();
+                told(self.world.checkpoint(&worker, plain[0], commands), |next| {
+                    format!("recorded next={next}")
+                })
+            }
+            "prepare-local" => {
+                let mut call = json!({});
+                for (key, value) in options.iter().filter(|(key, _)| *key != "worker") {
+                    call[key] = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
+                }
+                told(
+                    self.world.prepare_local(&worker, sequence(), &call),
+                    |prepared| {
+                        format!(
+                            "attempt {} duplicate={}",
+                            prepared.attempt.number, prepared.duplicate
+                        )
+                    },
+                )
+            }
+            "settle-local" => {
+                let report = if options.contains_key("fail") {
+                    LocalReport::Failed(LocalFailure {
+                        message: "it broke".to_owned(),
+                        exception_type: options.get("fail").cloned(),
+                        non_retryable: false,
+                    })
+                } else {
+                    LocalReport::Completed(Payload::null())
+                };
+                told(
+                    self.world.settle_local(&worker, sequence(), report),
+                    show_settled,
+                )
+            }
+            "recover-local" => told(self.world.recover_local(&worker, sequence()), show_settled),
+            "beat-local" => {
+                let beat = match options.get("message") {
+                    Some(message) => LocalBeat::Heartbeat {
+                        progress: Some(json!({"message": message})),
+                    },
+                    None => LocalBeat::Control,
+                };
+                told(self.world.beat_local(&worker, sequence(), beat), |active| {
+                    format!("active={active}")
+                })
+            }
+            "claim-retry" => told(self.world.claim_retry(sequence(), &worker), |claim| {
+                format!(
+                    "leased attempt={} observed={} wait={}",
+                    claim.attempt,
+                    claim.observed_sequence,
+                    claim.resume.workflow_wait_kind.unwrap_or_default()
+                )
+            }),
             "cancel" => told(self.world.stop(Stop::Cancel, request), |receipt| {
                 receipt.command.outcome
             }),
@@ -364,7 +427,9 @@ impl Stage {
             );
         }
         for row in &step.tasks {
-            let kind = if row.sequence > 0 {
+            let kind = if row.sequence > 0 && row.kind == TaskKind::Workflow {
+                format!("retry of {}", row.sequence)
+            } else if row.sequence > 0 {
                 format!("activity {}", row.sequence)
             } else {
                 "workflow".to_owned()
@@ -387,6 +452,14 @@ impl Stage {
         }
         text
     }
+}
+
+fn show_settled(settled: Settled) -> String {
+    let released = settled.retry_task_id.is_some();
+    format!(
+        "{} claim_released={released} duplicate={}",
+        settled.event_type, settled.duplicate
+    )
 }
 
 fn told<T>(

@@ -3,6 +3,7 @@
 //! name no other are about its current run.
 
 mod letters;
+mod locals;
 mod messages;
 
 use std::collections::BTreeMap;
@@ -48,6 +49,8 @@ pub(crate) struct World {
     pub(crate) focus: Option<WorkflowId>,
     /// Newest attempt of each activity call, for reports.
     pub(crate) attempts: BTreeMap<(RunId, u64), ActivityAttemptId>,
+    /// Options of local calls, for what comes again.
+    pub(crate) calls: BTreeMap<(RunId, u64), Value>,
     /// Whether the workers understand cooperative cancellation.
     pub(crate) capable: bool,
     /// What closed runs owe their open children: by run, the children that their policy does not abandon.
@@ -79,6 +82,7 @@ impl World {
             instances: BTreeMap::new(),
             focus: None,
             attempts: BTreeMap::new(),
+            calls: BTreeMap::new(),
             capable: true,
             owed: BTreeMap::new(),
             cursors: Vec::new(),
@@ -389,6 +393,7 @@ impl World {
             sequence,
             worker_id: WorkerId::from(worker),
             poll_request_id: poll.map(str::to_owned),
+            admission: None,
         });
         if let Ok(claim) = &reply {
             let key = (self.run().run_id().clone(), sequence);
@@ -458,6 +463,7 @@ impl World {
         let (step, reply) = self.apply(&HeartbeatActivity {
             reporter,
             beat: Beat::Renew { progress },
+            session: None,
         });
         (
             step,

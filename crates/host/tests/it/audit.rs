@@ -81,6 +81,7 @@ async fn a_run_that_lost_its_task_gets_it_back_without_an_event() {
     let changes = Changes {
         run: Some(Box::new(change)),
         created: Vec::new(),
+        ..Changes::default()
     };
     setup.store.commit(Arc::new(changes)).await.unwrap();
     let host = open(&setup.store, &setup.clock).await;

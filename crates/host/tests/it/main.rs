@@ -5,6 +5,7 @@
 mod audit;
 mod polls;
 mod recovery;
+mod sessions;
 mod setup;
 mod time;
 mod workflows;

@@ -29,7 +29,7 @@ const PYTHON_QUEUE: &str = "python";
 
 /// Its worker understands workflows that are asked to end.
 const ASKED_QUEUE: &str = "asked";
-const WORKFLOWS: u64 = 60;
+const WORKFLOWS: u64 = 72;
 const KILLS: usize = 10;
 
 /// A workflow starts every so often, so that there is load at every kill.
@@ -137,7 +137,7 @@ impl Job {
     async fn run(self, client: Client, control: Control) {
         let (id, shape) = (workflow_id(self.number), Shape::of(self.number));
         let queue = match shape {
-            Shape::Asked => ASKED_QUEUE,
+            Shape::Asked | Shape::Prepared => ASKED_QUEUE,
             _ if self.number.is_multiple_of(2) => RUST_QUEUE,
             _ => PYTHON_QUEUE,
         };
@@ -189,6 +189,9 @@ async fn check_history(control: &Control, number: u64) {
         shape.activities(),
         "{id}: {types:?}"
     );
+    if matches!(shape, Shape::Local | Shape::Prepared) {
+        runs.iter().for_each(judge::local_activities_are_in_order);
+    }
     let expected: &[(&str, usize)] = match shape {
         Shape::Signals => &[("SignalReceived", shape.signals())],
         Shape::Updates => &[("UpdateApplied", 3), ("UpdateCompleted", 3)],
@@ -211,7 +214,12 @@ async fn check_history(control: &Control, number: u64) {
             ("TimerCancelled", 1),
             ("TimerFired", 1),
         ],
-        Shape::Sequential | Shape::Parallel | Shape::Timer | Shape::Stream => &[],
+        Shape::Sequential
+        | Shape::Parallel
+        | Shape::Timer
+        | Shape::Stream
+        | Shape::Local
+        | Shape::Prepared => &[],
     };
     for (event_type, times) in expected {
         assert_eq!(count(event_type), *times, "{id} {event_type}: {types:?}");

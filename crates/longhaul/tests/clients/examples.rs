@@ -99,6 +99,33 @@ async fn sticky_execution() {
 }
 
 #[tokio::test]
+async fn worker_sessions() {
+    let server = Server::start().await;
+    let printed = Example::new("worker_sessions", &server)
+        .await
+        .environment("GREETING_NAME", "Grace")
+        .run()
+        .await;
+    let greetings: Value = serde_json::from_str(&printed).expect("it prints its result");
+    assert_eq!(greetings[0]["greeting"], "Hello, Grace!");
+    assert!(greetings[0]["resource_generation"].is_string(), "{printed}");
+    assert_eq!(
+        greetings[0]["resource_generation"],
+        greetings[1]["resource_generation"]
+    );
+    let workflow_id = only_workflow(&server).await;
+    let history = closed_history(&server, &workflow_id).await;
+    assert_eq!(history.count("ActivityCompleted"), 2);
+    // The worker closed the session before it left.
+    let path = format!("/worker-sessions/{workflow_id}");
+    let (status, shown) = server.control().get(&path).await;
+    assert_eq!(
+        (status, &shown["session"]["status"]),
+        (200, &json!("closed"))
+    );
+}
+
+#[tokio::test]
 async fn memo_restart() {
     let server = Server::start().await;
     let printed = Example::new("memo_restart", &server)

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) use control::{Control, History};
 pub(crate) use examples::Example;
-pub(crate) use python::{PythonWorker, run_documented, run_python};
+pub(crate) use python::{PythonWorker, run_documented, run_python, run_python_on};
 
 /// Longest wait for anything that should happen at once. Generous, because CI machines stall; never reached when green.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);

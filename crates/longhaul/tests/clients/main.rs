@@ -13,5 +13,6 @@
 mod crash;
 mod examples;
 mod harness;
+mod interop;
 mod python_sdk;
 mod rust_sdk;

@@ -23,6 +23,13 @@ async fn the_tour_does_what_it_says() {
 }
 
 #[tokio::test]
+async fn the_page_on_local_activities_does_what_it_says() {
+    let server = Server::start().await;
+    let printed = run_documented("docs/local-activities.md", &server).await;
+    assert_eq!(printed, "80\n");
+}
+
+#[tokio::test]
 async fn activities() {
     run_python("activities.py", &Server::start().await).await;
 }
@@ -39,8 +46,8 @@ async fn local_activities() {
 
 #[tokio::test]
 async fn prepared_local_activities() {
-    // A worker is killed: its task goes to another one when its lease is over.
-    let options = ServerOptions::new().lease_seconds(5);
+    // A worker is killed: its task goes to another one when its lease is over. Long enough for a process to start.
+    let options = ServerOptions::new().lease_seconds(8);
     run_python("prepared_local_activities.py", &options.start().await).await;
 }
 
@@ -168,6 +175,18 @@ async fn worker_restarts() {
         &ServerOptions::new().lease_seconds(3).start().await,
     )
     .await;
+}
+
+#[tokio::test]
+async fn sessions() {
+    run_python("sessions.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn the_page_on_sessions_does_what_it_says() {
+    let server = Server::start().await;
+    let printed = run_documented("docs/sessions.md", &server).await;
+    assert_eq!(printed, "loaded the model once, rendered 3 frames\n");
 }
 
 #[tokio::test]

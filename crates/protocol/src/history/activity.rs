@@ -64,6 +64,9 @@ pub struct ActivitySnapshot {
     pub queue: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<Value>,
+    /// As the author wrote it: no queue and no default is filled in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_session: Option<Box<crate::worker_session::WorkerSessionOptions>>,
     pub arguments: Payload,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,

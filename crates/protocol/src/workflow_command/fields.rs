@@ -12,6 +12,7 @@ use crate::id::UpdateId;
 use crate::payload::{
     Payload, command_payload, envelope_only, memo, optional_command_payload, payload_codec,
 };
+use crate::worker_session::WorkerSessionOptions;
 
 /// How much of an unknown name a refusal repeats.
 const NAME_SHOWN_CHARACTERS_MAX: usize = 64;
@@ -170,14 +171,9 @@ impl<'a> Fields<'a> {
             schedule_to_close_timeout: self.number("schedule_to_close_timeout", 1)?,
             heartbeat_timeout: self.number("heartbeat_timeout", 1)?,
             cancellation_policy: self.cancellation_policy()?,
+            worker_session: self.worker_session()?,
             group: self.group()?,
         };
-        if self.value("worker_session").is_some() {
-            self.refuse(
-                "worker_session",
-                "worker sessions are not offered by this server yet",
-            );
-        }
         let exceeds = |inner: Option<u64>, outer: Option<u64>| matches!((inner, outer), (Some(inner), Some(outer)) if inner > outer);
         for (field, inner, outer_field, outer) in [
             (
@@ -278,6 +274,19 @@ impl<'a> Fields<'a> {
             backoff_seconds,
             non_retryable_error_types,
         }))
+    }
+
+    fn worker_session(&mut self) -> Option<Option<Box<WorkerSessionOptions>>> {
+        let Some(value) = self.value("worker_session") else {
+            return Some(None);
+        };
+        let Some(map) = value.as_object() else {
+            self.refuse("worker_session", "must be an object");
+            return None;
+        };
+        let at = format!("{}.", self.path("worker_session"));
+        let options = WorkerSessionOptions::read(map, &at, self.errors)?;
+        Some(Some(Box::new(options)))
     }
 
     pub(super) fn cancellation_policy(&mut self) -> Option<Option<CancellationPolicy>> {

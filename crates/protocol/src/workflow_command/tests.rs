@@ -69,6 +69,22 @@ fn names_the_field_that_is_wrong() {
         json!([{"type": "schedule_activity", "activity_type": "a", "arguments": {"codec": "json", "blob": "x"}}]),
         "commands.0.arguments.codec",
     );
+    check(
+        json!([{"type": "schedule_activity", "activity_type": "a", "worker_session": "gpu"}]),
+        "commands.0.worker_session",
+    );
+    check(
+        json!([{"type": "schedule_activity", "activity_type": "a", "worker_session": {"session_id": " "}}]),
+        "commands.0.worker_session.session_id",
+    );
+    check(
+        json!([{"type": "schedule_activity", "activity_type": "a", "worker_session": {"session_id": "s", "requirements": ["a", 7]}}]),
+        "commands.0.worker_session.requirements.1",
+    );
+    check(
+        json!([{"type": "start_timer", "delay_seconds": 1, "worker_session": {"session_id": "s"}}]),
+        "commands.0.worker_session",
+    );
     check(json!([{"type": "start_timer"}]), "commands.0.delay_seconds");
     check(
         json!([{"type": "start_timer", "delay_seconds": -1}]),

@@ -78,8 +78,6 @@ pub(crate) struct WorkflowTask {
     #[serde(default)]
     next_history_page_token: Option<String>,
     #[serde(default)]
-    pub(crate) last_history_sequence: Option<u64>,
-    #[serde(default)]
     pub(crate) continue_as_new_recommended: Option<bool>,
     #[serde(default)]
     pub(crate) workflow_update_id: Option<String>,
@@ -201,8 +199,6 @@ pub(super) struct ActivityTask {
     #[serde(default)]
     pub(super) task_queue: Option<String>,
     pub(super) lease_owner: String,
-    #[serde(default)]
-    pub(super) lease_expires_at: Option<Timestamp>,
     #[serde(default)]
     pub(super) heartbeat_timeout: Option<u64>,
     #[serde(default)]

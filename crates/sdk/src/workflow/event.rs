@@ -24,6 +24,11 @@ pub struct HistoryEvent {
 }
 
 impl HistoryEvent {
+    /// The number of the call that it opens, if it opens one.
+    pub(crate) fn opens_call(&self) -> Result<Option<u64>, ReplayError> {
+        Ok(super::call::CallKind::opened_by(self)?.map(|(_, facts)| facts.sequence))
+    }
+
     /// The facts as a type that holds the keys the caller needs.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ReplayError> {
         serde_json::from_str(self.payload.get()).map_err(|error| ReplayError::Damaged {

@@ -1,11 +1,13 @@
 //! What this server offers to workers and clients (worker-protocol.md §2.4, control-plane.md §6.3). A capability is named here
 //! when its whole feature is built and tested, never before: SDKs act on what they read.
 
+use longhaul_host::engine::session::Status;
 use longhaul_protocol::describe::{
     ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_MAX, POLL_TIMEOUT_SECONDS_DEFAULT, QUERY_TASK_VERBS,
     WORKFLOW_TASK_COMMANDS, WORKFLOW_TASK_VERBS, describe,
 };
 use longhaul_protocol::payload::CODEC;
+use longhaul_protocol::worker_session::{MAX_CONCURRENT_ACTIVITIES_DEFAULT, WORKER_SESSION_VERBS};
 use serde_json::{Value, json};
 
 use crate::Options;
@@ -53,6 +55,69 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         "prepared_local_activity_cancellation_policies": ["try_cancel", "wait_cancellation_completed"],
         "update_validation_tasks": true,
         "synchronous_update_validation": synchronous_update_validation(),
+        "worker_session_verbs": WORKER_SESSION_VERBS,
+        "worker_sessions": worker_sessions(),
+    })
+}
+
+/// The contract of worker sessions (worker-sessions.md §13). It validates against the published schema.
+fn worker_sessions() -> Value {
+    let statuses = Status::ALL.map(Status::as_str);
+    json!({
+        "feature": "worker_sessions",
+        "contract_version": "1.0",
+        "supported": true,
+        "minimum_protocol_version": "1.0",
+        "command_field": "worker_session",
+        "activity_options_field": "worker_session",
+        "verbs": WORKER_SESSION_VERBS,
+        "lifecycle": {
+            "creation": "lazy_create_on_first_admitted_activity_or_explicit_worker_create",
+            "renewal": "activity_heartbeat_or_explicit_session_heartbeat",
+            "close": "explicit_holder_close",
+            "lease_expiry": "session_expires_when_lease_is_not_renewed",
+            "ttl_expiry": "absolute_session_ttl_is_terminal_for_that_session_id",
+        },
+        "ownership": "single_worker_lease_owner",
+        "lease": {
+            "scope": "namespace_session_id",
+            "owner": "registered_worker_id",
+            "activity_attempt_leases_remain_independent": true,
+        },
+        "admission": {
+            "queue_routing_first": true,
+            "requires_registered_worker": true,
+            "requires_capabilities": true,
+            "create_if_missing_default": true,
+            "allow_reacquire_after_failure_default": true,
+        },
+        "limits": {
+            "max_concurrent_worker_sessions": "worker_registration",
+            "max_concurrent_activities": "session",
+        },
+        "default_max_concurrent_activities": MAX_CONCURRENT_ACTIVITIES_DEFAULT,
+        "renewal": {"activity_heartbeat_renews_session": true, "explicit_session_heartbeat": true},
+        "failure_detection": ["lease_expiry", "registered_worker_heartbeat_staleness"],
+        "holder_loss": {
+            "in_flight_activities_keep_at_least_once_attempt_semantics": true,
+            "replacement_worker_must_reacquire_session": true,
+            "process_local_state_must_be_rebuilt_after_reacquire": true,
+        },
+        "cancellation": {
+            "workflow_cancellation_observed_through_activity_heartbeat": true,
+            "session_lease_does_not_override_activity_cancel_requested": true,
+            "planned_shutdown_should_close_sessions": true,
+        },
+        "routing": ["queue", "connection", "requirements"],
+        "visibility": statuses,
+        "statuses": statuses,
+        "terminal_statuses": ["closed"],
+        "terminal_conditions": ["explicit_close", "ttl_expired", "allow_reacquire_after_failure_false"],
+        "authoring_guidance": [
+            "use_for_process_local_state_gpu_memory_or_filesystem_affinity",
+            "prefer_ordinary_queued_activities_for_independent_steps",
+            "prefer_one_larger_activity_for_atomic_side_effects",
+        ],
     })
 }
 
@@ -120,8 +185,6 @@ mod tests {
             "observability_context",
             "runtime_external_payload_transport",
             "worker_deregistration_fencing",
-            "worker_session_verbs",
-            "worker_sessions",
         ] {
             assert!(offered.get(absent).is_none(), "{absent}");
         }

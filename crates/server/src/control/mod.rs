@@ -28,7 +28,9 @@ mod envelope;
 mod export;
 mod fleet;
 mod history;
+mod local_options;
 mod namespaces;
+mod operator_metrics;
 mod origin;
 mod path;
 pub(crate) mod queries;
@@ -38,6 +40,7 @@ mod streams;
 pub(crate) mod system;
 mod task_queues;
 mod updates;
+mod worker_sessions;
 mod workers;
 mod workflows;
 
@@ -111,6 +114,15 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/workers/{worker_id}",
             get(OPERATOR, workers::describe).merge(delete(ADMIN, workers::deregister)),
+        )
+        .route("/worker-sessions", get(OPERATOR, worker_sessions::list))
+        .route(
+            "/worker-sessions/{session_id}",
+            get(OPERATOR, worker_sessions::describe),
+        )
+        .route(
+            "/system/operator-metrics",
+            get(ADMIN, operator_metrics::read),
         )
         .route("/task-queues", get(OPERATOR, task_queues::list))
         .route("/task-queues/{name}", get(OPERATOR, task_queues::describe))

@@ -1,4 +1,5 @@
-//! Whether the server is alive and whether it can work (control-plane.md §6.1, §6.2). Open to everybody: load balancers ask.
+//! Whether the server is alive and whether it can work (control-plane.md §6.1, §6.2), open to everybody: load balancers ask. And
+//! what administrators watch.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};

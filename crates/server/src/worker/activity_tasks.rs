@@ -24,6 +24,7 @@ use crate::App;
 use crate::body::Body;
 use crate::error;
 use crate::gate::{Passed, Refusal};
+use crate::sessions::affinity;
 
 /// Longest ids and types.
 const NAME_MAX: usize = 255;
@@ -84,7 +85,7 @@ fn task_json(claim: &ActivityClaim) -> Value {
         "arguments": claim.arguments,
         "retry_policy": activity.retry,
         "task_queue": activity.queue,
-        "connection": null,
+        "connection": activity.worker_session.as_ref().and_then(|options| options.connection.as_deref()),
         "lease_owner": attempt.owner,
         "lease_expires_at": claim.lease_expires_at,
         "deadlines": deadlines_json(&activity.deadlines(spec)),
@@ -93,7 +94,9 @@ fn task_json(claim: &ActivityClaim) -> Value {
         "schedule_to_close_timeout": timeout(|retry| retry.schedule_to_close_timeout),
         "heartbeat_timeout": timeout(|retry| retry.heartbeat_timeout),
         "idempotency_key": activity.execution_id,
-        "worker_session": null,
+        "worker_session": activity.worker_session.as_ref().map(|options| {
+            affinity(options, &activity.queue, &spec.namespace, claim.session.as_deref())
+        }),
         "cancel_requested": false,
     })
 }
@@ -403,7 +406,9 @@ fn pulse_json(report: &ActivityReport, pulse: &Pulse) -> Value {
         "last_heartbeat_at": pulse.last_heartbeat_at,
         "run_closed_reason": pulse.closed.as_ref().map(|closed| closed.reason.as_str()),
         "run_closed_at": pulse.closed.as_ref().map(|closed| closed.at),
-        "worker_session": null,
+        "worker_session": pulse.session.as_ref().map(|pulse| {
+            affinity(&pulse.options, &pulse.queue, &report.namespace, pulse.session.as_ref())
+        }),
         "task_status": pulse.task_status.as_str(),
         "attempt_status": pulse.attempt_status,
         "activity_status": pulse.activity_status,

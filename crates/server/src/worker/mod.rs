@@ -24,6 +24,7 @@ mod local_activities;
 mod polls;
 mod query_tasks;
 mod registrations;
+mod sessions;
 mod update_validation_tasks;
 mod workflow_tasks;
 
@@ -88,6 +89,12 @@ pub(crate) fn routes() -> Router<App> {
         .route(
             "/activity-tasks/{task_id}/acknowledge-cancellation",
             post(activity_tasks::acknowledge_cancellation),
+        )
+        .route("/sessions", post(sessions::create))
+        .route("/sessions/{session_id}", delete(sessions::close))
+        .route(
+            "/sessions/{session_id}/heartbeat",
+            post(sessions::heartbeat),
         )
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)

@@ -160,6 +160,8 @@ fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
         | Error::Query(_)
         | Error::Validation(_)
         | Error::Question { .. }
+        | Error::Session(_)
+        | Error::SessionNotFound(_)
         | Error::Internal => {}
     }
     refusal

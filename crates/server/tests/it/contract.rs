@@ -6,8 +6,18 @@ use serde_json::Value;
 
 /// The document of local activities.
 pub(crate) fn local_activities() -> Value {
+    document("local-activity-runtime.schema.json")
+}
+
+/// The document of worker sessions.
+pub(crate) fn worker_sessions() -> Value {
+    document("worker-sessions-runtime.schema.json")
+}
+
+fn document(name: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/contract/local-activity-runtime.schema.json");
+        .join("tests/contract")
+        .join(name);
     let text = std::fs::read_to_string(path).expect("the copied schema");
     serde_json::from_str(&text).expect("JSON")
 }

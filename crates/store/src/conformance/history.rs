@@ -121,6 +121,7 @@ pub async fn a_conflict_is_told_before_a_repeated_event(store: &dyn Store) {
     let changes = Changes {
         run: Some(Box::new(change)),
         created: vec![start(spec("w", 7))],
+        ..Changes::default()
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
 }

@@ -16,6 +16,7 @@ pub mod history;
 pub mod lists;
 pub mod registry;
 pub mod runs;
+pub mod sessions;
 pub mod tasks;
 pub mod visibility;
 
@@ -45,6 +46,10 @@ macro_rules! conformance_tests {
                 a_query_pages_like_a_list, another_namespace_is_never_found;
             registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted,
                 rollouts_are_put_and_replaced;
+            sessions: a_session_is_written_one_version_after_the_other,
+                a_session_and_a_run_are_written_together_or_not_at_all, of_concurrent_takers_one_gets_the_session,
+                held_and_due_sessions_are_found, attempts_and_ready_tasks_of_sessions_are_apart,
+                sessions_are_listed_newest_change_first, only_final_sessions_are_forgotten_and_only_old_ones;
         }
     };
     (@cases $make:expr; $($module:ident: $($case:ident),+;)+) => {

@@ -249,6 +249,7 @@ pub async fn continuing_moves_the_current_run(store: &dyn Store) {
         .commit(Arc::new(Changes {
             run: Some(Box::new(closing)),
             created: vec![created],
+            ..Changes::default()
         }))
         .await
         .unwrap();
@@ -279,6 +280,7 @@ pub async fn many_runs_are_created_at_once(store: &dyn Store) {
     let changes = |names: &[&str]| Changes {
         run: Some(Box::new(next(&parent))),
         created: names.iter().map(|name| start(spec(name, 1))).collect(),
+        ..Changes::default()
     };
     store
         .commit(Arc::new(changes(&["a", "b", "c"])))
@@ -291,6 +293,7 @@ pub async fn many_runs_are_created_at_once(store: &dyn Store) {
     let changes = Changes {
         run: Some(Box::new(next(&parent))),
         created: vec![start(spec("d", 1)), start(spec("b", 1))],
+        ..Changes::default()
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     assert_eq!(current(store, "d").await, None);
@@ -325,6 +328,7 @@ pub async fn a_stale_continuation_writes_neither_run(store: &dyn Store) {
     let changes = Changes {
         run: Some(Box::new(closing)),
         created: vec![start(spec("w", 2))],
+        ..Changes::default()
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     // And the other way round: the run is current, the new one cannot be made.
@@ -333,6 +337,7 @@ pub async fn a_stale_continuation_writes_neither_run(store: &dyn Store) {
     let changes = Changes {
         run: Some(Box::new(closing)),
         created: vec![start(spec("w", 7))],
+        ..Changes::default()
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
     assert_eq!(load(store, second.run_id()).await, Some(second));
@@ -455,6 +460,7 @@ pub async fn malformed_commits_are_refused(store: &dyn Store) {
     let both = Changes {
         run: Some(Box::new(start(spec("v", 1)))),
         created: vec![start(spec("v", 2))],
+        ..Changes::default()
     };
     assert!(matches!(
         store.commit(Arc::new(both)).await,

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use longhaul_engine::change::{Changes, RunChange, TaskStatus};
 use longhaul_engine::run::state::Status;
+use longhaul_engine::session::Session;
+use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use serde::Serialize;
 
@@ -36,6 +38,10 @@ pub(super) enum Write {
         namespace: Namespace,
         worker_id: WorkerId,
     },
+    PruneSessions {
+        namespace: Namespace,
+        ended_before: Timestamp,
+    },
     PutRollout {
         namespace: Namespace,
         task_queue: TaskQueue,
@@ -54,6 +60,7 @@ impl Write {
             | Self::PutRollout { body, .. } => body.len(),
             Self::DefineSearchAttribute(_)
             | Self::DeleteSearchAttribute { .. }
+            | Self::PruneSessions { .. }
             | Self::DeleteWorker { .. } => 0,
         }
     }
@@ -64,6 +71,7 @@ pub(super) struct Commit {
     changes: Arc<Changes>,
     run: Option<Bodies>,
     created: Vec<Bodies>,
+    sessions: Vec<String>,
     size: usize,
 }
 
@@ -99,12 +107,25 @@ impl Commit {
             .iter()
             .map(|change| Bodies::encode(change, &mut size))
             .collect::<Result<_, _>>()?;
+        let sessions: Vec<String> = changes
+            .sessions
+            .iter()
+            .map(json)
+            .collect::<Result<_, _>>()?;
+        size += sessions.iter().map(String::len).sum::<usize>();
         Ok(Self {
             changes,
             run,
             created,
+            sessions,
             size,
         })
+    }
+
+    /// The sessions it writes, each with its body.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (&Session, &str)> {
+        let bodies = self.sessions.iter().map(String::as_str);
+        self.changes.sessions.iter().zip(bodies)
     }
 
     /// The runs it writes, each with its bodies.

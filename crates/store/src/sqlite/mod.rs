@@ -10,8 +10,9 @@ use futures::future::{self, FutureExt as _, TryFutureExt as _};
 use longhaul_engine::change::{Changes, CommandRow, TaskRow};
 use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::Run;
+use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
 
 mod encode;
 mod error;
@@ -21,6 +22,7 @@ mod list;
 mod open;
 mod pool;
 mod read;
+mod session;
 mod statement;
 mod write;
 
@@ -30,7 +32,7 @@ use self::write::Writer;
 use crate::group::{Counters, Group};
 use crate::{
     Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
-    RunSummary, SearchAttributeRow, Store, StoredEvent, WorkerRow,
+    RunSummary, SearchAttributeRow, SessionFilter, Store, StoredEvent, WorkerRow,
 };
 
 pub use self::open::{Options, Sync};
@@ -179,6 +181,15 @@ impl Store for Sqlite {
             .point(|connection| read::ready_tasks(connection, queue, limit))
     }
 
+    fn ready_session_tasks<'a>(
+        &'a self,
+        queue: &'a QueueKey,
+        limit: usize,
+    ) -> Answer<'a, Vec<TaskRow>> {
+        self.pool
+            .point(|connection| session::ready_tasks(connection, queue, limit))
+    }
+
     fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>> {
         self.pool.long(list::ready_queues)
     }
@@ -310,5 +321,68 @@ impl Store for Sqlite {
 
     fn rollouts(&self) -> Answer<'_, Vec<Rollout>> {
         self.pool.long(read::rollouts)
+    }
+
+    fn session<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        session_id: &'a SessionId,
+    ) -> Answer<'a, Option<Session>> {
+        self.pool
+            .point(|connection| session::session(connection, namespace, session_id))
+    }
+
+    fn held_sessions<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        worker_id: &'a WorkerId,
+    ) -> Answer<'a, Vec<Session>> {
+        self.pool
+            .point(|connection| session::held(connection, namespace, worker_id))
+    }
+
+    fn session_attempts<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        session_id: Option<&'a SessionId>,
+    ) -> Answer<'a, Vec<TaskRow>> {
+        self.pool
+            .point(|connection| session::attempts(connection, namespace, session_id))
+    }
+
+    fn due_sessions(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Session>> {
+        self.pool
+            .long(move |connection| session::due(connection, now, limit))
+    }
+
+    fn next_session_deadline(&self) -> Answer<'_, Option<Timestamp>> {
+        self.pool.point(session::next_deadline)
+    }
+
+    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> Answer<'a, Vec<Session>> {
+        let filter = filter.clone();
+        self.pool
+            .long(move |connection| session::list(connection, &filter))
+    }
+
+    fn session_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<(Status, u64)>> {
+        let namespace = namespace.clone();
+        self.pool
+            .long(move |connection| session::counts(connection, &namespace))
+    }
+
+    fn prune_sessions<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        ended_before: Timestamp,
+    ) -> Answer<'a, bool> {
+        let namespace = namespace.clone();
+        self.write(
+            Ok(Write::PruneSessions {
+                namespace,
+                ended_before,
+            }),
+            |were_there| were_there,
+        )
     }
 }

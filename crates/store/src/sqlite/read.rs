@@ -153,7 +153,7 @@ pub(super) fn ready_tasks(
 ) -> Result<Vec<TaskRow>, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT body FROM tasks INDEXED BY tasks_ready
-         WHERE status = 'ready' AND namespace = ?1 AND kind = ?2 AND queue = ?3
+         WHERE status = 'ready' AND namespace = ?1 AND kind = ?2 AND queue = ?3 AND session_id IS NULL
          ORDER BY priority, available_at, task_id LIMIT ?4",
     )?;
     let rows = statement.query(params![

@@ -11,7 +11,7 @@ use rusqlite::{
 };
 
 use super::encode::{Bodies, Commit, Write, list_status, signed, task_status};
-use super::index;
+use super::{index, session};
 use crate::group::{Counters, Sink};
 use crate::{Error, SearchAttributeRow, shape};
 
@@ -83,6 +83,10 @@ fn write_all(
                 namespace,
                 worker_id,
             } => delete_worker(transaction, namespace.as_str(), worker_id.as_str()),
+            Write::PruneSessions {
+                namespace,
+                ended_before,
+            } => session::prune(transaction, namespace, *ended_before),
             Write::PutRollout {
                 namespace,
                 task_queue,
@@ -132,8 +136,8 @@ impl<'t> Hot<'t> {
             )?,
             delete_part: transaction.prepare_cached("DELETE FROM run_parts WHERE run_key = ?1 AND part = ?2")?,
             put_task: transaction.prepare_cached(
-                "INSERT INTO tasks (task_id, status, namespace, kind, queue, priority, available_at, lease_owner, body)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                "INSERT INTO tasks (task_id, status, namespace, kind, queue, priority, available_at, lease_owner, body, session_id)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
                  ON CONFLICT (task_id) DO UPDATE SET status = excluded.status, namespace = excluded.namespace,
                  kind = excluded.kind, queue = excluded.queue, priority = excluded.priority,
                  available_at = excluded.available_at, lease_owner = excluded.lease_owner, body = excluded.body",
@@ -162,6 +166,9 @@ fn write_commit(
         check_instance(transaction, change)?;
         check_requests(transaction, change)?;
     }
+    for (session, _) in commit.sessions() {
+        session::check_version(transaction, session)?;
+    }
     for ((change, bodies), found) in commit.runs().zip(checked) {
         let run_key = match found {
             Some(found) => update_run(transaction, hot, &found, change, bodies)?,
@@ -171,6 +178,9 @@ fn write_commit(
         if let Some(entries) = &bodies.attributes {
             index::write(transaction, run_key, change.base_version.is_none(), entries)?;
         }
+    }
+    for (row, body) in commit.sessions() {
+        session::write(transaction, row, body)?;
     }
     Ok(true)
 }
@@ -363,6 +373,9 @@ fn write_rows(
             task.available_at.as_micros(),
             task.lease_owner.as_ref().map(|owner| owner.as_str()),
             body,
+            task.worker_session
+                .as_ref()
+                .map(|session| session.session_id.as_str()),
         ])?;
     }
     for (command, body) in change.commands.iter().zip(&bodies.commands) {

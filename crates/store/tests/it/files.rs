@@ -86,6 +86,7 @@ async fn dropping_the_store_finishes_what_was_accepted() {
         drop(store.commit(Arc::new(longhaul_engine::change::Changes {
             run: Some(Box::new(change)),
             created: Vec::new(),
+            ..longhaul_engine::Changes::default()
         })));
     }
     drop(store);
@@ -235,6 +236,7 @@ async fn stats_count_writes_and_refusals() {
     let stale = longhaul_engine::change::Changes {
         run: Some(Box::new(next(&run))),
         created: Vec::new(),
+        ..longhaul_engine::Changes::default()
     };
     assert!(store.commit(Arc::new(stale)).await.is_err());
     let stats = store.stats();

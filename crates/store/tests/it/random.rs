@@ -269,6 +269,7 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
             Some(Changes {
                 run: None,
                 created: vec![change],
+                ..Changes::default()
             })
         }
         Op::Step {
@@ -280,6 +281,7 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
             Some(Changes {
                 run: Some(Box::new(step(&run, *version, rows))),
                 created: Vec::new(),
+                ..Changes::default()
             })
         }
         Op::Continue {
@@ -299,6 +301,7 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
             Some(Changes {
                 run: Some(Box::new(change)),
                 created: vec![begin(&onward, "order", 1)],
+                ..Changes::default()
             })
         }
         Op::CreateNamespace(_)

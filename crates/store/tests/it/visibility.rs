@@ -213,6 +213,7 @@ async fn fill(store: &dyn Store, shapes: &[Shape]) {
         let created = Changes {
             run: None,
             created: vec![change],
+            ..Changes::default()
         };
         store.commit(Arc::new(created)).await.unwrap();
         let mut change = next(&run);
@@ -227,6 +228,7 @@ async fn fill(store: &dyn Store, shapes: &[Shape]) {
         let changed = Changes {
             run: Some(Box::new(change)),
             created: Vec::new(),
+            ..Changes::default()
         };
         store.commit(Arc::new(changed)).await.unwrap();
     }

@@ -80,6 +80,9 @@ pub struct LocalActivity {
     /// The task of the next attempt, while it stands beside the ordinary one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_task: Option<RetryTask>,
+    /// The same task once it was claimed, until an attempt begins under it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_retry: Option<TaskId>,
     /// How the newest attempt was settled, for a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Box<Settled>>,
@@ -463,6 +466,7 @@ impl Draft<'_> {
                     payload_codec: PAYLOAD_CODEC,
                     queue: None,
                     retry_policy: local.retry.as_ref().map(policy_json),
+                    worker_session: None,
                     arguments: call.arguments.clone(),
                     created_at: Some(local.scheduled_at),
                 },

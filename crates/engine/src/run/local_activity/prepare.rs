@@ -189,6 +189,7 @@ impl Draft<'_> {
             schedule_to_close_deadline_at: after(call.schedule_to_close_timeout),
             arguments_hash: arguments_hash(&call.arguments),
             retry_task: None,
+            claimed_retry: None,
             receipt: None,
         };
         if let Some(proof) = &call.cancellation_cleanup
@@ -245,6 +246,7 @@ impl Draft<'_> {
         local.attempt_count = attempt.number;
         local.attempt = Some(attempt.clone());
         local.receipt = None;
+        local.claimed_retry = None;
         // Whoever holds the run when the retry is due may begin it: its own task has then nothing left to do.
         if let Some(retry) = local.retry_task.take() {
             let row = self.retry_row(&local, &retry, TaskStatus::Cancelled);

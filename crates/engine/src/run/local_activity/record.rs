@@ -38,6 +38,7 @@ impl Draft<'_> {
             past_attempts: Vec::new(),
             arguments_hash: 0,
             retry_task: None,
+            claimed_retry: None,
             receipt: None,
             schedule_to_close_deadline_at: call
                 .schedule_to_close_timeout

@@ -32,6 +32,10 @@ impl Command for RecoverLocalActivity {
             Ok(held) => held,
             Err(decision) => return decision,
         };
+        // An update's turn does not advance the workflow: nobody would look at what becomes of the call.
+        if task.is_update() {
+            return refused(Reason::LocalActivityPreparationMismatch);
+        }
         let Some(local) = draft.local(self.sequence).cloned() else {
             return refused(if self.sequence > draft.core.last_command_sequence {
                 Reason::LocalActivityCommandPrefixNotRecorded

@@ -10,27 +10,41 @@ use serde::{Deserialize, Serialize};
 
 use super::LocalActivity;
 use crate::Rejection;
-use crate::change::{TaskRow, TaskStatus};
+use crate::change::{ClosedTask, Report, TaskRow, TaskStatus};
 use crate::run::draft::Draft;
-use crate::run::state::WorkflowTask;
+use crate::run::state::{Resume, WorkflowTask};
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryTask {
     pub id: TaskId,
     pub available_at: Timestamp,
     /// Whether the matching side has been told that it is ready.
     pub offered: bool,
+    /// How often it has been leased.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempt: u64,
+    /// The report that ended an earlier claim without an attempt, to answer a repeat of that call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_report: Option<Box<Report>>,
 }
 
 /// How long a call that its worker left without a word waits for the next look at it.
 const SECOND_LOOK_SECONDS: u64 = 1;
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature is serde's"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
 
 impl RetryTask {
     fn workflow_task(&self, local: &LocalActivity) -> WorkflowTask {
         WorkflowTask {
             id: self.id.clone(),
             available_at: self.available_at,
-            attempt: 0,
+            attempt: self.attempt,
             lease: None,
             resume: local.resume(None),
             failures: 0,
@@ -39,7 +53,7 @@ impl RetryTask {
             offered: self.offered,
             held: None,
             expired: None,
-            last_report: None,
+            last_report: self.last_report.clone(),
             local_receipts: Vec::new(),
         }
     }
@@ -52,7 +66,16 @@ impl Draft<'_> {
         task: &RetryTask,
         status: TaskStatus,
     ) -> TaskRow {
-        let mut row = self.workflow_task_row(&task.workflow_task(local), status, None);
+        let report = task.last_report.as_deref().filter(|_| !status.is_open());
+        let closed = report.map(|report| {
+            Box::new(ClosedTask {
+                report: Some(report.clone()),
+                attempts: Vec::new(),
+                activity_status: None,
+                stopped: false,
+            })
+        });
+        let mut row = self.workflow_task_row(&task.workflow_task(local), status, closed);
         row.sequence = local.sequence;
         row
     }
@@ -78,19 +101,67 @@ impl Draft<'_> {
         }
         self.close_workflow_task(TaskStatus::Cancelled, None);
         self.core.workflow_task = Some(task.workflow_task(&local));
-        local.retry_task = None;
+        local.claimed_retry = local.retry_task.take().map(|task| task.id);
         self.put_local(local);
         Ok(())
     }
 
-    /// Offers retries that are due, and takes them off the offer while a workflow task is leased.
-    pub(in crate::run) fn offer_retries(&mut self) {
-        let free = self.is_open() && !self.is_leased();
+    /// What every decision leaves behind is put in order: a call that nothing would bring up again gets a task, and retries are on offer
+    /// exactly while they may be leased.
+    pub(in crate::run) fn look_after_locals(&mut self) {
+        if !self.is_open() || self.core.open.local_activities == 0 {
+            return;
+        }
+        if !self.is_leased() {
+            self.end_local_leases();
+        }
+        // A decision that wrote nothing would be asked for at once, for ever.
+        let again_at = if self.events.is_empty() {
+            self.now.plus_seconds(SECOND_LOOK_SECONDS)
+        } else {
+            self.now
+        };
+        self.give_back_retries(again_at);
+        let is_left = |local: &LocalActivity| local.retry_task.is_none();
+        if self.core.workflow_task.is_none() && self.locals().iter().any(is_left) {
+            self.create_workflow_task(Resume::default());
+            self.put_off_workflow_task(again_at);
+        }
+        self.offer_retries();
+    }
+
+    /// A retry that was claimed and has no attempt, though its claim is over: the same task comes again, because history names it.
+    fn give_back_retries(&mut self, again_at: Timestamp) {
+        let slot = self.core.workflow_task.as_ref().map(|task| task.id.clone());
+        for mut local in self.locals() {
+            let Some(id) = local.claimed_retry.take_if(|id| slot.as_ref() != Some(id)) else {
+                continue;
+            };
+            let row = self.tasks.get(&id);
+            let attempt = row.map_or(1, |row| row.attempt);
+            let finished = row.and_then(|row| row.closed.as_ref());
+            let report = finished.and_then(|closed| closed.report.clone());
+            let task = RetryTask {
+                id,
+                available_at: again_at,
+                offered: false,
+                attempt,
+                last_report: report.map(Box::new),
+            };
+            let row = self.retry_row(&local, &task, TaskStatus::Scheduled);
+            self.tasks.insert(row.task_id.clone(), row);
+            local.retry_task = Some(task);
+            self.put_local(local);
+        }
+    }
+
+    fn offer_retries(&mut self) {
+        let is_free = !self.is_leased();
         for mut local in self.locals() {
             let Some(task) = &mut local.retry_task else {
                 continue;
             };
-            let on_offer = free && task.available_at <= self.now;
+            let on_offer = is_free && task.available_at <= self.now;
             if task.offered == on_offer {
                 continue;
             }
@@ -108,9 +179,9 @@ impl Draft<'_> {
     }
 
     /// The lease is over: whoever comes next need not wait for it to run out.
-    pub(in crate::run) fn end_local_leases(&mut self) {
+    fn end_local_leases(&mut self) {
+        let now = self.now;
         for mut local in self.locals() {
-            let now = self.now;
             if let Some(attempt) = local
                 .attempt
                 .as_mut()
@@ -118,22 +189,6 @@ impl Draft<'_> {
             {
                 attempt.lease_expires_at = now;
                 self.put_local(local);
-            }
-        }
-    }
-
-    /// A finished task left a call behind that nothing will ever bring up again: the workflow looks once more.
-    pub(in crate::run) fn look_after_locals(&mut self, made_progress: bool) {
-        let is_left = |local: &LocalActivity| local.retry_task.is_none();
-        if !self.is_open() || !self.locals().iter().any(is_left) {
-            return;
-        }
-        self.end_local_leases();
-        if self.core.workflow_task.is_none() {
-            self.create_workflow_task(crate::run::state::Resume::default());
-            if !made_progress {
-                let later = self.now.plus_seconds(SECOND_LOOK_SECONDS);
-                self.put_off_workflow_task(later);
             }
         }
     }

@@ -263,6 +263,8 @@ impl Draft<'_> {
             id: next.clone(),
             available_at: at,
             offered: false,
+            attempt: 0,
+            last_report: None,
         };
         let row = self.retry_row(&local, &task, TaskStatus::Scheduled);
         self.tasks.insert(row.task_id.clone(), row);
@@ -395,11 +397,12 @@ impl Draft<'_> {
 
     /// The worker's part is done: the task is finished, and whatever waited behind its lease is looked at.
     pub(super) fn release_claim(&mut self, task: &WorkflowTask) {
+        let wrote = !self.events.is_empty();
         let unseen = self.buffered().len() as u64;
         self.flush_buffered();
         self.fire_overdue_wait_timeouts();
         self.close_workflow_task(TaskStatus::Completed, None);
-        self.end_plain_task(task, unseen, false);
+        self.end_plain_task(task, unseen, wrote);
     }
 
     /// Applies a passed deadline when nobody reported it. The lease of a worker that was told nothing is given up, because it will

@@ -1,7 +1,7 @@
 //! Nothing is forgotten: what the workflow should look at has a task or waits for one, and what is due has an alarm.
 
 use longhaul_engine::Moment;
-use longhaul_engine::change::TaskStatus;
+use longhaul_engine::change::{TaskKind, TaskStatus};
 use longhaul_engine::run::audit::stuck;
 use longhaul_engine::run::state::{Part, PartKey, Run, TimerKind};
 use longhaul_protocol::Timestamp;
@@ -28,6 +28,7 @@ pub(super) fn check(world: &World, run: &Run) {
             matches!(
                 key,
                 PartKey::Activity(_)
+                    | PartKey::LocalActivity(_)
                     | PartKey::Timer(_)
                     | PartKey::Wait(_)
                     | PartKey::Child(_)
@@ -187,6 +188,13 @@ fn check_alarm(world: &World, run: &Run) {
                     None => due.extend(activity.schedule_deadline_at),
                 }
             }
+            Part::LocalActivity(local) => {
+                due.extend(local.schedule_to_close_deadline_at);
+                if let Some(attempt) = &local.attempt {
+                    due.extend(attempt.close_deadline_at);
+                    due.extend(attempt.heartbeat_deadline_at);
+                }
+            }
             Part::Timer(timer) if timer.kind == TimerKind::Plain || lease.is_none() => {
                 due.push(timer.fire_at)
             }
@@ -196,7 +204,9 @@ fn check_alarm(world: &World, run: &Run) {
     let later = world
         .tasks
         .values()
-        .filter(|row| row.run_id == *run.run_id() && row.status == TaskStatus::Scheduled);
+        .filter(|row| row.run_id == *run.run_id() && row.status == TaskStatus::Scheduled)
+        // A retry of a local activity waits for the end of a lease.
+        .filter(|row| lease.is_none() || row.kind != TaskKind::Workflow);
     due.extend(later.map(|row| row.available_at));
     if let Some(first) = due.into_iter().min() {
         assert!(

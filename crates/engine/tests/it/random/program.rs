@@ -15,6 +15,11 @@ pub(super) enum Call {
         change: u8,
     },
     Attribute,
+    /// A local activity, told after its end.
+    Told {
+        attempts: u8,
+        fails: bool,
+    },
 }
 
 /// A call that takes time.
@@ -67,6 +72,7 @@ pub(super) fn call() -> impl Strategy<Value = Call> {
         1 => Just(Call::SideEffect),
         1 => (0_u8..2).prop_map(|change| Call::Marker { change }),
         1 => Just(Call::Attribute),
+        1 => (1_u8..4, any::<bool>()).prop_map(|(attempts, fails)| Call::Told { attempts, fails }),
     ]
 }
 
@@ -136,11 +142,43 @@ pub(super) fn render(call: &Call, next: &mut u64) -> Vec<Value> {
                 json!({"type": "record_version_marker", "change_id": format!("v{change}"), "version": 1, "min_supported": 0, "max_supported": 1}),
             ]
         }
+        Call::Told { attempts, fails } => {
+            *next += 1;
+            vec![told(u64::from(*attempts), *fails)]
+        }
         Call::Attribute => {
             *next += 1;
             vec![json!({"type": "upsert_search_attributes", "attributes": {"Step": base}})]
         }
     }
+}
+
+/// A local activity after its end: every attempt but the last failed.
+fn told(attempts: u64, fails: bool) -> Value {
+    let last = if fails { "failed" } else { "completed" };
+    let list: Vec<Value> = (1..=attempts)
+        .map(|number| {
+            let outcome = if number < attempts { "failed" } else { last };
+            let mut attempt = json!({"attempt_number": number, "outcome": outcome, "duration_ms": 5,
+                "heartbeats": [{"elapsed_ms": 3}]});
+            if outcome == "failed" {
+                attempt["message"] = json!("no");
+            }
+            if number < attempts {
+                attempt["retry_reason"] = json!("failure");
+                attempt["backoff_seconds"] = json!(1);
+            }
+            attempt
+        })
+        .collect();
+    let mut command = json!({"type": "record_local_activity", "activity_type": "charge", "execution_mode": "local",
+        "retry_policy": {"max_attempts": 3}, "outcome": last, "attempts": list});
+    if fails {
+        command["message"] = json!("no");
+    } else {
+        command["result"] = json!("wwHioz3/VYAiNwA=");
+    }
+    command
 }
 
 impl Leaf {

@@ -53,6 +53,38 @@ async fn told(control: &Control, id: &str, run_id: &str) -> History {
     .await
 }
 
+/// Each local activity was tried one attempt after another, and ended once.
+pub(super) fn local_activities_are_in_order(history: &History) {
+    let mut stages: BTreeMap<u64, (&str, u64)> = BTreeMap::new();
+    for event in history.events() {
+        let payload = &event["payload"];
+        let name = event["event_type"].as_str().unwrap_or_default();
+        let Some(sequence) = payload["sequence"]
+            .as_u64()
+            .filter(|_| name.starts_with("Activity"))
+        else {
+            continue;
+        };
+        assert_eq!(payload["execution_mode"], "local", "{event}");
+        assert_eq!(payload["local_activity"], true, "{event}");
+        let (stage, attempts) = stages.entry(sequence).or_insert(("none", 0));
+        let (before, after) = match name {
+            "ActivityScheduled" => ("none", "pending"),
+            "ActivityStarted" => {
+                *attempts += 1;
+                assert_eq!(payload["attempt_number"], *attempts, "{event}");
+                ("pending", "running")
+            }
+            "ActivityHeartbeatRecorded" => ("running", "running"),
+            "ActivityRetryScheduled" => ("running", "pending"),
+            _ => ("running", "over"),
+        };
+        assert_eq!(*stage, before, "{event}");
+        *stage = after;
+    }
+    assert!(stages.values().all(|(stage, _)| *stage == "over"));
+}
+
 /// A call of a child workflow.
 struct Slot {
     child: String,

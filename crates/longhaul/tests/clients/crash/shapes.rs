@@ -16,6 +16,7 @@ pub(super) const STEPS: usize = 3;
 
 const SEQUENTIAL_ACTIVITIES: u64 = 6;
 const PARALLEL_ACTIVITIES: u64 = 10;
+const LOCAL_ACTIVITIES: u64 = 4;
 const SIGNALS: usize = 4;
 const UPDATES: usize = 3;
 const MESSAGES: usize = 4;
@@ -36,6 +37,10 @@ pub(super) enum Shape {
     Selection,
     /// Reads a message stream and continues as new meanwhile.
     Stream,
+    /// Local activities that are told with the decision.
+    Local,
+    /// A local activity whose attempts are written down as they happen.
+    Prepared,
     /// Closed from outside while it sleeps.
     Cancelled,
     /// Asked to clean up and end while it sleeps.
@@ -43,7 +48,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 12] = [
         Self::Sequential,
         Self::Parallel,
         Self::Timer,
@@ -52,12 +57,14 @@ impl Shape {
         Self::Children,
         Self::Selection,
         Self::Stream,
+        Self::Local,
+        Self::Prepared,
         Self::Cancelled,
         Self::Asked,
     ];
 
     /// Even numbers run on Rust workers and odd ones on Python workers; both get every shape, except that only Python workers
-    /// are asked to end.
+    /// are asked to end, or have attempts written down.
     pub(super) fn of(number: u64) -> Self {
         Self::ALL[(number / 2) as usize % Self::ALL.len()]
     }
@@ -72,6 +79,8 @@ impl Shape {
             Self::Children => "crash.children",
             Self::Selection => "crash.selection",
             Self::Stream => "crash.stream",
+            Self::Local => "crash.local",
+            Self::Prepared => "crash.prepared",
             Self::Cancelled => "crash.sleeping",
             Self::Asked => "crash.asked",
         }
@@ -84,7 +93,13 @@ impl Shape {
             Self::Updates => UPDATES,
             Self::Stream => MESSAGES,
             Self::Cancelled | Self::Asked => 1,
-            Self::Sequential | Self::Parallel | Self::Timer | Self::Children | Self::Selection => 0,
+            Self::Sequential
+            | Self::Parallel
+            | Self::Timer
+            | Self::Children
+            | Self::Selection
+            | Self::Local
+            | Self::Prepared => 0,
         }
     }
 
@@ -117,7 +132,8 @@ impl Shape {
             Self::Sequential => SEQUENTIAL_ACTIVITIES as usize,
             Self::Parallel => PARALLEL_ACTIVITIES as usize,
             Self::Timer => 2,
-            Self::Signals | Self::Selection => 1,
+            Self::Local => LOCAL_ACTIVITIES as usize,
+            Self::Signals | Self::Selection | Self::Prepared => 1,
             Self::Updates | Self::Children | Self::Stream | Self::Cancelled | Self::Asked => 0,
         }
     }
@@ -135,7 +151,8 @@ impl Shape {
             Self::Signals => json!([input + SIGNALS as u64, (0..SIGNALS).collect::<Vec<_>>()]),
             Self::Updates => json!((0..UPDATES).collect::<Vec<_>>()),
             Self::Children => json!([input * 2, (input + 1) * 2, "failed"]),
-            Self::Selection => json!(input + 1),
+            Self::Local => json!(input + (0..LOCAL_ACTIVITIES).sum::<u64>()),
+            Self::Selection | Self::Prepared => json!(input + 1),
             Self::Stream => json!((0..MESSAGES).collect::<Vec<_>>()),
             Self::Cancelled | Self::Asked => return None,
         })
@@ -158,6 +175,15 @@ pub(super) fn register(worker: &mut Worker) {
         let mut total = arguments[0].clone();
         for number in 0..SEQUENTIAL_ACTIVITIES {
             total = add(&context, &total, number).await?;
+        }
+        Ok(total)
+    });
+    worker.register_workflow("crash.local", |context, arguments| async move {
+        let mut total = arguments[0].clone();
+        for number in 0..LOCAL_ACTIVITIES {
+            total = context
+                .local_activity("crash.add", json!([total, number]))
+                .await?;
         }
         Ok(total)
     });

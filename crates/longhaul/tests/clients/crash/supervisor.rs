@@ -23,7 +23,7 @@ impl Supervisor {
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(async move {
             loop {
-                let mut worker = new_worker(client.clone(), id);
+                let mut worker = new_worker(client.clone(), id).local_activities(true);
                 shapes::register(&mut worker);
                 let mut stopped = stopped.clone();
                 let shutdown = async move {

@@ -17,7 +17,7 @@ use toml::Table;
 use super::Server;
 
 /// The published examples that the suite runs.
-const EXAMPLES: [&str; 8] = [
+const EXAMPLES: [&str; 9] = [
     "activity_options",
     "condition_search_attributes",
     "continue_as_new",
@@ -25,6 +25,7 @@ const EXAMPLES: [&str; 8] = [
     "local_activities",
     "parallel_saga",
     "sticky_execution",
+    "worker_sessions",
     "workflow_pagination",
 ];
 

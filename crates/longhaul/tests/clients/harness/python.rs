@@ -43,11 +43,22 @@ fn python_command(program: &str, server: &Server) -> Command {
 
 /// Runs a Python scenario program to its end; panics with its output unless every scenario passed.
 pub(crate) async fn run_python(program: &str, server: &Server) {
+    run_to_its_end(program, server, python_command(program, server)).await;
+}
+
+/// As [`run_python`], on a queue that others listen on too.
+pub(crate) async fn run_python_on(program: &str, server: &Server, queue: &str) {
+    let mut command = python_command(program, server);
+    command.env("LONGHAUL_QUEUE", queue);
+    run_to_its_end(program, server, command).await;
+}
+
+async fn run_to_its_end(program: &str, server: &Server, mut command: Command) {
     // The programs bound their own scenarios and tell which one hangs; this only catches a program that does not.
     const PROGRAM_DEADLINE: Duration = Duration::from_secs(180);
     let path = server.directory.path().join(format!("{program}.out"));
     let log = File::create(&path).expect("a log file");
-    let mut child = python_command(program, server)
+    let mut child = command
         .stdout(log.try_clone().expect("a second handle"))
         .stderr(log)
         .spawn()

@@ -10,9 +10,11 @@ import signal
 from common import URL
 from durable_workflow import ChildWorkflowFailed, Client, Worker, WorkflowCancelled, activity, workflow
 from durable_workflow.workflow import ChildWorkflowRetryPolicy
+from local_activity_functions import added
 
 SEQUENTIAL_ACTIVITIES = 6
 PARALLEL_ACTIVITIES = 10
+LOCAL_ACTIVITIES = 4
 SIGNALS = 4
 UPDATES = 3
 MESSAGES = 4
@@ -33,6 +35,21 @@ class Sequential:
         for number in range(SEQUENTIAL_ACTIVITIES):
             total = yield ctx.schedule_activity("crash.add", [total, number])
         return total
+
+
+@workflow.defn(name="crash.local")
+class Local:
+    def run(self, ctx, total):
+        for number in range(LOCAL_ACTIVITIES):
+            total = yield ctx.local_activity("crash.add", [total, number])
+        return total
+
+
+@workflow.defn(name="crash.prepared")
+class Prepared:
+    def run(self, ctx, total):
+        # Every kill may interrupt an attempt.
+        return (yield ctx.local_activity("crash.add", [total, 1], retry_policy={"max_attempts": 50}))
 
 
 @workflow.defn(name="crash.parallel")
@@ -178,17 +195,17 @@ class AnnouncingClient(Client):
 
 async def main() -> None:
     queue = os.environ["LONGHAUL_QUEUE"]
-    # A worker that can be asked to end workflows runs activities in processes of their own; this one has none.
+    # A worker that can be asked to end workflows runs activities in processes of their own.
     asked = queue == "asked"
-    workflows = [Sequential, Parallel, Timer, Signals, Steps, Updates, Double, Failing, Sleeping, Children, Selection, Stream]
+    workflows = [Sequential, Local, Parallel, Timer, Signals, Steps, Updates, Double, Failing, Sleeping, Children, Selection, Stream]
     async with AnnouncingClient(URL) as client:
         worker = Worker(
             client,
             task_queue=queue,
             worker_id=os.environ["LONGHAUL_WORKER_ID"],
-            workflows=[Asked] if asked else workflows,
-            activities=[] if asked else [add],
-            capabilities=["cooperative_cancellation"] if asked else [],
+            workflows=[Asked, Prepared] if asked else workflows,
+            activities=[added] if asked else [add],
+            capabilities=["cooperative_cancellation", "prepared_local_activities"] if asked else [],
         )
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, lambda: asyncio.ensure_future(worker.stop()))

@@ -45,4 +45,9 @@ async def linger_once(folder: str, key: str) -> int:
     return number
 
 
+@activity.defn(name="crash.add")
+async def added(left: int, right: int) -> int:
+    return left + right
+
+
 EVERY = [counted, flaky, decline, linger_once]

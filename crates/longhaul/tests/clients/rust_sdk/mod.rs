@@ -29,3 +29,4 @@ mod timers;
 mod updates;
 mod visibility;
 mod worker_restarts;
+mod worker_sessions;

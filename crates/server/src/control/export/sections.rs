@@ -1,6 +1,7 @@
 //! What an export tells beside the events themselves, folded from them: signals, updates, activities, timers, failures, children,
 //! and where every payload stands. Nothing here is known from elsewhere, so a bundle cannot contradict its history.
 
+use crate::control::local_options::local_options;
 use std::collections::BTreeMap;
 
 use longhaul_host::StoredEvent;
@@ -71,6 +72,12 @@ pub(super) fn fold(events: &[StoredEvent]) -> Sections {
             }
             _ if name.starts_with("Activity") => {
                 note(&mut activities, "activity_execution_id", event, &payload);
+                if name == "ActivityScheduled" && payload["local_activity"] == true {
+                    let policy = payload["activity"].get("retry_policy");
+                    if let Some(row) = activities.row(&payload["activity_execution_id"]) {
+                        row["activity_options"] = local_options(policy);
+                    }
+                }
             }
             _ if name.starts_with("Timer") => note(&mut timers, "timer_id", event, &payload),
             _ if name.starts_with("ChildRun") => {

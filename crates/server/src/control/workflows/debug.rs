@@ -2,6 +2,7 @@
 
 use longhaul_host::DebugView;
 use longhaul_host::StoredEvent;
+use longhaul_host::engine::run::local_activity::LocalActivity;
 use longhaul_host::engine::run::state::{Activity, Part, Run, WorkflowTask};
 use longhaul_protocol::Timestamp;
 use serde_json::{Map, Value, json};
@@ -10,6 +11,7 @@ use super::describe::identity;
 use crate::control::Call;
 use crate::control::envelope::Reply;
 use crate::control::fleet::Fleet;
+use crate::control::local_options::local_options;
 use crate::control::task_queues;
 use crate::gate::Refusal;
 
@@ -67,7 +69,7 @@ pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
         "diagnostic_status": view.diagnostic_status,
         "execution": execution(&view, with_preview),
         "pending_workflow_tasks": pending_workflow_tasks(run, now),
-        "pending_activities": pending_activities(run, now),
+        "pending_activities": pending_activities(&view, now),
         "recent_activities": recent_activities(&view.recent),
         "task_queue": queue,
         "recent_failures": recent_failures(&view),
@@ -153,18 +155,81 @@ fn pending_workflow_tasks(run: &Run, now: Timestamp) -> Vec<Value> {
             "stack_trace": diagnosis.and_then(|said| said.stack_trace.as_deref()),
         })
     };
-    run.core.workflow_task.iter().map(shown).collect()
+    let ordinary = run.core.workflow_task.iter().map(shown);
+    ordinary.chain(retry_tasks(run, now)).collect()
 }
 
-fn pending_activities(run: &Run, now: Timestamp) -> Vec<Value> {
+/// Tasks that wait for the next attempt of a local activity.
+fn retry_tasks(run: &Run, now: Timestamp) -> impl Iterator<Item = Value> {
+    locals(run).filter_map(move |local| {
+        let task = local.retry_task.as_ref()?;
+        Some(json!({
+            "task_id": task.id,
+            "task_type": "workflow",
+            "status": if task.available_at > now { "scheduled" } else { "ready" },
+            "workflow_task_attempt": 0,
+            "available_at": task.available_at,
+            "workflow_wait_kind": "local_activity",
+            "open_wait_id": format!("local-activity:{}", local.execution_id),
+            "activity_execution_id": local.execution_id,
+        }))
+    })
+}
+
+fn locals(run: &Run) -> impl Iterator<Item = &LocalActivity> {
+    run.parts.values().filter_map(|part| match part {
+        Part::LocalActivity(local) => Some(local.as_ref()),
+        _ => None,
+    })
+}
+
+fn pending_activities(view: &DebugView, now: Timestamp) -> Vec<Value> {
+    let run = &view.description.run;
     let activities = run.parts.values().filter_map(|part| match part {
         Part::Activity(activity) => Some(activity.as_ref()),
         _ => None,
     });
-    activities
-        .take(PENDING_MAX)
-        .map(|activity| pending_activity(activity, now))
-        .collect()
+    let queued = activities.map(|activity| {
+        let blocked = view.session_blocked.get(&activity.sequence);
+        let mut shown = pending_activity(activity, now);
+        shown["session_blocked_reason"] = json!(blocked.map(|why| why.reason().as_str()));
+        shown
+    });
+    let local = locals(run).map(|local| pending_local(local, now));
+    queued.chain(local).take(PENDING_MAX).collect()
+}
+
+fn pending_local(local: &LocalActivity, now: Timestamp) -> Value {
+    let attempt = local.attempt.as_ref();
+    let retry = local.retry_task.as_ref();
+    let policy = local.retry.as_ref().map(|retry| json!(retry));
+    json!({
+        "activity_execution_id": local.execution_id,
+        "activity_type": local.activity_type,
+        "sequence": local.sequence,
+        "task_id": attempt.map(|attempt| &attempt.task_id).or_else(|| retry.map(|task| &task.id)),
+        "task_queue": null,
+        "status": if attempt.is_some() { "running" } else { "pending" },
+        "attempt_number": local.attempt_count,
+        "activity_attempt_id": attempt.map(|attempt| &attempt.id),
+        "lease_owner": attempt.map(|attempt| &attempt.owner),
+        "lease_expires_at": attempt.map(|attempt| attempt.lease_expires_at),
+        "is_lease_expired": attempt.is_some_and(|attempt| attempt.lease_expires_at <= now),
+        "scheduled_at": local.scheduled_at,
+        "available_at": retry.map(|task| task.available_at),
+        "started_at": attempt.map(|attempt| attempt.started_at),
+        "last_heartbeat_at": attempt.and_then(|attempt| attempt.last_heartbeat_at),
+        "progress": attempt.and_then(|attempt| attempt.progress.as_ref()),
+        "schedule_to_start_deadline_at": null,
+        "schedule_to_close_deadline_at": local.schedule_to_close_deadline_at,
+        "start_to_close_deadline_at": attempt.and_then(|attempt| attempt.close_deadline_at),
+        "heartbeat_deadline_at": attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
+        "activity_options": local_options(policy.as_ref()),
+        "execution_mode": "local",
+        "local_activity": true,
+        "open_wait_id": retry.map(|_| format!("local-activity:{}", local.execution_id)),
+        "session_blocked_reason": null,
+    })
 }
 
 fn pending_activity(activity: &Activity, now: Timestamp) -> Value {
@@ -200,20 +265,32 @@ fn pending_activity(activity: &Activity, now: Timestamp) -> Value {
             "queue": activity.queue,
             "cancellation_policy": activity.cancellation_policy,
             "retry_policy": activity.retry,
+            "worker_session": activity.worker_session,
         },
         "execution_mode": null,
         "local_activity": false,
-        "session_blocked_reason": null,
     })
 }
 
 /// Activities that ended lately, the newest first.
 fn recent_activities(recent: &[StoredEvent]) -> Vec<Value> {
+    // The policy stands where the call was scheduled, which may be longer ago than what is looked at.
+    let policy = |execution_id: &Value| {
+        recent.iter().find_map(|event| {
+            let payload: Value = (event.event_type == "ActivityScheduled")
+                .then(|| serde_json::from_str(&event.payload).ok())??;
+            (payload["activity_execution_id"] == *execution_id)
+                .then(|| payload["activity"].get("retry_policy").cloned())?
+        })
+    };
     let closes = recent.iter().rev().filter_map(|event| {
         let (_, status) = ACTIVITY_CLOSES
             .iter()
             .find(|(name, _)| *name == event.event_type)?;
         let payload: Value = serde_json::from_str(&event.payload).ok()?;
+        let is_local = payload["execution_mode"] == "local";
+        let options =
+            is_local.then(|| local_options(policy(&payload["activity_execution_id"]).as_ref()));
         Some(json!({
             "activity_execution_id": payload["activity_execution_id"],
             "activity_type": payload["activity_type"],
@@ -223,8 +300,9 @@ fn recent_activities(recent: &[StoredEvent]) -> Vec<Value> {
             "activity_attempt_id": payload["activity_attempt_id"],
             "closed_at": event.recorded_at,
             "event_sequence": event.sequence,
-            "execution_mode": null,
-            "local_activity": false,
+            "activity_options": options,
+            "execution_mode": payload["execution_mode"],
+            "local_activity": is_local,
         }))
     });
     closes.take(PENDING_MAX).collect()

@@ -17,13 +17,17 @@ fn schema() -> jsonschema::Validator {
         envelope["properties"][plane]["properties"]["version"] =
             json!({"type": "string", "minLength": 1});
     }
-    // These refer to other documents: one is put in place, one is not offered yet; whoever offers it brings its document here.
+    // These refer to other documents, whose definitions are put in place.
     let capabilities = &mut envelope["properties"]["worker_protocol"]["properties"]["server_capabilities"]
         ["properties"];
-    capabilities["worker_sessions"] = json!(false);
     let local = crate::contract::local_activities();
     capabilities["local_activities"] = local["$defs"]["localActivityRuntimeContract"].clone();
+    capabilities["worker_sessions"] = json!({"$ref": "#/$defs/workerSessionRuntimeContract"});
     envelope["$defs"] = local["$defs"].clone();
+    let sessions = crate::contract::worker_sessions();
+    for (name, definition) in sessions["$defs"].as_object().expect("definitions") {
+        envelope["$defs"][name] = definition.clone();
+    }
     jsonschema::validator_for(&envelope).expect("a schema")
 }
 

@@ -192,7 +192,6 @@ async fn unknown_routes_are_not_found_and_known_ones_refuse_other_methods() {
         "/workflows/w/runs/r/redrive",
         "/schedules",
         "/schedules/s",
-        "/worker-sessions",
         "/activities",
         "/system/health",
         "/storage/test",

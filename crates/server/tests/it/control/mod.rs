@@ -10,6 +10,7 @@ mod export;
 mod gates;
 mod history;
 mod isolation;
+mod local_activities;
 mod namespaces;
 mod queries;
 mod reads;

@@ -1026,3 +1026,66 @@ async fn malformed_calls_name_their_fields() {
     );
     assert_eq!(written(&server, &task).await.len(), 2);
 }
+
+#[tokio::test]
+async fn a_back_off_survives_a_restart() {
+    let store = Arc::new(Memory::new());
+    let config = Config::default;
+    let first = Server::on(store.clone(), config(), Auth::open(), Options::default()).await;
+    register(&first, "w").await;
+    first.start("wf").await;
+    let task = workflow_task(&first, "w").await;
+    let attempt = prepare(&first, &task, 1, retried(2, json!([10])))
+        .accepted(200)
+        .await;
+    failed(&first, &task, &attempt, "Busy").accepted(200).await;
+    first.host.stop().await;
+    let second = Server::on(store, config(), Auth::open(), Options::default()).await;
+    second.advance(9).await;
+    expect_no_task(&second, "workflow").await;
+    second.advance(1).await;
+    let due = workflow_task(&second, "w").await;
+    let retry = prepare(&second, &due, 1, retried(2, json!([10])))
+        .accepted(200)
+        .await;
+    assert_eq!(retry["attempt_number"], 2);
+}
+
+#[tokio::test]
+async fn a_deadline_is_kept_at_every_boundary() {
+    let options = json!({"start_to_close_timeout": 5});
+    // At a heartbeat, whether of the code or of the lease. The clock moves without the sweep that would notice it too.
+    for verb in ["control", "heartbeat"] {
+        let (server, task) = fresh_task().await;
+        let attempt = prepare(&server, &task, 1, options.clone())
+            .accepted(200)
+            .await;
+        server.clock.advance_seconds(5);
+        let fields = json!({"renew_lease": true});
+        let refused = of_attempt(&server, &task, &attempt, verb, fields)
+            .refused(409, "local_activity_deadline_expired")
+            .await;
+        assert_eq!(refused["claim_released"], true);
+        let next = workflow_task(&server, "w").await;
+        assert_eq!(next["workflow_event_type"], "ActivityTimedOut");
+    }
+    // At the start of an attempt.
+    let (server, task) = fresh_task().await;
+    let mut options = retried(3, json!([5]));
+    merge(&mut options, json!({"schedule_to_close_timeout": 8}));
+    let attempt = prepare(&server, &task, 1, options.clone())
+        .accepted(200)
+        .await;
+    failed(&server, &task, &attempt, "Busy").accepted(200).await;
+    server.advance(5).await;
+    let retry = workflow_task(&server, "w").await;
+    server.clock.advance_seconds(3);
+    prepare(&server, &retry, 1, options)
+        .refused(409, "local_activity_deadline_expired")
+        .await;
+    let events = history(&server, &task).await;
+    assert_eq!(
+        payload_of(&events, "ActivityTimedOut")["timeout_kind"],
+        "schedule_to_close"
+    );
+}

@@ -193,7 +193,7 @@ async fn unknown_routes_and_methods_keep_the_envelope() {
         "/nothing",
         "/workflow-tasks/t/explode",
         "/query-tasks/t/explode",
-        "/sessions",
+        "/sessions/s/explode",
     ] {
         call(Method::POST, path).refused(401, "unauthorized").await;
         call(Method::POST, path)

@@ -27,6 +27,7 @@ mod registrations;
 mod resume_context;
 mod retries;
 mod selections;
+mod sessions;
 mod steps;
 mod streams;
 mod tasks;

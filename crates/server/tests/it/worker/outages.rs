@@ -8,14 +8,15 @@ use longhaul_host::Config;
 use longhaul_host::engine::change::{Changes, CommandRow, TaskRow};
 use longhaul_host::engine::rollout::Rollout;
 use longhaul_host::engine::run::state::Run;
+use longhaul_host::engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
 use longhaul_server::Options;
 use longhaul_server::auth::Auth;
 use longhaul_store::memory::Memory;
 use longhaul_store::{
     Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
-    RunSummary, SearchAttributeRow, Store, StoredEvent, WorkerRow,
+    RunSummary, SearchAttributeRow, SessionFilter, Store, StoredEvent, WorkerRow,
 };
 use serde_json::{Value, json};
 
@@ -129,6 +130,65 @@ impl Store for Broken {
             self.check()?;
             self.memory.ready_tasks(queue, limit).await
         })
+    }
+
+    fn ready_session_tasks<'a>(
+        &'a self,
+        queue: &'a QueueKey,
+        limit: usize,
+    ) -> Answer<'a, Vec<TaskRow>> {
+        Box::pin(async move {
+            self.check()?;
+            self.memory.ready_session_tasks(queue, limit).await
+        })
+    }
+
+    fn session<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        session_id: &'a SessionId,
+    ) -> Answer<'a, Option<Session>> {
+        self.memory.session(namespace, session_id)
+    }
+
+    fn held_sessions<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        worker_id: &'a WorkerId,
+    ) -> Answer<'a, Vec<Session>> {
+        self.memory.held_sessions(namespace, worker_id)
+    }
+
+    fn session_attempts<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        session_id: Option<&'a SessionId>,
+    ) -> Answer<'a, Vec<TaskRow>> {
+        self.memory.session_attempts(namespace, session_id)
+    }
+
+    fn due_sessions(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Session>> {
+        self.memory.due_sessions(now, limit)
+    }
+
+    fn next_session_deadline(&self) -> Answer<'_, Option<Timestamp>> {
+        self.memory.next_session_deadline()
+    }
+
+    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> Answer<'a, Vec<Session>> {
+        self.memory.list_sessions(filter)
+    }
+
+    fn session_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<(Status, u64)>> {
+        self.memory.session_counts(namespace)
+    }
+
+    fn prune_sessions<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        ended_before: Timestamp,
+    ) -> Answer<'a, bool> {
+        self.memory.prune_sessions(namespace, ended_before)
     }
 
     fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>> {

@@ -80,6 +80,7 @@ async fn a_workflow_task_has_every_field() {
             "has_more": false,
             "next_after_sequence": null,
             "history_fan_out": 0,
+            "execution_mode": null,
             "continue_as_new_recommended": false,
             "history_budget_pressure": "ok",
             "history_budget_pressure_dimensions": [],

@@ -1,0 +1,301 @@
+//! Worker sessions on a real disk: whatever comes at once, one worker holds a session, and no cap is passed
+//! (worker-sessions.md §15). Many rounds each, on several threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use longhaul_host::engine::run::activity_claim::ActivityClaim;
+use longhaul_host::engine::session::Status;
+use longhaul_host::{Config, Error, Host, Polled};
+use longhaul_protocol::Payload;
+use longhaul_protocol::id::{SessionId, WorkerId};
+use longhaul_protocol::worker_session::WorkerSessionOptions;
+use longhaul_store::Store;
+use longhaul_store::sqlite::Sqlite;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::setup::{commands, holder, leased, namespace, poll_of, register, report, start_of};
+
+const ROUNDS: usize = 100;
+
+struct Disk {
+    host: Host,
+    store: Arc<dyn Store>,
+    _directory: TempDir,
+}
+
+/// A host on a file, with workers `w0` to `w{workers - 1}`.
+async fn disk(workers: usize) -> Disk {
+    let directory = tempfile::tempdir().unwrap();
+    let store: Arc<dyn Store> = Arc::new(Sqlite::open(directory.path().join("s.db")).unwrap());
+    let host = Host::start(Arc::clone(&store), Config::default())
+        .await
+        .unwrap();
+    for number in 0..workers {
+        register(&host, &format!("w{number}")).await;
+    }
+    Disk {
+        host,
+        store,
+        _directory: directory,
+    }
+}
+
+fn in_session(session_id: &str) -> Value {
+    json!({"type": "schedule_activity", "activity_type": "say", "worker_session": {"session_id": session_id}})
+}
+
+impl Disk {
+    async fn schedule(&self, workflow_id: &str, list: Vec<Value>) {
+        self.host
+            .start_workflow(start_of(workflow_id))
+            .await
+            .unwrap();
+        let poll = poll_of("w0", None, 30);
+        let task = leased(self.host.poll_workflow_task(&poll, 500).await);
+        let commands = commands(Value::Array(list));
+        self.host
+            .complete_workflow_task(&holder(&task), commands)
+            .await
+            .unwrap();
+    }
+
+    /// Polls of these workers at once, each in a task of its own, none waiting.
+    async fn poll_at_once(&self, workers: &[String]) -> Vec<ActivityClaim> {
+        let polls = workers.iter().map(|worker| {
+            let (host, poll) = (self.host.clone(), poll_of(worker, None, 0));
+            tokio::spawn(async move { host.poll_activity_task(&poll).await.unwrap() })
+        });
+        let polled = futures::future::join_all(polls).await;
+        let claims = polled
+            .into_iter()
+            .filter_map(|polled| match polled.unwrap() {
+                Polled::Leased(claim) => Some(claim),
+                Polled::Empty | Polled::Throttled(_) => None,
+            });
+        claims.collect()
+    }
+
+    async fn status(&self, session_id: &str) -> Option<(Status, WorkerId)> {
+        let id = SessionId::from(session_id);
+        let row = self.store.session(&namespace(), &id).await.unwrap();
+        row.map(|row| (row.status, row.lease_owner))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_creates_at_once_one_is_the_first() {
+    let disk = disk(4).await;
+    for round in 0..ROUNDS {
+        let options = WorkerSessionOptions::new(format!("s{round}"));
+        let creates = (0..4).map(|number| {
+            let (host, options) = (disk.host.clone(), options.clone());
+            let worker = WorkerId::from(format!("w{number}"));
+            tokio::spawn(async move { host.create_session(&namespace(), &worker, &options).await })
+        });
+        let mut created = 0;
+        for outcome in futures::future::join_all(creates).await {
+            match outcome.unwrap() {
+                Ok(receipt) => {
+                    assert_eq!(receipt.outcome, "created");
+                    created += 1;
+                }
+                Err(Error::Session(refused)) => {
+                    let reason = refused.refusal.reason().as_str();
+                    assert_eq!(reason, "session_owned_by_another_worker");
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(created, 1);
+        let (_, owner) = disk.status(&format!("s{round}")).await.unwrap();
+        let id = SessionId::from(format!("s{round}"));
+        disk.host
+            .close_session(&namespace(), &owner, &id, None)
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_polls_one_gets_the_only_place_of_a_session() {
+    let disk = disk(3).await;
+    let workers: Vec<String> = (0..6).map(|number| format!("w{}", number % 3)).collect();
+    for round in 0..ROUNDS {
+        let id = format!("s{round}");
+        disk.schedule(&format!("run-{round}"), vec![in_session(&id); 3])
+            .await;
+        let mut holder_of_all = None;
+        for _ in 0..3 {
+            let claims = disk.poll_at_once(&workers).await;
+            assert_eq!(claims.len(), 1, "round {round}");
+            let claim = &claims[0];
+            let owner = holder_of_all.get_or_insert(claim.attempt.owner.clone());
+            assert_eq!(claim.attempt.owner, *owner, "a session has one owner");
+            assert_eq!(claim.attempt.number, 1, "a refused claim is no attempt");
+            disk.host
+                .complete_activity_task(&report(claim), Payload::empty_list())
+                .await
+                .unwrap();
+        }
+        let owner = holder_of_all.unwrap();
+        disk.host
+            .close_session(&namespace(), &owner, &id.as_str().into(), None)
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_many_polls_at_the_limit_as_many_begin_as_may() {
+    let disk = disk(1).await;
+    // Ten sessions are the limit of every worker here.
+    for round in 0..ROUNDS / 4 {
+        let list = (0..13).map(|number| in_session(&format!("s{round}-{number}")));
+        disk.schedule(&format!("run-{round}"), list.collect()).await;
+        let workers = vec!["w0".to_owned(); 13];
+        let claims = disk.poll_at_once(&workers).await;
+        assert_eq!(claims.len(), 10, "round {round}");
+        let held = disk
+            .store
+            .held_sessions(&namespace(), &"w0".into())
+            .await
+            .unwrap();
+        assert_eq!(held.len(), 10);
+        for claim in &claims {
+            disk.host
+                .complete_activity_task(&report(claim), Payload::empty_list())
+                .await
+                .unwrap();
+        }
+        // Room for the rest, then for the next round.
+        for pass in 0..2 {
+            let held = disk
+                .store
+                .held_sessions(&namespace(), &"w0".into())
+                .await
+                .unwrap();
+            for session in held {
+                disk.host
+                    .close_session(&namespace(), &"w0".into(), &session.session_id, None)
+                    .await
+                    .unwrap();
+            }
+            if pass == 0 {
+                let rest = disk.poll_at_once(&workers).await;
+                assert_eq!(rest.len(), 3, "round {round}");
+                for claim in &rest {
+                    disk.host
+                        .complete_activity_task(&report(claim), Payload::empty_list())
+                        .await
+                        .unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_close_and_a_claim_at_once_leave_no_lease_that_began_on_a_closed_session() {
+    let disk = disk(1).await;
+    for round in 0..ROUNDS {
+        let id = format!("s{round}");
+        let options = WorkerSessionOptions::new(id.as_str());
+        disk.host
+            .create_session(&namespace(), &"w0".into(), &options)
+            .await
+            .unwrap();
+        disk.schedule(&format!("run-{round}"), vec![in_session(&id)])
+            .await;
+        let closing = {
+            let (host, id) = (disk.host.clone(), SessionId::from(id.as_str()));
+            tokio::spawn(async move {
+                host.close_session(&namespace(), &"w0".into(), &id, None)
+                    .await
+            })
+        };
+        let claims = disk.poll_at_once(&["w0".to_owned()]).await;
+        let closed = closing.await.unwrap().unwrap();
+        assert_eq!(closed.outcome, "closed");
+        assert_eq!(disk.status(&id).await.unwrap().0, Status::Closed);
+        match claims.first() {
+            Some(claim) => {
+                let session = claim.session.as_ref().unwrap();
+                assert!(session.version < closed.view.session.version);
+                disk.host
+                    .complete_activity_task(&report(claim), Payload::empty_list())
+                    .await
+                    .unwrap();
+            }
+            // Nothing is left behind: no attempt, and the session only closed.
+            None => {
+                let rows = disk
+                    .store
+                    .session_attempts(&namespace(), None)
+                    .await
+                    .unwrap();
+                assert_eq!(rows, []);
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn waiting_polls_share_a_long_line_of_one_session_without_standing_still() {
+    let disk = disk(2).await;
+    let count = 200;
+    disk.schedule("long", vec![in_session("s"); count]).await;
+    let done = Arc::new(AtomicUsize::new(0));
+    let polls = (0..4).map(|number| {
+        let (host, done) = (disk.host.clone(), Arc::clone(&done));
+        let poll = poll_of(&format!("w{}", number % 2), None, 1);
+        tokio::spawn(async move {
+            while done.load(Ordering::SeqCst) < count {
+                if let Polled::Leased(claim) = host.poll_activity_task(&poll).await.unwrap() {
+                    host.complete_activity_task(&report(&claim), Payload::empty_list())
+                        .await
+                        .unwrap();
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        })
+    });
+    let all = futures::future::join_all(polls);
+    let ended = tokio::time::timeout(Duration::from_secs(60), all).await;
+    let ended = ended.unwrap_or_else(|_| {
+        panic!(
+            "{} of {count} are done and nothing moves",
+            done.load(Ordering::SeqCst)
+        )
+    });
+    ended.into_iter().for_each(|poll| poll.unwrap());
+    assert_eq!(done.load(Ordering::SeqCst), count);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn ten_thousand_sessions_cost_an_ordinary_poll_nothing() {
+    let disk = disk(2).await;
+    // Tasks of sessions that another worker holds, and ordinary ones between them.
+    for number in 0..10 {
+        let options = WorkerSessionOptions::new(format!("held-{number}"));
+        disk.host
+            .create_session(&namespace(), &"w0".into(), &options)
+            .await
+            .unwrap();
+    }
+    for round in 0..10 {
+        let list = (0..1000).map(|number| in_session(&format!("held-{}", number % 10)));
+        disk.schedule(&format!("blocked-{round}"), list.collect())
+            .await;
+    }
+    let plain = json!({"type": "schedule_activity", "activity_type": "plain"});
+    disk.schedule("plain", vec![plain; 20]).await;
+    for _ in 0..20 {
+        let claim = leased(disk.host.poll_activity_task(&poll_of("w1", None, 0)).await);
+        assert_eq!(claim.activity.activity_type, "plain");
+    }
+    let polled = disk.host.poll_activity_task(&poll_of("w1", None, 0)).await;
+    assert!(matches!(polled.unwrap(), Polled::Empty));
+}

@@ -1,0 +1,28 @@
+//! The options of a local activity as they are shown (local-activities.md §2.3): never a queue, a connection or a session.
+
+use serde_json::{Value, json};
+
+/// From the retry policy that history keeps; none when the author gave none.
+pub(super) fn local_options(retry_policy: Option<&Value>) -> Value {
+    let of = |key: &str| {
+        retry_policy
+            .and_then(|policy| policy.get(key))
+            .cloned()
+            .unwrap_or_default()
+    };
+    let list = |key: &str| match of(key) {
+        list @ Value::Array(_) => list,
+        _ => json!([]),
+    };
+    json!({
+        "execution_mode": "local",
+        "queue_bypassed": true,
+        "routing": "same_process_workflow_task",
+        "max_attempts": if retry_policy.is_some() { of("max_attempts") } else { json!(1) },
+        "backoff": list("backoff_seconds"),
+        "start_to_close_timeout": of("start_to_close_timeout"),
+        "schedule_to_close_timeout": of("schedule_to_close_timeout"),
+        "heartbeat_timeout": of("heartbeat_timeout"),
+        "non_retryable_error_types": list("non_retryable_error_types"),
+    })
+}

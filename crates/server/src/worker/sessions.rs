@@ -1,0 +1,158 @@
+//! Worker sessions by name: create, heartbeat, close (worker-sessions.md §5).
+
+use axum::body::Body as HttpBody;
+use axum::extract::State;
+use axum::response::Response;
+use http::{Request, StatusCode};
+use longhaul_host::{Error, SessionReceipt};
+use longhaul_protocol::Reason;
+use longhaul_protocol::id::{SessionId, WorkerId};
+use longhaul_protocol::worker_session::WorkerSessionOptions;
+use longhaul_protocol::workflow_command::FieldErrors;
+use serde_json::{Map, Value, json};
+
+use super::{Id, envelope, pass};
+use crate::App;
+use crate::body::Body;
+use crate::error;
+use crate::gate::Refusal;
+use crate::sessions::snapshot;
+
+/// Longest worker id.
+const NAME_MAX: usize = 255;
+
+/// What a create may say about the session.
+const OPTIONS: [&str; 9] = [
+    "session_id",
+    "connection",
+    "queue",
+    "requirements",
+    "lease_seconds",
+    "ttl_seconds",
+    "max_concurrent_activities",
+    "create_if_missing",
+    "allow_reacquire_after_failure",
+];
+
+pub(super) async fn create(State(app): State<App>, request: Request<HttpBody>) -> Response {
+    let result = async {
+        let passed = pass(&app, request).await?;
+        let worker_id = WorkerId::from(passed.body.required_text("worker_id", NAME_MAX));
+        let options = read_options(&passed.body)?;
+        let receipt = app
+            .host()
+            .create_session(&passed.namespace, &worker_id, &options)
+            .await
+            .map_err(|error| refused(&error, &worker_id))?;
+        Ok(receipt)
+    };
+    answer(&app, result.await)
+}
+
+pub(super) async fn heartbeat(
+    State(app): State<App>,
+    Id(session_id): Id,
+    request: Request<HttpBody>,
+) -> Response {
+    let result = async {
+        let passed = pass(&app, request).await?;
+        let worker_id = WorkerId::from(passed.body.required_text("worker_id", NAME_MAX));
+        let lease_seconds = passed.body.count("lease_seconds", 1);
+        passed.body.check()?;
+        let session_id = SessionId::from(session_id);
+        app.host()
+            .heartbeat_session(&passed.namespace, &worker_id, &session_id, lease_seconds)
+            .await
+            .map_err(|error| refused(&error, &worker_id))
+    };
+    answer(&app, result.await)
+}
+
+/// A DELETE with a body: who closes, and why.
+pub(super) async fn close(
+    State(app): State<App>,
+    Id(session_id): Id,
+    request: Request<HttpBody>,
+) -> Response {
+    let result = async {
+        let passed = pass(&app, request).await?;
+        let worker_id = WorkerId::from(passed.body.required_text("worker_id", NAME_MAX));
+        // For the log only, of whatever shape.
+        let reason = passed.body.raw("reason").map(|reason| reason.get());
+        passed.body.check()?;
+        let session_id = SessionId::from(session_id);
+        app.host()
+            .close_session(&passed.namespace, &worker_id, &session_id, reason)
+            .await
+            .map_err(|error| refused(&error, &worker_id))
+    };
+    answer(&app, result.await)
+}
+
+/// A session id that is only blank has a reason of its own; everything else that is wrong is told together.
+fn read_options(body: &Body) -> Result<WorkerSessionOptions, Refusal> {
+    let mut said = Map::new();
+    for field in OPTIONS {
+        if let Some(value) = body.value(field) {
+            said.insert(field.to_owned(), value);
+        }
+    }
+    let is_blank = said
+        .get("session_id")
+        .and_then(Value::as_str)
+        .is_some_and(|text| text.trim().is_empty());
+    let mut errors = FieldErrors::new();
+    let options = WorkerSessionOptions::read(&said, "", &mut errors);
+    for (field, messages) in &errors {
+        if !(is_blank && field == "session_id") {
+            messages
+                .iter()
+                .for_each(|message| body.refuse(field, message));
+        }
+    }
+    body.check()?;
+    options.ok_or_else(|| {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        let refusal = Refusal::new(
+            status,
+            Reason::InvalidWorkerSession,
+            "A session needs an id that is not blank.",
+        );
+        not_admitted(refusal)
+    })
+}
+
+fn answer(app: &App, result: Result<SessionReceipt, Refusal>) -> Response {
+    let receipt = match result {
+        Ok(receipt) => receipt,
+        Err(refusal) => return envelope::refused(app, refusal),
+    };
+    let status = match receipt.outcome {
+        "created" => StatusCode::CREATED,
+        _ => StatusCode::OK,
+    };
+    let body = json!({
+        "admitted": true,
+        "outcome": receipt.outcome,
+        "status": status.as_u16(),
+        "reason": null,
+        "activity_task_id": null,
+        "session": snapshot(&receipt.view),
+    });
+    envelope::answered(app, status, &body)
+}
+
+/// The published result has a closed set of reasons; what is not in it keeps the ordinary shape.
+fn refused(error: &Error, worker_id: &WorkerId) -> Refusal {
+    let refusal = error::refusal(error);
+    match error {
+        Error::Session(_) => not_admitted(refusal.with("worker_id", worker_id.as_str())),
+        Error::WorkerNotRegistered(_) => not_admitted(refusal),
+        _ => refusal,
+    }
+}
+
+fn not_admitted(refusal: Refusal) -> Refusal {
+    let status = refusal.status.as_u16();
+    refusal.with("admitted", false).with("status", status)
+}
