@@ -4,6 +4,7 @@
 //! workflow is on its [`WorkflowHandle`]; what can be asked about all of them is on the client.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use longhaul_protocol::Ids;
 use longhaul_protocol::Timestamp;
@@ -51,6 +52,15 @@ pub use workers::{ListWorkers, WorkerDescription};
 
 /// The namespace that every server has.
 pub const DEFAULT_NAMESPACE: &str = "default";
+
+/// A request that came back with nothing sooner than this was not held.
+const HELD_AT_LEAST: Duration = Duration::from_secs(1);
+
+/// Then the next one waits this long.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Tries to connect: an address that is wrong is soon known to be, a server that starts at the same time is waited for.
+const CONNECT_ATTEMPTS: u32 = 4;
 
 /// One namespace of one server. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -146,7 +156,7 @@ pub struct ClientBuilder {
     namespace: Arc<str>,
     control_token: Option<Token>,
     worker_token: Option<Token>,
-    retry: RetryPolicy,
+    retry: Option<RetryPolicy>,
 }
 
 impl ClientBuilder {
@@ -156,7 +166,7 @@ impl ClientBuilder {
             namespace: DEFAULT_NAMESPACE.into(),
             control_token: None,
             worker_token: None,
-            retry: RetryPolicy::default(),
+            retry: None,
         }
     }
 
@@ -180,9 +190,9 @@ impl ClientBuilder {
         self
     }
 
-    /// When requests are repeated.
+    /// When requests are repeated, also the first. More tries let waiting callers live through longer outages.
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
-        self.retry = retry;
+        self.retry = Some(retry);
         self
     }
 
@@ -192,19 +202,27 @@ impl ClientBuilder {
     /// The address is wrong, nobody answers there, the credential is refused, or the server speaks another version of the
     /// protocol.
     pub async fn connect(self) -> Result<Client, Error> {
-        let connection = Connection {
+        let mut connection = Connection {
             transport: self.transport.map_err(RequestError::from)?,
             namespace: self.namespace,
             control_token: self.control_token,
             worker_token: self.worker_token,
-            retry: self.retry,
+            retry: self.retry.unwrap_or(RetryPolicy::new(CONNECT_ATTEMPTS)),
         };
         let answer = connection
             .get(Plane::Control, &["cluster", "info"])
             .send()
             .await?;
         let info = Arc::new(ServerInfo::read(answer)?);
+        connection.retry = self.retry.unwrap_or_default();
         Ok(Client { connection, info })
+    }
+}
+
+/// Keeps who waits from asking without pause where the server does not hold the request, as one that is stopping does not.
+async fn breathe(asked_at: Instant) {
+    if asked_at.elapsed() < HELD_AT_LEAST {
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

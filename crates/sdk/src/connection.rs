@@ -164,3 +164,77 @@ async fn attempt_once(transport: &dyn Transport, request: Request) -> Result<Byt
         Err(RequestError::Refused(Refusal::read(&response)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::transport::Response;
+
+    /// Answers `{}` and keeps the headers of what was asked.
+    #[derive(Debug, Default)]
+    struct Listener(Mutex<Vec<Vec<(&'static str, String)>>>);
+
+    impl Transport for Listener {
+        fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
+            self.0.lock().push(request.headers().collect());
+            let response = Response {
+                status: 200,
+                body: "{}".into(),
+            };
+            Box::pin(async { Ok(response) })
+        }
+    }
+
+    #[tokio::test]
+    async fn each_plane_has_its_version_and_its_credential() {
+        let listener = Arc::new(Listener::default());
+        let connection = Connection {
+            transport: listener.clone(),
+            namespace: "n".into(),
+            control_token: Some(Token::new("c")),
+            worker_token: Some(Token::new("w")),
+            retry: RetryPolicy::NEVER,
+        };
+        for plane in [Plane::Control, Plane::Worker] {
+            let call = connection.post(plane, &["x"]).json(&1);
+            call.send_raw().await.unwrap();
+        }
+        let heard = listener.0.lock();
+        let header = |request: usize, name: &str| {
+            let found = heard[request].iter().find(|(header, _)| *header == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(header(0, "Authorization"), Some("Bearer c"));
+        assert_eq!(
+            header(0, "X-Durable-Workflow-Control-Plane-Version"),
+            Some("2")
+        );
+        assert_eq!(header(1, "Authorization"), Some("Bearer w"));
+        assert_eq!(
+            header(1, "X-Durable-Workflow-Protocol-Version"),
+            Some("1.20")
+        );
+        assert_eq!(header(1, "X-Namespace"), Some("n"));
+        assert_eq!(header(1, "Content-Type"), Some("application/json"));
+    }
+
+    #[tokio::test]
+    async fn a_name_that_no_address_can_hold_is_not_sent() {
+        let listener = Arc::new(Listener::default());
+        let connection = Connection {
+            transport: listener.clone(),
+            namespace: "n".into(),
+            control_token: None,
+            worker_token: None,
+            retry: RetryPolicy::default(),
+        };
+        let call = connection.get(Plane::Control, &["workflows", ".."]);
+        let error = call.send_raw().await.unwrap_err();
+        assert_eq!(error.to_string(), "\"..\" cannot be an id or a name");
+        assert!(error.is_without_effect() && !error.is_retryable());
+        assert!(listener.0.lock().is_empty());
+    }
+}

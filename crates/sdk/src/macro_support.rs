@@ -1,4 +1,45 @@
 //! What the attribute macros write calls of. Not for others: it changes without notice.
+//!
+//! What the macros cannot see, the compiler says: arguments that serde cannot read,
+//!
+//! ```compile_fail
+//! # use longhaul_sdk::{ActivityResult, activity};
+//! #[derive(serde::Serialize)]
+//! struct Order;
+//! #[activity]
+//! async fn charge(order: Order) -> ActivityResult<()> { Ok(()) }
+//! ```
+//!
+//! results that serde cannot write,
+//!
+//! ```compile_fail
+//! # use longhaul_sdk::{Context, WorkflowResult, workflow};
+//! struct Receipt;
+//! #[workflow]
+//! async fn checkout(ctx: Context) -> WorkflowResult<Receipt> { Ok(Receipt) }
+//! ```
+//!
+//! and messages declared as what they are not.
+//!
+//! ```compile_fail
+//! # use longhaul_sdk::{Context, Signal, WorkflowResult, workflow};
+//! const GO: Signal<()> = Signal::new("go");
+//! #[workflow(queries(GO))]
+//! async fn checkout(ctx: Context) -> WorkflowResult<()> { Ok(()) }
+//! ```
+//!
+//! The same without these mistakes compiles:
+//!
+//! ```
+//! # use longhaul_sdk::{ActivityResult, Context, Signal, WorkflowResult, activity, workflow};
+//! #[derive(serde::Serialize, serde::Deserialize)]
+//! struct Order;
+//! #[activity]
+//! async fn charge(order: Order) -> ActivityResult<()> { Ok(()) }
+//! const GO: Signal<()> = Signal::new("go");
+//! #[workflow(signals(GO))]
+//! async fn checkout(ctx: Context) -> WorkflowResult<Order> { Ok(Order) }
+//! ```
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

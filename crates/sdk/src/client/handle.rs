@@ -329,7 +329,8 @@ impl<R> WorkflowHandle<R> {
 }
 
 impl<R: DeserializeOwned> WorkflowHandle<R> {
-    /// Waits until the workflow is over and gives its result. A workflow that continues as new is followed.
+    /// Waits until the workflow is over and gives its result. A workflow that continues as new is followed. A server that
+    /// goes away is waited for as long as the client's [`RetryPolicy`](crate::transport::RetryPolicy) says.
     ///
     /// # Errors
     /// The workflow failed, timed out, was cancelled or terminated; or its result cannot be had.

@@ -1,5 +1,7 @@
 //! Events of a run (control-plane.md §11.1), read or followed.
 
+use std::time::Instant;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
@@ -7,7 +9,7 @@ use longhaul_protocol::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Error, WorkflowHandle};
+use super::{Error, WorkflowHandle, breathe};
 use crate::transport::Plane;
 
 /// The most events that fit a page.
@@ -123,6 +125,7 @@ impl History {
 }
 
 async fn fetch(handle: &WorkflowHandle, after: u64, wait: bool) -> Result<Answer, Error> {
+    let asked_at = Instant::now();
     let run_id = handle.known_run_id().await?;
     let segments = ["workflows", handle.id(), "runs", &run_id, "history"];
     // A page token is the last number seen; callers may write their own.
@@ -134,7 +137,10 @@ async fn fetch(handle: &WorkflowHandle, after: u64, wait: bool) -> Result<Answer
         .query("page_size", Some(PAGE_SIZE_MAX))
         .query("next_page_token", token.as_deref())
         .query("wait_new_event", wait.then_some("1"))
-        .send()
+        .send::<Answer>()
         .await?;
+    if wait && answer.events.is_empty() {
+        breathe(asked_at).await;
+    }
     Ok(answer)
 }

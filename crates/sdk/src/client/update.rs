@@ -9,7 +9,7 @@ use longhaul_protocol::Payload;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{UpdateError, WorkflowHandle, fresh_id};
+use super::{UpdateError, WorkflowHandle, breathe, fresh_id};
 use crate::connection::Repeat;
 use crate::payload;
 
@@ -163,6 +163,7 @@ impl Sent {
     async fn wait<U: DeserializeOwned>(&self, timeout: Option<Duration>) -> Result<U, UpdateError> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
+            let asked_at = Instant::now();
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let wait = left.unwrap_or(WAIT).min(WAIT);
             let receipt = self.send((!wait.is_zero()).then_some(wait)).await?;
@@ -184,6 +185,7 @@ impl Sent {
                     update_id: receipt.update_id,
                 });
             }
+            breathe(asked_at).await;
         }
     }
 }

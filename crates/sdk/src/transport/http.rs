@@ -48,6 +48,8 @@ impl HttpTransport {
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(IDLE_TIMEOUT)
             .tcp_nodelay(true)
+            // A redirected POST arrives as a GET: better to hear of it.
+            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| TransportError::Invalid(chain(&error)))?;
         let address = url.trim_end_matches('/').to_owned();

@@ -65,9 +65,9 @@ impl RetryPolicy {
 }
 
 impl Default for RetryPolicy {
-    /// Four tries: they ride out a restart of the server.
+    /// Seven tries in about six seconds: they ride out a restart of the server.
     fn default() -> Self {
-        Self::new(4)
+        Self::new(7)
     }
 }
 

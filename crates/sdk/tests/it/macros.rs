@@ -72,6 +72,36 @@ mod elsewhere {
     }
 }
 
+/// What the macros write needs nothing of its surroundings: here are other things of every name they could mean.
+mod crowded {
+    #![no_implicit_prelude]
+
+    use ::longhaul_sdk as other_name;
+
+    #[allow(dead_code, reason = "they only stand in the way")]
+    mod longhaul_sdk {
+        pub(super) struct ActivityCall;
+        pub(super) struct Context;
+    }
+    #[allow(dead_code, reason = "it only stands in the way")]
+    pub(super) struct String;
+
+    #[other_name::activity]
+    pub(super) fn shout(
+        __context: ::std::string::String,
+    ) -> other_name::ActivityResult<::std::string::String> {
+        ::std::result::Result::Ok(__context.to_uppercase())
+    }
+
+    #[other_name::workflow(name = "crowded.relay")]
+    pub(super) async fn relay(
+        context: other_name::Context,
+        run: ::std::string::String,
+    ) -> other_name::WorkflowResult<::std::string::String> {
+        ::std::result::Result::Ok(context.activity(shout(run)).await?)
+    }
+}
+
 fn order() -> Order {
     Order {
         id: 7,
@@ -109,6 +139,8 @@ async fn a_whole_workflow_runs_on_what_the_macros_made() {
             worker
                 .workflow::<checkout>()
                 .workflow::<elsewhere::echo>()
+                .workflow::<crowded::relay>()
+                .activity::<crowded::shout>()
                 .activity::<charge>()
                 .activity::<look_up>()
                 .activity::<add>()
@@ -126,5 +158,8 @@ async fn a_whole_workflow_runs_on_what_the_macros_made() {
     let echo = bench.client.start(elsewhere::echo("hello".to_owned()));
     let echo = echo.queue(QUEUE).await.unwrap();
     assert_eq!(echo.result().await.unwrap(), "hello");
+    let relay = bench.client.start(crowded::relay("hello".to_owned()));
+    let relay = relay.queue(QUEUE).await.unwrap();
+    assert_eq!(relay.result().await.unwrap(), "HELLO");
     working.stop().await;
 }

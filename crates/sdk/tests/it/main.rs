@@ -1,5 +1,7 @@
 //! The SDK against the real server, in one process and without sockets; `client::http` is about the sockets.
 
 mod client;
+mod fake_server;
 mod macros;
+mod polling;
 mod support;

@@ -149,6 +149,16 @@ async fn a_server_that_starts_late_is_waited_for() {
 }
 
 #[tokio::test]
+async fn redirects_are_refusals() {
+    let moved = "HTTP/1.1 301 Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let (address, asked) = answering(&[Some(moved)]).await;
+    let error = Client::connect(&address).await.unwrap_err();
+    assert_eq!(error.to_string(), "the server answered 301");
+    assert!(!error.is_retryable());
+    assert_eq!(asked.await.unwrap().0.len(), 1);
+}
+
+#[tokio::test]
 async fn a_server_of_something_else_is_not_taken_for_one() {
     let (address, _asked) = answering(&[Some(OK)]).await;
     let error = Client::connect(&address).await.unwrap_err();

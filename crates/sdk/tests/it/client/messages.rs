@@ -217,6 +217,33 @@ async fn queries_without_an_answer_say_why() {
     );
 }
 
+/// Declares nothing, so the server leaves it to the worker to know its handlers.
+#[workflow]
+async fn quiet(ctx: Context) -> WorkflowResult<()> {
+    ctx.on_query(&STOCK, |_| None);
+    ctx.signals(&DONE).recv().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_worker_says_which_queries_it_does_not_know() {
+    let bench = Bench::staffed(|worker| worker.workflow::<quiet>()).await;
+    let handle = bench.client.start(quiet()).queue(QUEUE).await.unwrap();
+    let pens = "pens".to_owned();
+    assert_eq!(handle.query(&STOCK, pens.clone()).await.unwrap(), None);
+    let error = handle
+        .query_named::<_, ()>("weather", &())
+        .await
+        .unwrap_err();
+    let QueryError::Unknown(refusal) = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(refusal.reason(), "rejected_unknown_query");
+    handle.signal(&DONE, ()).await.unwrap();
+    handle.result().await.unwrap();
+    assert_eq!(handle.query(&STOCK, pens).await.unwrap(), None);
+}
+
 #[tokio::test]
 async fn signals_without_a_taker_are_refused() {
     let (bench, handle) = opened().await;

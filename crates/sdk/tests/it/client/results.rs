@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use longhaul_sdk::client::{Error, ResultError};
 use longhaul_sdk::{Context, Failure, Signal, WorkflowCall, WorkflowResult, workflow};
+use serde_json::json;
 
-use crate::support::{Bench, QUEUE};
+use crate::support::{Bench, QUEUE, Scripted};
 
 #[workflow]
 async fn double(_ctx: Context, number: i64) -> WorkflowResult<i64> {
@@ -158,4 +159,33 @@ async fn a_workflow_that_is_not_there_has_no_result() {
         .unwrap();
     let error = handle.of_run("01k").describe().await.unwrap_err();
     assert_eq!(error.refusal().unwrap().reason(), "run_not_found");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_number_its_events_is_asked_again() {
+    let run = |status: &str, closed: Option<&str>, run_id: &str, is_current: bool| {
+        let output = json!({"codec": "avro", "blob": "wwHioz3/VYAiNwQO"});
+        let body = json!({
+            "workflow_id": "w", "run_id": run_id, "workflow_type": "t", "namespace": "default", "status": status,
+            "closed_reason": closed, "task_queue": "q", "run_number": 1, "run_count": 1,
+            "is_current_run": is_current, "output_envelope": closed.map(|_| output), "a new field": {},
+        });
+        (200, body)
+    };
+    let (client, server) = Scripted::client([
+        run("waiting", None, "1", true),
+        run("completed", Some("continued"), "1", false),
+        run("a new status", None, "2", true),
+        run("completed", Some("completed"), "2", true),
+    ])
+    .await;
+    let handle = client.workflow::<i64>("w").of_run("1");
+    assert_eq!(handle.result().await.unwrap(), 7);
+    let paths: Vec<_> = server
+        .asked()
+        .into_iter()
+        .map(|(_, path, _)| path)
+        .collect();
+    let (first, newest) = ("/api/workflows/w/runs/1", "/api/workflows/w");
+    assert_eq!(paths, [first, first, newest, newest]);
 }
