@@ -263,7 +263,7 @@ async fn a_signal_does_not_cut_a_pause_short(mut stage: Stage) -> Stage {
     let events = handle.history().all().await.unwrap();
     let of = |kind: &str, number: usize| {
         let mut found = events.iter().filter(|event| event.event_type == kind);
-        found.nth(number).expect("it is there").recorded_at
+        found.nth(number).expect("it is there").timestamp
     };
     let pause = of("ActivityRetryScheduled", 0).micros_until(of("ActivityStarted", 1));
     assert!(pause >= 2_000_000, "{pause} µs");
