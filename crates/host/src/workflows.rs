@@ -84,6 +84,8 @@ pub struct HistoryRequest {
     pub page_size: usize,
     /// How long to wait for an event after that; zero answers at once.
     pub wait: Duration,
+    /// Wait for the end of the run, whatever happens before it.
+    pub until_closed: bool,
 }
 
 impl Host {
@@ -265,7 +267,8 @@ impl Host {
                 run = fresh;
             }
             let end = run.core.last_history_sequence;
-            if end > request.after || request.wait.is_zero() || run.core.closed.is_some() {
+            let is_news = end > request.after && !request.until_closed;
+            if is_news || request.wait.is_zero() || run.core.closed.is_some() {
                 return self
                     .history_page(
                         &request.run_id,

@@ -98,11 +98,15 @@ impl Default for Options {
 /// Bodies below this are sent as they are: compressing them costs more than it saves (control-plane.md §1.5).
 const COMPRESS_FROM_BYTES: u16 = 1024;
 
+/// Every answer to a worker repeats what the server can do, about seven thousand bytes: packing those again and again took a third of the
+/// processor time of both sides. Histories are longer.
+const COMPRESS_FOR_WORKERS_FROM_BYTES: u16 = 16 * 1024;
+
 /// gzip and deflate for those who accept them. Fast rather than small: answers are mostly short and waited for.
-fn compression() -> CompressionLayer<SizeAbove> {
+fn compression(from_bytes: u16) -> CompressionLayer<SizeAbove> {
     CompressionLayer::new()
         .quality(CompressionLevel::Fastest)
-        .compress_when(SizeAbove::new(COMPRESS_FROM_BYTES))
+        .compress_when(SizeAbove::new(from_bytes))
 }
 
 impl App {
@@ -142,13 +146,18 @@ impl App {
         let worker_panics = CatchPanicLayer::custom(move |panic: Box<dyn Any + Send>| {
             worker::panicked(&app, &*panic)
         });
-        Router::new()
-            .nest("/api/worker", worker::routes().layer(worker_panics))
+        let workers = worker::routes()
+            .layer(worker_panics)
+            .layer(compression(COMPRESS_FOR_WORKERS_FROM_BYTES));
+        let others = Router::new()
             .nest("/api", control::routes())
             .route("/health", get(control::system::health))
             .route("/metrics", get(metrics::render))
             .fallback(control::not_found)
-            .layer(compression())
+            .layer(compression(COMPRESS_FROM_BYTES));
+        Router::new()
+            .nest("/api/worker", workers)
+            .merge(others)
             .layer(CatchPanicLayer::custom(error::panicked))
             .with_state(self.clone())
     }

@@ -89,6 +89,7 @@ async fn a_run_ends_at_its_deadline_without_anybody_asking() {
         after: 2,
         page_size: 10,
         wait: std::time::Duration::from_secs(60),
+        until_closed: false,
     };
     let host = setup.host.clone();
     let waiting = tokio::spawn(async move { host.workflow_history(&request).await });

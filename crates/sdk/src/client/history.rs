@@ -104,7 +104,12 @@ impl History {
             let Answer {
                 events,
                 next_page_token,
-            } = fetch(&handle, after, follow).await?;
+            } = fetch(
+                &handle,
+                after,
+                if follow { Wait::ForEvent } else { Wait::No },
+            )
+            .await?;
             let is_closed = events.last().is_some_and(HistoryEvent::closes_run);
             let goes_on = if follow {
                 !is_closed
@@ -118,28 +123,43 @@ impl History {
         .try_flatten()
     }
 
-    /// The events after a number; waits for one, but not for ever: there may be none in the answer.
-    pub(super) async fn next_after(&self, after: u64) -> Result<Vec<HistoryEvent>, Error> {
-        Ok(fetch(&self.handle, after, true).await?.events)
+    /// Waits for the end of the run, but not for ever, and on some servers for the next event only. Whether there is something new.
+    pub(super) async fn wait_for_close(&self, after: u64) -> Result<bool, Error> {
+        let answer = fetch(&self.handle, after, Wait::ForClose).await?;
+        Ok(!answer.events.is_empty())
     }
 }
 
-async fn fetch(handle: &WorkflowHandle, after: u64, wait: bool) -> Result<Answer, Error> {
+/// What the server may hold the answer for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    No,
+    ForEvent,
+    ForClose,
+}
+
+async fn fetch(handle: &WorkflowHandle, after: u64, wait: Wait) -> Result<Answer, Error> {
     let asked_at = Instant::now();
     let run_id = handle.known_run_id().await?;
     let segments = ["workflows", handle.id(), "runs", &run_id, "history"];
+    let page_size = if wait == Wait::ForClose {
+        "1"
+    } else {
+        PAGE_SIZE_MAX
+    };
     // A page token is the last number seen; callers may write their own.
     let token = (after > 0).then(|| STANDARD.encode(after.to_string()));
     let answer = handle
         .client()
         .connection()
         .get(Plane::Control, &segments)
-        .query("page_size", Some(PAGE_SIZE_MAX))
+        .query("page_size", Some(page_size))
         .query("next_page_token", token.as_deref())
-        .query("wait_new_event", wait.then_some("1"))
+        .query("wait_new_event", (wait != Wait::No).then_some("1"))
+        .query("wait_for_close", (wait == Wait::ForClose).then_some("1"))
         .send::<Answer>()
         .await?;
-    if wait && answer.events.is_empty() {
+    if wait != Wait::No && answer.events.is_empty() {
         breathe(asked_at).await;
     }
     Ok(answer)

@@ -39,16 +39,9 @@ pub(super) async fn wait(handle: &WorkflowHandle) -> Result<Payload, ResultError
 }
 
 /// Returns when the run may be over.
-async fn wait_for_close(run: &WorkflowHandle, mut after: u64) -> Result<(), Error> {
-    loop {
-        let events = run.history().next_after(after).await?;
-        if events.iter().any(|event| event.closes_run()) {
-            return Ok(());
-        }
-        if let Some(last) = events.last() {
-            after = last.sequence;
-        }
-    }
+async fn wait_for_close(run: &WorkflowHandle, after: u64) -> Result<(), Error> {
+    while !run.history().wait_for_close(after).await? {}
+    Ok(())
 }
 
 fn outcome(run: WorkflowDescription) -> Result<Payload, ResultError> {

@@ -44,7 +44,17 @@ impl HttpTransport {
                 "must be an address like http://127.0.0.1:8080".to_owned(),
             ));
         }
+        // On one machine, packing costs more than it saves.
+        let is_near = parsed.host_str().is_some_and(|host| {
+            host == "localhost"
+                || host
+                    .trim_matches(['[', ']'])
+                    .parse::<std::net::IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
+        });
         let http = reqwest::Client::builder()
+            .gzip(!is_near)
+            .deflate(!is_near)
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(IDLE_TIMEOUT)
             .tcp_nodelay(true)

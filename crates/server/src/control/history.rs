@@ -32,7 +32,9 @@ pub(super) async fn read(call: Call) -> Result<Reply, Refusal> {
     let query = &call.query;
     let after = query.page_token(read_token).unwrap_or(0);
     let page_size = query.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX);
-    let wait = if query.flag("wait_new_event") {
+    // Our own addition: who waits for the end only is not woken by every step on the way. Others never ask.
+    let until_closed = query.flag("wait_for_close");
+    let wait = if query.flag("wait_new_event") || until_closed {
         WAIT_MAX
     } else {
         Duration::ZERO
@@ -51,6 +53,7 @@ pub(super) async fn read(call: Call) -> Result<Reply, Refusal> {
         after,
         page_size,
         wait,
+        until_closed,
     };
     let page = call.host().workflow_history(&request).await?;
     let mut body = Map::new();

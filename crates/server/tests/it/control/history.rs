@@ -174,6 +174,30 @@ async fn a_wait_ends_with_the_next_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_for_the_close_is_not_ended_by_what_comes_before() {
+    let server = Server::open().await;
+    let run_id = server.start("w").await;
+    let path = format!("/workflows/w/runs/{run_id}/history?wait_for_close=1&next_page_token=Mg==");
+    let began = tokio::time::Instant::now();
+    let follow = server.get(&path).accepted(200);
+    let others = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        server
+            .post("/workflows/w/signal/s", &json!({}))
+            .accepted(202)
+            .await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        server
+            .post("/workflows/w/terminate", &json!({}))
+            .accepted(200)
+            .await;
+    };
+    let (page, ()) = tokio::join!(follow, others);
+    assert_eq!(sequences(&page), [3, 4, 5], "the signal and the end");
+    assert!(began.elapsed() >= Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_for_nothing_ends_after_half_a_minute_with_an_empty_page() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
