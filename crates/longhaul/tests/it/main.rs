@@ -3,4 +3,5 @@
 #![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 
 mod bench;
+mod demo;
 mod serve;

@@ -17,13 +17,13 @@ fn longhaul() -> Command {
     command
 }
 
-struct Server {
+pub(crate) struct Server {
     child: Child,
-    url: String,
+    pub(crate) url: String,
 }
 
 impl Server {
-    fn start(data: &Path, more: &[&str]) -> Self {
+    pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
         let mut child = longhaul()
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)

@@ -1,0 +1,85 @@
+//! `longhaul demo` shows what it promises, and `longhaul replay` judges what it left.
+
+use std::process::{Command, Output};
+
+use longhaul_examples::hello;
+use longhaul_sdk::{Client, Worker};
+
+fn longhaul(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_demo_runs_every_example_and_ends() {
+    let output = longhaul(&["demo", "--once", "--listen", "127.0.0.1:0"]);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}{errors}");
+    for line in [
+        "hello: Hello, world!",
+        "order: a parcel to Norway",
+        "order: undone, because",
+        "local: 11, stamped at attempt 2",
+        "gpu: frame 1 by a model, frame 2 by a model, frame 3 by a model",
+        "approval: changed to 250",
+        "approval: refused: ",
+        "approval: 250 paid, says Ada",
+        "One expense waits for you.",
+    ] {
+        assert!(printed.contains(line), "{line} is missing:\n{printed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_history_replays_or_is_told_to_be_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = crate::serve::Server::start(folder.path(), &[]);
+    let client = Client::connect(&server.url).await.unwrap();
+    let worker = hello::worker(Worker::builder(&client, hello::QUEUE)).build();
+    let run = client
+        .start(hello::hello("Ada".to_owned()))
+        .queue(hello::QUEUE)
+        .await
+        .unwrap();
+    worker
+        .run_until(async {
+            run.result().await.unwrap();
+        })
+        .await
+        .unwrap();
+    let export = run.export().await.unwrap().to_string();
+    let replay = |name: &str, history: String| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, history).unwrap();
+        let output = longhaul(&["replay", file.to_str().unwrap()]);
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), printed)
+    };
+    let (fits, printed) = replay("good.json", export.clone());
+    assert!(fits, "{printed}");
+    assert!(
+        printed.contains("events of `hello` replay, completed"),
+        "{printed}"
+    );
+    let changed = export.replace("\"activity_type\":\"greet\"", "\"activity_type\":\"shout\"");
+    let (fits, printed) = replay("changed.json", changed);
+    assert!(!fits);
+    assert!(
+        printed.contains(
+            "the history has activity `shout` (event 3), but the code does activity `greet`"
+        ),
+        "{printed}"
+    );
+    let foreign = export.replace("\"workflow_type\":\"hello\"", "\"workflow_type\":\"yours\"");
+    let (fits, printed) = replay("foreign.json", foreign);
+    assert!(fits, "{printed}");
+    assert!(
+        printed.contains("sound; `yours` is your own code"),
+        "{printed}"
+    );
+    let (fits, printed) = replay("nonsense.json", "{}".to_owned());
+    assert!(!fits && printed.contains("this is no history"), "{printed}");
+}
