@@ -84,14 +84,31 @@ async fn a_session_is_opened_renewed_and_closed_by_hand(stage: Stage) -> Stage {
     let one = Running::start(worker(&stage, "one").capability("gpu")).await;
     let two = Running::start(worker(&stage, "two").capability("gpu")).await;
     let plain = Running::start(worker(&stage, "plain")).await;
-    let refused = plain.handle.session(gpu("by-hand")).create().await.unwrap_err();
+    let refused = plain
+        .handle
+        .session(gpu("by-hand"))
+        .create()
+        .await
+        .unwrap_err();
     assert_eq!(refused.reason(), "session_requirements_not_met");
     let session = one.handle.session(gpu("by-hand"));
     let held = session.create().await.unwrap();
-    assert_eq!((held.id(), held.generation(), held.is_active()), ("by-hand", 1, true));
-    assert_eq!(session.create().await.unwrap().generation(), 1, "used again, not anew");
+    assert_eq!(
+        (held.id(), held.generation(), held.is_active()),
+        ("by-hand", 1, true)
+    );
+    assert_eq!(
+        session.create().await.unwrap().generation(),
+        1,
+        "used again, not anew"
+    );
     session.renew().await.unwrap();
-    let refused = two.handle.session(gpu("by-hand")).create().await.unwrap_err();
+    let refused = two
+        .handle
+        .session(gpu("by-hand"))
+        .create()
+        .await
+        .unwrap_err();
     assert_eq!(refused.reason(), "session_owned_by_another_worker");
     session.close("done").await.unwrap();
     assert!(!held.is_active());
@@ -113,7 +130,9 @@ async fn a_session_is_renewed_while_nothing_runs(stage: Stage) -> Stage {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(DEADLINE, renewed).await.expect("it is renewed");
+    tokio::time::timeout(DEADLINE, renewed)
+        .await
+        .expect("it is renewed");
     // More than one lease has passed.
     let refused = two.handle.session(short()).create().await.unwrap_err();
     assert_eq!(refused.reason(), "session_owned_by_another_worker");
@@ -161,7 +180,9 @@ async fn a_session_does_not_hide_a_cancellation(mut stage: Stage) -> Stage {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(DEADLINE, looking).await.expect("it is noticed");
+        tokio::time::timeout(DEADLINE, looking)
+            .await
+            .expect("it is noticed");
     };
     saw("began").await;
     handle.cancel(None).await.unwrap();
