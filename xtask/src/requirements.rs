@@ -56,8 +56,15 @@ fn test_names(root: &Path) -> Result<BTreeSet<String>> {
     for file in rust_files(root)? {
         let text = std::fs::read_to_string(&file)?;
         let mut is_test = false;
+        let mut in_scenarios = false;
         for line in text.lines().map(str::trim) {
-            if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            if line == "scenarios!(" {
+                in_scenarios = true;
+            } else if in_scenarios {
+                // A scenario is a test per transport.
+                names.extend(line.strip_suffix(',').map(str::to_owned));
+                in_scenarios = line != ");";
+            } else if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
                 is_test = true;
             } else if let Some(name) = line
                 .strip_prefix("async fn ")

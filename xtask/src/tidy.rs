@@ -15,9 +15,13 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("store", &["engine", "protocol"]),
     ("host", &["engine", "store", "protocol"]),
     ("server", &["host", "protocol"]),
-    ("longhaul", &["store", "host", "server", "protocol"]),
+    (
+        "longhaul",
+        &["store", "host", "server", "protocol", "sdk", "examples"],
+    ),
     ("macros", &[]),
     ("sdk", &["protocol", "macros"]),
+    ("examples", &["sdk"]),
     ("embedded", &["sdk", "server", "host", "store", "protocol"]),
 ];
 

@@ -221,3 +221,13 @@ async fn open_file(file: PathBuf) -> Result<Sqlite, Error> {
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
+
+/// The pages whose programs must compile as shown.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../../../docs/rust.md")]
+    struct Rust;
+}

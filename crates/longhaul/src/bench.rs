@@ -20,6 +20,7 @@ mod measure;
 mod memory;
 mod progress;
 mod report;
+mod sdk;
 mod stored;
 mod target;
 mod throughput;
@@ -99,6 +100,8 @@ pub(crate) enum Scenario {
     Stored,
     /// Cost per transition early and late in one run
     LongRun,
+    /// The Rust SDK: one-activity workflows and durable local steps per second
+    Sdk,
 }
 
 pub(crate) fn run(args: Args) -> Result<()> {
@@ -160,6 +163,15 @@ async fn measure_all(args: &Args) -> Result<Report> {
         report.echo = Some(baseline::echo(args.in_flight, seconds).await?);
         report.throughput =
             Some(throughput::measure(&home, args, report.echo.as_ref(), &progress).await?);
+    }
+    if wants(Scenario::Sdk) {
+        if report.echo.is_none() {
+            progress.show("echo server");
+            let seconds =
+                Duration::from_secs_f64((args.seconds as f64 / 2.0).min(ECHO_SECONDS_MAX));
+            report.echo = Some(baseline::echo(args.in_flight, seconds).await?);
+        }
+        report.sdk = Some(sdk::measure(&home, args, report.echo.as_ref(), &progress).await?);
     }
     if wants(Scenario::Stored) {
         if home.is_in_process() {

@@ -40,7 +40,7 @@ pub trait Activity: 'static {
 
 type RunWorkflow =
     dyn Fn(Context, Payload) -> BoxFuture<'static, Result<Payload, WorkflowError>> + Send + Sync;
-type RunActivity =
+pub(crate) type RunActivity =
     dyn Fn(ActivityContext, Payload) -> BoxFuture<'static, Result<Payload, Failure>> + Send + Sync;
 
 /// How a worker runs workflows of one type.

@@ -202,11 +202,23 @@ impl TimeoutKind {
     }
 }
 
-/// Why a call of an activity (also a local one) gave no result.
+/// Why a call of an activity (also a local one) gave no result. Reads as an [`ActivityFailure`].
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("activity {activity_type}: {message}")]
+#[error("activity {}: {}", .0.activity_type, .0.message)]
+pub struct ActivityError(pub(crate) Box<ActivityFailure>);
+
+impl std::ops::Deref for ActivityError {
+    type Target = ActivityFailure;
+
+    fn deref(&self) -> &ActivityFailure {
+        &self.0
+    }
+}
+
+/// The failure of an activity, in the words every language of the protocol uses.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct ActivityError {
+pub struct ActivityFailure {
     /// Which activity.
     pub activity_type: String,
     /// How it ended.
@@ -231,7 +243,7 @@ pub struct ActivityError {
 
 impl ActivityError {
     pub(crate) fn new(activity_type: &str, kind: FailureKind, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(ActivityFailure {
             activity_type: activity_type.to_owned(),
             kind,
             failure_category: match kind {
@@ -248,7 +260,7 @@ impl ActivityError {
             details: None,
             sequence: 0,
             execution_id: None,
-        }
+        }))
     }
 
     /// The value the activity attached to its failure.

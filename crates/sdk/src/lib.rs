@@ -193,8 +193,8 @@ pub use definition::{
     WorkflowDefinition,
 };
 pub use error::{
-    ActivityError, ActivityResult, Cancelled, ChildError, Failure, FailureKind, TimeoutKind,
-    WorkflowError, WorkflowResult,
+    ActivityError, ActivityFailure, ActivityResult, Cancelled, ChildError, Failure, FailureKind,
+    TimeoutKind, WorkflowError, WorkflowResult,
 };
 pub use longhaul_macros::{activity, workflow};
 pub use worker::{Worker, WorkerHandle};

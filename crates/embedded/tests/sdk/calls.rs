@@ -125,9 +125,9 @@ async fn catches(ctx: Context) -> WorkflowResult<Vec<String>> {
         .await
         .unwrap_err();
     assert_eq!(late.kind, FailureKind::TimedOut(TimeoutKind::StartToClose));
-    seen.push(late.failure_category);
+    seen.push(late.failure_category.clone());
     let broken = ctx.activity(panics()).await.unwrap_err();
-    seen.push(broken.message);
+    seen.push(broken.message.clone());
     Ok(seen)
 }
 

@@ -154,13 +154,13 @@ async fn fails(ctx: Context) -> WorkflowResult<Vec<String>> {
         .unwrap_err();
     assert_eq!(error.kind, FailureKind::TimedOut(TimeoutKind::StartToClose));
     let error = ctx.local_activity(panics()).await.unwrap_err();
-    seen.push(error.message);
+    seen.push(error.message.clone());
     let error = ctx
         .local_activity(longhaul_sdk::ActivityCall::<()>::named("elsewhere"))
         .await
         .unwrap_err();
     assert!(error.non_retryable);
-    seen.push(error.exception_type.unwrap_or_default());
+    seen.push(error.exception_type.clone().unwrap_or_default());
     let refused = ctx
         .local_activity(hangs())
         .start_to_close(Duration::from_millis(1500))
@@ -173,7 +173,7 @@ async fn fails(ctx: Context) -> WorkflowResult<Vec<String>> {
         .schedule_to_close(Duration::from_secs(1))
         .await
         .unwrap_err();
-    seen.push(refused.message);
+    seen.push(refused.message.clone());
     Ok(seen)
 }
 
@@ -225,6 +225,48 @@ async fn local_activities_run_beside_everything_else(mut stage: Stage) -> Stage 
     assert_eq!(handle.result().await.unwrap(), "awake");
     assert_eq!(log.count("beside"), 1);
     assert_eq!(log.count("after the signal"), 1);
+    stage.check(&handle).await;
+    running.stop().await;
+    stage
+}
+
+#[workflow]
+async fn tried_beside_signals(ctx: Context) -> WorkflowResult<(u64, u32)> {
+    let counted = ctx.state(0_u32);
+    let counting = ctx.spawn({
+        let (go, counted) = (ctx.signals(&GO), counted.clone());
+        async move {
+            while go.recv().await.is_ok() {
+                counted.update(|count| *count += 1);
+            }
+        }
+    });
+    let policy = RetryPolicy::attempts(3).backoff([Duration::from_secs(2), Duration::ZERO]);
+    let attempt = ctx.local_activity(third_time()).retry(policy).await?;
+    drop(counting);
+    Ok((attempt, counted.get()))
+}
+
+async fn a_signal_does_not_cut_a_pause_short(mut stage: Stage) -> Stage {
+    stage.replayer = stage.replayer.workflow::<tried_beside_signals>();
+    let log = Arc::new(Log::default());
+    let running = worker(&stage, &log).workflow::<tried_beside_signals>();
+    let running = Running::start(running).await;
+    let handle = stage.start(tried_beside_signals()).await;
+    stage.until(&handle, "ActivityRetryScheduled", 1).await;
+    for _ in 0..5 {
+        handle.signal(&GO, ()).await.unwrap();
+    }
+    assert_eq!(handle.result().await.unwrap(), (3, 5));
+    assert_eq!(*log.0.lock(), ["try 1", "try 2", "try 3"]);
+    // The second attempt began when its pause was over, by the server's own account.
+    let events = handle.history().all().await.unwrap();
+    let of = |kind: &str, number: usize| {
+        let mut found = events.iter().filter(|event| event.event_type == kind);
+        found.nth(number).expect("it is there").timestamp
+    };
+    let pause = of("ActivityRetryScheduled", 0).micros_until(of("ActivityStarted", 1));
+    assert!(pause >= 2_000_000, "{pause} µs");
     stage.check(&handle).await;
     running.stop().await;
     stage
@@ -282,5 +324,6 @@ scenarios!(
     failed_attempts_are_repeated_after_a_pause,
     failures_tell_what_happened,
     local_activities_run_beside_everything_else,
+    a_signal_does_not_cut_a_pause_short,
     a_cancelled_workflow_cleans_up_locally,
 );

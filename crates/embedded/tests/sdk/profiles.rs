@@ -4,43 +4,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use longhaul_embedded::{Embedded, EmbeddedTransport};
+use longhaul_embedded::Embedded;
 use longhaul_host::Config;
 use longhaul_sdk::testing::Replayer;
-use longhaul_sdk::transport::{Request, Response, Transport, TransportError};
 use longhaul_sdk::{
     ActivityContext, ActivityResult, Client, Context, Failure, FailureKind, RetryPolicy, Signal,
     TimeoutKind, Worker, WorkflowResult, activity, workflow,
 };
-use parking_lot::Mutex;
 
+use crate::recording::{Recording, Tape};
 use crate::stage::{DEADLINE, QUEUE, Running, types};
 
 const GO: Signal<()> = Signal::new("go");
 
 /// A server that cannot write attempts of local activities down.
-#[derive(Debug)]
-struct Older {
-    inner: EmbeddedTransport,
-    requests: Arc<Mutex<Vec<(String, String)>>>,
-}
-
-impl Transport for Older {
-    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
-        let body = request.body.as_deref().unwrap_or_default();
-        let body = String::from_utf8_lossy(body).into_owned();
-        self.requests.lock().push((request.path.clone(), body));
-        Box::pin(async move {
-            let mut response = self.inner.send(request).await?;
-            let text = String::from_utf8_lossy(&response.body).replace(
-                "\"durable_local_activities\":true",
-                "\"durable_local_activities\":false",
-            );
-            response.body = text.into_bytes().into();
-            Ok(response)
-        })
-    }
+fn older(server: &Embedded) -> (Recording, Tape) {
+    let (recording, tape) = Recording::new(server.transport());
+    let recording = recording.replacing(
+        "\"durable_local_activities\":true",
+        "\"durable_local_activities\":false",
+    );
+    (recording, tape)
 }
 
 #[derive(Default)]
@@ -101,11 +85,7 @@ async fn told_at_the_end(ctx: Context) -> WorkflowResult<Vec<String>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_older_server_hears_of_local_activities_with_the_completion() {
     let server = Embedded::in_memory().await.unwrap();
-    let requests = Arc::new(Mutex::new(Vec::new()));
-    let transport = Older {
-        inner: server.transport(),
-        requests: requests.clone(),
-    };
+    let (transport, tape) = older(&server);
     let client = Client::over(transport).connect().await.unwrap();
     let calls = Arc::new(Calls::default());
     let worker = Worker::builder(&client, QUEUE)
@@ -145,19 +125,16 @@ async fn an_older_server_hears_of_local_activities_with_the_completion() {
         .workflow::<told_at_the_end>()
         .replay(&export)
         .unwrap();
-    let sent = requests.lock().clone();
+    let sent = tape.all();
     assert!(
         sent.iter()
-            .all(|(path, _)| !path.contains("local-activities"))
+            .all(|sent| !sent.path.contains("local-activities"))
     );
-    assert!(
-        sent.iter()
-            .any(|(_, body)| body.contains("record_local_activity"))
-    );
+    assert_eq!(tape.commands("record_local_activity").len(), 4);
     // The lease is confirmed before each of the six attempts and after each of the three heartbeats.
     let beats = sent
         .iter()
-        .filter(|(path, _)| path.contains("workflow-tasks") && path.ends_with("/heartbeat"));
+        .filter(|sent| sent.path.contains("workflow-tasks") && sent.path.ends_with("/heartbeat"));
     assert!(beats.count() >= 9);
     worker.stop().await;
     server.stop().await;
@@ -178,10 +155,7 @@ async fn beside_others(ctx: Context) -> WorkflowResult<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_older_server_is_not_asked_for_an_order_it_cannot_keep() {
     let server = Embedded::in_memory().await.unwrap();
-    let transport = Older {
-        inner: server.transport(),
-        requests: Arc::default(),
-    };
+    let (transport, _tape) = older(&server);
     let client = Client::over(transport).connect().await.unwrap();
     let worker = Worker::builder(&client, QUEUE)
         .workflow::<beside_others>()
@@ -237,7 +211,7 @@ async fn interrupted(ctx: Context, attempts: u32) -> WorkflowResult<String> {
         Err(error) => Ok(format!(
             "{:?}: {}",
             error.kind,
-            error.exception_type.unwrap_or_default()
+            error.exception_type.clone().unwrap_or_default()
         )),
     }
 }

@@ -46,7 +46,7 @@ impl Stage {
     /// A server behind a socket.
     pub(crate) async fn http() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(&folder.path().join("http.db")).unwrap();
+        let store = Sqlite::open(folder.path().join("http.db")).unwrap();
         let host = Host::start(std::sync::Arc::new(store), Config::default())
             .await
             .unwrap();

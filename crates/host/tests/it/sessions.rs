@@ -132,7 +132,7 @@ async fn of_many_polls_one_gets_the_only_place_of_a_session() {
             let claims = disk.poll_at_once(&workers).await;
             assert_eq!(claims.len(), 1, "round {round}");
             let claim = &claims[0];
-            let owner = holder_of_all.get_or_insert(claim.attempt.owner.clone());
+            let owner = holder_of_all.get_or_insert_with(|| claim.attempt.owner.clone());
             assert_eq!(claim.attempt.owner, *owner, "a session has one owner");
             assert_eq!(claim.attempt.number, 1, "a refused claim is no attempt");
             disk.host

@@ -57,6 +57,11 @@ impl Address {
         })
     }
 
+    /// `host:port`.
+    pub(super) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     pub(super) async fn connect(&self) -> Result<Connection> {
         let unreachable = || format!("cannot reach {}", self.authority);
         let stream = TcpStream::connect(&self.authority)

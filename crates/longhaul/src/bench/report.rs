@@ -10,6 +10,7 @@ use super::dispatch::Dispatch;
 use super::long_run::{self, LongRun};
 use super::measure::Spread;
 use super::memory::Memory;
+use super::sdk::Sdk;
 use super::stored::{self, Stored};
 use super::throughput::Throughput;
 
@@ -29,6 +30,7 @@ pub(super) struct Report {
     pub(super) memory: Option<Memory>,
     pub(super) stored: Option<Stored>,
     pub(super) long_run: Option<LongRun>,
+    pub(super) sdk: Option<Sdk>,
     skipped: Vec<Skipped>,
 }
 
@@ -52,6 +54,7 @@ impl Report {
             memory: None,
             stored: None,
             long_run: None,
+            sdk: None,
             skipped: Vec::new(),
         }
     }
@@ -72,6 +75,9 @@ impl Report {
         }
         if let Some(memory) = &self.memory {
             memory_rows(memory, &mut table);
+        }
+        if let Some(sdk) = &self.sdk {
+            sdk_rows(sdk, &mut table);
         }
         if let Some(stored) = &self.stored {
             stored_rows(stored, &mut table);
@@ -114,6 +120,32 @@ impl Report {
             p50(&self.fdatasync),
             format!("{}{note}", p99(&self.fdatasync)),
         );
+    }
+}
+
+fn sdk_rows(sdk: &Sdk, table: &mut Table) {
+    table.section(&format!("the Rust SDK, {} in flight", sdk.in_flight));
+    for (name, unit, rate) in [
+        ("one-activity workflows", "workflows", &sdk.one_activity),
+        ("durable local steps", "steps", &sdk.local_steps),
+    ] {
+        table.row(
+            name,
+            per_second(rate.per_second, unit),
+            times(rate.to_echo, "echo"),
+        );
+        table.row(
+            "start to completion",
+            p50(&rate.latency),
+            p99(&rate.latency),
+        );
+        if let Some(spent) = rate.processor_us_each {
+            table.row(
+                "processor time each",
+                format!("{spent:.0} µs"),
+                "server, worker and client".to_owned(),
+            );
+        }
     }
 }
 

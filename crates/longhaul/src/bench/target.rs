@@ -129,6 +129,11 @@ impl Target {
         Ok(connections)
     }
 
+    /// Where other clients reach it.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address.authority())
+    }
+
     pub(super) fn requests(&self) -> u64 {
         self.address.sent()
     }

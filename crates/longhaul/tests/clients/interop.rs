@@ -122,7 +122,7 @@ async fn rust_caller(ctx: Context, order: Order) -> WorkflowResult<Answer> {
         child,
         total: total.get(),
         told,
-        refused: refused.message,
+        refused: refused.message.clone(),
     })
 }
 

@@ -13,6 +13,7 @@ use super::api::{Refused, understand};
 use super::shared::Shared;
 use super::wire::ActivityTask;
 use crate::activity::{ActivityContext, ActivityInfo, Beat, Heart};
+use crate::definition::RunActivity;
 use crate::error::Failure;
 
 /// How long a lease lasts when the server does not say, and the shortest pause between two renewals.
@@ -116,11 +117,7 @@ async fn run(
 
 /// Runs a function with its panics caught.
 pub(super) async fn call(
-    run: &Arc<
-        dyn Fn(ActivityContext, Payload) -> BoxFuture<'static, Result<Payload, Failure>>
-            + Send
-            + Sync,
-    >,
+    run: &Arc<RunActivity>,
     context: ActivityContext,
     arguments: Payload,
 ) -> Result<Payload, Failure> {

@@ -10,10 +10,10 @@ mod inline;
 use std::sync::Arc;
 
 use super::shared::Shared;
-use super::wire::WorkflowTask;
+use super::wire::{Capabilities, WorkflowTask};
 use super::workflow_tasks::Stopped;
 use crate::definition::ActivityDefinition;
-use crate::workflow::Execution;
+use crate::workflow::{Execution, ReplayError};
 
 /// Runs every local activity that the code waits for, and the code after each.
 pub(super) async fn run(
@@ -24,11 +24,16 @@ pub(super) async fn run(
     if execution.journal().open_local_calls().is_empty() {
         return Ok(());
     }
-    if shared.capabilities.read().durable_local_activities {
-        Box::pin(durable::run(shared, task, execution)).await
-    } else {
-        Box::pin(inline::run(shared, task, execution)).await
+    let server = shared.capabilities.read().clone();
+    if !server.durable_local_activities && !Capabilities::has(&server.local_activities) {
+        return Err(Stopped::Replay(ReplayError::MissingCapability {
+            capability: "local_activities",
+        }));
     }
+    if server.durable_local_activities {
+        return Box::pin(durable::run(shared, task, execution)).await;
+    }
+    Box::pin(inline::run(shared, task, execution)).await
 }
 
 /// The function behind a local call: registered for this worker's workflows only, or for its queue as well.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use serde_json::Value;
 
 use super::api::Api;
 use super::cache::Cache;
@@ -12,6 +13,7 @@ use super::sessions::Sessions;
 use super::wire::Capabilities;
 use crate::activity::Extensions;
 use crate::definition::{ActivityDefinition, WorkflowDefinition};
+use crate::workflow::ReplayError;
 
 /// See the module.
 pub(super) struct Shared {
@@ -34,6 +36,29 @@ impl Shared {
     /// The server knows best how much history fits into an answer.
     pub(super) fn history_page_size(&self) -> Option<u64> {
         self.capabilities.read().default_history_page_size
+    }
+
+    /// Nothing is sent that the server has not announced: it would be refused, or worse, ignored.
+    pub(super) fn check_capabilities(&self, commands: &[Value]) -> Result<(), ReplayError> {
+        let server = self.capabilities.read();
+        for command in commands {
+            let uses_session = !command["worker_session"].is_null();
+            let is_memo = command["type"] == "upsert_memo";
+            let missing = [
+                (
+                    uses_session && !Capabilities::has(&server.worker_sessions),
+                    "worker_sessions",
+                ),
+                (
+                    is_memo && !Capabilities::has(&server.workflow_memo_updates),
+                    "workflow_memo_updates",
+                ),
+            ];
+            if let Some((_, capability)) = missing.into_iter().find(|(missing, _)| *missing) {
+                return Err(ReplayError::MissingCapability { capability });
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn is_sticky(&self) -> bool {

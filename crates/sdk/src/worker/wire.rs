@@ -29,6 +29,7 @@ pub(super) struct Capabilities {
     pub(super) cooperative_cancellation: serde_json::Value,
     pub(super) sticky_execution: serde_json::Value,
     pub(super) worker_sessions: serde_json::Value,
+    pub(super) workflow_memo_updates: serde_json::Value,
     pub(super) local_activities: serde_json::Value,
 }
 

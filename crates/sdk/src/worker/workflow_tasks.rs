@@ -23,6 +23,8 @@ pub(super) enum Stopped {
     Request(RequestError),
     /// The claim ended properly: the server took the task back.
     Released,
+    /// The lease can no longer be trusted: nothing is reported, and redelivery does the rest.
+    LeaseLost(RequestError),
 }
 
 impl From<ReplayError> for Stopped {
@@ -42,6 +44,10 @@ pub(super) async fn process(shared: &Arc<Shared>, mut task: WorkflowTask) {
     match answer(shared, &mut task).await {
         Ok(()) => shared.counters.workflow_tasks.add(),
         Err(Stopped::Released) => {}
+        Err(Stopped::LeaseLost(error)) => {
+            shared.counters.leases_lost.add();
+            tracing::warn!(task_id = task.task_id, %error, "the lease of a task cannot be trusted any more");
+        }
         Err(Stopped::Replay(error)) => fail(shared, &task, &error).await,
         Err(Stopped::Request(error)) => refused(shared, &task, &error).await,
     }
@@ -72,6 +78,7 @@ async fn answer(shared: &Arc<Shared>, task: &mut WorkflowTask) -> Result<(), Sto
         Err(stopped) => return Err(stopped),
     }
     let decision = execution.decide()?;
+    shared.check_capabilities(&decision.commands)?;
     let keep = !decision.closes;
     send(shared, task, decision).await?;
     if keep {

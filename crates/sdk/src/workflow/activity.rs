@@ -237,7 +237,7 @@ fn conclude<R: DeserializeOwned>(
     sequence: u64,
     outcome: Outcome,
 ) -> Result<R, ActivityError> {
-    let error = match outcome {
+    let mut error = match outcome {
         Outcome::Completed(result) => {
             let result = result.unwrap_or_else(Payload::null);
             match payload::from_payload(&result) {
@@ -254,7 +254,8 @@ fn conclude<R: DeserializeOwned>(
             ActivityError::new(name, FailureKind::Cancelled, "cancelled")
         }
     };
-    Err(ActivityError { sequence, ..error })
+    error.0.sequence = sequence;
+    Err(error)
 }
 
 fn failure(name: &str, facts: CallFacts, how: FailedHow) -> ActivityError {
@@ -265,20 +266,18 @@ fn failure(name: &str, facts: CallFacts, how: FailedHow) -> ActivityError {
         FailedHow::Terminated => FailureKind::Terminated,
     };
     let details = facts.details();
-    let error = ActivityError::new(name, kind, facts.message.unwrap_or_default());
-    ActivityError {
-        failure_category: facts.failure_category.unwrap_or(error.failure_category),
-        exception_type: facts.exception_type.or(facts.exception_class),
-        code: facts.code.and_then(|code| code.as_i64()),
-        non_retryable: facts.non_retryable.unwrap_or(false),
-        attempt: facts.attempt_number,
-        details,
-        execution_id: facts.activity_execution_id,
-        message: error.message,
-        activity_type: error.activity_type,
-        kind: error.kind,
-        sequence: error.sequence,
+    let mut error = ActivityError::new(name, kind, facts.message.unwrap_or_default());
+    let failure = &mut error.0;
+    if let Some(category) = facts.failure_category {
+        failure.failure_category = category;
     }
+    failure.exception_type = facts.exception_type.or(facts.exception_class);
+    failure.code = facts.code.and_then(|code| code.as_i64());
+    failure.non_retryable = facts.non_retryable.unwrap_or(false);
+    failure.attempt = facts.attempt_number;
+    failure.details = details;
+    failure.execution_id = facts.activity_execution_id;
+    error
 }
 
 /// Adds the keys of one object to another.

@@ -21,7 +21,7 @@ use super::activity::CallActivity;
 use super::call::{CallFuture, CallKind, Outcome};
 use super::child::CallChild;
 use super::execution::Tasks;
-use super::handler::UpdateHandler;
+use super::handler::{UpdateHandler, Validate};
 use super::journal::{Journal, RunInfo};
 use super::local::LocalActivity;
 use super::options::ceil_seconds;
@@ -281,7 +281,7 @@ impl Context {
         &self,
         name: &str,
         handler: impl Fn(A) -> Result<R, Failure> + Send + Sync + 'static,
-        validate: Option<Arc<dyn Fn(&Payload) -> Result<(), Failure> + Send + Sync>>,
+        validate: Option<Validate>,
     ) {
         let handle = Arc::new(move |arguments: &Payload| {
             let answer = handler(payload::from_arguments(arguments)?)?;
@@ -315,12 +315,11 @@ impl Context {
         let recorded = self.journal.record(CallKind::SideEffect, || {
             let value = code();
             let result = payload::to_payload(&value);
-            let command = json!({
-                "type": "record_side_effect",
-                "result": result.as_ref().unwrap_or(&Payload::null()),
-            });
+            let recorded = result
+                .as_ref()
+                .map_or_else(|_| Payload::null(), Clone::clone);
             fresh = Some(result.map(|_| value));
-            command
+            json!({"type": "record_side_effect", "result": recorded})
         });
         match (fresh, recorded) {
             (Some(value), _) => value,

@@ -522,10 +522,12 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> ReplayError {
     }
 }
 
+type Task = (BoxFuture<'static, ()>, Arc<Flag>);
+
 /// Futures that run beside the workflow's own ([`Context::spawn`]).
 #[derive(Default)]
 pub(crate) struct Tasks {
-    list: Mutex<Vec<Option<(BoxFuture<'static, ()>, Arc<Flag>)>>>,
+    list: Mutex<Vec<Option<Task>>>,
 }
 
 impl Tasks {

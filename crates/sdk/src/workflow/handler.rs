@@ -8,8 +8,8 @@ use longhaul_protocol::Payload;
 
 use crate::error::Failure;
 
-type Handle = Arc<dyn Fn(&Payload) -> Result<Payload, Failure> + Send + Sync>;
-type Validate = Arc<dyn Fn(&Payload) -> Result<(), Failure> + Send + Sync>;
+pub(super) type Handle = Arc<dyn Fn(&Payload) -> Result<Payload, Failure> + Send + Sync>;
+pub(super) type Validate = Arc<dyn Fn(&Payload) -> Result<(), Failure> + Send + Sync>;
 
 /// See the module.
 #[derive(Default)]

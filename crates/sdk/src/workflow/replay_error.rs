@@ -34,6 +34,11 @@ pub enum ReplayError {
         /// Its words.
         problem: String,
     },
+    /// The code uses something that the server has not announced.
+    MissingCapability {
+        /// Its name in the server's list of capabilities.
+        capability: &'static str,
+    },
     /// A local activity was called while other calls were open, on a server that cannot record it in their order.
     LocalBesideOthers,
     /// A handler of a query, update or validator tried to make a call.
@@ -82,6 +87,7 @@ impl ReplayError {
             Self::Stuck => "WorkflowStuck",
             Self::UnknownWorkflow { .. } => "UnknownWorkflowType",
             Self::Refused { .. } => "CommandsRefused",
+            Self::MissingCapability { .. } => "MissingCapability",
             Self::LocalBesideOthers => "LocalActivityBesideOthers",
             Self::CallInHandler { .. } => "CallInHandler",
         }
@@ -134,6 +140,10 @@ impl fmt::Display for ReplayError {
                 "this worker has no workflow `{workflow_type}`; register it, or give its runs another task queue"
             ),
             Self::Refused { problem } => write!(out, "the server refused the answer: {problem}"),
+            Self::MissingCapability { capability } => write!(
+                out,
+                "the code uses `{capability}`, which this server has not announced; use another server, or do without"
+            ),
             Self::LocalBesideOthers => write!(
                 out,
                 "a local activity was called while other calls are open; this server records local activities only at the end of \

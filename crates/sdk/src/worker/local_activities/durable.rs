@@ -245,7 +245,7 @@ impl Runner<'_> {
 
     async fn report(&mut self, execution: &mut Execution, ended: Ended) -> Result<(), Stopped> {
         if let Some(lost) = ended.lost {
-            return Err(lost.into());
+            return Err(Stopped::LeaseLost(lost));
         }
         if ended.stopped {
             self.in_flight.remove(&ended.sequence);

@@ -42,7 +42,8 @@ pub(super) async fn run(
         let stories: Vec<Story> = join_all(stories)
             .await
             .into_iter()
-            .collect::<Result<_, RequestError>>()?;
+            .collect::<Result<_, RequestError>>()
+            .map_err(Stopped::LeaseLost)?;
         // In the order of the calls, as the history will have them.
         for (call, story) in calls.iter().zip(stories) {
             let (command, outcome) = story.finish(call);

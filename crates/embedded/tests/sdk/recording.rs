@@ -1,0 +1,109 @@
+//! A server that is listened to, and that can be made to answer otherwise than it would.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use longhaul_embedded::EmbeddedTransport;
+use longhaul_sdk::transport::{Request, Response, Transport, TransportError};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+/// One request that was sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) body: Value,
+}
+
+/// Everything that was sent, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tape(Arc<Mutex<Vec<Sent>>>);
+
+impl Tape {
+    pub(crate) fn all(&self) -> Vec<Sent> {
+        self.0.lock().clone()
+    }
+
+    /// Requests whose path ends so.
+    pub(crate) fn to(&self, end: &str) -> Vec<Sent> {
+        let mut sent = self.all();
+        sent.retain(|sent| sent.path.ends_with(end));
+        sent
+    }
+
+    /// Commands of a type, in every completion and checkpoint.
+    pub(crate) fn commands(&self, kind: &str) -> Vec<Value> {
+        let commands =
+            self.all()
+                .into_iter()
+                .filter_map(|sent| match sent.body["commands"].clone() {
+                    Value::Array(commands) => Some(commands),
+                    _ => None,
+                });
+        commands
+            .flatten()
+            .filter(|command| command["type"] == kind)
+            .collect()
+    }
+}
+
+type Answer = Box<dyn Fn(&Sent, Response) -> Response + Send + Sync>;
+
+pub(crate) struct Recording {
+    inner: EmbeddedTransport,
+    tape: Tape,
+    answer: Answer,
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Recording")
+    }
+}
+
+impl Recording {
+    pub(crate) fn new(inner: EmbeddedTransport) -> (Self, Tape) {
+        let tape = Tape::default();
+        let recording = Self {
+            inner,
+            tape: tape.clone(),
+            answer: Box::new(|_, response| response),
+        };
+        (recording, tape)
+    }
+
+    /// Changes answers on their way back.
+    pub(crate) fn answering(
+        mut self,
+        answer: impl Fn(&Sent, Response) -> Response + Send + Sync + 'static,
+    ) -> Self {
+        self.answer = Box::new(answer);
+        self
+    }
+
+    /// Replaces some text in every answer.
+    pub(crate) fn replacing(self, from: &'static str, to: &'static str) -> Self {
+        self.answering(move |_, mut response| {
+            let text = String::from_utf8_lossy(&response.body).replace(from, to);
+            response.body = text.into_bytes().into();
+            response
+        })
+    }
+}
+
+impl Transport for Recording {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
+        let sent = Sent {
+            method: request.method.as_str(),
+            path: request.path.clone(),
+            body: serde_json::from_slice(request.body.as_deref().unwrap_or_default())
+                .unwrap_or_default(),
+        };
+        self.tape.0.lock().push(sent.clone());
+        Box::pin(async move {
+            let response = self.inner.send(request).await?;
+            Ok((self.answer)(&sent, response))
+        })
+    }
+}

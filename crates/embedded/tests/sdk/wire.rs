@@ -1,0 +1,330 @@
+//! What the worker says to the server, word for word, where the protocol cares.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use longhaul_embedded::Embedded;
+use longhaul_sdk::transport::Response;
+use longhaul_sdk::{
+    ActivityContext, ActivityResult, Client, Context, LocalActivityOptions, RetryPolicy, Signal,
+    Worker, WorkerSessionOptions, WorkflowResult, activity, workflow,
+};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::recording::{Recording, Tape};
+use crate::stage::{DEADLINE, QUEUE, Running};
+
+const GO: Signal<()> = Signal::new("go");
+
+async fn eventually(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    let looking = async {
+        while !look().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, looking)
+        .await
+        .unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+#[activity]
+async fn render(frame: u32) -> ActivityResult<u32> {
+    Ok(frame)
+}
+
+#[workflow]
+async fn all_session_options(ctx: Context) -> WorkflowResult<u32> {
+    let options = WorkerSessionOptions::new("gpu-render")
+        .queue("elsewhere")
+        .connection("redis")
+        .requires("gpu:nvidia-l4")
+        .requires("gpu:nvidia-l4")
+        .lease(Duration::from_secs(120))
+        .ttl(Duration::from_secs(1800))
+        .max_concurrent_activities(2)
+        .create_if_missing(true)
+        .allow_reacquire_after_failure(true);
+    // The call's own queue goes before the session's.
+    let by_context = ctx
+        .session(options.clone())
+        .activity(render(1))
+        .queue(QUEUE)
+        .await?;
+    let by_function = longhaul_sdk::workflow::session(options)
+        .activity(render(2))
+        .queue(QUEUE)
+        .await?;
+    Ok(by_context + by_function)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_sent_as_it_was_written_and_closed_before_the_worker_leaves() {
+    let server = Embedded::in_memory().await.unwrap();
+    let (transport, tape) = Recording::new(server.transport());
+    let client = Client::over(transport).connect().await.unwrap();
+    let worker = Worker::builder(&client, QUEUE)
+        .workflow::<all_session_options>()
+        .activity::<render>()
+        .capability("gpu:nvidia-l4");
+    let worker = Running::start(worker).await;
+    let run = client
+        .start(all_session_options())
+        .queue(QUEUE)
+        .await
+        .unwrap();
+    assert_eq!(run.result().await.unwrap(), 3);
+    worker.stop().await;
+    let commands = tape.commands("schedule_activity");
+    assert_eq!(commands.len(), 2);
+    for command in &commands {
+        assert_eq!(command["queue"], QUEUE);
+        assert_eq!(
+            command["worker_session"],
+            json!({
+                "session_id": "gpu-render", "queue": "elsewhere", "connection": "redis",
+                "requirements": ["gpu:nvidia-l4"], "lease_seconds": 120, "ttl_seconds": 1800,
+                "max_concurrent_activities": 2, "create_if_missing": true,
+                "allow_reacquire_after_failure": true,
+            })
+        );
+    }
+    // Tasks are done, then sessions closed, then the worker says goodbye.
+    let farewell: Vec<(&str, String)> = tape
+        .all()
+        .iter()
+        .filter(|sent| sent.method == "DELETE")
+        .map(|sent| (sent.method, sent.path.clone()))
+        .collect();
+    assert_eq!(farewell[0].1, "/api/worker/sessions/gpu-render");
+    assert!(
+        farewell[1].1.starts_with("/api/worker/registrations/"),
+        "{farewell:?}"
+    );
+    server.stop().await;
+}
+
+#[derive(Default)]
+struct Steps {
+    calls: AtomicU32,
+    began: Notify,
+    open: Notify,
+}
+
+#[activity]
+async fn step(ctx: ActivityContext) -> ActivityResult<u32> {
+    let steps = ctx.data::<Arc<Steps>>();
+    ctx.heartbeat().await?;
+    ctx.heartbeat().await?;
+    Ok(steps.calls.fetch_add(1, Ordering::Relaxed))
+}
+
+#[workflow]
+async fn all_local_options(ctx: Context) -> WorkflowResult<u32> {
+    let options = LocalActivityOptions::new()
+        .retry(
+            RetryPolicy::attempts(3)
+                .backoff([Duration::from_secs(1), Duration::from_secs(5)])
+                .give_up_on("Lost"),
+        )
+        .start_to_close(Duration::from_secs(10))
+        .schedule_to_close(Duration::from_secs(60))
+        .heartbeat(Duration::from_secs(5));
+    let first = ctx.local_activity(step()).with_options(options).await?;
+    ctx.signals(&GO).recv().await?;
+    Ok(first)
+}
+
+/// A recorded server with a worker of `all_local_options`.
+async fn local_stage(
+    change: impl FnOnce(Recording) -> Recording,
+) -> (Embedded, Client, Tape, Arc<Steps>, Running) {
+    let server = Embedded::in_memory().await.unwrap();
+    let (transport, tape) = Recording::new(server.transport());
+    let client = Client::over(change(transport)).connect().await.unwrap();
+    let steps = Arc::new(Steps::default());
+    let worker = Worker::builder(&client, QUEUE)
+        .workflow::<all_local_options>()
+        .workflow::<waits_inside>()
+        .local_activity::<step>()
+        .local_activity::<gated>()
+        .data(steps.clone());
+    let worker = Running::start(worker).await;
+    (server, client, tape, steps, worker)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_local_activity_is_described_exactly_and_never_polled_for() {
+    let (server, client, tape, steps, worker) = local_stage(|recording| recording).await;
+    let run = client
+        .start(all_local_options())
+        .queue(QUEUE)
+        .await
+        .unwrap();
+    run.signal(&GO, ()).await.unwrap();
+    assert_eq!(run.result().await.unwrap(), 0);
+    assert_eq!(steps.calls.load(Ordering::Relaxed), 1);
+    worker.stop().await;
+    let prepared = tape.to("/local-activities/prepare");
+    assert_eq!(prepared.len(), 1);
+    let mut descriptor = prepared[0].body["descriptor"].clone();
+    descriptor["arguments"].take();
+    assert_eq!(
+        descriptor,
+        json!({
+            "type": "record_local_activity", "activity_type": "step", "execution_mode": "local",
+            "arguments": null,
+            "retry_policy": {
+                "max_attempts": 3, "backoff_seconds": [1, 5], "non_retryable_error_types": ["Lost"],
+            },
+            "start_to_close_timeout": 10, "schedule_to_close_timeout": 60, "heartbeat_timeout": 5,
+        }),
+        "neither queue nor connection nor session nor schedule_to_start"
+    );
+    assert!(tape.to("/activity-tasks/poll").is_empty());
+    // Before the attempt the lease is renewed by `prepare`; after each heartbeat by the heartbeat.
+    assert_eq!(tape.to("/heartbeat").len(), 2);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_cannot_be_confirmed_ends_the_attempt_without_a_word() {
+    for broken in [Broken::Refused, Broken::Malformed] {
+        let (server, client, tape, steps, worker) = local_stage(|recording| {
+            recording.answering(move |sent, response| {
+                let beats =
+                    sent.path.contains("/local-activities/") && sent.path.ends_with("/heartbeat");
+                if beats { broken.answer() } else { response }
+            })
+        })
+        .await;
+        let run = client
+            .start(all_local_options())
+            .queue(QUEUE)
+            .await
+            .unwrap();
+        let lost = worker.handle.clone();
+        eventually("the lease is lost", async || lost.metrics().leases_lost > 0).await;
+        worker.stop().await;
+        assert_eq!(
+            steps.calls.load(Ordering::Relaxed),
+            0,
+            "the function stopped"
+        );
+        for verb in ["/complete", "/fail", "/outcome"] {
+            assert!(tape.to(verb).is_empty(), "{verb}: {:?}", tape.to(verb));
+        }
+        drop(run);
+        server.stop().await;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Broken {
+    Refused,
+    Malformed,
+}
+
+impl Broken {
+    fn answer(self) -> Response {
+        match self {
+            Self::Refused => Response {
+                status: 409,
+                body: json!({"reason": "stale_activity_attempt", "message": "no"})
+                    .to_string()
+                    .into_bytes()
+                    .into(),
+            },
+            Self::Malformed => Response {
+                status: 200,
+                body: b"{\"half\": ".to_vec().into(),
+            },
+        }
+    }
+}
+
+#[activity]
+async fn gated(ctx: ActivityContext) -> ActivityResult<u32> {
+    let steps = ctx.data::<Arc<Steps>>();
+    steps.began.notify_one();
+    steps.open.notified().await;
+    Ok(steps.calls.fetch_add(1, Ordering::Relaxed))
+}
+
+#[workflow]
+async fn waits_inside(ctx: Context) -> WorkflowResult<u32> {
+    Ok(ctx.local_activity(gated()).await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_ends_lets_its_local_activity_finish() {
+    let (server, client, tape, steps, worker) = local_stage(|recording| recording).await;
+    let run = client.start(waits_inside()).queue(QUEUE).await.unwrap();
+    steps.began.notified().await;
+    worker.handle.shut_down();
+    let polls = tape.to("/workflow-tasks/poll").len();
+    steps.open.notify_one();
+    worker.ended().await;
+    assert_eq!(run.result().await.unwrap(), 0);
+    // One last look by each poller whether a task was on its way; none after it.
+    assert!(tape.to("/workflow-tasks/poll").len() <= polls + 4);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_result_of_a_cancelled_run_is_not_recorded() {
+    let (server, client, tape, steps, worker) = local_stage(|recording| recording).await;
+    let run = client.start(waits_inside()).queue(QUEUE).await.unwrap();
+    steps.began.notified().await;
+    run.cancel(None).await.unwrap();
+    // Nothing kills the function: it ends by itself, and its result is refused.
+    steps.open.notify_one();
+    eventually("the outcome is refused", async || {
+        !tape.to("/outcome").is_empty()
+    })
+    .await;
+    let stopped = worker.handle.clone();
+    worker.stop().await;
+    assert_eq!(stopped.metrics().runs_cancelled, 1);
+    assert_eq!(steps.calls.load(Ordering::Relaxed), 1);
+    let events = crate::stage::types(&run).await;
+    let count = |event: &str| events.iter().filter(|found| *found == event).count();
+    assert_eq!(
+        (count("ActivityCancelled"), count("ActivityCompleted")),
+        (1, 0)
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_server_has_not_announced_is_not_sent() {
+    let server = Embedded::in_memory().await.unwrap();
+    let (transport, tape) = Recording::new(server.transport());
+    let transport = transport.replacing("\"worker_sessions\":", "\"unheard_of\":");
+    let client = Client::over(transport).connect().await.unwrap();
+    let worker = Worker::builder(&client, QUEUE)
+        .workflow::<all_session_options>()
+        .activity::<render>();
+    let worker = Running::start(worker).await;
+    client
+        .start(all_session_options())
+        .queue(QUEUE)
+        .await
+        .unwrap();
+    let handle = worker.handle.clone();
+    eventually("the task fails", async || {
+        handle.metrics().workflow_tasks_failed > 0
+    })
+    .await;
+    worker.stop().await;
+    assert!(tape.commands("schedule_activity").is_empty());
+    let failures = tape.to("/fail");
+    assert_eq!(failures[0].body["failure"]["type"], "MissingCapability");
+    let message = failures[0].body["failure"]["message"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    assert!(message.contains("`worker_sessions`"), "{message}");
+    server.stop().await;
+}
