@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longhaul_engine::run::elapse::next_due;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::TaskId;
+use longhaul_store::LeaseFilter;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -82,19 +83,24 @@ impl Host {
                 due.extend(next_due(&run, self.inner.executor.moment()));
             }
         }
+        // Asked of the store: what is told after commits can come out of order.
+        let leased = store
+            .leased_tasks(&LeaseFilter::default(), usize::MAX)
+            .await?;
         let (hub, now) = (&self.inner.hub, self.now());
         if hub.dispatch.has_doubts() {
             due.push(now.plus_seconds(SECOND_LOOK_SECONDS));
         }
         let due_at = due.into_iter().min();
-        let moves = hub.rest.working.load(Ordering::SeqCst) > 0
-            || hub.bell.is_due(now)
+        // The bells first: a sweep that goes to work in between is seen to work.
+        let moves = hub.bell.is_due(now)
             || hub.session_bell.is_due(now)
+            || hub.rest.working.load(Ordering::SeqCst) > 0
             || !hub.outbox.is_empty()
             || due_at.is_some_and(|at| at <= now);
         Ok((!moves).then(|| Idle {
             polls_waiting: hub.dispatch.waiting() + self.inner.queries.dispatch.waiting(),
-            leased: hub.leased_tasks(),
+            leased: leased.into_iter().map(|row| row.task_id).collect(),
             due_at,
         }))
     }

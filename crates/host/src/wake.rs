@@ -116,11 +116,6 @@ impl Hub {
         self.leased.lock().get(task_id).cloned()
     }
 
-    /// The leased tasks that this process knows.
-    pub(crate) fn leased_tasks(&self) -> Vec<TaskId> {
-        self.leased.lock().keys().cloned().collect()
-    }
-
     /// Watches a run for new events. Register first, look second, wait third.
     pub(crate) fn watch(self: &Arc<Self>, run_id: &RunId) -> Watch {
         let mut watched = self.watched.lock();

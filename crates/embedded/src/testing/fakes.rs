@@ -126,6 +126,11 @@ impl Fakes {
         self.calls.lock().contains_key(name)
     }
 
+    /// How many attempts hang, also those that nobody waits for any more.
+    pub(super) fn hanging(&self) -> usize {
+        self.hanging.lock().len()
+    }
+
     pub(super) fn hangs(&self, task_id: &str) -> bool {
         self.hanging.lock().contains(task_id)
     }

@@ -1,7 +1,7 @@
 //! When time may jump, and how far.
 //!
 //! Time jumps only when nothing can happen without it: every poll of the worker waits in line, no other request is in flight,
-//! nobody holds a task (but fakes that hang on purpose), and the server's own loops rest. Whatever ends such a state begins or
+//! nobody holds or still handles a task (but fakes that hang on purpose), and the server's own loops rest. Whatever ends such a state begins or
 //! ends a request, so a jump between two requests that are the same before and after the look is safe.
 
 use std::sync::Arc;
@@ -46,10 +46,12 @@ impl Shared {
             // Whoever changes something after this is heard.
             let rested = self.host.rested();
             let ended = self.transport.traffic().ended();
+            let worked = self.worker.task_ended();
             let faked = self.fakes.changed.notified();
-            tokio::pin!(rested, ended, faked);
+            tokio::pin!(rested, ended, worked, faked);
             rested.as_mut().enable();
             ended.as_mut().enable();
+            worked.as_mut().enable();
             faked.as_mut().enable();
             if self.fakes.has_ended() {
                 return Err(RunError::Stopped);
@@ -60,6 +62,7 @@ impl Shared {
             tokio::select! {
                 () = rested => {}
                 () = ended => {}
+                () = worked => {}
                 () = faked => {}
             }
         }
@@ -68,7 +71,8 @@ impl Shared {
     async fn look(&self) -> Result<Option<Still>, RunError> {
         let traffic = self.transport.traffic();
         let counts = traffic.counts();
-        if counts.others > 0 || counts.polls < self.polls {
+        let works = self.worker.running_tasks() > self.fakes.hanging();
+        if works || counts.others > 0 || counts.polls < self.polls {
             return Ok(None);
         }
         let Some(idle) = self.host.idle().await? else {

@@ -204,8 +204,9 @@ async fn an_activity_that_runs_holds_the_time() {
         .await
         .unwrap();
     let begin = env.now();
-    let handle = env.start(sleeper(0)).await.unwrap();
     let other = env.start(sleeper(2)).await.unwrap();
+    env.settle().await;
+    let handle = env.start(sleeper(0)).await.unwrap();
     let result = other.result();
     tokio::pin!(result);
     while env.calls("double").is_empty() {
@@ -222,5 +223,50 @@ async fn an_activity_that_runs_holds_the_time() {
     assert_eq!(result.await.unwrap(), 4);
     assert_eq!(handle.result().await.unwrap(), 0);
     assert_eq!(begin.micros_until(env.now()), micros(DAY * 2));
+    env.stop().await;
+}
+
+/// Several kinds of work between two sleeps.
+#[workflow]
+async fn busy(ctx: Context, number: u32) -> WorkflowResult<u32> {
+    let mut sum = 0;
+    for round in 1..=4 {
+        ctx.sleep(SECOND * number * round).await?;
+        let (queued, local) = join!(
+            ctx.activity(double(number)).start(),
+            ctx.local_activity(double(number)).start(),
+        );
+        sum += queued? + local?;
+        sum += ctx.activity(double(number)).await?;
+    }
+    Ok(sum)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn time_never_jumps_over_work_that_could_be_done() {
+    let env = TestEnvironment::builder()
+        .workflow::<busy>()
+        .activity::<double>()
+        .start()
+        .await
+        .unwrap();
+    let begin = env.now();
+    let mut handles = Vec::new();
+    for number in 1..=30 {
+        handles.push(env.start(busy(number)).await.unwrap());
+    }
+    let results = futures::future::join_all(handles.iter().map(|handle| handle.result())).await;
+    for (number, result) in (1..).zip(results) {
+        assert_eq!(result.unwrap(), number * 2 * 12);
+    }
+    // Had time passed during any of the work, that work's next step would be late.
+    let calls = env.calls("double");
+    assert_eq!(calls.len(), 30 * 12);
+    for call in calls {
+        let after = begin.micros_until(call.at);
+        let number = u64::from(call.arguments::<u32>());
+        let moments = [1, 3, 6, 10].map(|rounds| rounds * number * 1_000_000);
+        assert!(moments.contains(&after), "{after} {call:?}");
+    }
     env.stop().await;
 }
