@@ -15,7 +15,8 @@
 //! # }
 //! ```
 //!
-//! For tests there is [`Embedded::in_memory`], and a clock that is moved by hand: [`Builder::manual_clock`].
+//! Tests of workflows have a server, a worker and a clock that jumps over every wait in [`testing::TestEnvironment`]. Tests of
+//! anything else start with [`Embedded::in_memory`], and a clock that is moved by hand: [`Builder::manual_clock`].
 
 #![warn(missing_docs)]
 
@@ -35,6 +36,8 @@ use longhaul_store::Store;
 use longhaul_store::memory::Memory;
 use longhaul_store::sqlite::Sqlite;
 
+pub mod testing;
+mod traffic;
 mod transport;
 
 pub use transport::EmbeddedTransport;

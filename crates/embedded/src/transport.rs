@@ -13,6 +13,8 @@ use longhaul_sdk::transport::{Request, Response, Transport, TransportError};
 use tokio::sync::RwLock;
 use tower::ServiceExt as _;
 
+use crate::traffic::Traffic;
+
 /// How long requests in flight may take to end after the server was told to stop. Polls are answered at once; the rest
 /// takes a commit.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,14 +28,23 @@ pub struct EmbeddedTransport {
 struct Inner {
     /// The server; nothing once it was stopped. Held shared by every request, and whole by the stop.
     router: RwLock<Option<Router>>,
+    traffic: Traffic,
 }
 
 impl EmbeddedTransport {
     pub(crate) fn new(router: Router) -> Self {
         let router = RwLock::new(Some(router));
         Self {
-            inner: Arc::new(Inner { router }),
+            inner: Arc::new(Inner {
+                router,
+                traffic: Traffic::default(),
+            }),
         }
+    }
+
+    /// The requests in flight.
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.inner.traffic
     }
 
     /// Waits for the requests in flight and lets go of the server, though there may be clients of it: its file is free
@@ -46,6 +57,7 @@ impl EmbeddedTransport {
     }
 
     async fn exchange(&self, request: Request) -> Result<Response, TransportError> {
+        let _in_flight = self.inner.traffic.begin(&request.path);
         let router = self.inner.router.read().await;
         let Some(router) = router.as_ref() else {
             let stopped = "the embedded server was stopped".to_owned();

@@ -50,6 +50,11 @@ impl AlarmBell {
         *self.next.lock() = None;
     }
 
+    /// Whether the moment has come and nobody has looked yet.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        self.next.lock().is_some_and(|at| at <= now)
+    }
+
     /// Waits for the moment.
     pub(crate) async fn rings(&self, clock: &dyn Clock) {
         loop {
@@ -84,7 +89,8 @@ pub(crate) async fn run(executor: Arc<Executor>, hub: Arc<Hub>, stop: Cancellati
                 }
             }
         }
-        if wait(&executor, &hub, &stop).await.is_none() {
+        let next = wait(&executor, &hub, &stop);
+        if hub.rest.during(next).await.is_none() {
             return;
         }
     }

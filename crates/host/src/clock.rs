@@ -65,6 +65,15 @@ impl ManualClock {
         }
         self.state.moved.notify_waiters();
     }
+
+    /// Moves the clock forward to `at`, never back.
+    pub fn advance_to(&self, at: Timestamp) {
+        {
+            let mut now = self.state.now.lock();
+            *now = at.max(*now);
+        }
+        self.state.moved.notify_waiters();
+    }
 }
 
 impl Clock for ManualClock {

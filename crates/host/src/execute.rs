@@ -126,7 +126,7 @@ impl Executor {
         }
     }
 
-    fn moment(&self) -> Moment<'_> {
+    pub(crate) fn moment(&self) -> Moment<'_> {
         Moment {
             now: self.clock.now(),
             entropy: rand::random(),

@@ -64,6 +64,11 @@ impl Outbox {
         self.written.notify_one();
     }
 
+    /// Whether every letter is delivered or left to its sender's alarm.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.senders.lock().is_empty()
+    }
+
     fn take(&self, limit: usize) -> Vec<RunId> {
         let mut senders = self.senders.lock();
         let waiting: Vec<RunId> = senders
@@ -111,6 +116,7 @@ pub(crate) async fn run(host: Host) {
                 }
                 let outbox = &sender.inner.hub.outbox;
                 outbox.done(&run_id);
+                sender.inner.hub.rest.tell();
                 drop(slot);
                 outbox.written.notify_one();
             });

@@ -233,6 +233,7 @@ impl Host {
                         dispatch: lines.dispatch,
                         ticket: Some(ticket),
                     };
+                    self.inner.hub.rest.tell();
                     let until = look_at.map_or(deadline, |at| at.min(deadline));
                     let room = async {
                         match withheld.and_then(|throttle| throttle.room_at) {

@@ -39,9 +39,14 @@ pub(crate) async fn run(host: Host) {
                 }
             }
         }
-        tokio::select! {
-            () = inner.hub.session_bell.rings(&*inner.clock) => {}
-            () = inner.stopping.cancelled() => return,
+        let next = async {
+            tokio::select! {
+                () = inner.hub.session_bell.rings(&*inner.clock) => Some(()),
+                () = inner.stopping.cancelled() => None,
+            }
+        };
+        if inner.hub.rest.during(next).await.is_none() {
+            return;
         }
     }
 }

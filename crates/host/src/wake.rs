@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::alarms::AlarmBell;
 use crate::dispatch::Dispatch;
+use crate::idle::Rest;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::polls::Polls;
@@ -25,6 +26,7 @@ pub(crate) struct Hub {
     pub(crate) polls: Arc<Polls>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) outbox: Outbox,
+    pub(crate) rest: Rest,
     worker_stale_seconds: u64,
     /// Rows of leased tasks: reports come by task id, and this saves a read for each.
     leased: Mutex<HashMap<TaskId, TaskRow>>,
@@ -49,6 +51,7 @@ impl Hub {
             polls: Arc::default(),
             metrics,
             outbox: Outbox::default(),
+            rest: Rest::default(),
             worker_stale_seconds,
             leased: Mutex::default(),
             watched: Mutex::default(),

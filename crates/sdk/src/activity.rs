@@ -25,6 +25,8 @@ pub struct ActivityInfo {
     pub activity_type: String,
     /// The same for every attempt and every delivery of one call: the key under which to make side effects idempotent.
     pub idempotency_key: String,
+    /// The task that this attempt came as; empty for a local activity.
+    pub task_id: String,
     /// This attempt, different from every other.
     pub attempt_id: String,
     /// From 1.

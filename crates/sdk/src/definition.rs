@@ -162,6 +162,36 @@ impl ActivityDefinition {
         }
     }
 
+    /// An activity that reads its arguments and writes its result by itself: for code that stands in for others.
+    pub fn of_payloads<F>(
+        name: impl Into<Cow<'static, str>>,
+        run: impl Fn(ActivityContext, Payload) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Payload, Failure>> + Send + 'static,
+    {
+        Self {
+            name: name.into(),
+            run: Arc::new(move |context, arguments| Box::pin(run(context, arguments))),
+        }
+    }
+
+    /// The same activity, with a look at every attempt before it begins.
+    #[must_use]
+    pub fn inspect(
+        self,
+        look: impl Fn(&ActivityContext, &Payload) + Send + Sync + 'static,
+    ) -> Self {
+        let run = self.run;
+        Self {
+            name: self.name,
+            run: Arc::new(move |context, arguments| {
+                look(&context, &arguments);
+                run(context, arguments)
+            }),
+        }
+    }
+
     /// An activity from a function that blocks: it runs on a thread of its own kind.
     pub fn blocking<A, R>(
         name: impl Into<Cow<'static, str>>,

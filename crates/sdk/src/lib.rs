@@ -131,7 +131,42 @@
 //! Lists ([`Client::list`]), histories ([`WorkflowHandle::history`]), schedules ([`Client::create_schedule`]), search
 //! attributes, workers and task queues are plain typed data.
 //!
-//! Tests, and programs that want no server beside them, run one in their own process: crate `longhaul-embedded`.
+//! Programs that want no server beside them run one in their own process: crate `longhaul-embedded`.
+//!
+//! # Testing
+//!
+//! `longhaul_embedded::testing::TestEnvironment` is a server, a worker and a clock in the process of the test. While the test
+//! waits for a result and nothing can happen without time passing, the clock jumps to the next timer, timeout or retry.
+//! Activities are real or faked, their calls are written down, and every finished run is replayed at the end.
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use longhaul_sdk::{ActivityResult, Context, WorkflowResult, activity, workflow};
+//! use longhaul_embedded::testing::TestEnvironment;
+//!
+//! # #[activity]
+//! # async fn remind(name: String) -> ActivityResult<u32> { Ok(1) }
+//! #[workflow]
+//! async fn reminder(ctx: Context, name: String) -> WorkflowResult<u32> {
+//!     ctx.sleep(Duration::from_secs(30 * 86_400)).await?;
+//!     Ok(ctx.activity(remind(name)).await?)
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let env = TestEnvironment::builder()
+//!     .workflow::<reminder>()
+//!     .fake("remind", |(name,): (String,)| Ok(name.len()))
+//!     .start()
+//!     .await?;
+//! assert_eq!(env.run(reminder("Ada".to_owned())).await?, 3);
+//! assert_eq!(env.calls("remind").len(), 1);
+//! env.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Histories of production are replayed against new code before it is deployed with [`testing::Replayer`].
 
 #![warn(missing_docs)]
 

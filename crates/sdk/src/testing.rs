@@ -4,8 +4,8 @@
 //! [`WorkflowHandle::export`](crate::WorkflowHandle::export)) and give them to a [`Replayer`]. Code that would make another
 //! call than the one recorded is found here instead of in production.
 //!
-//! Running workflows in a test, with a server in the same process and time that passes as fast as the test wants, is in the
-//! crate `longhaul-embedded`.
+//! Running workflows in a test, with a server in the same process and time that jumps over every wait, is
+//! `longhaul_embedded::testing`.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -21,6 +21,7 @@ mod workflow_tasks;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::futures::Notified;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
@@ -87,6 +88,16 @@ impl WorkerHandle {
     /// What it has counted so far.
     pub fn metrics(&self) -> WorkerMetrics {
         self.shared.counters.read()
+    }
+
+    /// How many tasks it has in hand: workflow tasks, activities and questions.
+    pub fn running_tasks(&self) -> usize {
+        self.shared.running.tasks()
+    }
+
+    /// Resolves when a task that it has in hand ends after this was called.
+    pub fn task_ended(&self) -> Notified<'_> {
+        self.shared.running.ended.notified()
     }
 
     /// The id it registers under.

@@ -3,6 +3,8 @@
 //!
 //! Invariant: after this, nothing in the run is due at `now`, so the alarm lies in the future or is none.
 
+use longhaul_protocol::Timestamp;
+
 use super::draft::Draft;
 use super::state::Run;
 use crate::{Command, Decision, Moment};
@@ -27,6 +29,11 @@ impl Command for Elapse {
         draft.do_what_is_due();
         draft.finish(Ok(()))
     }
+}
+
+/// When time next does something to the run. The alarm that is stored with it may be earlier.
+pub fn next_due(run: &Run, moment: Moment<'_>) -> Option<Timestamp> {
+    Draft::of(run, moment).next_due()
 }
 
 impl Draft<'_> {

@@ -62,6 +62,7 @@ fn info(shared: &Arc<Shared>, task: &ActivityTask) -> ActivityInfo {
         run_id: task.run_id.clone().unwrap_or_default(),
         activity_type: task.activity_type.clone(),
         idempotency_key: task.activity_execution_id.clone(),
+        task_id: task.task_id.clone(),
         attempt_id: task.activity_attempt_id.clone(),
         attempt_number: task.attempt_number,
         task_queue: task

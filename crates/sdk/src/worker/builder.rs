@@ -11,7 +11,7 @@ use super::api::Api;
 use super::cache::Cache;
 use super::registration::Registration;
 use super::sessions::Sessions;
-use super::shared::Shared;
+use super::shared::{Running, Shared};
 use super::wire::Capabilities;
 use super::{Limits, Worker, WorkerHandle};
 use crate::activity::Extensions;
@@ -195,6 +195,7 @@ impl WorkerBuilder {
             data: Arc::new(self.data),
             cache: Cache::new(self.cached_runs),
             counters: super::metrics::Counters::default(),
+            running: Running::default(),
             sessions: Sessions::default(),
             capabilities: RwLock::new(Capabilities::default()),
         });

@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::api::TaskQueueKind;
 use super::registration::Registration;
-use super::shared::Shared;
+use super::shared::{RunningTask, Shared};
 use super::wire::{Polled, TaskKind};
 use super::{activities, questions, workflow_tasks};
 use crate::transport::RequestError;
@@ -136,7 +136,9 @@ impl Pollers {
             return Next::PollAgain;
         };
         let (shared, abort) = (self.shared.clone(), self.abort.clone());
+        let running = RunningTask::new(&shared);
         self.tasks.spawn(async move {
+            let _running = running;
             tokio::select! {
                 () = process(&shared, kind, &task) => {}
                 () = abort.cancelled() => {}

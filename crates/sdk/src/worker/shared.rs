@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use super::api::Api;
 use super::cache::Cache;
@@ -27,6 +29,7 @@ pub(super) struct Shared {
     pub(super) data: Arc<Extensions>,
     pub(super) cache: Cache,
     pub(super) counters: Counters,
+    pub(super) running: Running,
     pub(super) sessions: Sessions,
     /// What the server said it can do when the worker registered.
     pub(super) capabilities: RwLock<Capabilities>,
@@ -63,5 +66,35 @@ impl Shared {
 
     pub(super) fn is_sticky(&self) -> bool {
         self.cache.holds_any() && Capabilities::has(&self.capabilities.read().sticky_execution)
+    }
+}
+
+/// The tasks in hand.
+#[derive(Default)]
+pub(super) struct Running {
+    tasks: AtomicUsize,
+    pub(super) ended: Notify,
+}
+
+impl Running {
+    pub(super) fn tasks(&self) -> usize {
+        self.tasks.load(Ordering::SeqCst)
+    }
+}
+
+/// One task in hand, until it is dropped.
+pub(super) struct RunningTask(Arc<Shared>);
+
+impl RunningTask {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        shared.running.tasks.fetch_add(1, Ordering::SeqCst);
+        Self(shared.clone())
+    }
+}
+
+impl Drop for RunningTask {
+    fn drop(&mut self) {
+        self.0.running.tasks.fetch_sub(1, Ordering::SeqCst);
+        self.0.running.ended.notify_waiters();
     }
 }

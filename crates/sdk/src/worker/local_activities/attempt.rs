@@ -47,6 +47,7 @@ impl Attempt {
             run_id: task.run_id.clone(),
             activity_type: self.activity_type.clone(),
             idempotency_key: self.idempotency_key.clone(),
+            task_id: String::new(),
             attempt_id: self.attempt_id.clone(),
             attempt_number: self.attempt_number,
             task_queue: String::new(),

@@ -1,0 +1,100 @@
+//! Counts the requests in flight, so that a test can tell when none of them can change anything.
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Traffic {
+    counts: Mutex<Counts>,
+    ended: Notify,
+}
+
+/// Two equal counts: no request began or ended in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    begun: u64,
+    /// Polls of workers in flight.
+    pub(crate) polls: usize,
+    /// Those who wait for news of a run: they change nothing.
+    watches: usize,
+    /// All others in flight.
+    pub(crate) others: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Poll,
+    Watch,
+    Other,
+}
+
+impl Kind {
+    fn of(path: &str) -> Self {
+        if path.starts_with("/api/worker/") && path.ends_with("/poll") {
+            Self::Poll
+        } else if path.contains("/history?") && path.contains("wait_new_event=1") {
+            Self::Watch
+        } else {
+            Self::Other
+        }
+    }
+}
+
+impl Counts {
+    fn of(&mut self, kind: Kind) -> &mut usize {
+        match kind {
+            Kind::Poll => &mut self.polls,
+            Kind::Watch => &mut self.watches,
+            Kind::Other => &mut self.others,
+        }
+    }
+}
+
+impl Traffic {
+    /// A request begins; it is in flight until the answer is dropped.
+    pub(crate) fn begin(&self, path: &str) -> InFlight<'_> {
+        let kind = Kind::of(path);
+        let mut counts = self.counts.lock();
+        counts.begun += 1;
+        *counts.of(kind) += 1;
+        InFlight {
+            traffic: self,
+            kind,
+        }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        *self.counts.lock()
+    }
+
+    /// Does something between two requests, if none came since `before`. Whether it did.
+    pub(crate) fn if_still(&self, before: Counts, act: impl FnOnce()) -> bool {
+        // New requests wait here until it is done.
+        let counts = self.counts.lock();
+        let is_still = *counts == before;
+        if is_still {
+            act();
+        }
+        is_still
+    }
+
+    /// Resolves when a request has ended.
+    pub(crate) fn ended(&self) -> Notified<'_> {
+        self.ended.notified()
+    }
+}
+
+/// A request in flight.
+pub(crate) struct InFlight<'a> {
+    traffic: &'a Traffic,
+    kind: Kind,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        *self.traffic.counts.lock().of(self.kind) -= 1;
+        self.traffic.ended.notify_waiters();
+    }
+}

@@ -1,0 +1,168 @@
+//! What does not end, fails or is not deterministic is told of in words, and nothing hangs.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use longhaul_embedded::testing::{Answer, ReplayError, RunError, TestEnvironment, Why};
+use longhaul_sdk::{Context, WorkflowCall, WorkflowDefinition, WorkflowResult, workflow};
+
+use crate::{DAY, GO, HOUR, delivery, double, micros, order, sleeper};
+
+fn stuck(error: RunError) -> (Why, String) {
+    match error {
+        RunError::Stuck(stuck) => (stuck.why, stuck.to_string()),
+        other => panic!("{other}"),
+    }
+}
+
+#[workflow]
+async fn waits(ctx: Context) -> WorkflowResult<u32> {
+    Ok(ctx.signals(&GO).recv().await?)
+}
+
+#[tokio::test]
+async fn a_workflow_that_waits_for_nobody_is_told_of() {
+    let env = TestEnvironment::builder()
+        .workflow::<waits>()
+        .workflow::<delivery>()
+        .start()
+        .await
+        .unwrap();
+    let begin = env.now();
+    let handle = env.start(waits()).await.unwrap();
+    let (why, text) = stuck(handle.result().await.unwrap_err());
+    assert_eq!(why, Why::NothingDue);
+    let expected = format!(
+        "workflow `{id}` does not end: nothing happens by itself any more. It is {begin}; \
+         `{id}` (waits) waits for `signal:go`",
+        id = handle.id()
+    );
+    assert_eq!(text, expected);
+    // It can still be helped.
+    handle.signal(&GO, 7).await.unwrap();
+    assert_eq!(handle.result().await.unwrap(), 7);
+
+    // An activity that nobody fakes.
+    let (why, text) = stuck(env.run(delivery(order())).await.unwrap_err());
+    assert_eq!(why, Why::NothingDue);
+    assert!(
+        text.ends_with("waits for activity `ship`, which the environment neither has nor fakes"),
+        "{text}"
+    );
+    assert_eq!(env.now(), begin);
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn what_never_ends_or_takes_too_long_is_given_up() {
+    let circles = WorkflowDefinition::new("circles", |ctx: Context, (): ()| async move {
+        loop {
+            ctx.sleep(HOUR).await?;
+        }
+        #[expect(unreachable_code, reason = "gives the loop a type")]
+        WorkflowResult::Ok(())
+    });
+    let env = TestEnvironment::builder()
+        .workflow_definition(circles)
+        .workflow::<sleeper>()
+        .workflow::<delivery>()
+        .fake_answers("ship", [Answer::<String>::Never])
+        .most_jumps(20)
+        .longest_wait(DAY * 365)
+        .start()
+        .await
+        .unwrap();
+    let call = WorkflowCall::<()>::named("circles");
+    let endless = env.start(call).await.unwrap();
+    let (why, text) = stuck(endless.result().await.unwrap_err());
+    assert_eq!(why, Why::TooManyJumps(20));
+    assert!(
+        text.contains("waits for a timer until 2026-01-01T21"),
+        "{text}"
+    );
+    endless.terminate(None).await.unwrap();
+    let long = env.start(sleeper(366)).await.unwrap();
+    let (why, _) = stuck(long.result().await.unwrap_err());
+    assert_eq!(why, Why::TooLong(DAY * 365));
+    long.terminate(None).await.unwrap();
+    // Hangs, and no timeout ends it.
+    let (why, text) = stuck(env.run(delivery(order())).await.unwrap_err());
+    assert_eq!(why, Why::TooLong(DAY * 365));
+    assert!(
+        text.contains("waits for attempt 1 of activity `ship`"),
+        "{text}"
+    );
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn code_that_fails_is_not_tried_for_ever() {
+    let broken = WorkflowDefinition::new("broken", |ctx: Context, (): ()| async move {
+        ctx.sleep(HOUR).await?;
+        assert!(ctx.history_length() == 0, "out of cheese");
+        WorkflowResult::Ok(())
+    });
+    let env = TestEnvironment::builder()
+        .workflow_definition(broken)
+        .start()
+        .await
+        .unwrap();
+    let begin = env.now();
+    let call = WorkflowCall::<()>::named("broken");
+    let (why, text) = stuck(env.run(call).await.unwrap_err());
+    assert_eq!(why, Why::TaskFailed);
+    assert!(text.contains("out of cheese"), "{text}");
+    assert_eq!(begin.micros_until(env.now()), micros(HOUR));
+    env.stop().await;
+}
+
+#[tokio::test]
+async fn runs_that_do_not_replay_are_found() {
+    // Counts its executions outside of what is recorded.
+    let executions = AtomicU32::new(0);
+    let unsteady = WorkflowDefinition::new("unsteady", move |ctx: Context, (): ()| {
+        let execution = executions.fetch_add(1, Ordering::Relaxed);
+        async move {
+            if execution > 0 {
+                ctx.activity(double(1)).await?;
+            }
+            ctx.sleep(HOUR).await?;
+            WorkflowResult::Ok(())
+        }
+    });
+    let env = TestEnvironment::builder()
+        .workflow_definition(unsteady.clone())
+        .activity::<double>()
+        .start()
+        .await
+        .unwrap();
+    let call = || WorkflowCall::<()>::named("unsteady");
+    env.run(call()).await.unwrap();
+    let error = env.replay().await.unwrap_err();
+    assert!(matches!(error, ReplayError::Diverged { .. }));
+    let expected = "(unsteady) is not deterministic: at call 1 the history has a timer";
+    assert!(error.to_string().contains(expected), "{error}");
+    let stopped = tokio::spawn(env.stop()).await.unwrap_err();
+    let panic = stopped.into_panic();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert!(text.contains(expected), "{text}");
+}
+
+#[tokio::test]
+async fn a_stopped_environment_answers_its_handles() {
+    let env = TestEnvironment::builder()
+        .workflow::<waits>()
+        .fake("ship", |(): ()| Ok(()))
+        .start()
+        .await
+        .unwrap();
+    let handle = env.start(waits()).await.unwrap();
+    let unknown = std::panic::AssertUnwindSafe(|| env.calls("sihp"));
+    let panic = std::panic::catch_unwind(unknown).unwrap_err();
+    assert_eq!(
+        panic.downcast_ref::<String>().unwrap(),
+        "the environment has no activity `sihp`; it has [\"ship\"]"
+    );
+    env.stop().await;
+    let error = handle.result().await.unwrap_err();
+    assert!(matches!(error, RunError::Stopped), "{error}");
+}

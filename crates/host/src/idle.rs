@@ -1,0 +1,112 @@
+//! Whether anything can happen without time passing. For tests that move the clock: they move it when the answer is no.
+//!
+//! Four things act in a host: requests, which the caller counts; the sweeps of runs and sessions, which say here when they
+//! rest; and the outbox. Whoever holds a lease may act at any moment, so leases are told by name.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use longhaul_engine::run::elapse::next_due;
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::TaskId;
+use longhaul_store::LeaseFilter;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::Host;
+use crate::error::Result;
+
+/// The sweeps that rest between their looks: of runs and of sessions.
+const SWEEPS: usize = 2;
+
+/// After this, what matching was unsure about is looked at again (`session_sweep.rs`).
+const SECOND_LOOK_SECONDS: u64 = 1;
+
+/// A host in which nothing moves by itself before [`Idle::due_at`], except requests and those who hold leases.
+#[derive(Clone, Debug)]
+pub struct Idle {
+    /// Polls that wait for a task. A poll that is in flight and not among these may be about to be given one.
+    pub polls_waiting: usize,
+    /// Tasks whose holders have not reported yet.
+    pub leased: Vec<TaskId>,
+    /// The next moment at which time itself makes something happen: a timer, a timeout, the end of a back-off or of a lease.
+    pub due_at: Option<Timestamp>,
+}
+
+/// Who works in the background.
+pub(crate) struct Rest {
+    working: AtomicUsize,
+    changed: Notify,
+}
+
+impl Default for Rest {
+    fn default() -> Self {
+        Self {
+            // A sweep that has not begun has everything before it.
+            working: AtomicUsize::new(SWEEPS),
+            changed: Notify::new(),
+        }
+    }
+}
+
+impl Rest {
+    /// A sweep waits for its next moment. It works again before whoever asked for the wait goes on.
+    pub(crate) async fn during<T>(&self, waiting: impl Future<Output = T>) -> T {
+        struct Back<'a>(&'a AtomicUsize);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        self.working.fetch_sub(1, Ordering::SeqCst);
+        let _back = Back(&self.working);
+        self.tell();
+        waiting.await
+    }
+
+    /// Something may have come to rest.
+    pub(crate) fn tell(&self) {
+        self.changed.notify_waiters();
+    }
+}
+
+impl Host {
+    /// How the host stands if nothing in it moves, or nothing if something does. For tests.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn idle(&self) -> Result<Option<Idle>> {
+        let store = &self.inner.store;
+        let mut due = Vec::from_iter(store.next_session_deadline().await?);
+        // Alarms may be early. Where time is moved by hand there are few runs, and each is asked.
+        for run_id in store.due_runs(Timestamp::MAX, usize::MAX).await? {
+            if let Some(run) = self.inner.executor.read(&run_id).await? {
+                due.extend(next_due(&run, self.inner.executor.moment()));
+            }
+        }
+        // Asked of the store: what is told after commits can come out of order.
+        let leased = store
+            .leased_tasks(&LeaseFilter::default(), usize::MAX)
+            .await?;
+        let (hub, now) = (&self.inner.hub, self.now());
+        if hub.dispatch.has_doubts() {
+            due.push(now.plus_seconds(SECOND_LOOK_SECONDS));
+        }
+        let due_at = due.into_iter().min();
+        // The bells first: a sweep that goes to work in between is seen to work.
+        let moves = hub.bell.is_due(now)
+            || hub.session_bell.is_due(now)
+            || hub.rest.working.load(Ordering::SeqCst) > 0
+            || !hub.outbox.is_empty()
+            || due_at.is_some_and(|at| at <= now);
+        Ok((!moves).then(|| Idle {
+            polls_waiting: hub.dispatch.waiting() + self.inner.queries.dispatch.waiting(),
+            leased: leased.into_iter().map(|row| row.task_id).collect(),
+            due_at,
+        }))
+    }
+
+    /// Resolves when something has come to rest since this was called. For tests: enable it, ask [`Self::idle`], then wait.
+    pub fn rested(&self) -> Notified<'_> {
+        self.inner.hub.rest.changed.notified()
+    }
+}
