@@ -183,6 +183,10 @@ async fn a_local_activity_is_described_exactly_and_never_polled_for() {
         "neither queue nor connection nor session nor schedule_to_start"
     );
     assert!(tape.to("/activity-tasks/poll").is_empty());
+    assert!(
+        tape.to("/history").is_empty(),
+        "what is new comes with the answers"
+    );
     // Before the attempt the lease is renewed by `prepare`; after each heartbeat by the heartbeat.
     assert_eq!(tape.to("/heartbeat").len(), 2);
     server.stop().await;

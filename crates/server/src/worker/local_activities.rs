@@ -20,7 +20,7 @@ use longhaul_protocol::{Payload, Reason};
 use serde_json::{Value, json};
 
 use super::activity_tasks::read_progress;
-use super::history::page_token;
+use super::history::{events_json, page_token};
 use super::workflow_tasks::{MESSAGE_MAX, NAME_MAX, read_holder, rejected};
 use super::{AttemptPath, Id, envelope, pass};
 use crate::App;
@@ -60,15 +60,38 @@ async fn answer_checkpoint(
             refuse_all(body, errors);
             Vec::new()
         });
+        let after = body.count("history_after", 0);
         body.check()?;
         let checkpointed = app
             .host()
             .checkpoint_commands(&holder, &checkpoint_id, start_sequence, commands)
             .await
             .map_err(|error| rejected(&error, &holder))?;
-        Ok(checkpoint_json(&holder, &checkpointed))
+        Ok(with_events(app, &holder, after, checkpoint_json(&holder, &checkpointed)).await)
     };
     envelope::respond(app, StatusCode::OK, result.await)
+}
+
+/// Our own addition: a worker that says how much history it has gets what is new with the answer, and need not ask for it. Others
+/// never say it.
+async fn with_events(
+    app: &App,
+    holder: &TaskHolder,
+    after: Option<u64>,
+    mut answer: Value,
+) -> Value {
+    let Some(after) = after.filter(|_| answer["claim_released"] != true) else {
+        return answer;
+    };
+    let size = app.options().history_page_size as usize;
+    // Without them the worker asks as others do.
+    if let Ok(page) = app.host().workflow_task_history(holder, after, size).await
+        && let Ok(events) = serde_json::from_str::<Value>(&events_json(&page.events))
+    {
+        answer["history_events"] = events;
+        answer["next_history_page_token"] = json!(page.next_after.map(page_token));
+    }
+    answer
 }
 
 fn checkpoint_json(holder: &TaskHolder, checkpointed: &Checkpointed) -> Value {
@@ -106,6 +129,7 @@ pub(super) async fn prepare(
         let sequence = body.required_count("sequence", 1);
         let worker_attempt_id = body.required_text("worker_attempt_id", NAME_MAX);
         let call = read_descriptor(&passed);
+        let after = body.count("history_after", 0);
         body.check()?;
         let call = call.expect("a body without mistakes has a descriptor");
         let prepared = app
@@ -113,7 +137,7 @@ pub(super) async fn prepare(
             .prepare_local_activity(&holder, sequence, &worker_attempt_id, &call)
             .await
             .map_err(|error| rejected(&error, &holder))?;
-        Ok(prepared_json(&holder, &prepared))
+        Ok(with_events(&app, &holder, after, prepared_json(&holder, &prepared)).await)
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }
@@ -162,6 +186,7 @@ pub(super) async fn recover(
         let holder = read_holder(&passed, &task_id);
         let sequence = passed.body.required_count("sequence", 1);
         let call = read_descriptor(&passed);
+        let after = passed.body.count("history_after", 0);
         passed.body.check()?;
         let call = call.expect("a body without mistakes has a descriptor");
         let (run_id, settled) = app
@@ -172,7 +197,7 @@ pub(super) async fn recover(
         let mut answer = settled_json(&holder, &run_id, &settled);
         answer["recovered"] = json!(true);
         answer["callback_stop_state"] = json!("unknown");
-        Ok(answer)
+        Ok(with_events(&app, &holder, after, answer).await)
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }
@@ -266,6 +291,7 @@ pub(super) async fn outcome(
         let passed = pass(&app, request).await?;
         let holder = read_holder(&passed, &path.task_id);
         let report = read_report(&passed.body);
+        let after = passed.body.count("history_after", 0);
         passed.body.check()?;
         let (run_id, settled) = app
             .host()
@@ -274,7 +300,7 @@ pub(super) async fn outcome(
             .map_err(|error| rejected(&error, &holder))?;
         let mut answer = settled_json(&holder, &run_id, &settled);
         answer["recorded"] = json!(true);
-        Ok(answer)
+        Ok(with_events(&app, &holder, after, answer).await)
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }

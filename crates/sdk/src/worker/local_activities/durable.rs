@@ -24,7 +24,7 @@ use super::attempt::{Attempt, RENEWAL, Ran};
 use crate::activity::{Beat, Heart};
 use crate::error::Failure;
 use crate::transport::RequestError;
-use crate::workflow::{Execution, LocalCall, LocalPhase, ReplayError};
+use crate::workflow::{Execution, HistoryEvent, LocalCall, LocalPhase, ReplayError};
 
 /// The server's clock decides whether a deadline has passed; a function is dropped a little later here, so that it has there.
 const AFTER_THE_DEADLINE: Duration = Duration::from_millis(50);
@@ -89,9 +89,22 @@ impl Ended {
     }
 }
 
+/// The answer to `checkpoint`.
+#[derive(Debug, Deserialize)]
+struct Checkpointed {
+    #[serde(default)]
+    history_events: Option<Vec<HistoryEvent>>,
+    #[serde(default)]
+    next_history_page_token: Option<String>,
+}
+
 /// The answer to `prepare`.
 #[derive(Debug, Deserialize)]
 struct Prepared {
+    #[serde(default)]
+    history_events: Option<Vec<HistoryEvent>>,
+    #[serde(default)]
+    next_history_page_token: Option<String>,
     activity_execution_id: String,
     activity_attempt_id: String,
     attempt_number: u64,
@@ -104,6 +117,10 @@ struct Prepared {
 #[derive(Debug, Deserialize)]
 struct Settled {
     claim_released: bool,
+    #[serde(default)]
+    history_events: Option<Vec<HistoryEvent>>,
+    #[serde(default)]
+    next_history_page_token: Option<String>,
 }
 
 /// The answer to `control` and `heartbeat`.
@@ -142,12 +159,17 @@ impl Runner<'_> {
             "sequence": call.sequence,
             "worker_attempt_id": format!("{:032x}", rand::random::<u128>()),
             "descriptor": call.descriptor,
+            "history_after": execution.applied(),
         });
-        let prepared: Prepared = match self.claim.call(&["prepare"], keys).await {
+        let mut prepared: Prepared = match self.claim.call(&["prepare"], keys).await {
             Ok(prepared) => prepared,
             Err(error) => return self.not_prepared(execution, &call, error).await,
         };
-        self.claim.catch_up(execution).await?;
+        let news = (
+            prepared.history_events.take(),
+            prepared.next_history_page_token.take(),
+        );
+        self.claim.catch_up(execution, news).await?;
         let arguments: Option<Payload> =
             serde_json::from_value(call.descriptor["arguments"].clone()).ok();
         let deadline = [
@@ -227,7 +249,11 @@ impl Runner<'_> {
         execution: &mut Execution,
         call: &LocalCall,
     ) -> Result<(), Stopped> {
-        let keys = json!({"sequence": call.sequence, "descriptor": call.descriptor});
+        let keys = json!({
+            "sequence": call.sequence,
+            "descriptor": call.descriptor,
+            "history_after": execution.applied(),
+        });
         match self.claim.call::<Settled>(&["recover"], keys).await {
             Ok(settled) => self.claim.settled(execution, settled).await,
             Err(error) => match error.refusal().map_or("", |refusal| refusal.reason()) {
@@ -261,7 +287,7 @@ impl Runner<'_> {
                 "the attempt was stopped at its deadline",
             )),
         };
-        let keys = json!({"report": report});
+        let keys = json!({"report": report, "history_after": execution.applied()});
         match self
             .claim
             .call::<Settled>(&[&ended.attempt_id, "outcome"], keys)
@@ -300,16 +326,19 @@ impl Claim<'_> {
             "checkpoint_id": format!("{}:{}:{sequence}", self.task.task_id, self.task.workflow_task_attempt),
             "start_sequence": start,
             "commands": commands,
+            "history_after": execution.applied(),
         });
-        let _checkpointed: Value = self.call(&["checkpoint"], keys).await?;
-        self.catch_up(execution).await
+        let told: Checkpointed = self.call(&["checkpoint"], keys).await?;
+        let news = (told.history_events, told.next_history_page_token);
+        self.catch_up(execution, news).await
     }
 
     async fn settled(&self, execution: &mut Execution, settled: Settled) -> Result<(), Stopped> {
         if settled.claim_released {
             return Err(Stopped::Released);
         }
-        self.catch_up(execution).await
+        let news = (settled.history_events, settled.next_history_page_token);
+        self.catch_up(execution, news).await
     }
 
     /// The workflow was asked to end while a local call was open: it hears of it there.
@@ -342,11 +371,18 @@ impl Claim<'_> {
         if !delivered.delivered {
             return Err(Stopped::Released);
         }
-        self.catch_up(execution).await
+        self.catch_up(execution, (None, None)).await
     }
 
-    /// Lets the code see what the history has gained.
-    async fn catch_up(&self, execution: &mut Execution) -> Result<(), Stopped> {
+    /// Lets the code see what the history has gained: what came with an answer, and what must be asked for.
+    async fn catch_up(
+        &self,
+        execution: &mut Execution,
+        (events, token): (Option<Vec<HistoryEvent>>, Option<String>),
+    ) -> Result<(), Stopped> {
+        if let (Some(events), None) = (&events, &token) {
+            return Ok(execution.apply(events)?);
+        }
         let from = HistoryPage::rest_after(execution.applied());
         refresh(
             self.shared,

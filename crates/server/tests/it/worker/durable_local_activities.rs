@@ -107,6 +107,35 @@ fn retried(attempts: u64, backoff: Value) -> Value {
     json!({"retry_policy": {"max_attempts": attempts, "backoff_seconds": backoff}})
 }
 
+/// A worker that says how much it has gets what is new with every answer; one that does not is answered as ever.
+#[tokio::test]
+async fn what_is_new_comes_with_the_answer_when_asked_for() {
+    let (server, task) = fresh_task().await;
+    let begin = |after: Value| {
+        let mut body =
+            json!({"sequence": 1, "worker_attempt_id": "a", "descriptor": descriptor(json!({}))});
+        merge(&mut body, after);
+        call(&server, &task, "prepare", body)
+    };
+    let prepared = begin(json!({"history_after": 2})).accepted(200).await;
+    let new = prepared["history_events"].as_array().expect("events");
+    assert_eq!(types(new), ["ActivityScheduled", "ActivityStarted"]);
+    assert_eq!(prepared["next_history_page_token"], Value::Null);
+    assert_eq!(*new, history(&server, &task).await[2..]);
+    let plain = begin(json!({})).accepted(200).await;
+    assert_eq!(plain.get("history_events"), None);
+    begin(json!({"history_after": -1}))
+        .refused(422, "validation_failed")
+        .await;
+    let report = json!({"outcome": "completed", "result": envelope("7"), "payload_codec": "avro"});
+    let fields = json!({"report": report, "history_after": 4});
+    let settled = of_attempt(&server, &task, &prepared, "outcome", fields)
+        .accepted(200)
+        .await;
+    let new = settled["history_events"].as_array().expect("events");
+    assert_eq!(types(new), ["ActivityCompleted"]);
+}
+
 #[tokio::test]
 async fn an_attempt_is_in_history_before_it_runs_and_its_result_after() {
     let (server, task) = fresh_task().await;
