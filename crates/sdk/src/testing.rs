@@ -206,6 +206,7 @@ fn compare_end(execution: &Execution, events: &[HistoryEvent]) -> Result<String,
 
 #[derive(Deserialize)]
 struct Completed {
+    #[serde(default, deserialize_with = "crate::workflow::either_form")]
     output: Option<Payload>,
 }
 

@@ -35,5 +35,6 @@ pub use session::{Session, WorkerSessionOptions};
 pub use state::State;
 
 pub(crate) use call::{FailedLocal, Outcome};
+pub(crate) use event::either_form;
 pub(crate) use execution::{Decision, Execution, Handled};
 pub(crate) use local::{LocalCall, LocalPhase};

@@ -142,6 +142,47 @@ async fn changed_code_is_refused_and_the_run_survives(mut stage: Stage) -> Stage
     stage
 }
 
+/// A local activity with these attempts, then a wait.
+fn tried(attempts: u32) -> WorkflowDefinition {
+    WorkflowDefinition::new("tried", move |ctx: Context, (): ()| async move {
+        let policy = longhaul_sdk::RetryPolicy::attempts(attempts);
+        ctx.local_activity(step(1)).retry(policy).await?;
+        ctx.signals(&GO).recv().await?;
+        WorkflowResult::Ok(())
+    })
+}
+
+async fn a_local_activity_keeps_its_kind_and_its_options(stage: Stage) -> Stage {
+    let worker = stage
+        .worker()
+        .workflow_definition(tried(2))
+        .activity::<step>();
+    let worker = Running::start(worker).await;
+    let handle = stage.start(WorkflowCall::<()>::named("tried")).await;
+    stage.until(&handle, "ConditionWaitOpened", 1).await;
+    worker.stop().await;
+    let export = handle.export().await.unwrap().to_string();
+    let replay = |definition: WorkflowDefinition| {
+        longhaul_sdk::testing::Replayer::new()
+            .workflow_definition(definition)
+            .replay(&export)
+    };
+    replay(tried(2)).unwrap();
+    let changed = replay(tried(3)).unwrap_err().to_string();
+    assert!(
+        changed.contains("with other retries or timeouts"),
+        "{changed}"
+    );
+    let remote = WorkflowDefinition::new("tried", |ctx: Context, (): ()| async move {
+        ctx.activity(step(1)).await?;
+        WorkflowResult::Ok(())
+    });
+    let changed = replay(remote).unwrap_err().to_string();
+    let expected = "at call 1 the history has local activity `step` (event 3), but the code does activity `step`";
+    assert!(changed.starts_with(expected), "{changed}");
+    stage
+}
+
 async fn code_that_waits_for_something_else_is_found(stage: Stage) -> Stage {
     let worker = stage
         .worker()
@@ -181,6 +222,7 @@ async fn handlers_make_no_calls(stage: Stage) -> Stage {
 
 scenarios!(
     changed_code_is_refused_and_the_run_survives,
+    a_local_activity_keeps_its_kind_and_its_options,
     code_that_waits_for_something_else_is_found,
     handlers_make_no_calls,
 );

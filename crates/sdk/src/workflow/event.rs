@@ -1,8 +1,9 @@
 //! A run's history as a worker reads it: events with their payloads unparsed until somebody needs them.
 
+use longhaul_protocol::payload::CODEC;
 use longhaul_protocol::{Payload, Timestamp};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::replay_error::ReplayError;
@@ -54,8 +55,12 @@ pub(crate) struct CallFacts {
     pub(super) condition_key: Option<String>,
     pub(super) change_id: Option<String>,
     pub(super) version: Option<i32>,
+    #[serde(deserialize_with = "either_form")]
     pub(super) result: Option<Payload>,
+    #[serde(deserialize_with = "either_form")]
     pub(super) output: Option<Payload>,
+    pub(super) payload_codec: Option<String>,
+    pub(super) activity: Option<SnapshotFacts>,
     pub(super) failure_category: Option<String>,
     pub(super) exception_type: Option<String>,
     pub(super) exception_class: Option<String>,
@@ -67,6 +72,38 @@ pub(crate) struct CallFacts {
     pub(super) workflow_command_id: Option<String>,
     pub(super) closed_reason: Option<String>,
     pub(super) exception: Option<ExceptionFacts>,
+}
+
+/// What an activity was asked for.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SnapshotFacts {
+    pub(super) retry_policy: Option<serde_json::Value>,
+}
+
+/// A payload as an envelope, or as the bare text of its blob.
+pub(crate) fn either_form<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Payload>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Blob(String),
+        Envelope { codec: String, blob: String },
+    }
+    let (codec, blob) = match Option::<Form>::deserialize(deserializer)? {
+        None => return Ok(None),
+        Some(Form::Blob(blob)) => (CODEC.to_owned(), blob),
+        Some(Form::Envelope { codec, blob }) => (codec, blob),
+    };
+    if codec != CODEC {
+        return Err(D::Error::custom(format!(
+            "payloads of codec `{codec}`; this worker reads `{CODEC}`"
+        )));
+    }
+    Payload::from_blob(&blob)
+        .map(Some)
+        .map_err(D::Error::custom)
 }
 
 /// The stable part of a recorded exception.
@@ -90,6 +127,7 @@ impl CallFacts {
 #[derive(Debug, Deserialize)]
 pub(super) struct SignalFacts {
     pub(super) signal_name: String,
+    #[serde(default, deserialize_with = "either_form")]
     pub(super) arguments: Option<Payload>,
 }
 
@@ -98,6 +136,7 @@ pub(super) struct SignalFacts {
 pub(super) struct UpdateFacts {
     pub(super) update_id: String,
     pub(super) update_name: String,
+    #[serde(default, deserialize_with = "either_form")]
     pub(super) arguments: Option<Payload>,
 }
 

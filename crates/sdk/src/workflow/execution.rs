@@ -12,6 +12,7 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 
 use futures::future::BoxFuture;
 use longhaul_protocol::Payload;
+use longhaul_protocol::payload::CODEC;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -190,6 +191,16 @@ impl Execution {
                 Ok(false)
             }
             "WorkflowStarted" => {
+                let facts: CallFacts = event.read()?;
+                if let Some(codec) = facts.payload_codec.filter(|codec| codec != CODEC) {
+                    return Err(ReplayError::Damaged {
+                        position: event.sequence,
+                        event_type: event.event_type.clone(),
+                        problem: format!(
+                            "payloads of codec `{codec}`; this worker reads `{CODEC}`"
+                        ),
+                    });
+                }
                 self.started = true;
                 Ok(true)
             }

@@ -451,6 +451,42 @@ impl Journal {
     }
 }
 
+/// Whether a local activity was recorded with other retries or timeouts than the code asks for now. Its attempts go by the recorded ones, so
+/// the author must hear of it.
+fn other_options(facts: &CallFacts, kind: &CallKind, command: &Value) -> bool {
+    let CallKind::LocalActivity(_) = kind else {
+        return false;
+    };
+    let snapshot = facts.activity.as_ref();
+    let Some(recorded) = snapshot.and_then(|activity| activity.retry_policy.as_ref()) else {
+        return false;
+    };
+    let policy = &command["retry_policy"];
+    let asked = if policy.is_null() {
+        serde_json::json!({"max_attempts": 1, "backoff_seconds": [], "non_retryable_error_types": []})
+    } else {
+        policy.clone()
+    };
+    let differs = |key: &str, asked: &Value| {
+        let recorded = &recorded[key];
+        !(recorded == asked || recorded.is_null() && asked.as_array().is_some_and(Vec::is_empty))
+    };
+    [
+        "max_attempts",
+        "backoff_seconds",
+        "non_retryable_error_types",
+    ]
+    .iter()
+    .any(|key| differs(key, &asked[*key]))
+        || [
+            "start_to_close_timeout",
+            "schedule_to_close_timeout",
+            "heartbeat_timeout",
+        ]
+        .iter()
+        .any(|key| differs(key, &command[*key]))
+}
+
 impl Call {
     pub(super) fn is_open(&self) -> bool {
         self.alive && self.outcome.is_none()
@@ -489,6 +525,15 @@ impl State {
                     sequence,
                     position: Some(found.position),
                     code: kind.to_string(),
+                    history: found.kind.to_string(),
+                };
+                self.report(ReplayError::NonDeterministic(Box::new(divergence)));
+            }
+            Some(found) if other_options(&found.facts, &kind, &command) => {
+                let divergence = Divergence {
+                    sequence,
+                    position: Some(found.position),
+                    code: format!("{kind} with other retries or timeouts"),
                     history: found.kind.to_string(),
                 };
                 self.report(ReplayError::NonDeterministic(Box::new(divergence)));

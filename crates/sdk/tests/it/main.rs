@@ -2,6 +2,7 @@
 
 mod client;
 mod fake_server;
+mod golden;
 mod macros;
 mod polling;
 mod support;
