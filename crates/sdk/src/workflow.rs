@@ -34,6 +34,7 @@ pub use select::{Either, join, join_all, select, select_all, try_join, try_join_
 pub use session::{Session, WorkerSessionOptions};
 pub use state::State;
 
+pub(crate) use activity::merge;
 pub(crate) use call::{FailedLocal, Outcome};
 pub(crate) use event::either_form;
 pub(crate) use execution::{Decision, Execution, Handled};

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::wire::{Beaten, Delivered, HistoryPage, Polled, Registered, WorkflowTask};
 use crate::connection::{Connection, Repeat};
 use crate::transport::{Plane, RequestError};
+use crate::workflow::merge;
 
 /// Kinds of tasks a worker polls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,17 +172,11 @@ impl Api {
 }
 
 /// The keys that say whose claim a report belongs to.
-fn claim(task: &WorkflowTask) -> Value {
+pub(super) fn claim(task: &WorkflowTask) -> Value {
     json!({
         "lease_owner": task.lease_owner,
         "workflow_task_attempt": task.workflow_task_attempt,
     })
-}
-
-fn merge(into: &mut Value, keys: Value) {
-    if let (Value::Object(into), Value::Object(keys)) = (into, keys) {
-        into.extend(keys);
-    }
 }
 
 /// What a refused report means.

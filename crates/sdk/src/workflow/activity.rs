@@ -281,7 +281,7 @@ fn failure(name: &str, facts: CallFacts, how: FailedHow) -> ActivityError {
 }
 
 /// Adds the keys of one object to another.
-pub(super) fn merge(into: &mut Value, keys: Value) {
+pub(crate) fn merge(into: &mut Value, keys: Value) {
     if let (Value::Object(into), Value::Object(keys)) = (into, keys) {
         into.extend(keys);
     }

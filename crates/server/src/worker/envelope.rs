@@ -58,6 +58,18 @@ pub(super) fn refused(app: &App, refusal: Refusal) -> Response {
     response
 }
 
+/// As [`respond`], for an answer that is text already.
+pub(super) fn respond_text(
+    app: &App,
+    status: StatusCode,
+    result: Result<String, Refusal>,
+) -> Response {
+    match result {
+        Ok(body) => render(app, status, body),
+        Err(refusal) => refused(app, refusal),
+    }
+}
+
 /// Either of the two.
 pub(super) fn respond(app: &App, status: StatusCode, result: Result<Value, Refusal>) -> Response {
     match result {

@@ -52,6 +52,15 @@ pub(super) fn page_size(app: &App, body: &Body) -> usize {
     usize::try_from(size).unwrap_or(1)
 }
 
+/// An answer with a page behind its own fields. Events are text that is passed on, not read.
+pub(super) fn with_page(own: &Value, page: &HistoryPage, accept_encoding: Option<&str>) -> String {
+    let mut answer = own.to_string();
+    // The brace that closes the object; it has fields.
+    answer.pop();
+    let _ = write!(answer, ",{}}}", page_fields(page, accept_encoding));
+    answer
+}
+
 /// The fields of one page, as text to be put into an object: events or their compressed form, and the paging fields.
 pub(super) fn page_fields(page: &HistoryPage, accept_encoding: Option<&str>) -> String {
     let events = events_json(&page.events);

@@ -20,7 +20,7 @@ use longhaul_protocol::{Payload, Reason};
 use serde_json::{Value, json};
 
 use super::activity_tasks::read_progress;
-use super::history::{events_json, page_token};
+use super::history::{page_token, with_page};
 use super::workflow_tasks::{MESSAGE_MAX, NAME_MAX, read_holder, rejected};
 use super::{AttemptPath, Id, envelope, pass};
 use crate::App;
@@ -69,29 +69,20 @@ async fn answer_checkpoint(
             .map_err(|error| rejected(&error, &holder))?;
         Ok(with_events(app, &holder, after, checkpoint_json(&holder, &checkpointed)).await)
     };
-    envelope::respond(app, StatusCode::OK, result.await)
+    envelope::respond_text(app, StatusCode::OK, result.await)
 }
 
 /// Our own addition: a worker that says how much history it has gets what is new with the answer, and need not ask for it. Others
 /// never say it.
-async fn with_events(
-    app: &App,
-    holder: &TaskHolder,
-    after: Option<u64>,
-    mut answer: Value,
-) -> Value {
-    let Some(after) = after.filter(|_| answer["claim_released"] != true) else {
-        return answer;
-    };
-    let size = app.options().history_page_size as usize;
-    // Without them the worker asks as others do.
-    if let Ok(page) = app.host().workflow_task_history(holder, after, size).await
-        && let Ok(events) = serde_json::from_str::<Value>(&events_json(&page.events))
-    {
-        answer["history_events"] = events;
-        answer["next_history_page_token"] = json!(page.next_after.map(page_token));
+async fn with_events(app: &App, holder: &TaskHolder, after: Option<u64>, answer: Value) -> String {
+    if let Some(after) = after.filter(|_| answer["claim_released"] != true) {
+        let size = app.options().history_page_size as usize;
+        // Without them the worker asks as others do.
+        if let Ok(page) = app.host().workflow_task_history(holder, after, size).await {
+            return with_page(&answer, &page, None);
+        }
     }
-    answer
+    answer.to_string()
 }
 
 fn checkpoint_json(holder: &TaskHolder, checkpointed: &Checkpointed) -> Value {
@@ -139,7 +130,7 @@ pub(super) async fn prepare(
             .map_err(|error| rejected(&error, &holder))?;
         Ok(with_events(&app, &holder, after, prepared_json(&holder, &prepared)).await)
     };
-    envelope::respond(&app, StatusCode::OK, result.await)
+    envelope::respond_text(&app, StatusCode::OK, result.await)
 }
 
 fn prepared_json(holder: &TaskHolder, prepared: &Prepared) -> Value {
@@ -199,7 +190,7 @@ pub(super) async fn recover(
         answer["callback_stop_state"] = json!("unknown");
         Ok(with_events(&app, &holder, after, answer).await)
     };
-    envelope::respond(&app, StatusCode::OK, result.await)
+    envelope::respond_text(&app, StatusCode::OK, result.await)
 }
 
 pub(super) async fn control(
@@ -207,21 +198,13 @@ pub(super) async fn control(
     path: AttemptPath,
     request: Request<HttpBody>,
 ) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &path.task_id);
-        if passed.body.flag("renew_lease") != Some(true) {
-            passed.body.refuse("renew_lease", "must be true");
+    answer_beat(&app, &path, request, |body| {
+        if body.flag("renew_lease") != Some(true) {
+            body.refuse("renew_lease", "must be true");
         }
-        passed.body.check()?;
-        let pulse = app
-            .host()
-            .beat_local_activity(&holder, &path.attempt_id, &LocalBeat::Control)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        Ok(pulse_json(&holder, &pulse))
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+        LocalBeat::Control
+    })
+    .await
 }
 
 pub(super) async fn heartbeat(
@@ -229,12 +212,23 @@ pub(super) async fn heartbeat(
     path: AttemptPath,
     request: Request<HttpBody>,
 ) -> Response {
+    answer_beat(&app, &path, request, |body| LocalBeat::Heartbeat {
+        progress: read_progress(body),
+    })
+    .await
+}
+
+async fn answer_beat(
+    app: &App,
+    path: &AttemptPath,
+    request: Request<HttpBody>,
+    read: fn(&Body) -> LocalBeat,
+) -> Response {
     let result = async {
-        let passed = pass(&app, request).await?;
+        let passed = pass(app, request).await?;
         let holder = read_holder(&passed, &path.task_id);
-        let progress = read_progress(&passed.body);
+        let beat = read(&passed.body);
         passed.body.check()?;
-        let beat = LocalBeat::Heartbeat { progress };
         let pulse = app
             .host()
             .beat_local_activity(&holder, &path.attempt_id, &beat)
@@ -242,7 +236,7 @@ pub(super) async fn heartbeat(
             .map_err(|error| rejected(&error, &holder))?;
         Ok(pulse_json(&holder, &pulse))
     };
-    envelope::respond(&app, StatusCode::OK, result.await)
+    envelope::respond(app, StatusCode::OK, result.await)
 }
 
 /// A published client refuses a heartbeat that says it renewed, and a control that does not; both renew.
@@ -302,7 +296,7 @@ pub(super) async fn outcome(
         answer["recorded"] = json!(true);
         Ok(with_events(&app, &holder, after, answer).await)
     };
-    envelope::respond(&app, StatusCode::OK, result.await)
+    envelope::respond_text(&app, StatusCode::OK, result.await)
 }
 
 fn settled_json(holder: &TaskHolder, run_id: &RunId, settled: &Settled) -> Value {

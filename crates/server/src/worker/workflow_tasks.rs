@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::cancellations::cancellation_json;
-use super::history::{page_fields, page_size, page_token, parse_page_token};
+use super::history::{page_fields, page_size, page_token, parse_page_token, with_page};
 use super::polls::{self, read_poll};
 use super::{Id, envelope, pass, stack_trace, update_validation_tasks};
 use crate::App;
@@ -247,10 +247,8 @@ pub(super) async fn history(
     Id(task_id): Id,
     request: Request<HttpBody>,
 ) -> Response {
-    match try_history(&app, &task_id, request).await {
-        Ok(body) => envelope::render(&app, StatusCode::OK, body),
-        Err(refusal) => envelope::refused(&app, refusal),
-    }
+    let answer = try_history(&app, &task_id, request).await;
+    envelope::respond_text(&app, StatusCode::OK, answer)
 }
 
 async fn try_history(
@@ -285,13 +283,8 @@ async fn try_history(
         page.next_after
             .is_none_or(|next| page_token(next) != page_token(after))
     );
-    let own =
-        json!({"task_id": holder.task_id, "workflow_task_attempt": holder.attempt}).to_string();
-    Ok(format!(
-        "{},{}}}",
-        own.trim_end_matches('}'),
-        page_fields(&page, encoding.as_deref())
-    ))
+    let own = json!({"task_id": holder.task_id, "workflow_task_attempt": holder.attempt});
+    Ok(with_page(&own, &page, encoding.as_deref()))
 }
 
 pub(super) async fn heartbeat(

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::super::api;
 use super::super::shared::Shared;
 use super::super::wire::{CancellationRequest, HistoryPage, WorkflowTask};
 use super::super::workflow_tasks::{Stopped, refresh};
@@ -191,7 +192,7 @@ impl Runner<'_> {
         let pulse = Arc::new(PulseTaker {
             shared: self.claim.shared.clone(),
             path: self.claim.path(&[&attempt.attempt_id]),
-            claim: claim(self.claim.task),
+            claim: api::claim(self.claim.task),
             stopped: AtomicBool::new(false),
             lost: Mutex::new(None),
         });
@@ -419,13 +420,6 @@ fn failed(failure: &Failure) -> Value {
         "message": failure.message(),
         "exception_type": failure.exception_type(),
         "non_retryable": failure.is_non_retryable(),
-    })
-}
-
-fn claim(task: &WorkflowTask) -> Value {
-    json!({
-        "lease_owner": task.lease_owner,
-        "workflow_task_attempt": task.workflow_task_attempt,
     })
 }
 

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::super::api;
 use super::super::shared::Shared;
 use super::super::wire::WorkflowTask;
 use super::super::workflow_tasks::Stopped;
@@ -112,10 +113,7 @@ async fn tell(
     let lease = Arc::new(Lease {
         shared: shared.clone(),
         task_id: task.task_id.clone(),
-        claim: json!({
-            "lease_owner": task.lease_owner,
-            "workflow_task_attempt": task.workflow_task_attempt,
-        }),
+        claim: api::claim(task),
         lost: Mutex::new(None),
     });
     let mut attempts: Vec<Value> = Vec::new();
