@@ -168,9 +168,12 @@ fn cargo() -> Command {
     command
 }
 
+/// What this workspace is made of on this platform. Without the filter cargo also wants to read crates that only other
+/// platforms use, which no build here has ever downloaded.
 async fn cargo_metadata(root: &Path) -> Value {
     let output = cargo()
         .args(["metadata", "--offline", "--format-version", "1"])
+        .args(["--filter-platform", &host_platform().await])
         .current_dir(root)
         .output()
         .await
@@ -180,7 +183,15 @@ async fn cargo_metadata(root: &Path) -> Value {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    serde_json::from_slice(&output.stdout).expect("cargo tells JSON")
+    serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
+}
+
+/// The platform that cargo builds for when no other is named.
+async fn host_platform() -> String {
+    let output = cargo().arg("-vV").output().await.expect("cargo runs");
+    let text = String::from_utf8(output.stdout).expect("cargo prints text");
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.expect("cargo names its host").to_owned()
 }
 
 /// Where cargo has unpacked the examples of the published crate.
