@@ -7,7 +7,6 @@ use std::any::Any;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::get;
 use longhaul_host::Host;
 use longhaul_protocol::describe::HISTORY_PAGE_SIZE_DEFAULT;
 use tower_http::CompressionLevel;
@@ -21,10 +20,13 @@ mod control;
 mod error;
 mod gate;
 mod metrics;
+mod routes;
 mod sessions;
 mod worker;
 
 use auth::Auth;
+pub use routes::Route;
+use routes::{Routes, get};
 
 /// What handlers share.
 #[derive(Clone)]
@@ -147,12 +149,12 @@ impl App {
             worker::panicked(&app, &*panic)
         });
         let workers = worker::routes()
+            .into_router()
             .layer(worker_panics)
             .layer(compression(COMPRESS_FOR_WORKERS_FROM_BYTES));
-        let others = Router::new()
-            .nest("/api", control::routes())
-            .route("/health", get(control::system::health))
-            .route("/metrics", get(metrics::render))
+        let others = outside_api()
+            .into_router()
+            .nest("/api", control::routes().into_router())
             .fallback(control::not_found)
             .layer(compression(COMPRESS_FROM_BYTES));
         Router::new()
@@ -161,4 +163,20 @@ impl App {
             .layer(CatchPanicLayer::custom(error::panicked))
             .with_state(self.clone())
     }
+}
+
+/// What probes and scrapers ask for by its customary name.
+fn outside_api() -> Routes {
+    Routes::default()
+        .route("/health", get(control::system::health))
+        .route("/metrics", get(metrics::render))
+}
+
+/// Every route the server has, in order of their paths.
+pub fn routes() -> Vec<Route> {
+    let mut routes = worker::routes().below("/api/worker");
+    routes.extend(control::routes().below("/api"));
+    routes.extend(outside_api().below(""));
+    routes.sort_by(|one, other| (&one.path, one.method).cmp(&(&other.path, other.method)));
+    routes
 }

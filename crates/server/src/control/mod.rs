@@ -3,11 +3,9 @@
 //!
 //! A route that is not here does not exist yet: 404 `not_found`.
 
-use axum::Router;
 use axum::body::Body as HttpBody;
 use axum::extract::State;
 use axum::response::Response;
-use axum::routing::{MethodFilter, MethodRouter};
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_host::Host;
 use longhaul_protocol::Reason;
@@ -18,6 +16,7 @@ use crate::App;
 use crate::auth::{Caller, Role};
 use crate::body::Body;
 use crate::gate::{Gate, Refusal};
+use crate::routes::{self, Endpoint, Routes};
 
 mod build_ids;
 pub(crate) mod capabilities;
@@ -52,10 +51,10 @@ use origin::Origin;
 use path::Path;
 use query::Query;
 
-pub(crate) fn routes() -> Router<App> {
-    in_both_forms(Router::new())
-        .route("/health", axum::routing::get(system::health))
-        .route("/ready", axum::routing::get(system::ready))
+pub(crate) fn routes() -> Routes {
+    in_both_forms(Routes::default())
+        .route("/health", routes::get(system::health))
+        .route("/ready", routes::get(system::ready))
         .route("/cluster/info", get(ANYONE, cluster::info))
         .route(
             "/namespaces",
@@ -156,8 +155,8 @@ pub(crate) fn routes() -> Router<App> {
 }
 
 /// What can be asked of a workflow's current run, and of a run that is named.
-fn in_both_forms(router: Router<App>) -> Router<App> {
-    let routes = [
+fn in_both_forms(routes: Routes) -> Routes {
+    let forms = [
         ("/signal/{signal_name}", post(&SIGNAL, commands::signal)),
         ("/query/{query_name}", post(&QUERY, queries::query)),
         ("/update/{update_name}", post(&UPDATE, updates::update)),
@@ -171,12 +170,15 @@ fn in_both_forms(router: Router<App>) -> Router<App> {
         ("/repair", post(&REPAIR, commands::repair)),
         ("/archive", post(&ARCHIVE, commands::archive)),
     ];
-    routes.into_iter().fold(router, |router, (rest, method)| {
-        router
-            .route(&format!("/workflows/{{workflow_id}}{rest}"), method.clone())
+    forms.into_iter().fold(routes, |routes, (rest, endpoint)| {
+        routes
+            .route(
+                &format!("/workflows/{{workflow_id}}{rest}"),
+                endpoint.clone(),
+            )
             .route(
                 &format!("/workflows/{{workflow_id}}/runs/{{run_id}}{rest}"),
-                method,
+                endpoint,
             )
     })
 }
@@ -298,35 +300,25 @@ impl Call {
 
 /// The routing functions of this plane: a method, who may call, and what answers.
 macro_rules! methods {
-    ($($name:ident $method:ident,)+) => {$(
-        fn $name<F, A>(door: impl Into<Door>, handler: F) -> MethodRouter<App>
+    ($($name:ident,)+) => {$(
+        fn $name<F, A>(door: impl Into<Door>, handler: F) -> Endpoint
         where
             F: Fn(Call) -> A + Clone + Send + Sync + 'static,
             A: Future<Output = Result<Reply, Refusal>> + Send + 'static,
         {
-            on(MethodFilter::$method, door.into(), handler)
+            let door = door.into();
+            routes::$name(move |State(app): State<App>, request: Request<HttpBody>| {
+                serve(door, app, request, handler.clone())
+            })
         }
     )+};
 }
 
 methods! {
-    get GET,
-    post POST,
-    put PUT,
-    delete DELETE,
-}
-
-fn on<F, A>(method: MethodFilter, door: Door, handler: F) -> MethodRouter<App>
-where
-    F: Fn(Call) -> A + Clone + Send + Sync + 'static,
-    A: Future<Output = Result<Reply, Refusal>> + Send + 'static,
-{
-    axum::routing::on(
-        method,
-        move |State(app): State<App>, request: Request<HttpBody>| {
-            serve(door, app, request, handler.clone())
-        },
-    )
+    get,
+    post,
+    put,
+    delete,
 }
 
 async fn serve<F, A>(door: Door, app: App, request: Request<HttpBody>, handler: F) -> Response

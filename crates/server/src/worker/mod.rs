@@ -1,11 +1,9 @@
 //! The worker plane, `/api/worker/…` (worker-protocol.md): a file per resource. Every answer, also an error and an unknown route,
 //! carries the worker envelope and the protocol header.
 
-use axum::Router;
 use axum::body::Body as HttpBody;
 use axum::extract::{FromRequestParts, Path, State};
 use axum::response::Response;
-use axum::routing::{delete, get, post};
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_protocol::Reason;
@@ -15,6 +13,7 @@ use longhaul_protocol::version::{VersionRefusal, WORKER_PROTOCOL_HEADER, negotia
 use crate::App;
 use crate::auth::Role;
 use crate::gate::{Gate, Passed, Refusal};
+use crate::routes::{Routes, delete, get, post};
 
 mod activity_tasks;
 mod cancellations;
@@ -30,8 +29,8 @@ mod workflow_tasks;
 
 pub(crate) use cancellations::cancellation_json;
 
-pub(crate) fn routes() -> Router<App> {
-    Router::new()
+pub(crate) fn routes() -> Routes {
+    Routes::default()
         .route("/register", post(registrations::register))
         .route("/heartbeat", post(registrations::heartbeat))
         .route(
@@ -100,10 +99,10 @@ pub(crate) fn routes() -> Router<App> {
         .fallback(not_found)
 }
 
-fn local_activity_routes() -> Router<App> {
+fn local_activity_routes() -> Routes {
     let at = |rest: &str| format!("/workflow-tasks/{{task_id}}/local-activities/{rest}");
     let of_attempt = |rest: &str| at(&format!("{{attempt_id}}/{rest}"));
-    Router::new()
+    Routes::default()
         .route(&at("checkpoint"), post(local_activities::checkpoint))
         .route(
             &at("checkpoint-group"),

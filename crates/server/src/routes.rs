@@ -1,0 +1,109 @@
+//! A router that can list what it serves. The list is for tests that must cover every route, and for documents made from it.
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::routing::{MethodFilter, MethodRouter};
+
+use crate::App;
+
+/// One route: a method and a path with its parameters in braces, such as `/api/workflows/{workflow_id}`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    pub method: &'static str,
+    pub path: String,
+}
+
+/// The methods that one path takes.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    methods: Vec<&'static str>,
+    router: MethodRouter<App>,
+}
+
+impl Endpoint {
+    /// Both endpoints on one path.
+    pub(crate) fn merge(mut self, other: Self) -> Self {
+        self.methods.extend(other.methods);
+        self.router = self.router.merge(other.router);
+        self
+    }
+}
+
+macro_rules! methods {
+    ($($name:ident $method:ident,)+) => {$(
+        /// An endpoint that takes this method.
+        pub(crate) fn $name<H, T>(handler: H) -> Endpoint
+        where
+            H: Handler<T, App>,
+            T: 'static,
+        {
+            Endpoint {
+                methods: vec![stringify!($method)],
+                router: axum::routing::on(MethodFilter::$method, handler),
+            }
+        }
+    )+};
+}
+
+methods! {
+    get GET,
+    post POST,
+    put PUT,
+    delete DELETE,
+}
+
+/// Paths with their endpoints.
+#[derive(Default)]
+pub(crate) struct Routes {
+    router: Router<App>,
+    listed: Vec<Route>,
+}
+
+impl Routes {
+    pub(crate) fn route(mut self, path: &str, endpoint: Endpoint) -> Self {
+        let routes = endpoint.methods.iter().map(|method| Route {
+            method,
+            path: path.to_owned(),
+        });
+        self.listed.extend(routes);
+        self.router = self.router.route(path, endpoint.router);
+        self
+    }
+
+    pub(crate) fn merge(mut self, other: Self) -> Self {
+        self.listed.extend(other.listed);
+        self.router = self.router.merge(other.router);
+        self
+    }
+
+    pub(crate) fn method_not_allowed_fallback<H, T>(mut self, handler: H) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        self.router = self.router.method_not_allowed_fallback(handler);
+        self
+    }
+
+    pub(crate) fn fallback<H, T>(mut self, handler: H) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        self.router = self.router.fallback(handler);
+        self
+    }
+
+    pub(crate) fn into_router(self) -> Router<App> {
+        self.router
+    }
+
+    /// The list, for routes that are served below `prefix`.
+    pub(crate) fn below(self, prefix: &str) -> Vec<Route> {
+        let full = |route: Route| Route {
+            path: format!("{prefix}{}", route.path),
+            ..route
+        };
+        self.listed.into_iter().map(full).collect()
+    }
+}
