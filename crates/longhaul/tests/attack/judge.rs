@@ -1,0 +1,163 @@
+//! What must hold after any attack, seen from the outside.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::samples::Sample;
+use crate::server::Server;
+use crate::wire::{Answer, Client, Request};
+
+/// Memory the server may have used. It starts with some 30 MiB; caches and large requests come on top.
+const MEMORY_MAX_BYTES: u64 = 512 << 20;
+
+/// Events that close a run.
+const TERMINAL_EVENTS: [&str; 6] = [
+    "WorkflowCompleted",
+    "WorkflowContinuedAsNew",
+    "WorkflowFailed",
+    "WorkflowTimedOut",
+    "WorkflowCancelled",
+    "WorkflowTerminated",
+];
+
+/// The reasons that may come with 503 and 504: a question that no worker answered. Anything else is the server's own fault.
+const UNANSWERED: [&str; 8] = [
+    "query_timeout",
+    "query_task_timeout",
+    "query_worker_unavailable",
+    "query_task_queue_unavailable",
+    "update_validation_timeout",
+    "update_validation_worker_unavailable",
+    "update_validation_failed",
+    "update_validation_unavailable",
+];
+
+/// What is wrong with an answer to an attack, if anything is.
+pub(crate) fn fault(sample: &Sample, request: &Request, answer: &Answer) -> Option<String> {
+    let body = answer.json();
+    let reason = body["reason"].as_str().unwrap_or_default();
+    let problem = if answer.status >= 500 {
+        let expected = sample.may_wait() && UNANSWERED.contains(&reason);
+        (!expected).then_some("the server failed")
+    } else if answer.status >= 400 && request.method != "HEAD" && answer.status != 431 {
+        // A refusal below the router has no body: the request was not HTTP.
+        let is_readable = !answer.body.is_empty() && !answer.is_compressed;
+        (is_readable && reason.is_empty()).then_some("a refusal without a reason")
+    } else {
+        None
+    };
+    problem.map(|problem| {
+        format!(
+            "{problem}: {} {} {:?} → {} {}",
+            request.method,
+            &request.target[..request.target.len().min(300)],
+            request.body.as_deref().map(shortened),
+            answer.status,
+            answer.text()
+        )
+    })
+}
+
+fn shortened(body: &[u8]) -> String {
+    String::from_utf8_lossy(&body[..body.len().min(2000)]).into_owned()
+}
+
+/// Checks the server as a whole: it runs, answers, has logged no panic, has kept its memory bounded, and every history is sound,
+/// also after a kill.
+pub(crate) async fn verdict(server: &mut Server) {
+    assert!(server.is_running(), "the server has ended");
+    let mut client = server.client();
+    client.get("/api/health").await;
+    client.get("/api/ready").await;
+    let log = server.log();
+    let panics: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("panicked") || line.contains("ERROR"))
+        .collect();
+    assert!(panics.is_empty(), "{panics:#?}");
+    let peak = server.peak_memory_bytes();
+    assert!(peak < MEMORY_MAX_BYTES, "the peak was {} MiB", peak >> 20);
+    let before = histories(&mut client).await;
+    server.kill_and_restart().await;
+    let after = histories(&mut server.client()).await;
+    for (run, events) in &before {
+        let kept = after.get(run).map(|events| &events[..]);
+        // Time goes on: a timer may have fired since. Nothing that was there may change.
+        let kept = kept.and_then(|kept| kept.get(..events.len()));
+        assert_eq!(kept, Some(&events[..]), "history of {run}");
+    }
+}
+
+/// The histories of all runs of the default namespace, each checked.
+async fn histories(client: &mut Client) -> BTreeMap<String, Vec<Value>> {
+    let mut all = BTreeMap::new();
+    let mut token = String::new();
+    loop {
+        let list = client
+            .get(&format!("/api/workflows?page_size=100{token}"))
+            .await;
+        for workflow in list["workflows"].as_array().expect("a list") {
+            let id = percent_encoded(workflow["workflow_id"].as_str().expect("an id"));
+            let run = workflow["run_id"].as_str().expect("a run");
+            let closed = workflow["is_terminal"].as_bool();
+            let events = history(client, &id, run).await;
+            check(&format!("{id}/{run}"), &events, closed);
+            all.insert(format!("{id}/{run}"), events);
+        }
+        match list["next_page_token"].as_str() {
+            Some(next) => token = format!("&next_page_token={next}"),
+            None => return all,
+        }
+    }
+}
+
+async fn history(client: &mut Client, workflow: &str, run: &str) -> Vec<Value> {
+    let mut events = Vec::new();
+    let mut token = String::new();
+    loop {
+        let target = format!("/api/workflows/{workflow}/runs/{run}/history?page_size=500{token}");
+        let mut page = client.get(&target).await;
+        match page["events"].take() {
+            Value::Array(page) => events.extend(page),
+            other => panic!("events is not a list: {other}"),
+        }
+        match page["next_page_token"].as_str() {
+            Some(next) => token = format!("&next_page_token={next}"),
+            None => return events,
+        }
+    }
+}
+
+/// Gapless numbers, at most one end, which is last but for notes, and no activity that ended twice.
+fn check(run: &str, events: &[Value], closed: Option<bool>) {
+    let mut ended: Vec<&Value> = Vec::new();
+    let mut terminal = 0;
+    for (index, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence"], index + 1, "{run}: a gap");
+        let kind = event["event_type"].as_str().expect("a type");
+        if TERMINAL_EVENTS.contains(&kind) {
+            terminal += 1;
+        }
+        if kind == "ActivityCompleted" {
+            let sequence = &event["payload"]["sequence"];
+            assert!(!ended.contains(&sequence), "{run}: completed twice");
+            ended.push(sequence);
+        }
+    }
+    assert!(!events.is_empty(), "{run}: an empty history");
+    assert!(terminal <= 1, "{run}: {terminal} ends");
+    if let Some(closed) = closed {
+        assert_eq!(terminal == 1, closed, "{run}");
+    }
+}
+
+/// An id as a path segment.
+fn percent_encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}

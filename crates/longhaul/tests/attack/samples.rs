@@ -1,0 +1,612 @@
+//! A valid request for every route, made for one [`World`]. Attacks change one thing about them.
+
+use serde_json::{Value, json};
+
+use crate::server::Server;
+use crate::wire::{Answer, Request};
+use crate::world::{Task, World, descriptor, envelope, race};
+
+/// A request that the server accepts.
+#[derive(Clone)]
+pub(crate) struct Sample {
+    pub(crate) method: &'static str,
+    /// The route's path as the server lists it.
+    pub(crate) route: &'static str,
+    pub(crate) target: String,
+    pub(crate) body: Option<Value>,
+}
+
+impl Sample {
+    /// Whether the server may hold its answer until something happens.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.route.ends_with("/poll")
+            || self.route.contains("/query/")
+            || self.route.contains("/update/")
+    }
+
+    pub(crate) fn request(&self) -> Request {
+        let request = Request::new(self.method, &self.target).versioned();
+        match &self.body {
+            Some(body) => request.json(body),
+            None => request,
+        }
+    }
+}
+
+/// One sample or more for every route.
+pub(crate) fn samples(world: &World) -> Vec<Sample> {
+    let mut list = Samples::default();
+    system(&mut list, world);
+    workflows(&mut list, world);
+    operators(&mut list, world);
+    workers(&mut list, world);
+    workflow_tasks(&mut list, world);
+    local_activities(&mut list, world);
+    activity_tasks(&mut list, world);
+    questions(&mut list, world);
+    sessions(&mut list, world);
+    list.0
+}
+
+#[derive(Default)]
+struct Samples(Vec<Sample>);
+
+impl Samples {
+    fn get(&mut self, route: &'static str, values: &[&str]) {
+        self.add("GET", route, values, "", None);
+    }
+
+    fn find(&mut self, route: &'static str, values: &[&str], query: &str) {
+        self.add("GET", route, values, query, None);
+    }
+
+    fn post(&mut self, route: &'static str, values: &[&str], body: Value) {
+        self.add("POST", route, values, "", Some(body));
+    }
+
+    /// `values` take the places of the route's parameters, in order.
+    fn add(
+        &mut self,
+        method: &'static str,
+        route: &'static str,
+        values: &[&str],
+        query: &str,
+        body: Option<Value>,
+    ) {
+        let mut values = values.iter();
+        let segments: Vec<&str> = route
+            .split('/')
+            .map(|segment| {
+                if segment.starts_with('{') {
+                    values.next().expect("a value for every parameter")
+                } else {
+                    segment
+                }
+            })
+            .collect();
+        self.0.push(Sample {
+            method,
+            route,
+            target: format!("{}{query}", segments.join("/")),
+            body,
+        });
+    }
+}
+
+fn system(list: &mut Samples, world: &World) {
+    let name = format!("space-{}", world.number);
+    let attribute = format!("Attribute{}", world.number);
+    list.get("/health", &[]);
+    list.get("/metrics", &[]);
+    list.get("/api/health", &[]);
+    list.get("/api/ready", &[]);
+    list.get("/api/cluster/info", &[]);
+    list.get("/api/system/operator-metrics", &[]);
+    list.get("/api/namespaces", &[]);
+    list.get("/api/namespaces/{name}", &["default"]);
+    list.post(
+        "/api/namespaces",
+        &[],
+        json!({"name": name, "description": "a space", "retention_days": 30}),
+    );
+    let update = json!({"description": "the first", "retention_days": 30});
+    list.add(
+        "PUT",
+        "/api/namespaces/{name}",
+        &["default"],
+        "",
+        Some(update),
+    );
+    list.get("/api/search-attributes", &[]);
+    list.post(
+        "/api/search-attributes",
+        &[],
+        json!({"name": attribute, "type": "int"}),
+    );
+    let defined = format!("Kept{}", world.number);
+    list.post(
+        "/api/search-attributes",
+        &[],
+        json!({"name": defined, "type": "keyword"}),
+    );
+    list.add(
+        "DELETE",
+        "/api/search-attributes/{name}",
+        &[&defined],
+        "",
+        None,
+    );
+}
+
+fn workflows(list: &mut Samples, world: &World) {
+    let new = format!("new-{}", world.number);
+    list.post("/api/workflows", &[], json!({"workflow_type": "greet", "workflow_id": new, "task_queue": world.queue,
+        "input": [1, "two"], "memo": {"owner": "ada"}, "search_attributes": {}, "business_key": "order 7",
+        "run_timeout_seconds": 3600, "execution_timeout_seconds": 7200, "priority": 3, "fairness_key": "a", "fairness_weight": 2,
+        "duplicate_policy": "use-existing", "workflow_labels": {"team": "shop"}}));
+    list.find(
+        "/api/workflows",
+        &[],
+        "?page_size=10&status=running&query=WorkflowType%20%3D%20%27greet%27",
+    );
+    let sleeping = [world.sleeping.workflow.as_str(), &world.sleeping.run];
+    let current = &sleeping[..1];
+    list.get("/api/workflows/{workflow_id}", current);
+    list.find(
+        "/api/workflows/{workflow_id}/runs",
+        current,
+        "?page_size=10",
+    );
+    list.get("/api/workflows/{workflow_id}/runs/{run_id}", &sleeping);
+    list.find(
+        "/api/workflows/{workflow_id}/runs/{run_id}/history",
+        &sleeping,
+        "?page_size=10&wait_new_event=0",
+    );
+    list.get(
+        "/api/workflows/{workflow_id}/runs/{run_id}/history/export",
+        &sleeping,
+    );
+    list.get("/api/workflows/{workflow_id}/message-streams", current);
+    let stream = [current[0], "orders"];
+    let message = json!({"message_id": format!("m-{}", world.number), "input": [1]});
+    list.post(
+        "/api/workflows/{workflow_id}/message-streams/{stream_name}/messages",
+        &stream,
+        message,
+    );
+    list.get(
+        "/api/workflows/{workflow_id}/message-streams/{stream_name}",
+        &stream,
+    );
+    list.get("/api/workflows/{workflow_id}/debug", current);
+    list.get(
+        "/api/workflows/{workflow_id}/runs/{run_id}/debug",
+        &sleeping,
+    );
+    let signal = |id: &str| json!({"input": [1, {"two": 3}], "request_id": format!("{id}-{}", world.number)});
+    list.post(
+        "/api/workflows/{workflow_id}/signal/{signal_name}",
+        &[current[0], "poke"],
+        signal("s1"),
+    );
+    list.post(
+        "/api/workflows/{workflow_id}/runs/{run_id}/signal/{signal_name}",
+        &[sleeping[0], sleeping[1], "poke"],
+        signal("s2"),
+    );
+    let update = json!({"input": ["new name"], "wait_for": "accepted", "wait_timeout_seconds": 1});
+    list.post(
+        "/api/workflows/{workflow_id}/update/{update_name}",
+        &[current[0], "rename"],
+        update.clone(),
+    );
+    list.post(
+        "/api/workflows/{workflow_id}/runs/{run_id}/update/{update_name}",
+        &[sleeping[0], sleeping[1], "rename"],
+        update,
+    );
+    let query = json!({"input": [1]});
+    list.post(
+        "/api/workflows/{workflow_id}/query/{query_name}",
+        &[current[0], "status"],
+        query.clone(),
+    );
+    list.post(
+        "/api/workflows/{workflow_id}/runs/{run_id}/query/{query_name}",
+        &[sleeping[0], sleeping[1], "status"],
+        query,
+    );
+    let cancellation = json!({"reason": "maintenance", "cleanup_timeout_seconds": 60});
+    list.post(
+        "/api/workflows/{workflow_id}/request-cancellation",
+        current,
+        cancellation.clone(),
+    );
+    list.post(
+        "/api/workflows/{workflow_id}/runs/{run_id}/request-cancellation",
+        &sleeping,
+        cancellation,
+    );
+    list.post("/api/workflows/{workflow_id}/repair", current, json!({}));
+    list.post(
+        "/api/workflows/{workflow_id}/runs/{run_id}/repair",
+        &sleeping,
+        json!({}),
+    );
+    let reason = json!({"reason": "enough", "request_id": format!("stop-{}", world.number)});
+    list.post(
+        "/api/workflows/{workflow_id}/cancel",
+        current,
+        reason.clone(),
+    );
+    list.post(
+        "/api/workflows/{workflow_id}/runs/{run_id}/cancel",
+        &sleeping,
+        json!({"reason": "enough"}),
+    );
+    list.post(
+        "/api/workflows/{workflow_id}/terminate",
+        current,
+        reason.clone(),
+    );
+    list.post(
+        "/api/workflows/{workflow_id}/runs/{run_id}/terminate",
+        &sleeping,
+        json!({"reason": "enough"}),
+    );
+    let closed = [world.closed.workflow.as_str(), &world.closed.run];
+    list.post(
+        "/api/workflows/{workflow_id}/archive",
+        &closed[..1],
+        json!({"reason": "old"}),
+    );
+    list.post(
+        "/api/workflows/{workflow_id}/runs/{run_id}/archive",
+        &closed,
+        json!({"reason": "old"}),
+    );
+}
+
+fn operators(list: &mut Samples, world: &World) {
+    let queue = [world.queue.as_str()];
+    let build = json!({"build_id": format!("build-{}", world.number)});
+    let deployment = format!("default/{}@build-{}", world.queue, world.number);
+    list.find("/api/workers", &[], "?status=active");
+    list.get("/api/workers/{worker_id}", &[&world.worker]);
+    list.find("/api/worker-sessions", &[], "?page_size=10");
+    list.get("/api/worker-sessions/{session_id}", &[&world.session]);
+    list.get("/api/task-queues", &[]);
+    list.get("/api/task-queues/{name}", &queue);
+    list.get("/api/task-queues/{name}/priority-fairness", &queue);
+    list.get("/api/task-queues/{name}/build-ids", &queue);
+    list.post(
+        "/api/task-queues/{name}/build-ids/drain",
+        &queue,
+        build.clone(),
+    );
+    list.post(
+        "/api/task-queues/{name}/build-ids/resume",
+        &queue,
+        build.clone(),
+    );
+    list.post("/api/task-queues/{name}/build-ids/promote", &queue, build);
+    list.get("/api/deployments", &[]);
+    list.get("/api/deployments/{*name}", &[&deployment]);
+    list.post(
+        "/api/deployments/{*name}",
+        &[&format!("{deployment}/drain")],
+        json!({}),
+    );
+    list.add(
+        "DELETE",
+        "/api/workers/{worker_id}",
+        &[&world.worker],
+        "",
+        None,
+    );
+}
+
+fn workers(list: &mut Samples, world: &World) {
+    let other = format!("other-{}", world.number);
+    list.post("/api/worker/register", &[], json!({"worker_id": other, "task_queue": world.queue, "runtime": "python",
+        "sdk_version": "1", "build_id": "b", "supported_workflow_types": ["greet"], "supported_activity_types": ["say"],
+        "max_concurrent_workflow_tasks": 10, "max_concurrent_activity_tasks": 10, "max_concurrent_sessions": 2,
+        "capabilities": ["query_tasks"], "workflow_command_contracts": {"greet": {"signals": ["poke"]}}}));
+    list.post(
+        "/api/worker/heartbeat",
+        &[],
+        json!({"worker_id": world.worker, "task_queue": world.queue,
+        "workflow_task_slots_available": 3, "activity_task_slots_available": 3}),
+    );
+    let poll = |kind: &str| {
+        json!({"worker_id": world.worker, "task_queue": world.queue, "timeout_seconds": 0,
+        "poll_request_id": format!("{kind}-{}", world.number), "history_page_size": 10, "task_kinds": ["workflow"]})
+    };
+    list.post("/api/worker/workflow-tasks/poll", &[], poll("w"));
+    list.post("/api/worker/activity-tasks/poll", &[], poll("a"));
+    list.post("/api/worker/query-tasks/poll", &[], poll("q"));
+    list.add(
+        "DELETE",
+        "/api/worker/registrations/{worker_id}",
+        &[&world.worker],
+        "",
+        None,
+    );
+}
+
+/// A list of workflow commands for each type of command.
+pub(crate) fn commands() -> Vec<Value> {
+    let policy = json!({"max_attempts": 3, "backoff_seconds": [1, 2], "non_retryable_error_types": ["Fatal"]});
+    let mut one_by_one: Vec<Value> = [
+        json!({"type": "schedule_activity", "activity_type": "say", "arguments": envelope(&json!([1])), "queue": "elsewhere", "retry_policy": policy,
+            "start_to_close_timeout": 60, "schedule_to_start_timeout": 60, "schedule_to_close_timeout": 600, "heartbeat_timeout": 30,
+            "priority": 3, "fairness_key": "a", "fairness_weight": 2}),
+        json!({"type": "start_timer", "delay_seconds": 3600}),
+        json!({"type": "start_child_workflow", "workflow_type": "greet", "arguments": envelope(&json!([1])), "parent_close_policy": "abandon",
+            "retry_policy": policy, "run_timeout_seconds": 600, "execution_timeout_seconds": 6000}),
+        json!({"type": "record_side_effect", "result": envelope(&json!(1))}),
+        json!({"type": "record_version_marker", "change_id": "c", "version": 2, "min_supported": 1, "max_supported": 3}),
+        json!({"type": "upsert_memo", "entries": envelope(&json!({"owner": "ada"}))}),
+        json!({"type": "open_condition_wait", "condition_key": "paid", "timeout_seconds": 60}),
+        json!({"type": "open_signal_wait", "signal_name": "poke", "timeout_seconds": 60}),
+        json!({"type": "complete_workflow", "result": envelope(&json!({"total": 7}))}),
+        json!({"type": "fail_workflow", "message": "no", "exception_type": "Broken", "non_retryable": true}),
+        json!({"type": "continue_as_new", "arguments": envelope(&json!([2]))}),
+    ]
+    .map(|command| json!([command]))
+    .into();
+    one_by_one.push(race());
+    one_by_one
+}
+
+fn workflow_tasks(list: &mut Samples, world: &World) {
+    let task = &world.decided;
+    let id = [task.id()];
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/history",
+        &id,
+        task.report(json!({"next_history_page_token": "MA==", "history_page_size": 10})),
+    );
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/heartbeat",
+        &id,
+        task.report(json!({})),
+    );
+    let delivery = json!({"request_id": world.cancel_request, "sequence": 1, "call_kind": "timer"});
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/deliver-cancellation",
+        &[world.cancelled.id()],
+        world.cancelled.report(delivery),
+    );
+    for commands in commands() {
+        let body = json!({"commands": commands, "message_stream_cursors": []});
+        list.post(
+            "/api/worker/workflow-tasks/{task_id}/complete",
+            &id,
+            task.report(body),
+        );
+    }
+    let give_up = json!([{"type": "cancel_selection_operation", "selection_group_id": "select-calls:1:2", "member_key": "m1",
+        "member_index": 1, "member_base_sequence": 2, "member_size": 1, "operation_kind": "timer",
+        "operation_identity": world.selection_timer}]);
+    let selected = &world.selected;
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/complete",
+        &[selected.id()],
+        selected.report(json!({"commands": give_up})),
+    );
+    let failure =
+        json!({"failure": {"message": "no", "type": "Broken", "stack_trace": "at line 1"}});
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/fail",
+        &id,
+        task.report(failure),
+    );
+}
+
+fn local_activities(list: &mut Samples, world: &World) {
+    let fresh = &world.decided;
+    let checkpoint = |commands: Value| json!({"checkpoint_id": "c1", "start_sequence": 1, "commands": commands, "history_after": 0});
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/local-activities/checkpoint",
+        &[fresh.id()],
+        fresh.report(checkpoint(
+            json!([{"type": "record_side_effect", "result": envelope(&json!(1))}]),
+        )),
+    );
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/local-activities/checkpoint-group",
+        &[fresh.id()],
+        fresh.report(checkpoint(race())),
+    );
+    let prepare = json!({"sequence": 1, "worker_attempt_id": "a", "descriptor": descriptor(), "history_after": 0});
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/local-activities/prepare",
+        &[fresh.id()],
+        fresh.report(prepare),
+    );
+    let recover = json!({"sequence": 1, "descriptor": descriptor()});
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/local-activities/recover",
+        &[world.lost.id()],
+        world.lost.report(recover),
+    );
+    let running = [world.local.id(), &world.local_attempt];
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/local-activities/{attempt_id}/control",
+        &running,
+        world
+            .local
+            .report(json!({"renew_lease": true, "history_after": 0})),
+    );
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/local-activities/{attempt_id}/heartbeat",
+        &running,
+        world
+            .local
+            .report(json!({"progress": {"current": 1, "total": 9, "message": "going"}})),
+    );
+    let report =
+        json!({"outcome": "completed", "result": envelope(&json!(7)), "payload_codec": "avro"});
+    list.post(
+        "/api/worker/workflow-tasks/{task_id}/local-activities/{attempt_id}/outcome",
+        &running,
+        world.local.report(json!({"report": report})),
+    );
+    list.post("/api/worker/workflow-tasks/{task_id}/local-activities/{attempt_id}/acknowledge-cancellation",
+        &[world.stopping_local.id(), &world.stopping_local_attempt],
+        world.stopping_local.report(json!({"request_id": world.local_stop_request})));
+}
+
+fn activity_tasks(list: &mut Samples, world: &World) {
+    let task = &world.activity;
+    let id = [task.id()];
+    let progress = json!({"progress": {"message": "half", "current": 1, "total": 2, "unit": "files", "details": {"file": "a"}}});
+    list.post(
+        "/api/worker/activity-tasks/{task_id}/heartbeat",
+        &id,
+        task.report(progress),
+    );
+    list.post(
+        "/api/worker/activity-tasks/{task_id}/status",
+        &id,
+        task.report(json!({})),
+    );
+    list.post(
+        "/api/worker/activity-tasks/{task_id}/complete",
+        &id,
+        task.report(json!({"result": envelope(&json!({"total": 7}))})),
+    );
+    let failure = json!({"failure": {"message": "no", "type": "Broken", "non_retryable": false, "stack_trace": "at line 1"}});
+    list.post(
+        "/api/worker/activity-tasks/{task_id}/fail",
+        &id,
+        task.report(failure),
+    );
+    let stopping = &world.stopping_activity;
+    list.post(
+        "/api/worker/activity-tasks/{task_id}/acknowledge-cancellation",
+        &[stopping.id()],
+        stopping.report(json!({"request_id": world.stop_request})),
+    );
+}
+
+fn questions(list: &mut Samples, world: &World) {
+    let query = &world.query;
+    let status = format!(
+        "?lease_owner={}&query_task_attempt={}",
+        plain(query, "lease_owner"),
+        plain(query, "query_task_attempt")
+    );
+    list.find(
+        "/api/worker/query-tasks/{task_id}/status",
+        &[query.id()],
+        &status,
+    );
+    list.post(
+        "/api/worker/query-tasks/{task_id}/complete",
+        &[query.id()],
+        query.report(json!({"result": envelope(&json!(7))})),
+    );
+    let failure =
+        json!({"failure": {"message": "no", "reason": "query_rejected", "type": "Broken"}});
+    list.post(
+        "/api/worker/query-tasks/{task_id}/fail",
+        &[query.id()],
+        query.report(failure.clone()),
+    );
+    let validation = &world.validation;
+    list.post(
+        "/api/worker/update-validation-tasks/{task_id}/approve",
+        &[validation.id()],
+        validation.report(json!({})),
+    );
+    let failure = json!({"failure": {"message": "Not so much.", "reason": "update_rejected", "type": "ValueError"}});
+    list.post(
+        "/api/worker/update-validation-tasks/{task_id}/reject",
+        &[validation.id()],
+        validation.report(failure),
+    );
+}
+
+fn plain(task: &Task, field: &str) -> String {
+    match task.field(field) {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+fn sessions(list: &mut Samples, world: &World) {
+    let body = json!({"worker_id": world.worker, "session_id": format!("another-{}", world.number), "lease_seconds": 60,
+        "max_concurrent_activities": 3, "ttl_seconds": 600});
+    list.post("/api/worker/sessions", &[], body);
+    let owner = json!({"worker_id": world.worker, "lease_seconds": 60});
+    list.post(
+        "/api/worker/sessions/{session_id}/heartbeat",
+        &[&world.session],
+        owner,
+    );
+    let close = json!({"worker_id": world.worker, "reason": "worker_shutdown"});
+    list.add(
+        "DELETE",
+        "/api/worker/sessions/{session_id}",
+        &[&world.session],
+        "",
+        Some(close),
+    );
+}
+
+#[tokio::test]
+async fn every_route_has_a_sample() {
+    let server = Server::start(&[]).await;
+    let world = World::new(&mut server.client(), 1).await;
+    let samples = samples(&world);
+    let missing: Vec<String> = longhaul_server::routes()
+        .into_iter()
+        .filter(|route| {
+            !samples
+                .iter()
+                .any(|sample| sample.method == route.method && sample.route == route.path)
+        })
+        .map(|route| format!("{} {}", route.method, route.path))
+        .collect();
+    assert!(missing.is_empty(), "routes without a sample: {missing:#?}");
+}
+
+/// A sample that is refused would attack the first check of its route and nothing behind it.
+#[tokio::test]
+async fn every_sample_is_accepted() {
+    let server = Server::start(&["--query-task-timeout-seconds", "1"]).await;
+    let mut client = server.client();
+    let count = samples(&World::new(&mut client, 0).await).len();
+    let mut refused = Vec::new();
+    for index in 0..count {
+        let world = World::new(&mut client, index as u64 + 1).await;
+        let all = samples(&world);
+        let sample = &all[index];
+        // What a route needs from an earlier one: only definitions are made by a request of their own.
+        for earlier in &all[..index] {
+            if earlier.route == "/api/search-attributes" && earlier.method == "POST" {
+                client.send(&earlier.request()).await.expect("an answer");
+            }
+        }
+        let answer = client.send(&sample.request()).await.expect("an answer");
+        if !is_accepted(sample, &answer) {
+            refused.push(format!(
+                "{} {} → {} {}",
+                sample.method,
+                sample.target,
+                answer.status,
+                answer.text()
+            ));
+        }
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
+}
+
+/// A query that no worker answers times out, which is as far as a request alone can come.
+fn is_accepted(sample: &Sample, answer: &Answer) -> bool {
+    let unanswered = sample.route.contains("/query/") && answer.status == 504;
+    unanswered || (200..300).contains(&answer.status)
+}
