@@ -20,5 +20,6 @@ mod mutate;
 mod mutations;
 mod samples;
 mod server;
+mod slow;
 mod wire;
 mod world;
