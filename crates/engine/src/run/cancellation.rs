@@ -7,7 +7,7 @@ use longhaul_protocol::history::{
     CooperativeCancellationDelivered, CooperativeCancellationRequested, DeliveryPlace, EventPayload,
 };
 use longhaul_protocol::id::{CommandId, EventId, RunId, TaskId};
-use longhaul_protocol::workflow_command::{CancellationPolicy, ParentClosePolicy};
+use longhaul_protocol::workflow_command::{CancellationPolicy, FieldErrors, ParentClosePolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -313,6 +313,13 @@ impl Draft<'_> {
         };
         self.core.cancellation = Some(Box::new(cancellation.clone()));
         self.wake(Resume {
+        // The call is recorded, or among the next. A number out of reach would be the run's last, and leave none for what follows.
+        let reach = run.core.last_command_sequence + moment.limits.commands_per_completion;
+        if self.place.sequence > reach {
+            let message = format!("the run has no call of this number; {reach} is the largest");
+            let errors = FieldErrors::from([("sequence".to_owned(), vec![message])]);
+            return Decision::reject(Rejection::InvalidCommands { errors });
+        }
             resume_source_kind: Some("cancellation_request".to_owned()),
             resume_source_id: Some(request_id.to_string()),
             workflow_command_id: Some(request_id),
@@ -411,7 +418,10 @@ impl Draft<'_> {
             self.interrupt(sequence, cancellation);
         }
         // The call may not have been recorded; its number is taken all the same.
-        let last = place.sequence.saturating_add(place.sequence_span) - 1;
+        let last = place
+            .sequence
+            .saturating_add(place.sequence_span)
+            .saturating_sub(1);
         self.core.last_command_sequence = self.core.last_command_sequence.max(last);
         if let Some(cancellation) = &mut self.core.cancellation {
             cancellation.delivered = Some(place.clone());

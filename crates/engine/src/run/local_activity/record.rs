@@ -241,7 +241,7 @@ fn earlier(at: Timestamp, milliseconds: u64) -> Timestamp {
 }
 
 fn later(at: Timestamp, milliseconds: u64) -> Timestamp {
-    Timestamp::from_micros(at.as_micros().saturating_add(micros(milliseconds)))
+    Timestamp::from_micros(at.as_micros().saturating_add(micros(milliseconds))).min(Timestamp::MAX)
 }
 
 fn micros(milliseconds: u64) -> i64 {
