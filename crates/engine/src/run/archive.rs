@@ -55,6 +55,10 @@ impl Command for ArchiveRun {
             command_id: Some(command.command_id.clone()),
             principal: self.request.principal.clone(),
         };
+        if !is_first {
+            let receipt = draft.receipt(command);
+            return draft.finish(Ok(receipt));
+        }
         draft.append(EventPayload::ArchiveRequested(ArchiveRequested {
             workflow_command_id: command.command_id.clone(),
             workflow_instance_id: draft.spec.workflow_id.clone(),
@@ -63,22 +67,20 @@ impl Command for ArchiveRun {
             outcome,
             reason: self.reason.clone(),
         }));
-        if is_first {
-            draft.append(EventPayload::WorkflowArchived(WorkflowArchived {
-                workflow_command_id: command.command_id.clone(),
-                workflow_instance_id: draft.spec.workflow_id.clone(),
-                workflow_run_id: draft.spec.run_id.clone(),
-                archive_command_id: command.command_id.clone(),
-                reason: self.reason.clone(),
-            }));
-            let archived = Archived {
-                at: draft.now,
-                command_id: command.command_id.clone(),
-                reason: self.reason.clone(),
-            };
-            if let Some(closed) = &mut draft.core.closed {
-                closed.archived = Some(Box::new(archived));
-            }
+        draft.append(EventPayload::WorkflowArchived(WorkflowArchived {
+            workflow_command_id: command.command_id.clone(),
+            workflow_instance_id: draft.spec.workflow_id.clone(),
+            workflow_run_id: draft.spec.run_id.clone(),
+            archive_command_id: command.command_id.clone(),
+            reason: self.reason.clone(),
+        }));
+        let archived = Archived {
+            at: draft.now,
+            command_id: command.command_id.clone(),
+            reason: self.reason.clone(),
+        };
+        if let Some(closed) = &mut draft.core.closed {
+            closed.archived = Some(Box::new(archived));
         }
         let receipt = draft.receipt(command);
         draft.finish(Ok(receipt))

@@ -15,6 +15,7 @@ use super::complete::Holder;
 use super::draft::{Cause, Draft};
 use super::external::{Request, Stop, is_current, refuse_closed};
 use super::outbox::LetterBody;
+use super::room::CANCELLATION_EVENTS;
 use super::state::{Part, PartKey, Resume, Run, Status};
 use crate::change::TaskStatus;
 use crate::{Command, Decision, Moment, Rejection};
@@ -135,6 +136,10 @@ impl Command for RequestCancellation {
             command_id: Some(command.command_id.clone()),
             principal: self.request.principal.clone(),
         };
+        // It comes once and ends the run, so it may use what other requests must leave.
+        if let Err(limit) = draft.check_own_events(CANCELLATION_EVENTS) {
+            return Decision::reject(Rejection::LimitExceeded(limit));
+        }
         let cancellation =
             draft.record_cancellation(command.command_id, deadline, self.reason.clone(), context);
         let receipt = receipt(&draft, false, cancellation);

@@ -162,6 +162,11 @@ impl<'a> Draft<'a> {
 
     pub(super) fn activity(&self, sequence: u64) -> Option<&Activity> {
         self.part(PartKey::Activity(sequence))
+    /// No less than the number of parts as they are now.
+    pub(super) fn part_count_max(&self) -> usize {
+        self.base.map_or(0, |run| run.parts.len()) + self.changed.len()
+    }
+
             .and_then(Part::as_activity)
     }
 

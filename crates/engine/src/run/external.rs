@@ -236,13 +236,7 @@ impl Command for SignalRun {
                 moment.limits.pending_signals,
             )
         })
-        .and_then(|()| {
-            limits::check(
-                "history_event_count",
-                run.core.last_history_sequence + 1,
-                moment.limits.events_per_run,
-            )
-        });
+        .and_then(|()| run.admit_events(1, moment.limits));
         if let Err(limit) = room {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }

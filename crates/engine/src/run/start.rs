@@ -114,7 +114,7 @@ impl Start {
             command_id: Some(command_id.clone()),
             principal: self.principal.clone(),
         };
-        let decided = draft.start_decided(&command_id, StartOutcome::StartedNew.as_str(), None);
+        let decided = draft.start_decided(&command_id, StartOutcome::StartedNew.as_str());
         draft.append(EventPayload::StartAccepted(decided));
         draft.append_started(Some(command_id.clone()));
         draft
@@ -162,7 +162,7 @@ impl Start {
 impl Command for Start {
     type Reply = Started;
 
-    /// A start of an id that has a run. It changes nothing of the run but may leave a trace in its history.
+    /// A start of an id that has a run. It changes nothing of the run; the command is kept for audit.
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Started> {
         if run.spec.workflow_type != self.workflow_type {
             return Decision::reject(Rejection::OtherWorkflowType {
@@ -179,55 +179,21 @@ impl Command for Start {
         if draft.time_out_if_due() {
             return draft.finish(Err(taken));
         }
-        let command_id: CommandId = draft.ids.mint();
-        draft.cause = Cause {
-            task_id: None,
-            command_id: Some(command_id.clone()),
-            principal: self.principal.clone(),
+        let outcome = StartOutcome::ReturnedExistingActive;
+        let (word, rejection, reply) = match self.duplicate_policy {
+            DuplicatePolicy::UseExisting => (outcome.as_str(), None, Ok(draft.started(outcome))),
+            DuplicatePolicy::Fail => (
+                "rejected_duplicate",
+                Some("instance_already_started"),
+                Err(taken),
+            ),
         };
-        let room = draft.core.last_history_sequence < draft.limits.events_per_run;
-        match self.duplicate_policy {
-            DuplicatePolicy::UseExisting => {
-                let outcome = StartOutcome::ReturnedExistingActive;
-                if room {
-                    let decided = draft.start_decided(&command_id, outcome.as_str(), None);
-                    draft.append(EventPayload::StartAccepted(decided));
-                }
-                draft
-                    .record_command(
-                        "start",
-                        command_id,
-                        outcome.as_str(),
-                        None,
-                        self.principal.clone(),
-                    )
-                    .context
-                    .clone_from(&self.context);
-                let started = draft.started(outcome);
-                draft.finish(Ok(started))
-            }
-            DuplicatePolicy::Fail => {
-                if room {
-                    let decided = draft.start_decided(
-                        &command_id,
-                        "rejected_duplicate",
-                        Some("instance_already_started"),
-                    );
-                    draft.append(EventPayload::StartRejected(decided));
-                }
-                draft
-                    .record_command(
-                        "start",
-                        command_id,
-                        "rejected_duplicate",
-                        Some("instance_already_started"),
-                        self.principal.clone(),
-                    )
-                    .context
-                    .clone_from(&self.context);
-                draft.finish(Err(taken))
-            }
-        }
+        let command_id: CommandId = draft.ids.mint();
+        draft
+            .record_command("start", command_id, word, rejection, self.principal.clone())
+            .context
+            .clone_from(&self.context);
+        draft.finish(reply)
     }
 }
 
@@ -294,12 +260,7 @@ impl Draft<'_> {
         })));
     }
 
-    fn start_decided(
-        &self,
-        command_id: &CommandId,
-        outcome: &'static str,
-        rejection_reason: Option<&'static str>,
-    ) -> StartDecided {
+    fn start_decided(&self, command_id: &CommandId, outcome: &'static str) -> StartDecided {
         StartDecided {
             workflow_command_id: command_id.clone(),
             workflow_instance_id: self.spec.workflow_id.clone(),
@@ -307,7 +268,7 @@ impl Draft<'_> {
             workflow_type: self.spec.workflow_type.clone(),
             business_key: self.spec.business_key.clone(),
             outcome,
-            rejection_reason,
+            rejection_reason: None,
         }
     }
 

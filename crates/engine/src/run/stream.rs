@@ -94,11 +94,14 @@ impl AppendMessage {
             run.core.open.unseen_signals + 1,
             limits.pending_signals,
         )?;
-        limits::check(
-            "history_event_count",
-            run.core.last_history_sequence + 1,
-            limits.events_per_run,
-        )
+        if !run.core.streams.contains_key(&self.stream_name) {
+            limits::check(
+                "message_stream_count",
+                run.core.streams.len() as u64 + 1,
+                limits.message_streams,
+            )?;
+        }
+        run.admit_events(1, limits)
     }
 
     /// The same message again: where it is, or that it says something else.

@@ -3,7 +3,7 @@
 
 use longhaul_protocol::history::{
     EventPayload, PAYLOAD_CODEC, UpdateAccepted, UpdateApplied, UpdateCall, UpdateCompleted,
-    UpdateFailure, UpdateRejected,
+    UpdateFailure,
 };
 use longhaul_protocol::id::{RunId, UpdateId};
 use longhaul_protocol::workflow_command::{FailUpdate, FieldErrors};
@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::draft::{Cause, Draft};
 use super::external::{Receipt, Request, is_current, refuse_closed};
+use super::room::UPDATE_EVENTS;
 use super::state::{Message, Part, PartKey, Resume, Run, Update, Wait, WaitFor};
 use crate::change::{CommandRow, UpdateFailed, UpdateRecord, UpdateStatus};
 use crate::contract::Declared;
@@ -93,12 +94,7 @@ impl UpdateRun {
             run.core.open.updates + 1,
             limits.pending_updates,
         )?;
-        // Acceptance, application and completion are three events.
-        limits::check(
-            "history_event_count",
-            run.core.last_history_sequence + 3,
-            limits.events_per_run,
-        )
+        run.admit_events(UPDATE_EVENTS, limits)
     }
 
     fn refusal(&self) -> Option<(Reason, &'static str, FieldErrors, String)> {
@@ -132,7 +128,7 @@ impl UpdateRun {
         })
     }
 
-    /// Refused on an open run: kept for audit, and in its history.
+    /// Refused on an open run: kept for audit. History holds what was accepted only.
     fn refuse(
         &self,
         mut draft: Draft<'_>,
@@ -153,15 +149,6 @@ impl UpdateRun {
         };
         command.update = Some(Box::new(record));
         draft.rewrite_command(&command);
-        draft.cause = cause(&command);
-        let call = draft.update_call(&command);
-        draft.append(EventPayload::UpdateRejected(UpdateRejected {
-            call,
-            arguments: Some(self.arguments.clone()),
-            payload_codec: PAYLOAD_CODEC,
-            validation_errors: errors.clone(),
-            rejection_reason: reason.as_str().to_owned(),
-        }));
         let receipt = draft.receipt(command);
         let refused = UpdateRefused {
             reason,

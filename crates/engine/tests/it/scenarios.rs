@@ -139,6 +139,7 @@ impl Stage {
                     "pending_activities" => self.world.limits.pending_activities = value,
                     "payload_bytes" => self.world.limits.payload_bytes = value,
                     "pending_signals" => self.world.limits.pending_signals = value,
+                    "events_per_transaction" => self.world.limits.events_per_transaction = value,
                     "events_per_run" => self.world.limits.events_per_run = value,
                     other => panic!("no limit {other} in stories"),
                 }
@@ -391,6 +392,12 @@ impl Stage {
                 )
             }),
             "cancel" => told(self.world.stop(Stop::Cancel, request), |receipt| {
+            "repair" => told(self.world.repair(request), |receipt| {
+                format!("{} retained={}", receipt.command.outcome, receipt.retained)
+            }),
+            "archive" => told(self.world.archive(request), |receipt| {
+                format!("{} retained={}", receipt.command.outcome, receipt.retained)
+            }),
                 receipt.command.outcome
             }),
             "terminate" => told(self.world.stop(Stop::Terminate, request), |receipt| {

@@ -82,6 +82,7 @@ impl Draft<'_> {
             close_deadline_at: policy(|retry| retry.start_to_close_timeout),
             heartbeat_deadline_at: policy(|retry| retry.heartbeat_timeout),
             progress: None,
+            recorded_heartbeat: None,
             fenced: false,
             stopped: false,
         };
