@@ -1,7 +1,7 @@
 //! Starting a workflow, and what a second start of the same id is told (engine.md §2.2, §2.3). A workflow id is started
 //! once: later runs come from continue-as-new only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use longhaul_protocol::history::{EventPayload, StartDecided, WorkflowStarted};
@@ -14,6 +14,10 @@ use super::record::check_attributes;
 use super::state::{Core, OpenCounts, Resume, Routing, Run, Spec, Status};
 use crate::change::{CommandRow, InstanceChange};
 use crate::{Changes, Command, Decision, Moment, Rejection, limits};
+
+/// Commands without effect that a run remembers: refused ones, and those that found nothing to do. Anybody can send any number of
+/// them. These are enough to see what came in lately, and a page of the command list.
+pub const IDLE_COMMANDS_MAX: usize = 50;
 
 /// A request to start a workflow.
 #[derive(Clone, Debug)]
@@ -214,6 +218,7 @@ pub(super) fn fresh_core(now: Timestamp) -> Core {
         history_fan_out: 0,
         last_event_at: now,
         instance_command_sequence: 0,
+        idle_commands: VecDeque::new(),
         outbox_sequence: 0,
         workflow_task: None,
         next_wake: None,
@@ -292,7 +297,7 @@ impl Draft<'_> {
         principal: Option<String>,
     ) -> &mut CommandRow {
         self.core.instance_command_sequence += 1;
-        self.commands.push(CommandRow {
+        let row = CommandRow {
             command_id,
             sequence: self.core.instance_command_sequence,
             command_type: command_type.to_owned(),
@@ -301,6 +306,7 @@ impl Draft<'_> {
             requested_run_id: None,
             request_id: None,
             arguments: None,
+            arguments_digest: None,
             status: if rejection.is_some() {
                 "rejected"
             } else {
@@ -315,7 +321,15 @@ impl Draft<'_> {
             at: self.now,
             update: None,
             position: None,
-        });
+        };
+        if row.is_without_effect() {
+            self.core.idle_commands.push_back(row.sequence);
+            if self.core.idle_commands.len() > IDLE_COMMANDS_MAX {
+                self.forgotten_commands
+                    .extend(self.core.idle_commands.pop_front());
+            }
+        }
+        self.commands.push(row);
         self.commands.last_mut().expect("just pushed")
     }
 }

@@ -11,7 +11,7 @@ use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::draft::Draft;
-use super::external::{Request, is_current, refuse_closed, same_value};
+use super::external::{Request, is_current, refuse_closed};
 use super::state::{Message, PartKey, Run, Signal};
 use crate::{Command, Decision, Moment, Rejection, limits};
 
@@ -107,7 +107,14 @@ impl AppendMessage {
     /// The same message again: where it is, or that it says something else.
     fn repeat<'a>(&self, run: &'a Run, moment: Moment<'a>) -> Option<Decision<Appended>> {
         let earlier = &self.request.earlier.as_deref()?.command;
-        let same = same_value(earlier.arguments.as_ref(), Some(&self.arguments));
+        // Somebody chose the same text as the request id of another command.
+        if earlier.command_type != COMMAND_TYPE {
+            return Some(Decision::reject(Rejection::RequestIdConflict {
+                command: Box::new(earlier.clone()),
+                conflict: vec!["name"],
+            }));
+        }
+        let same = earlier.has_arguments(Some(&self.arguments));
         let mut draft = Draft::of(run, moment);
         draft.note_input(self, if same { "duplicate" } else { "conflict" });
         Some(draft.finish(if same {

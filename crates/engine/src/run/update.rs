@@ -70,7 +70,7 @@ impl Command for UpdateRun {
             "update_accepted",
             None,
         );
-        let command = draft.begin_update(command);
+        let command = draft.begin_update(command, &self.arguments);
         draft.accept_update(command.clone());
         let receipt = draft.receipt(command);
         draft.finish(Ok(receipt))
@@ -225,13 +225,14 @@ impl Draft<'_> {
         }
     }
 
-    fn begin_update(&mut self, mut command: CommandRow) -> CommandRow {
+    fn begin_update(&mut self, mut command: CommandRow, arguments: &Payload) -> CommandRow {
         let record = UpdateRecord {
             accepted_at: Some(self.now),
             ..self.new_update(UpdateStatus::Accepted)
         };
         command.update = Some(Box::new(record));
         self.rewrite_command(&command);
+        command.arguments = Some(arguments.clone());
         command
     }
 

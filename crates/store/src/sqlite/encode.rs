@@ -138,8 +138,8 @@ impl Commit {
 
 impl Bodies {
     fn encode(change: &RunChange, size: &mut usize) -> Result<Self, Error> {
-        // Taken apart by name, so that a new kind of row cannot be forgotten here. The instance is written from the
-        // change itself.
+        // Taken apart by name, so that a new kind of row cannot be forgotten here. The instance and what is forgotten are written
+        // from the change itself.
         let RunChange {
             spec,
             base_version,
@@ -149,6 +149,7 @@ impl Bodies {
             tasks,
             commands,
             instance: _,
+            forgotten_commands: _,
             sets_search_attributes,
         } = change;
         let bodies = Self {

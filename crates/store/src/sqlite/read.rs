@@ -106,15 +106,43 @@ pub(super) fn history(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn commands(connection: &Connection, run_id: &RunId) -> Result<Vec<CommandRow>, Error> {
+pub(super) fn commands(
+    connection: &Connection,
+    run_id: &RunId,
+    before: Option<u64>,
+    limit: usize,
+) -> Result<Vec<CommandRow>, Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT commands.body FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1 ORDER BY commands.sequence",
+        "SELECT commands.body FROM runs JOIN commands USING (run_key)
+         WHERE runs.run_id = ?1 AND commands.sequence < ?2 ORDER BY commands.sequence DESC LIMIT ?3",
     )?;
-    bodies(
-        statement.query([run_id.as_str()])?,
-        "command of run",
+    let page = params![
         run_id.as_str(),
-    )
+        signed(before.unwrap_or(u64::MAX)),
+        signed(limit as u64)
+    ];
+    bodies(statement.query(page)?, "command of run", run_id.as_str())
+}
+
+pub(super) fn command_count(connection: &Connection, run_id: &RunId) -> Result<u64, Error> {
+    let count: i64 = connection
+        .prepare_cached(
+            "SELECT count(*) FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1",
+        )?
+        .query_row([run_id.as_str()], |row| row.get(0))?;
+    Ok(count.cast_unsigned())
+}
+
+pub(super) fn command(
+    connection: &Connection,
+    run_id: &RunId,
+    sequence: u64,
+) -> Result<Option<CommandRow>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT commands.body FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1 AND commands.sequence = ?2",
+    )?;
+    let rows = statement.query(params![run_id.as_str(), signed(sequence)])?;
+    Ok(bodies(rows, "command of run", run_id.as_str())?.pop())
 }
 
 pub(super) fn command_by_request(
