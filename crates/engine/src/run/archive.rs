@@ -29,8 +29,13 @@ impl Command for ArchiveRun {
         let Some(closed) = &run.core.closed else {
             // A run whose time is up closes now, and can be archived when somebody asks again.
             draft.time_out_if_due();
+            // The request id stays free: nothing was done, and the same request is right when the run is closed.
+            let request = Request {
+                request_id: None,
+                ..self.request.clone()
+            };
             draft.record_request(
-                &self.request,
+                &request,
                 "archive",
                 None,
                 None,
@@ -50,15 +55,15 @@ impl Command for ArchiveRun {
         if let Some(row) = draft.commands.last_mut() {
             row.reason.clone_from(&self.reason);
         }
+        if !is_first {
+            let receipt = draft.receipt(command);
+            return draft.finish(Ok(receipt));
+        }
         draft.cause = Cause {
             task_id: None,
             command_id: Some(command.command_id.clone()),
             principal: self.request.principal.clone(),
         };
-        if !is_first {
-            let receipt = draft.receipt(command);
-            return draft.finish(Ok(receipt));
-        }
         draft.append(EventPayload::ArchiveRequested(ArchiveRequested {
             workflow_command_id: command.command_id.clone(),
             workflow_instance_id: draft.spec.workflow_id.clone(),

@@ -428,7 +428,7 @@ impl Player {
             }
             Act::RequestCancellation { seconds, capable } => {
                 self.world.capable = *capable;
-                let _ = self.world.request_cancellation(u64::from(*seconds));
+                let _ = self.world.request_cancellation(u64::from(*seconds), None);
                 self.world.capable = true;
             }
             Act::DeliverCancellation { worker: by, which } => {

@@ -308,7 +308,8 @@ impl Stage {
             "request-cancellation" => {
                 self.world.capable = !options.contains_key("incapable");
                 told(
-                    self.world.request_cancellation(plain[0].parse().unwrap()),
+                    self.world
+                        .request_cancellation(plain[0].parse().unwrap(), request),
                     |receipt| format!("requested duplicate={}", receipt.duplicate),
                 )
             }
@@ -391,13 +392,13 @@ impl Stage {
                     claim.resume.workflow_wait_kind.unwrap_or_default()
                 )
             }),
-            "cancel" => told(self.world.stop(Stop::Cancel, request), |receipt| {
             "repair" => told(self.world.repair(request), |receipt| {
                 format!("{} retained={}", receipt.command.outcome, receipt.retained)
             }),
             "archive" => told(self.world.archive(request), |receipt| {
                 format!("{} retained={}", receipt.command.outcome, receipt.retained)
             }),
+            "cancel" => told(self.world.stop(Stop::Cancel, request), |receipt| {
                 receipt.command.outcome
             }),
             "terminate" => told(self.world.stop(Stop::Terminate, request), |receipt| {
