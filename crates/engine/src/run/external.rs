@@ -264,6 +264,7 @@ impl Command for SignalRun {
             name: self.name.clone(),
             arguments: self.arguments.clone(),
             wait_id: None,
+            received_at: None,
             principal: self.request.principal.clone(),
             stream: None,
         };

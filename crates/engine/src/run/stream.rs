@@ -179,6 +179,7 @@ impl Command for AppendMessage {
             name: MESSAGE_STREAM_SIGNAL.to_owned(),
             arguments: message(self, position),
             wait_id: None,
+            received_at: None,
             principal: self.request.principal.clone(),
             stream: Some(StreamPosition {
                 stream_name: self.stream_name.clone(),
@@ -300,6 +301,7 @@ impl Draft<'_> {
                 name: MESSAGE_STREAM_SIGNAL.to_owned(),
                 arguments: cursor(name, stream.cursor_position),
                 wait_id: None,
+                received_at: None,
                 principal: None,
                 stream: None,
             }));
@@ -308,6 +310,7 @@ impl Draft<'_> {
             let mut signal = signal.clone();
             signal.stream.as_mut()?.applied = false;
             signal.wait_id = None;
+            signal.received_at = None;
             Some(Message::Signal(signal))
         }));
         moved.sort_by_key(Message::command_sequence);

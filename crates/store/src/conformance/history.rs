@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use futures::future;
 use longhaul_engine::change::{Changes, CommandRow};
-use longhaul_engine::run::state::Run;
+use longhaul_engine::run::state::{PartKey, Run};
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::RunId;
+use longhaul_protocol::payload::Value as PayloadValue;
+use serde_json::json;
 
 use super::fixture::{
-    advance, command, commit, create, is_conflict, namespace, next, push_event, spec, start,
+    advance, command, commit, create, is_conflict, load, namespace, next, part, push_event, spec,
+    start,
 };
 use crate::{Error, Store};
 
@@ -225,6 +228,50 @@ pub async fn a_forgotten_command_leaves_its_request_id(store: &dyn Store) {
 
 async fn all_commands(store: &dyn Store, run: &Run) -> Vec<CommandRow> {
     store.commands(run.run_id(), None, 1000).await.unwrap()
+}
+
+/// An open message and its event have the same arguments, however large they are.
+pub async fn large_arguments_of_open_messages_come_back(store: &dyn Store) {
+    let run = create(store, "w").await;
+    for length in [1, 5000, 100_000] {
+        let text = PayloadValue::String("x".repeat(length));
+        let arguments = Payload::encode(&PayloadValue::Array(vec![text])).unwrap();
+        let run = load(store, run.run_id()).await.unwrap();
+        let mut change = next(&run);
+        for event_type in ["SignalReceived", "UpdateAccepted"] {
+            push_event(&mut change, event_type);
+            if let Some(event) = change.events.last_mut() {
+                event.payload = json!({"arguments": arguments}).to_string();
+            }
+        }
+        let last = change.core.last_history_sequence;
+        let mut update = command(7, None);
+        update.arguments = Some(arguments.clone());
+        change.parts = vec![
+            (
+                PartKey::Signal(6),
+                Some(part(json!({"signal": {
+                    "command_sequence": 6, "id": "s", "command_id": "c", "name": "go",
+                    "arguments": arguments, "received_at": last - 1,
+                }}))),
+            ),
+            (
+                PartKey::Update(7),
+                Some(part(
+                    json!({"update": {"command": update, "accepted_at": last}}),
+                )),
+            ),
+            // One that is not in history yet.
+            (
+                PartKey::Buffered(8),
+                Some(part(json!({"buffered": {"signal": {
+                    "command_sequence": 8, "id": "b", "command_id": "c", "name": "go", "arguments": arguments,
+                }}}))),
+            ),
+        ];
+        let run = advance(store, &run, change).await;
+        assert_eq!(load(store, run.run_id()).await, Some(run), "{length}");
+    }
 }
 
 pub async fn a_command_may_be_written_again(store: &dyn Store) {

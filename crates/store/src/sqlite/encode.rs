@@ -11,6 +11,7 @@ use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use serde::Serialize;
 
 use super::index::{self, Entry};
+use super::thin;
 use crate::{Error, SearchAttributeRow, shape};
 
 /// What the writer is asked to do.
@@ -148,8 +149,8 @@ impl Bodies {
             events,
             tasks,
             commands,
-            instance: _,
             forgotten_commands: _,
+            instance: _,
             sets_search_attributes,
         } = change;
         let bodies = Self {
@@ -160,7 +161,7 @@ impl Bodies {
                 .map(|(key, part)| {
                     Ok(Part {
                         key: key.to_string(),
-                        body: part.as_ref().map(json).transpose()?,
+                        body: part.as_ref().map(thin::encode).transpose()?,
                     })
                 })
                 .collect::<Result<_, Error>>()?,

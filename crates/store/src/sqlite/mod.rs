@@ -24,6 +24,7 @@ mod pool;
 mod read;
 mod session;
 mod statement;
+mod thin;
 mod write;
 
 use self::encode::{Commit, Write, json};

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::encode::signed;
 use super::error::unreadable;
+use super::thin;
 use crate::{Error, Instance, NamespaceRow, QueueKey, SearchAttributeRow, StoredEvent, WorkerRow};
 
 pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>, Error> {
@@ -49,6 +50,7 @@ pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>
             .insert(part, body(row, 4, "part of run", run_id.as_str())?);
         next = rows.next()?;
     }
+    thin::complete(connection, &mut run)?;
     Ok(Some(run))
 }
 
