@@ -31,14 +31,26 @@ const WRITER_SCHEMA: &str =
     include_str!("../../../../protocol/contract/durable_workflow.protocol.Value.v1.avsc");
 
 pub(super) async fn export(call: Call) -> Result<Reply, Refusal> {
-    let exported = call
+    let mut exported = call
         .host()
         .export_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
         .await?;
+    show_arguments(&exported.0.run, &mut exported.1);
     let commands = call.host().all_commands(exported.0.run.run_id()).await?;
     let bundle = bundle(&exported.0, &commands, &exported.1, call.host().now());
     let key = call.app.options().export_key.as_ref();
     Ok(Reply::text(seal(bundle, key)))
+}
+
+/// Adds the arguments of the run to `WorkflowStarted`, where replayers look for them. They are stored once, with the run.
+fn show_arguments(run: &Run, events: &mut [StoredEvent]) {
+    let started = |event: &&mut StoredEvent| event.event_type == "WorkflowStarted";
+    if let Some(event) = events.iter_mut().find(started)
+        && let Some(rest) = event.payload.strip_prefix('{')
+    {
+        let arguments = json!(run.spec.arguments);
+        event.payload = format!("{{\"arguments\":{arguments},{rest}");
+    }
 }
 
 /// The bundle as text, without its seal.
