@@ -326,6 +326,9 @@ pub struct UpdateRecord {
     pub workflow_sequence: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Payload>,
+    /// History sequence of its `UpdateCompleted`, which has the result too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_event: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<UpdateFailed>,
     #[serde(default, skip_serializing_if = "FieldErrors::is_empty")]

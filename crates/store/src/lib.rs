@@ -93,6 +93,7 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Answer<'a, Vec<StoredEvent>>;
     /// External commands of a run, newest first, at most `limit`; only those with a number below `before`, if that is given.
+    /// Without the results of updates: a page of them could be of any size.
     fn commands<'a>(
         &'a self,
         run_id: &'a RunId,

@@ -209,6 +209,14 @@ impl Tables {
     }
 }
 
+/// A command as lists have it.
+fn without_result(mut command: CommandRow) -> CommandRow {
+    if let Some(update) = command.update.as_deref_mut() {
+        update.result = None;
+    }
+    command
+}
+
 impl Store for Memory {
     /// Tests open several hosts on one of these.
     fn is_shared(&self) -> bool {
@@ -301,8 +309,8 @@ impl Store for Memory {
             let commands = tables.commands.get(run_id).into_iter();
             commands
                 .flat_map(|commands| commands.range(..before.unwrap_or(u64::MAX)).rev())
-                .map(|(_, command)| command.clone())
                 .take(limit)
+                .map(|(_, command)| without_result(command.clone()))
                 .collect()
         })
     }

@@ -134,6 +134,7 @@ impl UpdateRun {
         mut draft: Draft<'_>,
         (reason, outcome, errors, message): (Reason, &'static str, FieldErrors, String),
     ) -> Decision<Receipt> {
+        let errors = kept(errors);
         let mut command = draft.record_request(
             &self.request,
             "update",
@@ -143,7 +144,7 @@ impl UpdateRun {
             Some(reason.as_str()),
         );
         let record = UpdateRecord {
-            validation_errors: errors.clone(),
+            validation_errors: errors,
             rejected_at: Some(draft.now),
             ..draft.new_update(UpdateStatus::Rejected)
         };
@@ -158,6 +159,28 @@ impl UpdateRun {
         };
         draft.finish(Err(Rejection::UpdateRefused(Box::new(refused))))
     }
+}
+
+/// Fields that are kept of what a validator said: more than a person reads.
+const ERROR_FIELDS_MAX: usize = 50;
+
+/// Messages that are kept of each field.
+const ERRORS_PER_FIELD_MAX: usize = 10;
+
+/// Characters that are kept of a field's name and of each message.
+const ERROR_LENGTH_MAX: usize = 300;
+
+/// What is kept of a validator's errors, which are as large as a worker makes them.
+fn kept(errors: FieldErrors) -> FieldErrors {
+    let short = |text: String| text.chars().take(ERROR_LENGTH_MAX).collect::<String>();
+    errors
+        .into_iter()
+        .take(ERROR_FIELDS_MAX)
+        .map(|(field, messages)| {
+            let messages = messages.into_iter().take(ERRORS_PER_FIELD_MAX);
+            (short(field), messages.map(short).collect())
+        })
+        .collect()
 }
 
 /// What a repeat of a refused update is told again.
@@ -216,6 +239,7 @@ impl Draft<'_> {
             status,
             workflow_sequence: None,
             result: None,
+            completed_event: None,
             failure: None,
             validation_errors: FieldErrors::new(),
             accepted_at: None,
@@ -422,7 +446,7 @@ impl Draft<'_> {
         }
         let outer_command = self.cause.command_id.replace(command.command_id.clone());
         let call = self.update_call(&command);
-        self.append(EventPayload::UpdateCompleted(Box::new(UpdateCompleted {
+        let completed = self.append(EventPayload::UpdateCompleted(Box::new(UpdateCompleted {
             call,
             sequence: workflow_sequence,
             result,
@@ -430,6 +454,9 @@ impl Draft<'_> {
             failure,
         })));
         self.cause.command_id = outer_command;
+        if let Some(record) = command.update.as_deref_mut() {
+            record.completed_event = Some(completed);
+        }
         self.rewrite_command(&command);
         self.remove(PartKey::Update(command.sequence));
         self.core.open.updates = self.core.open.updates.saturating_sub(1);
@@ -486,4 +513,24 @@ fn condition_resume(wait: &Wait, update: &Update) -> Resume {
             .clone_from(fingerprint);
     }
     resume
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_validator_are_kept_in_part() {
+        let message = "ü".repeat(1000);
+        let errors: FieldErrors = (0..1000)
+            .map(|number| (format!("{number:04}{message}"), vec![message.clone(); 1000]))
+            .collect();
+        let kept = kept(errors);
+        assert_eq!(kept.len(), ERROR_FIELDS_MAX);
+        for (field, messages) in &kept {
+            assert_eq!(field.chars().count(), ERROR_LENGTH_MAX);
+            assert_eq!(messages.len(), ERRORS_PER_FIELD_MAX);
+            assert_eq!(messages[0].chars().count(), ERROR_LENGTH_MAX);
+        }
+    }
 }

@@ -274,6 +274,38 @@ pub async fn large_arguments_of_open_messages_come_back(store: &dyn Store) {
     }
 }
 
+/// The result of an update is in its event too. Whoever asks for the command gets it; a list has none.
+pub async fn results_of_updates_come_back(store: &dyn Store) {
+    let mut run = create(store, "w").await;
+    for (sequence, length) in [(2, 1), (3, 100_000)] {
+        let result = Payload::encode(&PayloadValue::String("x".repeat(length))).unwrap();
+        let mut change = next(&run);
+        push_event(&mut change, "UpdateCompleted");
+        if let Some(event) = change.events.last_mut() {
+            event.payload = json!({"result": result}).to_string();
+        }
+        let request_id = format!("request-{sequence}");
+        let mut update = command(sequence, Some(&request_id));
+        update.update = serde_json::from_value(json!({
+            "update_id": "u", "status": "completed", "result": result,
+            "completed_event": change.core.last_history_sequence,
+        }))
+        .unwrap();
+        change.commands = vec![update.clone()];
+        run = advance(store, &run, change).await;
+        let found = store.command(run.run_id(), sequence).await.unwrap();
+        assert_eq!(found, Some(update.clone()));
+        let found = store
+            .command_by_request(&namespace("default"), &"w".into(), &request_id)
+            .await
+            .unwrap();
+        assert_eq!(found.map(|(_, command)| command), Some(update));
+    }
+    for command in all_commands(store, &run).await {
+        assert_eq!(command.update.unwrap().result, None);
+    }
+}
+
 pub async fn a_command_may_be_written_again(store: &dyn Store) {
     let run = create(store, "w").await;
     let mut change = next(&run);

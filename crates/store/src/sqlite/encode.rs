@@ -166,7 +166,10 @@ impl Bodies {
                 })
                 .collect::<Result<_, Error>>()?,
             tasks: tasks.iter().map(json).collect::<Result<_, _>>()?,
-            commands: commands.iter().map(json).collect::<Result<_, _>>()?,
+            commands: commands
+                .iter()
+                .map(thin::encode_command)
+                .collect::<Result<_, _>>()?,
             attributes: sets_search_attributes.then(|| index::entries(&core.search_attributes)),
         };
         let parts = bodies.parts.iter().filter_map(|part| part.body.as_ref());

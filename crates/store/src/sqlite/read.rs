@@ -123,7 +123,15 @@ pub(super) fn commands(
         signed(before.unwrap_or(u64::MAX)),
         signed(limit as u64)
     ];
-    bodies(statement.query(page)?, "command of run", run_id.as_str())
+    let mut commands: Vec<CommandRow> =
+        bodies(statement.query(page)?, "command of run", run_id.as_str())?;
+    for update in commands
+        .iter_mut()
+        .filter_map(|command| command.update.as_deref_mut())
+    {
+        update.result = None;
+    }
+    Ok(commands)
 }
 
 pub(super) fn command_count(connection: &Connection, run_id: &RunId) -> Result<u64, Error> {
@@ -144,7 +152,12 @@ pub(super) fn command(
         "SELECT commands.body FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1 AND commands.sequence = ?2",
     )?;
     let rows = statement.query(params![run_id.as_str(), signed(sequence)])?;
-    Ok(bodies(rows, "command of run", run_id.as_str())?.pop())
+    let mut commands: Vec<CommandRow> = bodies(rows, "command of run", run_id.as_str())?;
+    let Some(mut command) = commands.pop() else {
+        return Ok(None);
+    };
+    thin::complete_command(connection, run_id, &mut command)?;
+    Ok(Some(command))
 }
 
 pub(super) fn command_by_request(
@@ -164,7 +177,8 @@ pub(super) fn command_by_request(
         return Ok(None);
     };
     let run_id = RunId::from(row.get::<_, String>(0)?);
-    let command = body(row, 1, "command of run", run_id.as_str())?;
+    let mut command = body(row, 1, "command of run", run_id.as_str())?;
+    thin::complete_command(connection, &run_id, &mut command)?;
     Ok(Some((run_id, command)))
 }
 

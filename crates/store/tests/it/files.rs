@@ -253,7 +253,7 @@ async fn a_large_signal_is_stored_once() {
     let (store, directory) = temporary();
     large_arguments_of_open_messages_come_back(&*store).await;
     let connection = rusqlite::Connection::open(directory.path().join("longhaul.db")).unwrap();
-    let part = |name: &str| -> usize {
+    let part = |name: &str| -> i64 {
         let statement = "SELECT length(body) FROM run_parts WHERE part = ?1";
         connection
             .query_row(statement, [name], |row| row.get(0))
