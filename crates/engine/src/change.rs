@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
 use longhaul_protocol::id::{
     ActivityAttemptId, CommandId, FailureId, Namespace, RunId, TaskId, TaskQueue, UpdateId,
@@ -13,9 +12,11 @@ use longhaul_protocol::id::{
 };
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_protocol::workflow_command::FieldErrors;
+use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::digest;
 use crate::run::state::{Core, Part, PartKey, Run, Spec};
 use crate::session::Session;
 
@@ -56,6 +57,8 @@ pub struct RunChange {
     pub events: Vec<Event>,
     pub tasks: Vec<TaskRow>,
     pub commands: Vec<CommandRow>,
+    /// Commands that are deleted, by sequence, together with their request ids.
+    pub forgotten_commands: Vec<u64>,
     pub instance: Option<InstanceChange>,
     /// Whether this change sets search attributes, so that their index entries are written anew.
     pub sets_search_attributes: bool,
@@ -254,9 +257,13 @@ pub struct CommandRow {
     pub requested_run_id: Option<RunId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Digest-free canonical form of the arguments, to tell a repeat from a conflict.
+    /// Set while an update is open, in the part that holds it. The row of a command has them only if an earlier release wrote it:
+    /// they can be large, and the event of an accepted command has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arguments: Option<longhaul_protocol::Payload>,
+    pub arguments: Option<Payload>,
+    /// What a repeat with the same request id is compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments_digest: Option<String>,
     /// `accepted` or `rejected`.
     pub status: String,
     pub outcome: String,
@@ -278,6 +285,37 @@ pub struct CommandRow {
     pub update: Option<Box<UpdateRecord>>,
 }
 
+impl CommandRow {
+    /// Whether the command was refused, or found nothing to do. Such commands write no event, so nothing else limits their number.
+    pub fn is_without_effect(&self) -> bool {
+        self.status == "rejected"
+            || [
+                "returned_existing_active",
+                "repair_not_needed",
+                "archive_not_needed",
+                "cancellation_already_requested",
+            ]
+            .contains(&self.outcome.as_str())
+    }
+
+    /// Whether a repeat has the same arguments.
+    pub(crate) fn has_arguments(&self, arguments: Option<&Payload>) -> bool {
+        match (&self.arguments_digest, arguments) {
+            (Some(digest), Some(arguments)) => *digest == digest::of(arguments),
+            (Some(_), None) => false,
+            (None, _) => digest::same_value(self.arguments.as_ref(), arguments),
+        }
+    }
+
+    /// The row as it is stored.
+    pub(crate) fn without_arguments(self) -> Self {
+        Self {
+            arguments: None,
+            ..self
+        }
+    }
+}
+
 /// An update as its caller and operators see it. Rewritten once, when the update is over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpdateRecord {
@@ -287,7 +325,10 @@ pub struct UpdateRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_sequence: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<longhaul_protocol::Payload>,
+    pub result: Option<Payload>,
+    /// History sequence of its `UpdateCompleted`, which has the result too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completed_event: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<UpdateFailed>,
     #[serde(default, skip_serializing_if = "FieldErrors::is_empty")]

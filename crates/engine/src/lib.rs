@@ -16,6 +16,7 @@
 
 pub mod change;
 pub mod contract;
+mod digest;
 pub mod limits;
 pub mod queue;
 pub mod rejection;

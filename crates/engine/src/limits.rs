@@ -12,13 +12,16 @@ pub struct Limits {
     pub commands_per_completion: u64,
     /// Events one completion may write.
     pub events_per_transaction: u64,
-    /// Events of a run: the Rust SDK reads at most 128 pages of 500.
+    /// Events of a run: the Rust SDK reads at most 128 pages of 500, which leaves room for the events of a close.
     pub events_per_run: u64,
     pub pending_activities: u64,
     pub pending_timers: u64,
     pub pending_signals: u64,
     pub pending_children: u64,
     pub pending_updates: u64,
+    /// Message streams of a workflow. Their positions are rewritten by every transition and go with the workflow when it continues
+    /// as new, so nothing else limits them.
+    pub message_streams: u64,
     /// Memo given at the start.
     pub memo_start_bytes: u64,
     pub search_attribute_bytes: u64,
@@ -36,8 +39,19 @@ pub struct Limits {
     pub cleanup_seconds: u64,
     /// Back-off after a failed workflow task: one second, doubled each time up to this.
     pub workflow_task_backoff_max_seconds: u64,
-    /// At most one heartbeat event per attempt in this time, unless the progress changed.
+    /// At most one heartbeat event per attempt in this time; the newest progress is kept with the attempt.
     pub heartbeat_event_seconds: u64,
+}
+
+impl Limits {
+    /// The share of a run's events that requests from outside may not use.
+    const RESERVE_DIVISOR: u64 = 10;
+
+    /// Events up to which a run accepts requests from outside. The rest, a tenth and with the defaults as much as the largest
+    /// decision, belongs to the workflow: a flood of messages leaves it room to handle them, or to continue as new.
+    pub fn events_for_requests(&self) -> u64 {
+        self.events_per_run - self.events_per_run / Self::RESERVE_DIVISOR
+    }
 }
 
 /// One threshold per dimension of a history.
@@ -60,6 +74,7 @@ impl Default for Limits {
             pending_signals: 5000,
             pending_children: 1000,
             pending_updates: 500,
+            message_streams: 1000,
             memo_start_bytes: 256 * 1024,
             search_attribute_bytes: 40_960,
             search_attribute_count: 100,

@@ -3,7 +3,7 @@
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity_stop::{AcknowledgeStop, StopAcknowledged};
 use longhaul_engine::run::cancellation::{
-    CAPABILITY, CancellationReceipt, CleanupBudget, DeliverCancellation, Delivered,
+    CAPABILITY, CancellationReceipt, CleanupBudget, DeliverCancellation, Delivered, EarlierRun,
     PassOnCancellation, RequestCancellation, requester,
 };
 use longhaul_engine::run::external::Request;
@@ -26,10 +26,34 @@ impl Host {
         reason: Option<&str>,
         budget: CleanupBudget,
     ) -> Result<CancellationReceipt> {
-        self.command(target, |request, run| {
-            self.cancellation(request, run, reason, budget, None)
+        let earlier_run = self.earlier_cancellation(target).await?;
+        self.command(target, |request, run| RequestCancellation {
+            earlier_run: earlier_run.clone().map(Box::new),
+            ..self.cancellation(request, run, reason, budget, None)
         })
         .await
+    }
+
+    /// The run that recorded an earlier request with the same id. Both are fixed once they are recorded, so no lock is needed.
+    async fn earlier_cancellation(&self, target: &CommandTarget) -> Result<Option<EarlierRun>> {
+        let Some(request_id) = &target.request_id else {
+            return Ok(None);
+        };
+        let earlier = self
+            .inner
+            .store
+            .command_by_request(&target.namespace, &target.workflow_id, request_id)
+            .await?;
+        let Some((run_id, _)) = earlier else {
+            return Ok(None);
+        };
+        let run = self.inner.executor.read(&run_id).await?;
+        Ok(run.and_then(|run| {
+            Some(EarlierRun {
+                status: run.core.status,
+                cancellation: *run.core.cancellation?,
+            })
+        }))
     }
 
     /// Another run passes its request on; `context` is that run's.
@@ -60,6 +84,7 @@ impl Host {
             reason: reason.map(str::to_owned),
             budget,
             passed_on: passed_on.cloned(),
+            earlier_run: None,
             capable_worker: self.has_capable_worker(run),
             capable_claim: self.is_held_by_capable_worker(run),
         }

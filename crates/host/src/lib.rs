@@ -82,7 +82,7 @@ pub use update_validation::{ValidationRefusal, WorkflowWork};
 pub use updates::UpdateWait;
 pub use workers::{Registration, WorkerView};
 pub use workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
-pub use workflows::{CommandTarget, Description, Handlers, HistoryRequest, RunList};
+pub use workflows::{CommandPage, CommandTarget, Description, Handlers, HistoryRequest, RunList};
 
 /// A name for one failure, to find it in the log.
 pub fn mint_error_id() -> String {

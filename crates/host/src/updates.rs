@@ -93,13 +93,8 @@ impl Host {
             if is_here {
                 return Ok((run_id, newest));
             }
-            let commands = self.inner.store.commands(&run_id).await?;
-            let found = commands
-                .into_iter()
-                .find(|command| command.sequence == known.sequence);
-            if let Some(found) = found {
-                newest = found;
-            }
+            let found = self.inner.store.command(&run_id, known.sequence).await?;
+            newest = found.unwrap_or(newest);
             let next = run.core.closed.and_then(|closed| closed.continued_to);
             match next {
                 Some(next) if is_open(&newest) => run_id = next,

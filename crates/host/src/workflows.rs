@@ -44,7 +44,16 @@ pub struct Description {
     pub run_count: u64,
     pub is_current: bool,
     pub current_run_id: RunId,
+}
+
+/// A page of a run's commands.
+#[derive(Clone, Debug)]
+pub struct CommandPage {
+    /// Newest first.
     pub commands: Vec<CommandRow>,
+    /// All that are kept.
+    pub total: u64,
+    pub has_more: bool,
 }
 
 /// A kind of message a workflow can declare handlers for.
@@ -196,14 +205,39 @@ impl Host {
         run_id: Option<&RunId>,
     ) -> Result<Description> {
         let (instance, run) = self.run_of(namespace, workflow_id, run_id).await?;
-        let commands = self.inner.store.commands(run.run_id()).await?;
         Ok(Description {
             is_current: instance.current_run_id == *run.run_id(),
             current_run_id: instance.current_run_id,
             run_count: instance.run_count,
             run,
-            commands,
         })
+    }
+
+    /// One page of a run's commands, newest first; those numbered below `before`, if that is given.
+    pub async fn workflow_commands(
+        &self,
+        run_id: &RunId,
+        before: Option<u64>,
+        page_size: usize,
+    ) -> Result<CommandPage> {
+        let store = &self.inner.store;
+        let total = store.command_count(run_id).await?;
+        let mut commands = store.commands(run_id, before, page_size + 1).await?;
+        let has_more = commands.len() > page_size;
+        commands.truncate(page_size);
+        Ok(CommandPage {
+            commands,
+            total,
+            has_more,
+        })
+    }
+
+    /// All commands of a run, oldest first. Their number is limited by that of a run's events.
+    pub async fn all_commands(&self, run_id: &RunId) -> Result<Vec<CommandRow>> {
+        let store = &self.inner.store;
+        let mut commands = store.commands(run_id, None, usize::MAX).await?;
+        commands.reverse();
+        Ok(commands)
     }
 
     /// Everything about one run, and its whole history.

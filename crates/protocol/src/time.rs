@@ -14,6 +14,9 @@ impl Timestamp {
     /// The largest time that can be written with four year digits; arithmetic stops there instead of overflowing.
     pub const MAX: Self = Self(253_402_207_200_000_000);
 
+    /// The smallest time that can be written with four year digits.
+    const MIN: Self = Self(-62_167_219_200_000_000);
+
     /// A time from microseconds since the epoch.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
@@ -59,8 +62,10 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Days-to-civil arithmetic on the proleptic Gregorian calendar, with the year starting in March so that the
         // leap day is the last day of it.
-        let seconds = self.0.div_euclid(1_000_000);
-        let micros = self.0.rem_euclid(1_000_000);
+        // A time outside of the years 0 to 9999 has no text of this form: the nearest one stands for it.
+        let this = (*self).clamp(Self::MIN, Self::MAX).0;
+        let seconds = this.div_euclid(1_000_000);
+        let micros = this.rem_euclid(1_000_000);
         let days = seconds.div_euclid(86_400) + 719_468;
         let second_of_day = seconds.rem_euclid(86_400);
         let era = days.div_euclid(146_097);
@@ -158,6 +163,11 @@ mod tests {
             Timestamp::from_micros(5).plus_seconds(u64::MAX),
             Timestamp::MAX
         );
-        assert_eq!(Timestamp::MAX.to_string().len(), 27);
+        for (micros, text) in [
+            (i64::MAX, "9999-12-30T22:00:00.000000Z"),
+            (i64::MIN, "0000-01-01T00:00:00.000000Z"),
+        ] {
+            assert_eq!(Timestamp::from_micros(micros).to_string(), text);
+        }
     }
 }

@@ -57,7 +57,7 @@ pub trait Store: Send + Sync + 'static {
     /// creates it), when the workflow id to create is taken, when a run would become current whose number does not follow
     /// the newest one, when a request id stands for another command already, or when a session is not in the version before
     /// the written one (0 when there is none). A task, part or command row replaces the
-    /// one with the same key. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
+    /// one with the same key; a forgotten command is deleted, and its request id is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
     fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()>;
 
     /// Whether other servers may write here too. A server on a store of its own may trust its copies of runs.
@@ -92,8 +92,18 @@ pub trait Store: Send + Sync + 'static {
         up_to: u64,
         limit: usize,
     ) -> Answer<'a, Vec<StoredEvent>>;
-    /// External commands of a run, oldest first.
-    fn commands<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Vec<CommandRow>>;
+    /// External commands of a run, newest first, at most `limit`; only those with a number below `before`, if that is given.
+    /// Without the results of updates: a page of them could be of any size.
+    fn commands<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Answer<'a, Vec<CommandRow>>;
+    /// How many external commands of a run are kept.
+    fn command_count<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, u64>;
+    /// One external command of a run.
+    fn command<'a>(&'a self, run_id: &'a RunId, sequence: u64) -> Answer<'a, Option<CommandRow>>;
     /// The command that a request id stands for, with the run that took it.
     fn command_by_request<'a>(
         &'a self,

@@ -9,7 +9,7 @@ use longhaul_engine::change::{
     Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus,
 };
 use longhaul_engine::rollout::Rollout;
-use longhaul_engine::run::state::{Run, Status};
+use longhaul_engine::run::state::{Run, Spec, Status};
 use longhaul_engine::session::{self, Session};
 use longhaul_engine::visibility::{Facts, Type};
 use longhaul_protocol::Timestamp;
@@ -169,6 +169,9 @@ impl Tables {
             .iter()
             .map(|task| (task.task_id.clone(), task.clone()));
         self.tasks.extend(tasks);
+        for sequence in &change.forgotten_commands {
+            self.forget_command(spec, *sequence);
+        }
         for command in &change.commands {
             if let Some(request_id) = &command.request_id {
                 let key = (
@@ -186,11 +189,32 @@ impl Tables {
         }
     }
 
+    /// Deletes a command and, if it had one, its request id.
+    fn forget_command(&mut self, spec: &Spec, sequence: u64) {
+        let commands = self.commands.get_mut(&spec.run_id);
+        let forgotten = commands.and_then(|commands| commands.remove(&sequence));
+        let Some(request_id) = forgotten.and_then(|command| command.request_id) else {
+            return;
+        };
+        let key = (spec.namespace.clone(), spec.workflow_id.clone(), request_id);
+        if self.requests.get(&key) == Some(&(spec.run_id.clone(), sequence)) {
+            self.requests.remove(&key);
+        }
+    }
+
     fn tasks(&self, status: TaskStatus) -> impl Iterator<Item = &TaskRow> {
         self.tasks
             .values()
             .filter(move |task| task.status == status)
     }
+}
+
+/// A command as lists have it.
+fn without_result(mut command: CommandRow) -> CommandRow {
+    if let Some(update) = command.update.as_deref_mut() {
+        update.result = None;
+    }
+    command
 }
 
 impl Store for Memory {
@@ -275,16 +299,28 @@ impl Store for Memory {
         })
     }
 
-    fn commands<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Vec<CommandRow>> {
+    fn commands<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Answer<'a, Vec<CommandRow>> {
         self.read(|tables| {
-            tables
-                .commands
-                .get(run_id)
-                .into_iter()
-                .flat_map(BTreeMap::values)
-                .cloned()
+            let commands = tables.commands.get(run_id).into_iter();
+            commands
+                .flat_map(|commands| commands.range(..before.unwrap_or(u64::MAX)).rev())
+                .take(limit)
+                .map(|(_, command)| without_result(command.clone()))
                 .collect()
         })
+    }
+
+    fn command_count<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, u64> {
+        self.read(|tables| tables.commands.get(run_id).map_or(0, BTreeMap::len) as u64)
+    }
+
+    fn command<'a>(&'a self, run_id: &'a RunId, sequence: u64) -> Answer<'a, Option<CommandRow>> {
+        self.read(|tables| tables.commands.get(run_id)?.get(&sequence).cloned())
     }
 
     fn command_by_request<'a>(

@@ -331,7 +331,7 @@ impl Draft<'_> {
             code: None,
         };
         why(&mut event);
-        self.append(EventPayload::ActivityRetryScheduled(Box::new(event)));
+        self.inform(EventPayload::ActivityRetryScheduled(Box::new(event)));
         activity.retire_attempt();
         activity.task_id = next.clone();
         activity.available_at = at;

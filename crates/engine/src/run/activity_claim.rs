@@ -171,7 +171,7 @@ impl Draft<'_> {
             poll_request_id: claim.poll_request_id.clone(),
         };
         activity.schedule_deadline_at = None;
-        self.append(EventPayload::ActivityStarted(ActivityStarted {
+        self.inform(EventPayload::ActivityStarted(ActivityStarted {
             call: activity.call(),
             activity_attempt_id: attempt.id.clone(),
             attempt_number: attempt.number,

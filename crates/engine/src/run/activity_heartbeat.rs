@@ -312,15 +312,14 @@ impl Draft<'_> {
             .as_ref()
             .and_then(|retry| retry.heartbeat_timeout);
         attempt.heartbeat_deadline_at = timeout.map(|seconds| self.now.plus_seconds(seconds));
-        let changed = progress.is_some() && attempt.progress.as_ref() != progress;
         let quiet_until = attempt
             .recorded_heartbeat_at
             .map(|at| at.plus_seconds(self.limits.heartbeat_event_seconds));
-        if changed {
+        if progress.is_some() {
             attempt.progress = progress.cloned();
         }
-        // History has a budget: a chatty activity writes at most one event per interval unless it has something new to say.
-        if changed || quiet_until.is_none_or(|until| until <= self.now) {
+        // History has a budget: a chatty activity writes at most one event per interval, with its newest progress.
+        if quiet_until.is_none_or(|until| until <= self.now) && self.has_room_to_inform() {
             attempt.recorded_heartbeat_at = Some(self.now);
             self.append(EventPayload::ActivityHeartbeatRecorded(
                 ActivityHeartbeatRecorded {

@@ -29,8 +29,13 @@ impl Command for ArchiveRun {
         let Some(closed) = &run.core.closed else {
             // A run whose time is up closes now, and can be archived when somebody asks again.
             draft.time_out_if_due();
+            // The request id stays free: nothing was done, and the same request is right when the run is closed.
+            let request = Request {
+                request_id: None,
+                ..self.request.clone()
+            };
             draft.record_request(
-                &self.request,
+                &request,
                 "archive",
                 None,
                 None,
@@ -50,6 +55,10 @@ impl Command for ArchiveRun {
         if let Some(row) = draft.commands.last_mut() {
             row.reason.clone_from(&self.reason);
         }
+        if !is_first {
+            let receipt = draft.receipt(command);
+            return draft.finish(Ok(receipt));
+        }
         draft.cause = Cause {
             task_id: None,
             command_id: Some(command.command_id.clone()),
@@ -63,22 +72,20 @@ impl Command for ArchiveRun {
             outcome,
             reason: self.reason.clone(),
         }));
-        if is_first {
-            draft.append(EventPayload::WorkflowArchived(WorkflowArchived {
-                workflow_command_id: command.command_id.clone(),
-                workflow_instance_id: draft.spec.workflow_id.clone(),
-                workflow_run_id: draft.spec.run_id.clone(),
-                archive_command_id: command.command_id.clone(),
-                reason: self.reason.clone(),
-            }));
-            let archived = Archived {
-                at: draft.now,
-                command_id: command.command_id.clone(),
-                reason: self.reason.clone(),
-            };
-            if let Some(closed) = &mut draft.core.closed {
-                closed.archived = Some(Box::new(archived));
-            }
+        draft.append(EventPayload::WorkflowArchived(WorkflowArchived {
+            workflow_command_id: command.command_id.clone(),
+            workflow_instance_id: draft.spec.workflow_id.clone(),
+            workflow_run_id: draft.spec.run_id.clone(),
+            archive_command_id: command.command_id.clone(),
+            reason: self.reason.clone(),
+        }));
+        let archived = Archived {
+            at: draft.now,
+            command_id: command.command_id.clone(),
+            reason: self.reason.clone(),
+        };
+        if let Some(closed) = &mut draft.core.closed {
+            closed.archived = Some(Box::new(archived));
         }
         let receipt = draft.receipt(command);
         draft.finish(Ok(receipt))

@@ -148,8 +148,10 @@ impl<'c> Placing<'_, 'c> {
         }
         if !command.is_call() {
             if let WorkflowCommand::CancelSelectionOperation(member) = command
-                && member.member_base_sequence + member.member_size - 1
-                    > self.draft.core.last_command_sequence
+                && member
+                    .member_base_sequence
+                    .checked_add(member.member_size)
+                    .is_none_or(|end| end > self.draft.core.last_command_sequence + 1)
             {
                 self.refuse_field(
                     index,

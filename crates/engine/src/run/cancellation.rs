@@ -7,7 +7,7 @@ use longhaul_protocol::history::{
     CooperativeCancellationDelivered, CooperativeCancellationRequested, DeliveryPlace, EventPayload,
 };
 use longhaul_protocol::id::{CommandId, EventId, RunId, TaskId};
-use longhaul_protocol::workflow_command::{CancellationPolicy, ParentClosePolicy};
+use longhaul_protocol::workflow_command::{CancellationPolicy, FieldErrors, ParentClosePolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -15,12 +15,16 @@ use super::complete::Holder;
 use super::draft::{Cause, Draft};
 use super::external::{Request, Stop, is_current, refuse_closed};
 use super::outbox::LetterBody;
+use super::room::CANCELLATION_EVENTS;
 use super::state::{Part, PartKey, Resume, Run, Status};
 use crate::change::TaskStatus;
 use crate::{Command, Decision, Moment, Rejection};
 
 /// What a worker must be able to do to be given tasks of a run that was asked to end.
 pub const CAPABILITY: &str = "cooperative_cancellation";
+
+/// The type of the command that a request is recorded as.
+const COMMAND_TYPE: &str = "request_cancellation";
 
 const CONTEXT_SCHEMA: &str = "durable-workflow.cancellation-context/v1";
 
@@ -62,10 +66,19 @@ pub struct RequestCancellation {
     pub requester: Value,
     /// The context of the run that passes the request on.
     pub passed_on: Option<Value>,
+    /// The run that recorded an earlier request with this request id, if it is not the current one.
+    pub earlier_run: Option<Box<EarlierRun>>,
     /// Whether a worker that understands it is there for this run's tasks.
     pub capable_worker: bool,
     /// Whether the worker that holds the workflow task understands it.
     pub capable_claim: bool,
+}
+
+/// A run that was asked to end, and has another run after it.
+#[derive(Clone, Debug)]
+pub struct EarlierRun {
+    pub status: Status,
+    pub cancellation: Cancellation,
 }
 
 /// How long cleanup may take.
@@ -89,12 +102,15 @@ impl Command for RequestCancellation {
     type Reply = CancellationReceipt;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<CancellationReceipt> {
+        if let Some(repeat) = self.repeat(run) {
+            return repeat;
+        }
         if !is_current(run, &self.request) {
             return Decision::reject(Rejection::NotCurrent);
         }
         let mut draft = Draft::of(run, moment);
         if run.core.closed.is_some() || draft.time_out_if_due() {
-            let refused = refuse_closed(draft, &self.request, "request_cancellation", None, None);
+            let refused = refuse_closed(draft, &self.request, COMMAND_TYPE, None, None);
             let rejection = refused.reply.err().unwrap_or(Rejection::NotCurrent);
             return Decision {
                 changes: refused.changes,
@@ -108,14 +124,25 @@ impl Command for RequestCancellation {
             cancellation,
         };
         if let Some(original) = &run.core.cancellation {
-            return Decision::unchanged(receipt(&draft, true, (**original).clone()));
+            let receipt = receipt(&draft, true, (**original).clone());
+            if self.request.request_id.is_none() {
+                return Decision::unchanged(receipt);
+            }
+            // Its request id is answered the same when it comes again.
+            let outcome = "cancellation_already_requested";
+            draft.record_request(&self.request, COMMAND_TYPE, None, None, outcome, None);
+            return draft.finish(Ok(receipt));
         }
         if let Some(rejection) = self.unsupported(run) {
             return Decision::reject(rejection);
         }
+        // It comes once and ends the run, so it may use what other requests must leave.
+        if let Err(limit) = draft.check_own_events(CANCELLATION_EVENTS) {
+            return Decision::reject(Rejection::LimitExceeded(limit));
+        }
         let command = draft.record_request(
             &self.request,
-            "request_cancellation",
+            COMMAND_TYPE,
             None,
             None,
             "cancellation_requested",
@@ -143,6 +170,29 @@ impl Command for RequestCancellation {
 }
 
 impl RequestCancellation {
+    /// The receipt of the same request id, or why there is none.
+    fn repeat(&self, run: &Run) -> Option<Decision<CancellationReceipt>> {
+        let earlier = match self.request.earlier(run, COMMAND_TYPE, None, None)? {
+            Ok(earlier) => earlier,
+            Err(rejection) => return Some(Decision::reject(rejection)),
+        };
+        let (run_status, cancellation) = match (&self.earlier_run, &run.core.cancellation) {
+            (Some(earlier), _) => (earlier.status, earlier.cancellation.clone()),
+            (None, Some(cancellation)) => (run.core.status, (**cancellation).clone()),
+            (None, None) => {
+                return Some(Decision::reject(Rejection::RunNotActive {
+                    status: run.core.status,
+                }));
+            }
+        };
+        Some(Decision::unchanged(CancellationReceipt {
+            run_id: earlier.run_id.clone(),
+            run_status,
+            duplicate: true,
+            cancellation,
+        }))
+    }
+
     fn unsupported(&self, run: &Run) -> Option<Rejection> {
         let task = run.core.workflow_task.as_ref();
         match task.filter(|task| task.lease.is_some()) {
@@ -200,14 +250,10 @@ impl Command for PassOnCancellation {
     type Reply = ();
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
-        if let Some(earlier) = self.0.request.earlier.as_deref() {
-            return if earlier.command.status == "accepted" {
-                Decision::unchanged(())
-            } else {
-                Decision::reject(Rejection::RunNotActive {
-                    status: run.core.status,
-                })
-            };
+        match self.0.request.earlier(run, COMMAND_TYPE, None, None) {
+            Some(Ok(_)) => return Decision::unchanged(()),
+            Some(Err(rejection)) => return Decision::reject(rejection),
+            None => {}
         }
         let Decision { changes, reply } = self.0.decide(run, moment);
         Decision {
@@ -266,6 +312,13 @@ impl Command for DeliverCancellation {
             }
             Some(_) => return Decision::reject(Rejection::CancellationMismatch),
             None => {}
+        }
+        // The call is recorded, or among the next. A number out of reach would be the run's last, and leave none for what follows.
+        let reach = run.core.last_command_sequence + moment.limits.commands_per_completion;
+        if self.place.sequence > reach {
+            let message = format!("the run has no call of this number; {reach} is the largest");
+            let errors = FieldErrors::from([("sequence".to_owned(), vec![message])]);
+            return Decision::reject(Rejection::InvalidCommands { errors });
         }
         if let Some(kind) = draft.still_stopping(&self.place, cancellation) {
             draft.flush_buffered();
@@ -411,7 +464,10 @@ impl Draft<'_> {
             self.interrupt(sequence, cancellation);
         }
         // The call may not have been recorded; its number is taken all the same.
-        let last = place.sequence.saturating_add(place.sequence_span) - 1;
+        let last = place
+            .sequence
+            .saturating_add(place.sequence_span)
+            .saturating_sub(1);
         self.core.last_command_sequence = self.core.last_command_sequence.max(last);
         if let Some(cancellation) = &mut self.core.cancellation {
             cancellation.delivered = Some(place.clone());

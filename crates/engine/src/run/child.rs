@@ -399,7 +399,7 @@ impl Draft<'_> {
             child.run_id = report.run.run_id.clone();
             child.run_number = report.run.run_number;
             if !adopted {
-                self.append(child.started(report.run.timing.clone(), report.run.retry.clone()));
+                self.inform(child.started(report.run.timing.clone(), report.run.retry.clone()));
             }
         }
         let Some(closed) = &report.closed else {

@@ -212,7 +212,7 @@ impl Command for CompleteWorkflowTask {
         };
         draft.remember_sticky(&self.holder.owner, self.sticky.as_ref());
         let applied = check_sizes(&self.commands, &self.definitions, run, moment)
-            .and_then(|()| apply(draft, &task, &batch, &self.cursors));
+            .and_then(|()| apply(run, draft, &task, &batch, &self.cursors));
         let (mut draft, limit) = match applied {
             Ok(draft) => (draft, None),
             // The batch is dropped and the run fails: a refusal would stop one worker and loop the other (engine.md §2.7).
@@ -302,6 +302,7 @@ pub(super) fn check_sizes(
 
 /// Applies a placed batch. An error means that a structural limit is broken and the draft must be thrown away.
 pub(super) fn apply<'a>(
+    run: &Run,
     mut draft: Draft<'a>,
     task: &WorkflowTask,
     batch: &Batch<'_>,
@@ -326,6 +327,7 @@ pub(super) fn apply<'a>(
         queue,
     }) = batch.terminal
     {
+        draft.check_decision_size(batch)?;
         draft.core.last_command_sequence = batch.next_sequence;
         draft.continue_as_new(
             batch.next_sequence,
@@ -334,6 +336,7 @@ pub(super) fn apply<'a>(
             queue.as_deref(),
         );
     } else {
+        draft.check_decision_size(batch)?;
         let wrote = !draft.events.is_empty();
         let unseen = draft.buffered().len() as u64;
         draft.flush_buffered();
@@ -349,17 +352,10 @@ pub(super) fn apply<'a>(
             _ => draft.end_plain_task(task, unseen, wrote),
         }
     }
-    let written = draft.events.len() as u64;
-    limits::check(
-        "history_transaction_size",
-        written,
-        draft.limits.events_per_transaction,
-    )?;
-    limits::check(
-        "history_event_count",
-        draft.core.last_history_sequence,
-        draft.limits.events_per_run,
-    )?;
+    // What closes the run is always accepted.
+    if batch.terminal.is_none() {
+        draft.check_events_since(run)?;
+    }
     Ok(draft)
 }
 
@@ -388,6 +384,15 @@ impl Draft<'_> {
             self.apply_delivered_signal(signal, wait);
         }
         self.satisfy_conditions(&batch.sent_again, batch.terminal.is_some(), &task.resume);
+    }
+
+    /// Counts what the workflow asked for, before messages that arrived meanwhile join it: their number is not its doing.
+    fn check_decision_size(&self, batch: &Batch<'_>) -> Result<(), LimitBreach> {
+        limits::check(
+            "history_transaction_size",
+            self.events.len() as u64 + u64::from(batch.terminal.is_some()),
+            self.limits.events_per_transaction,
+        )
     }
 
     /// A command about something that is recorded already.

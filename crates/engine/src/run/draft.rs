@@ -26,6 +26,7 @@ pub(super) struct Draft<'a> {
     pub(super) events: Vec<Event>,
     pub(super) tasks: BTreeMap<TaskId, TaskRow>,
     pub(super) commands: Vec<CommandRow>,
+    pub(super) forgotten_commands: Vec<u64>,
     pub(super) instance: Option<InstanceChange>,
     pub(super) created: Vec<RunChange>,
     pub(super) ids: Ids,
@@ -82,6 +83,7 @@ impl<'a> Draft<'a> {
             events: Vec::new(),
             tasks: BTreeMap::new(),
             commands: Vec::new(),
+            forgotten_commands: Vec::new(),
             instance: None,
             created: Vec::new(),
             ids,
@@ -158,6 +160,11 @@ impl<'a> Draft<'a> {
             left: base.peekable(),
             right: changed.peekable(),
         }
+    }
+
+    /// No less than the number of parts as they are now.
+    pub(super) fn part_count_max(&self) -> usize {
+        self.base.map_or(0, |run| run.parts.len()) + self.changed.len()
     }
 
     pub(super) fn activity(&self, sequence: u64) -> Option<&Activity> {
@@ -303,7 +310,12 @@ impl<'a> Draft<'a> {
             parts: self.changed.into_iter().collect(),
             events: self.events,
             tasks: self.tasks.into_values().collect(),
-            commands: self.commands,
+            commands: self
+                .commands
+                .into_iter()
+                .map(CommandRow::without_arguments)
+                .collect(),
+            forgotten_commands: self.forgotten_commands,
             instance: self.instance,
             sets_search_attributes,
         };

@@ -1,15 +1,15 @@
 //! Commands from outside on a workflow: signal, cancel, terminate (engine.md §7.2, §8); updates have a file of their own. Each is
 //! numbered per workflow, kept for audit, and answered from that record when the same request id comes again.
 
-use longhaul_protocol::Payload;
 use longhaul_protocol::history::{CloseRequested, EventPayload, RunStopped};
 use longhaul_protocol::id::{CommandId, RunId};
+use longhaul_protocol::{Payload, Reason};
 
 use super::draft::{Cause, Draft};
 use super::state::{ClosedReason, Outcome, Run, RunFailure, Signal};
 use crate::change::CommandRow;
 use crate::contract::Declared;
-use crate::{Command, Decision, Moment, Rejection, limits};
+use crate::{Command, Decision, Moment, Rejection, digest, limits};
 
 /// What all external commands carry.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +74,39 @@ impl Request {
         }
     }
 
-    /// The earlier receipt of the same request id, or the refusal when it stands for something else.
+    /// The command that this request id stands for, or the refusal to say again: it was refused, or it is something else.
+    pub(super) fn earlier(
+        &self,
+        run: &Run,
+        command_type: &str,
+        name: Option<&str>,
+        arguments: Option<&Payload>,
+    ) -> Option<Result<&Earlier, Rejection>> {
+        let earlier = self.earlier.as_deref()?;
+        let command = &earlier.command;
+        let mut conflict = Vec::new();
+        if command.command_type != command_type || command.target_name.as_deref() != name {
+            conflict.push("name");
+        }
+        if !command.has_arguments(arguments) {
+            conflict.push("arguments");
+        }
+        if command.requested_run_id != self.requested_run_id {
+            conflict.push("target");
+        }
+        Some(if !conflict.is_empty() {
+            Err(Rejection::RequestIdConflict {
+                command: Box::new(command.clone()),
+                conflict,
+            })
+        } else if command.status == "rejected" {
+            Err(refused_before(&earlier.run_id, run, command))
+        } else {
+            Ok(earlier)
+        })
+    }
+
+    /// The answer to a request whose id stands for a command already.
     pub(super) fn repeat(
         &self,
         run: &Run,
@@ -82,54 +114,28 @@ impl Request {
         name: Option<&str>,
         arguments: Option<&Payload>,
     ) -> Option<Decision<Receipt>> {
-        let Earlier {
-            run_id,
-            command: earlier,
-        } = self.earlier.as_deref()?;
-        let mut conflict = Vec::new();
-        if earlier.command_type != command_type || earlier.target_name.as_deref() != name {
-            conflict.push("name");
-        }
-        if !same_value(earlier.arguments.as_ref(), arguments) {
-            conflict.push("arguments");
-        }
-        if earlier.requested_run_id != self.requested_run_id {
-            conflict.push("target");
-        }
-        Some(if !conflict.is_empty() {
-            Decision::reject(Rejection::RequestIdConflict {
-                command: Box::new(earlier.clone()),
-                conflict,
-            })
-        } else if earlier.status == "rejected" {
-            Decision::reject(
-                super::update::refused_before(run_id, run, earlier).unwrap_or(
-                    Rejection::RunNotActive {
-                        status: run.core.status,
-                    },
-                ),
-            )
-        } else {
-            Decision::unchanged(Receipt {
-                run_id: run_id.clone(),
+        let earlier = self.earlier(run, command_type, name, arguments)?;
+        Some(match earlier {
+            Ok(earlier) => Decision::unchanged(Receipt {
+                run_id: earlier.run_id.clone(),
                 workflow_type: run.spec.workflow_type.clone(),
-                command: earlier.clone(),
+                command: earlier.command.clone(),
                 retained: true,
-            })
+            }),
+            Err(rejection) => Decision::reject(rejection),
         })
     }
 }
 
-/// Two payloads of one meaning can differ in bytes, so they are compared decoded.
-pub(super) fn same_value(left: Option<&Payload>, right: Option<&Payload>) -> bool {
-    match (left, right) {
-        (Some(left), Some(right)) => {
-            left == right
-                || matches!((left.decode(), right.decode()), (Ok(left), Ok(right)) if left == right)
-        }
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
+/// What a repeat of a refused command is told again.
+fn refused_before(run_id: &RunId, run: &Run, command: &CommandRow) -> Rejection {
+    if command.rejection_reason.as_deref() == Some(Reason::RunNotClosed.as_str()) {
+        return Rejection::RunNotClosed;
     }
+    let update = super::update::refused_before(run_id, run, command);
+    update.unwrap_or(Rejection::RunNotActive {
+        status: run.core.status,
+    })
 }
 
 impl Draft<'_> {
@@ -155,7 +161,10 @@ impl Draft<'_> {
         row.target_scope = request.scope().to_owned();
         row.requested_run_id.clone_from(&request.requested_run_id);
         row.request_id.clone_from(&request.request_id);
-        row.arguments = arguments.cloned();
+        // Only a request id is ever compared.
+        row.arguments_digest = arguments
+            .filter(|_| request.request_id.is_some())
+            .map(digest::of);
         row.context.clone_from(&request.context);
         row.clone()
     }
@@ -236,13 +245,7 @@ impl Command for SignalRun {
                 moment.limits.pending_signals,
             )
         })
-        .and_then(|()| {
-            limits::check(
-                "history_event_count",
-                run.core.last_history_sequence + 1,
-                moment.limits.events_per_run,
-            )
-        });
+        .and_then(|()| run.admit_events(1, moment.limits));
         if let Err(limit) = room {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }
@@ -261,6 +264,7 @@ impl Command for SignalRun {
             name: self.name.clone(),
             arguments: self.arguments.clone(),
             wait_id: None,
+            received_at: None,
             principal: self.request.principal.clone(),
             stream: None,
         };

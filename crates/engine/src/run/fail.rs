@@ -51,7 +51,7 @@ impl Command for FailWorkflowTask {
         };
         // An update's turn always ends with its answer; a worker that has none has failed.
         if self.failure_type.as_deref() == Some(WAITING_FOR_HISTORY) && !task.is_update() {
-            self.acknowledge(draft, &task)
+            self.acknowledge(run, draft, &task)
         } else {
             self.back_off(draft, &task)
         }
@@ -60,14 +60,14 @@ impl Command for FailWorkflowTask {
 
 impl FailWorkflowTask {
     /// A decision without commands.
-    fn acknowledge(&self, draft: Draft<'_>, task: &WorkflowTask) -> Decision<Answer> {
+    fn acknowledge(&self, run: &Run, draft: Draft<'_>, task: &WorkflowTask) -> Decision<Answer> {
         let batch = Batch {
             steps: Vec::new(),
             terminal: None,
             next_sequence: draft.core.last_command_sequence + 1,
             sent_again: std::collections::BTreeSet::new(),
         };
-        let mut draft = match apply(draft, task, &batch, &[]) {
+        let mut draft = match apply(run, draft, task, &batch, &[]) {
             Ok(draft) => draft,
             Err(limit) => return Decision::reject(Rejection::LimitExceeded(limit)),
         };

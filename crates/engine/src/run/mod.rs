@@ -34,6 +34,7 @@ mod draft;
 mod group;
 mod part;
 mod record;
+mod room;
 mod signal;
 mod task;
 mod timer;

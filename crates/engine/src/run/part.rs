@@ -349,6 +349,9 @@ pub struct Signal {
     /// The wait it is meant for; set when the signal enters history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_id: Option<WaitId>,
+    /// History sequence of its `SignalReceived`, which has the arguments too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     /// Set when it carries a message of a stream.

@@ -126,11 +126,16 @@ impl Command for RepairRun {
         if run.core.closed.is_some() || draft.time_out_if_due() {
             return refuse_closed(draft, &self.request, "repair", None, None);
         }
-        let found = need(run, moment.now);
-        let outcome = match found {
-            Some(_) => "repair_dispatched",
-            None => "repair_not_needed",
-        };
+        if need(run, moment.now).is_none() {
+            let outcome = "repair_not_needed";
+            let command = draft.record_request(&self.request, "repair", None, None, outcome, None);
+            let receipt = draft.receipt(command);
+            return draft.finish(Ok(receipt));
+        }
+        if let Err(limit) = run.admit_events(1, moment.limits) {
+            return Decision::reject(Rejection::LimitExceeded(limit));
+        }
+        let outcome = "repair_dispatched";
         let command = draft.record_request(&self.request, "repair", None, None, outcome, None);
         let before = std::mem::replace(
             &mut draft.cause,
@@ -147,15 +152,13 @@ impl Command for RepairRun {
             workflow_run_id: draft.spec.run_id.clone(),
             command_type: "repair",
             outcome,
-            liveness_state: found.map_or("healthy", |_| "repair_needed"),
+            liveness_state: "repair_needed",
             wait_kind: waits_for(run).map(|(kind, _)| kind),
             task_type: task_id.as_ref().map(|_| "workflow"),
             task_id,
         }));
         draft.cause = before;
-        if found.is_some() {
-            draft.put_right();
-        }
+        draft.put_right();
         let receipt = draft.receipt(command);
         draft.finish(Ok(receipt))
     }

@@ -130,8 +130,12 @@ impl Draft<'_> {
         else {
             return;
         };
-        let calls = command.member_base_sequence
-            ..command.member_base_sequence + progress.member.member_size;
+        // The recorded member counts, not what the command says about it.
+        let member = &progress.member;
+        let calls = member.member_base_sequence
+            ..member
+                .member_base_sequence
+                .saturating_add(member.member_size);
         for sequence in calls {
             if self.give_up(sequence) {
                 progress.open = progress.open.saturating_sub(1);

@@ -58,7 +58,7 @@ impl Draft<'_> {
         };
         let outer = std::mem::replace(&mut self.cause, cause);
         let workflow_sequence = self.newest_wait();
-        self.append(EventPayload::SignalReceived(SignalReceived {
+        let received_at = self.append(EventPayload::SignalReceived(SignalReceived {
             workflow_command_id: signal.command_id.clone(),
             signal_id: signal.id.clone(),
             workflow_instance_id: self.spec.workflow_id.clone(),
@@ -71,6 +71,7 @@ impl Draft<'_> {
         }));
         self.cause = outer;
         signal.wait_id = Some(wait_id);
+        signal.received_at = Some(received_at);
         let resume = resume(&signal);
         if let Some((sequence, _)) = wait {
             self.bind(sequence, signal.command_sequence);

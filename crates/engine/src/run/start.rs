@@ -1,7 +1,7 @@
 //! Starting a workflow, and what a second start of the same id is told (engine.md §2.2, §2.3). A workflow id is started
 //! once: later runs come from continue-as-new only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use longhaul_protocol::history::{EventPayload, StartDecided, WorkflowStarted};
@@ -14,6 +14,10 @@ use super::record::check_attributes;
 use super::state::{Core, OpenCounts, Resume, Routing, Run, Spec, Status};
 use crate::change::{CommandRow, InstanceChange};
 use crate::{Changes, Command, Decision, Moment, Rejection, limits};
+
+/// Commands without effect that a run remembers: refused ones, and those that found nothing to do. Anybody can send any number of
+/// them. These are enough to see what came in lately, and a page of the command list.
+pub const IDLE_COMMANDS_MAX: usize = 50;
 
 /// A request to start a workflow.
 #[derive(Clone, Debug)]
@@ -114,7 +118,7 @@ impl Start {
             command_id: Some(command_id.clone()),
             principal: self.principal.clone(),
         };
-        let decided = draft.start_decided(&command_id, StartOutcome::StartedNew.as_str(), None);
+        let decided = draft.start_decided(&command_id, StartOutcome::StartedNew.as_str());
         draft.append(EventPayload::StartAccepted(decided));
         draft.append_started(Some(command_id.clone()));
         draft
@@ -162,7 +166,7 @@ impl Start {
 impl Command for Start {
     type Reply = Started;
 
-    /// A start of an id that has a run. It changes nothing of the run but may leave a trace in its history.
+    /// A start of an id that has a run. It changes nothing of the run; the command is kept for audit.
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Started> {
         if run.spec.workflow_type != self.workflow_type {
             return Decision::reject(Rejection::OtherWorkflowType {
@@ -179,55 +183,21 @@ impl Command for Start {
         if draft.time_out_if_due() {
             return draft.finish(Err(taken));
         }
-        let command_id: CommandId = draft.ids.mint();
-        draft.cause = Cause {
-            task_id: None,
-            command_id: Some(command_id.clone()),
-            principal: self.principal.clone(),
+        let outcome = StartOutcome::ReturnedExistingActive;
+        let (word, rejection, reply) = match self.duplicate_policy {
+            DuplicatePolicy::UseExisting => (outcome.as_str(), None, Ok(draft.started(outcome))),
+            DuplicatePolicy::Fail => (
+                "rejected_duplicate",
+                Some("instance_already_started"),
+                Err(taken),
+            ),
         };
-        let room = draft.core.last_history_sequence < draft.limits.events_per_run;
-        match self.duplicate_policy {
-            DuplicatePolicy::UseExisting => {
-                let outcome = StartOutcome::ReturnedExistingActive;
-                if room {
-                    let decided = draft.start_decided(&command_id, outcome.as_str(), None);
-                    draft.append(EventPayload::StartAccepted(decided));
-                }
-                draft
-                    .record_command(
-                        "start",
-                        command_id,
-                        outcome.as_str(),
-                        None,
-                        self.principal.clone(),
-                    )
-                    .context
-                    .clone_from(&self.context);
-                let started = draft.started(outcome);
-                draft.finish(Ok(started))
-            }
-            DuplicatePolicy::Fail => {
-                if room {
-                    let decided = draft.start_decided(
-                        &command_id,
-                        "rejected_duplicate",
-                        Some("instance_already_started"),
-                    );
-                    draft.append(EventPayload::StartRejected(decided));
-                }
-                draft
-                    .record_command(
-                        "start",
-                        command_id,
-                        "rejected_duplicate",
-                        Some("instance_already_started"),
-                        self.principal.clone(),
-                    )
-                    .context
-                    .clone_from(&self.context);
-                draft.finish(Err(taken))
-            }
-        }
+        let command_id: CommandId = draft.ids.mint();
+        draft
+            .record_command("start", command_id, word, rejection, self.principal.clone())
+            .context
+            .clone_from(&self.context);
+        draft.finish(reply)
     }
 }
 
@@ -248,6 +218,7 @@ pub(super) fn fresh_core(now: Timestamp) -> Core {
         history_fan_out: 0,
         last_event_at: now,
         instance_command_sequence: 0,
+        idle_commands: VecDeque::new(),
         outbox_sequence: 0,
         workflow_task: None,
         next_wake: None,
@@ -294,12 +265,7 @@ impl Draft<'_> {
         })));
     }
 
-    fn start_decided(
-        &self,
-        command_id: &CommandId,
-        outcome: &'static str,
-        rejection_reason: Option<&'static str>,
-    ) -> StartDecided {
+    fn start_decided(&self, command_id: &CommandId, outcome: &'static str) -> StartDecided {
         StartDecided {
             workflow_command_id: command_id.clone(),
             workflow_instance_id: self.spec.workflow_id.clone(),
@@ -307,7 +273,7 @@ impl Draft<'_> {
             workflow_type: self.spec.workflow_type.clone(),
             business_key: self.spec.business_key.clone(),
             outcome,
-            rejection_reason,
+            rejection_reason: None,
         }
     }
 
@@ -331,7 +297,7 @@ impl Draft<'_> {
         principal: Option<String>,
     ) -> &mut CommandRow {
         self.core.instance_command_sequence += 1;
-        self.commands.push(CommandRow {
+        let row = CommandRow {
             command_id,
             sequence: self.core.instance_command_sequence,
             command_type: command_type.to_owned(),
@@ -340,6 +306,7 @@ impl Draft<'_> {
             requested_run_id: None,
             request_id: None,
             arguments: None,
+            arguments_digest: None,
             status: if rejection.is_some() {
                 "rejected"
             } else {
@@ -354,7 +321,15 @@ impl Draft<'_> {
             at: self.now,
             update: None,
             position: None,
-        });
+        };
+        if row.is_without_effect() {
+            self.core.idle_commands.push_back(row.sequence);
+            if self.core.idle_commands.len() > IDLE_COMMANDS_MAX {
+                self.forgotten_commands
+                    .extend(self.core.idle_commands.pop_front());
+            }
+        }
+        self.commands.push(row);
         self.commands.last_mut().expect("just pushed")
     }
 }

@@ -4,7 +4,7 @@
 //! stays small whatever the run does. Everything that can be many (activities, timers, waits, signals) is a [`Part`] of
 //! its own, written when it changes and deleted when it is done: a transition costs what it changes, not what is open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use longhaul_protocol::id::{
@@ -229,6 +229,9 @@ pub struct Core {
     pub last_event_at: Timestamp,
     /// Number of the newest external command of this workflow, over all its runs.
     pub instance_command_sequence: u64,
+    /// The newest commands that had no effect, by number, oldest first; older ones are forgotten.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub idle_commands: VecDeque<u64>,
     /// Number of the newest letter to another run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outbox_sequence: u64,

@@ -11,7 +11,7 @@ use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::draft::Draft;
-use super::external::{Request, is_current, refuse_closed, same_value};
+use super::external::{Request, is_current, refuse_closed};
 use super::state::{Message, PartKey, Run, Signal};
 use crate::{Command, Decision, Moment, Rejection, limits};
 
@@ -94,17 +94,27 @@ impl AppendMessage {
             run.core.open.unseen_signals + 1,
             limits.pending_signals,
         )?;
-        limits::check(
-            "history_event_count",
-            run.core.last_history_sequence + 1,
-            limits.events_per_run,
-        )
+        if !run.core.streams.contains_key(&self.stream_name) {
+            limits::check(
+                "message_stream_count",
+                run.core.streams.len() as u64 + 1,
+                limits.message_streams,
+            )?;
+        }
+        run.admit_events(1, limits)
     }
 
     /// The same message again: where it is, or that it says something else.
     fn repeat<'a>(&self, run: &'a Run, moment: Moment<'a>) -> Option<Decision<Appended>> {
         let earlier = &self.request.earlier.as_deref()?.command;
-        let same = same_value(earlier.arguments.as_ref(), Some(&self.arguments));
+        // Somebody chose the same text as the request id of another command.
+        if earlier.command_type != COMMAND_TYPE {
+            return Some(Decision::reject(Rejection::RequestIdConflict {
+                command: Box::new(earlier.clone()),
+                conflict: vec!["name"],
+            }));
+        }
+        let same = earlier.has_arguments(Some(&self.arguments));
         let mut draft = Draft::of(run, moment);
         draft.note_input(self, if same { "duplicate" } else { "conflict" });
         Some(draft.finish(if same {
@@ -169,6 +179,7 @@ impl Command for AppendMessage {
             name: MESSAGE_STREAM_SIGNAL.to_owned(),
             arguments: message(self, position),
             wait_id: None,
+            received_at: None,
             principal: self.request.principal.clone(),
             stream: Some(StreamPosition {
                 stream_name: self.stream_name.clone(),
@@ -290,6 +301,7 @@ impl Draft<'_> {
                 name: MESSAGE_STREAM_SIGNAL.to_owned(),
                 arguments: cursor(name, stream.cursor_position),
                 wait_id: None,
+                received_at: None,
                 principal: None,
                 stream: None,
             }));
@@ -298,6 +310,7 @@ impl Draft<'_> {
             let mut signal = signal.clone();
             signal.stream.as_mut()?.applied = false;
             signal.wait_id = None;
+            signal.received_at = None;
             Some(Message::Signal(signal))
         }));
         moved.sort_by_key(Message::command_sequence);

@@ -3,7 +3,7 @@
 
 use longhaul_protocol::history::{
     EventPayload, PAYLOAD_CODEC, UpdateAccepted, UpdateApplied, UpdateCall, UpdateCompleted,
-    UpdateFailure, UpdateRejected,
+    UpdateFailure,
 };
 use longhaul_protocol::id::{RunId, UpdateId};
 use longhaul_protocol::workflow_command::{FailUpdate, FieldErrors};
@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::draft::{Cause, Draft};
 use super::external::{Receipt, Request, is_current, refuse_closed};
+use super::room::UPDATE_EVENTS;
 use super::state::{Message, Part, PartKey, Resume, Run, Update, Wait, WaitFor};
 use crate::change::{CommandRow, UpdateFailed, UpdateRecord, UpdateStatus};
 use crate::contract::Declared;
@@ -69,7 +70,7 @@ impl Command for UpdateRun {
             "update_accepted",
             None,
         );
-        let command = draft.begin_update(command);
+        let command = draft.begin_update(command, &self.arguments);
         draft.accept_update(command.clone());
         let receipt = draft.receipt(command);
         draft.finish(Ok(receipt))
@@ -93,12 +94,7 @@ impl UpdateRun {
             run.core.open.updates + 1,
             limits.pending_updates,
         )?;
-        // Acceptance, application and completion are three events.
-        limits::check(
-            "history_event_count",
-            run.core.last_history_sequence + 3,
-            limits.events_per_run,
-        )
+        run.admit_events(UPDATE_EVENTS, limits)
     }
 
     fn refusal(&self) -> Option<(Reason, &'static str, FieldErrors, String)> {
@@ -132,12 +128,13 @@ impl UpdateRun {
         })
     }
 
-    /// Refused on an open run: kept for audit, and in its history.
+    /// Refused on an open run: kept for audit. History holds what was accepted only.
     fn refuse(
         &self,
         mut draft: Draft<'_>,
         (reason, outcome, errors, message): (Reason, &'static str, FieldErrors, String),
     ) -> Decision<Receipt> {
+        let errors = kept(errors);
         let mut command = draft.record_request(
             &self.request,
             "update",
@@ -147,21 +144,12 @@ impl UpdateRun {
             Some(reason.as_str()),
         );
         let record = UpdateRecord {
-            validation_errors: errors.clone(),
+            validation_errors: errors,
             rejected_at: Some(draft.now),
             ..draft.new_update(UpdateStatus::Rejected)
         };
         command.update = Some(Box::new(record));
         draft.rewrite_command(&command);
-        draft.cause = cause(&command);
-        let call = draft.update_call(&command);
-        draft.append(EventPayload::UpdateRejected(UpdateRejected {
-            call,
-            arguments: Some(self.arguments.clone()),
-            payload_codec: PAYLOAD_CODEC,
-            validation_errors: errors.clone(),
-            rejection_reason: reason.as_str().to_owned(),
-        }));
         let receipt = draft.receipt(command);
         let refused = UpdateRefused {
             reason,
@@ -171,6 +159,28 @@ impl UpdateRun {
         };
         draft.finish(Err(Rejection::UpdateRefused(Box::new(refused))))
     }
+}
+
+/// Fields that are kept of what a validator said: more than a person reads.
+const ERROR_FIELDS_MAX: usize = 50;
+
+/// Messages that are kept of each field.
+const ERRORS_PER_FIELD_MAX: usize = 10;
+
+/// Characters that are kept of a field's name and of each message.
+const ERROR_LENGTH_MAX: usize = 300;
+
+/// What is kept of a validator's errors, which are as large as a worker makes them.
+fn kept(errors: FieldErrors) -> FieldErrors {
+    let short = |text: String| text.chars().take(ERROR_LENGTH_MAX).collect::<String>();
+    errors
+        .into_iter()
+        .take(ERROR_FIELDS_MAX)
+        .map(|(field, messages)| {
+            let messages = messages.into_iter().take(ERRORS_PER_FIELD_MAX);
+            (short(field), messages.map(short).collect())
+        })
+        .collect()
 }
 
 /// What a repeat of a refused update is told again.
@@ -229,6 +239,7 @@ impl Draft<'_> {
             status,
             workflow_sequence: None,
             result: None,
+            completed_event: None,
             failure: None,
             validation_errors: FieldErrors::new(),
             accepted_at: None,
@@ -238,13 +249,14 @@ impl Draft<'_> {
         }
     }
 
-    fn begin_update(&mut self, mut command: CommandRow) -> CommandRow {
+    fn begin_update(&mut self, mut command: CommandRow, arguments: &Payload) -> CommandRow {
         let record = UpdateRecord {
             accepted_at: Some(self.now),
             ..self.new_update(UpdateStatus::Accepted)
         };
         command.update = Some(Box::new(record));
         self.rewrite_command(&command);
+        command.arguments = Some(arguments.clone());
         command
     }
 
@@ -434,7 +446,7 @@ impl Draft<'_> {
         }
         let outer_command = self.cause.command_id.replace(command.command_id.clone());
         let call = self.update_call(&command);
-        self.append(EventPayload::UpdateCompleted(Box::new(UpdateCompleted {
+        let completed = self.append(EventPayload::UpdateCompleted(Box::new(UpdateCompleted {
             call,
             sequence: workflow_sequence,
             result,
@@ -442,6 +454,9 @@ impl Draft<'_> {
             failure,
         })));
         self.cause.command_id = outer_command;
+        if let Some(record) = command.update.as_deref_mut() {
+            record.completed_event = Some(completed);
+        }
         self.rewrite_command(&command);
         self.remove(PartKey::Update(command.sequence));
         self.core.open.updates = self.core.open.updates.saturating_sub(1);
@@ -498,4 +513,24 @@ fn condition_resume(wait: &Wait, update: &Update) -> Resume {
             .clone_from(fingerprint);
     }
     resume
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_validator_are_kept_in_part() {
+        let message = "ü".repeat(1000);
+        let errors: FieldErrors = (0..1000)
+            .map(|number| (format!("{number:04}{message}"), vec![message.clone(); 1000]))
+            .collect();
+        let kept = kept(errors);
+        assert_eq!(kept.len(), ERROR_FIELDS_MAX);
+        for (field, messages) in &kept {
+            assert_eq!(field.chars().count(), ERROR_LENGTH_MAX);
+            assert_eq!(messages.len(), ERRORS_PER_FIELD_MAX);
+            assert_eq!(messages[0].chars().count(), ERROR_LENGTH_MAX);
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod wakes;
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_engine::change::{Changes, TaskKind, TaskStatus};
+use longhaul_engine::run::start::IDLE_COMMANDS_MAX;
 use longhaul_engine::run::state::{Message, Part, PartKey, Run};
 use longhaul_engine::{Rejection, RunChange};
 use longhaul_protocol::Reason;
@@ -31,10 +32,12 @@ const TERMINAL: [&str; 6] = [
     "WorkflowTerminated",
 ];
 /// What may stand after the terminal event.
-const TRAILING: [&str; 3] = [
+const TRAILING: [&str; 5] = [
     "UpdateCompleted",
     "ParentClosePolicyApplied",
     "ParentClosePolicyFailed",
+    "ArchiveRequested",
+    "WorkflowArchived",
 ];
 
 /// Looks at what a step touched.
@@ -48,6 +51,8 @@ pub(crate) fn check(world: &World, touched: &[RunId]) {
         locals::check(world, run);
         selections::check(world, run);
         check_run(world, run);
+        check_room(world, run);
+        check_commands(world, run);
         wakes::check(world, run);
         workflows.insert(run.spec.workflow_id.clone());
     }
@@ -67,17 +72,38 @@ pub(crate) fn check_refusal(rejection: &Rejection, changes: &Changes) {
         rejection.reason(),
         Reason::LocalActivityRetryNotDue | Reason::LocalActivityDeadlineExpired
     );
-    let kept = released
-        || matches!(
-            rejection,
-            Rejection::UpdateRefused(_) | Rejection::AlreadyStarted { .. }
-        );
     for change in changes.runs() {
         assert!(
-            kept || !writes(change) || change.core.closed.is_some(),
+            released || !writes(change) || change.core.closed.is_some(),
             "33: {rejection:?} changes nothing"
         );
     }
+}
+
+/// What is written and what is promised fit into the history of an open run. A closed one has the events of its close beside them.
+fn check_room(world: &World, run: &Run) {
+    let limit = world.limits.events_per_run;
+    let most = match run.core.closed {
+        Some(_) => limit + world.limits.events_per_transaction,
+        None => limit,
+    };
+    let written = world.histories[run.run_id()].len() as u64;
+    assert!(written <= most, "{written} events are over {most}");
+}
+
+/// Commands are kept without their arguments, and only the newest of those that had no effect.
+fn check_commands(world: &World, run: &Run) {
+    let rows = world.commands.values();
+    let rows = rows.filter(|(run_id, _)| run_id == run.run_id());
+    let mut idle = Vec::new();
+    for (_, row) in rows {
+        assert!(row.arguments.is_none(), "{} keeps arguments", row.sequence);
+        if row.is_without_effect() {
+            idle.push(row.sequence);
+        }
+    }
+    assert!(idle.len() <= IDLE_COMMANDS_MAX, "{} are kept", idle.len());
+    assert_eq!(idle, Vec::from(run.core.idle_commands.clone()));
 }
 
 /// 44: between what a worker saw and what it decides stand only ends of calls.

@@ -428,7 +428,7 @@ impl Player {
             }
             Act::RequestCancellation { seconds, capable } => {
                 self.world.capable = *capable;
-                let _ = self.world.request_cancellation(u64::from(*seconds));
+                let _ = self.world.request_cancellation(u64::from(*seconds), None);
                 self.world.capable = true;
             }
             Act::DeliverCancellation { worker: by, which } => {
@@ -838,8 +838,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_order_of_commands_keeps_the_invariants(acts in prop::collection::vec(act(), 1..120), run_timeout in prop::option::weighted(0.2, 100_u64..2000)) {
+    fn any_order_of_commands_keeps_the_invariants(acts in prop::collection::vec(act(), 1..120), run_timeout in prop::option::weighted(0.2, 100_u64..2000), events_per_run in prop::option::weighted(0.3, 8_u64..80)) {
         let mut world = World::new();
+        if let Some(events) = events_per_run {
+            world.limits.events_per_run = events;
+        }
         let options = run_timeout.map(|seconds| BTreeMap::from([("run_timeout".to_owned(), seconds.to_string())])).unwrap_or_default();
         let _ = world.start(&options);
         let mut player = Player { world, polls: 0, last_completion: None, sent: BTreeMap::new() };

@@ -139,6 +139,7 @@ impl Stage {
                     "pending_activities" => self.world.limits.pending_activities = value,
                     "payload_bytes" => self.world.limits.payload_bytes = value,
                     "pending_signals" => self.world.limits.pending_signals = value,
+                    "events_per_transaction" => self.world.limits.events_per_transaction = value,
                     "events_per_run" => self.world.limits.events_per_run = value,
                     other => panic!("no limit {other} in stories"),
                 }
@@ -307,7 +308,8 @@ impl Stage {
             "request-cancellation" => {
                 self.world.capable = !options.contains_key("incapable");
                 told(
-                    self.world.request_cancellation(plain[0].parse().unwrap()),
+                    self.world
+                        .request_cancellation(plain[0].parse().unwrap(), request),
                     |receipt| format!("requested duplicate={}", receipt.duplicate),
                 )
             }
@@ -389,6 +391,12 @@ impl Stage {
                     claim.observed_sequence,
                     claim.resume.workflow_wait_kind.unwrap_or_default()
                 )
+            }),
+            "repair" => told(self.world.repair(request), |receipt| {
+                format!("{} retained={}", receipt.command.outcome, receipt.retained)
+            }),
+            "archive" => told(self.world.archive(request), |receipt| {
+                format!("{} retained={}", receipt.command.outcome, receipt.retained)
             }),
             "cancel" => told(self.world.stop(Stop::Cancel, request), |receipt| {
                 receipt.command.outcome

@@ -156,6 +156,9 @@ impl World {
                 self.tasks.insert(row.task_id.clone(), row.clone());
                 step.tasks.push(row);
             }
+            for sequence in change.forgotten_commands {
+                self.commands.remove(&(workflow_id.clone(), sequence));
+            }
             for row in change.commands {
                 let key = (workflow_id.clone(), row.sequence);
                 self.commands.insert(key, (run_id.clone(), row));

@@ -103,7 +103,7 @@ pub struct WorkflowDescription {
     pub search_attributes: Map<String, Value>,
     /// Why it failed, if it did.
     pub failure: Option<WorkflowFailure>,
-    /// The updates it was sent.
+    /// The updates among the newest commands it was sent.
     #[serde(default)]
     pub updates: Vec<UpdateRecord>,
     input_envelope: Option<Payload>,

@@ -166,6 +166,7 @@ fn in_both_forms(routes: Routes) -> Routes {
             "/request-cancellation",
             post(OPERATOR, commands::request_cancellation),
         ),
+        ("/commands", get(OPERATOR, workflows::commands)),
         ("/debug", get(&DEBUG, workflows::debug)),
         ("/repair", post(&REPAIR, commands::repair)),
         ("/archive", post(&ARCHIVE, commands::archive)),

@@ -233,14 +233,15 @@ fn admission(
         .iter()
         .filter(|worker| !worker.is_stale && !worker.is_draining)
         .collect();
-    let workflow_slots = active
-        .iter()
-        .map(|worker| worker.row.max_concurrent_workflow_tasks)
-        .sum();
-    let activity_slots = active
-        .iter()
-        .map(|worker| worker.row.max_concurrent_activity_tasks)
-        .sum();
+    // Workers say how many they want, in any number.
+    let total = |slots: fn(&WorkerView) -> u64| {
+        active
+            .iter()
+            .map(|worker| slots(worker))
+            .fold(0, u64::saturating_add)
+    };
+    let workflow_slots = total(|worker| worker.row.max_concurrent_workflow_tasks);
+    let activity_slots = total(|worker| worker.row.max_concurrent_activity_tasks);
     json!({
         "workflow_tasks": task_admission("workflow", &Slots { active_workers: active.len(), count: workflow_slots }, workflow, &queue.workflow_tasks),
         "activity_tasks": task_admission("activity", &Slots { active_workers: active.len(), count: activity_slots }, activity, &queue.activity_tasks),

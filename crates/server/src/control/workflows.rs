@@ -16,10 +16,12 @@ use super::envelope::Reply;
 use super::fleet::Fleet;
 use crate::gate::Refusal;
 
+mod command_list;
 mod debug;
 mod describe;
 mod start;
 
+pub(super) use command_list::commands;
 pub(super) use debug::debug;
 pub(super) use describe::{command, describe, principal};
 pub(super) use start::{DUPLICATE_POLICIES, REFUSED_START_FIELDS, start};

@@ -70,7 +70,7 @@ fn task_json(claim: &ActivityClaim) -> Value {
     let timeout = |pick: fn(&longhaul_host::engine::run::state::RetryPolicy) -> Option<u64>| {
         activity.retry.as_ref().and_then(pick)
     };
-    json!({
+    let mut task = json!({
         "task_id": activity.task_id,
         "task_type": "activity",
         "workflow_id": spec.workflow_id,
@@ -94,11 +94,14 @@ fn task_json(claim: &ActivityClaim) -> Value {
         "schedule_to_close_timeout": timeout(|retry| retry.schedule_to_close_timeout),
         "heartbeat_timeout": timeout(|retry| retry.heartbeat_timeout),
         "idempotency_key": activity.execution_id,
-        "worker_session": activity.worker_session.as_ref().map(|options| {
-            affinity(options, &activity.queue, &spec.namespace, claim.session.as_deref())
-        }),
         "cancel_requested": false,
-    })
+    });
+    // The published schema knows no null here.
+    if let Some(options) = &activity.worker_session {
+        let session = claim.session.as_deref();
+        task["worker_session"] = affinity(options, &activity.queue, &spec.namespace, session);
+    }
+    task
 }
 
 fn deadlines_json(deadlines: &Deadlines) -> Value {

@@ -37,7 +37,10 @@ macro_rules! same {
 pub async fn assert_same(a: &dyn Store, b: &dyn Store, universe: &Universe) {
     for run_id in &universe.run_ids {
         same!(a, b, run(run_id));
-        same!(a, b, commands(run_id));
+        same!(a, b, commands(run_id, None::<u64>, 1000));
+        same!(a, b, commands(run_id, Some(3), 1));
+        same!(a, b, command_count(run_id));
+        same!(a, b, command(run_id, 2));
         for (after, up_to, limit) in [
             (0, u64::MAX, 1000),
             (1, 4, 1000),

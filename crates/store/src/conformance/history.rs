@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use futures::future;
-use longhaul_engine::change::Changes;
+use longhaul_engine::change::{Changes, CommandRow};
+use longhaul_engine::run::state::{PartKey, Run};
 use longhaul_protocol::Payload;
+use longhaul_protocol::id::RunId;
+use longhaul_protocol::payload::Value as PayloadValue;
+use serde_json::json;
 
 use super::fixture::{
-    advance, command, commit, create, is_conflict, namespace, next, push_event, spec, start,
+    advance, command, commit, create, is_conflict, load, namespace, next, part, push_event, spec,
+    start,
 };
 use crate::{Error, Store};
 
@@ -160,13 +165,14 @@ pub async fn a_poisoned_commit_fails_alone(store: &dyn Store) {
     }
 }
 
-pub async fn commands_are_listed_oldest_first(store: &dyn Store) {
+pub async fn commands_are_listed_newest_first(store: &dyn Store) {
     let run = create(store, "w").await;
     let neighbour = create(store, "v").await;
     let mut full = command(12, Some("request-12"));
     full.target_name = Some("go".to_owned());
     full.requested_run_id = Some(run.run_id().clone());
     full.arguments = Some(Payload::empty_list());
+    full.arguments_digest = Some("digest".to_owned());
     full.reason = Some("because".to_owned());
     full.rejection_reason = Some("no".to_owned());
     full.principal = Some("me".to_owned());
@@ -176,11 +182,128 @@ pub async fn commands_are_listed_oldest_first(store: &dyn Store) {
     let mut change = next(&neighbour);
     change.commands = vec![command(4, None)];
     advance(store, &neighbour, change).await;
+    let run_id = run.run_id();
+    let list = async |before, limit| store.commands(run_id, before, limit).await.unwrap();
+    assert_eq!(list(None, 9).await, [full.clone(), command(3, None)]);
+    assert_eq!(list(None, 1).await, [full.clone()]);
+    assert_eq!(list(Some(12), 9).await, [command(3, None)]);
+    assert_eq!(list(Some(3), 9).await, []);
+    assert_eq!(store.command_count(run_id).await.unwrap(), 2);
+    assert_eq!(store.command(run_id, 12).await.unwrap(), Some(full));
+    assert_eq!(store.command(run_id, 4).await.unwrap(), None);
+    let none = RunId::from("run-none");
+    assert_eq!(store.commands(&none, None, 9).await.unwrap(), []);
+    assert_eq!(store.command_count(&none).await.unwrap(), 0);
+}
+
+pub async fn a_forgotten_command_leaves_its_request_id(store: &dyn Store) {
+    let run = create(store, "w").await;
+    let mut change = next(&run);
+    change.commands = vec![
+        command(2, Some("a")),
+        command(3, Some("b")),
+        command(4, None),
+    ];
+    let run = advance(store, &run, change).await;
+    let mut change = next(&run);
+    change.forgotten_commands = vec![2, 4, 7];
+    let run = advance(store, &run, change).await;
     assert_eq!(
-        store.commands(run.run_id()).await.unwrap(),
-        [command(3, None), full]
+        all_commands(store, &run).await,
+        [command(3, Some("b"))],
+        "the others are kept"
     );
-    assert_eq!(store.commands(&"run-none".into()).await.unwrap(), []);
+    let find = async |request: &str| {
+        let found = store
+            .command_by_request(&namespace("default"), &"w".into(), request)
+            .await;
+        found.unwrap().map(|(_, command)| command.sequence)
+    };
+    assert_eq!((find("a").await, find("b").await), (None, Some(3)));
+    let mut change = next(&run);
+    change.commands = vec![command(9, Some("a"))];
+    advance(store, &run, change).await;
+    assert_eq!(find("a").await, Some(9));
+}
+
+async fn all_commands(store: &dyn Store, run: &Run) -> Vec<CommandRow> {
+    store.commands(run.run_id(), None, 1000).await.unwrap()
+}
+
+/// An open message and its event have the same arguments, however large they are.
+pub async fn large_arguments_of_open_messages_come_back(store: &dyn Store) {
+    let run = create(store, "w").await;
+    for length in [1, 5000, 100_000] {
+        let text = PayloadValue::String("x".repeat(length));
+        let arguments = Payload::encode(&PayloadValue::Array(vec![text])).unwrap();
+        let run = load(store, run.run_id()).await.unwrap();
+        let mut change = next(&run);
+        for event_type in ["SignalReceived", "UpdateAccepted"] {
+            push_event(&mut change, event_type);
+            if let Some(event) = change.events.last_mut() {
+                event.payload = json!({"arguments": arguments}).to_string();
+            }
+        }
+        let last = change.core.last_history_sequence;
+        let mut update = command(7, None);
+        update.arguments = Some(arguments.clone());
+        change.parts = vec![
+            (
+                PartKey::Signal(6),
+                Some(part(json!({"signal": {
+                    "command_sequence": 6, "id": "s", "command_id": "c", "name": "go",
+                    "arguments": arguments, "received_at": last - 1,
+                }}))),
+            ),
+            (
+                PartKey::Update(7),
+                Some(part(
+                    json!({"update": {"command": update, "accepted_at": last}}),
+                )),
+            ),
+            // One that is not in history yet.
+            (
+                PartKey::Buffered(8),
+                Some(part(json!({"buffered": {"signal": {
+                    "command_sequence": 8, "id": "b", "command_id": "c", "name": "go", "arguments": arguments,
+                }}}))),
+            ),
+        ];
+        let run = advance(store, &run, change).await;
+        assert_eq!(load(store, run.run_id()).await, Some(run), "{length}");
+    }
+}
+
+/// The result of an update is in its event too. Whoever asks for the command gets it; a list has none.
+pub async fn results_of_updates_come_back(store: &dyn Store) {
+    let mut run = create(store, "w").await;
+    for (sequence, length) in [(2, 1), (3, 100_000)] {
+        let result = Payload::encode(&PayloadValue::String("x".repeat(length))).unwrap();
+        let mut change = next(&run);
+        push_event(&mut change, "UpdateCompleted");
+        if let Some(event) = change.events.last_mut() {
+            event.payload = json!({"result": result}).to_string();
+        }
+        let request_id = format!("request-{sequence}");
+        let mut update = command(sequence, Some(&request_id));
+        update.update = serde_json::from_value(json!({
+            "update_id": "u", "status": "completed", "result": result,
+            "completed_event": change.core.last_history_sequence,
+        }))
+        .unwrap();
+        change.commands = vec![update.clone()];
+        run = advance(store, &run, change).await;
+        let found = store.command(run.run_id(), sequence).await.unwrap();
+        assert_eq!(found, Some(update.clone()));
+        let found = store
+            .command_by_request(&namespace("default"), &"w".into(), &request_id)
+            .await
+            .unwrap();
+        assert_eq!(found.map(|(_, command)| command), Some(update));
+    }
+    for command in all_commands(store, &run).await {
+        assert_eq!(command.update.unwrap().result, None);
+    }
 }
 
 pub async fn a_command_may_be_written_again(store: &dyn Store) {
@@ -193,7 +316,7 @@ pub async fn a_command_may_be_written_again(store: &dyn Store) {
     let mut change = next(&run);
     change.commands = vec![done.clone()];
     advance(store, &run, change).await;
-    assert_eq!(store.commands(run.run_id()).await.unwrap(), [done.clone()]);
+    assert_eq!(all_commands(store, &run).await, [done.clone()]);
     let found = store
         .command_by_request(&namespace("default"), &"w".into(), "request")
         .await
@@ -246,7 +369,7 @@ pub async fn a_request_id_is_taken_once(store: &dyn Store) {
     twice.commands = vec![command(3, Some("new")), command(4, Some("new"))];
     assert!(is_conflict(&commit(store, twice).await));
     assert_eq!(store.run(run.run_id()).await.unwrap(), Some(run.clone()));
-    assert_eq!(store.commands(run.run_id()).await.unwrap().len(), 1);
+    assert_eq!(all_commands(store, &run).await.len(), 1);
     // Another run of the same workflow may not take it for another command, another workflow may.
     let mut second = start(spec("w", 2));
     second.commands = vec![command(3, Some("request"))];

@@ -36,7 +36,8 @@ macro_rules! conformance_tests {
                 malformed_commits_are_refused, an_abandoned_commit_stands;
             history: pages_are_gapless_and_cut, events_keep_every_column, an_event_is_never_written_twice,
                 a_conflict_is_told_before_a_repeated_event, a_poisoned_commit_fails_alone,
-                commands_are_listed_oldest_first, a_command_may_be_written_again, a_request_id_finds_its_command,
+                commands_are_listed_newest_first, a_forgotten_command_leaves_its_request_id,
+                large_arguments_of_open_messages_come_back, results_of_updates_come_back, a_command_may_be_written_again, a_request_id_finds_its_command,
                 a_request_id_is_taken_once;
             tasks: a_task_is_found_in_every_status, ready_tasks_come_in_matching_order, ready_queues_are_those_with_work,
                 leases_are_found_by_every_filter, queue_counts_add_up, finished_tasks_leave_the_queues;

@@ -62,6 +62,8 @@ pub async fn a_change_applies_on_top(store: &dyn Store) {
 }
 
 pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
+    let mut update = command(5, None);
+    update.arguments = Some(Payload::empty_list());
     let signal = json!({
         "command_sequence": 3, "id": "s", "command_id": "c", "name": "go", "arguments": Payload::empty_list(),
     });
@@ -102,7 +104,7 @@ pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
         ),
         (
             PartKey::Update(5),
-            json!({"update": {"command": command(5, None), "accepted_at": 3}}),
+            json!({"update": {"command": update, "accepted_at": 3}}),
         ),
         (PartKey::Child(6), json!({"child": child})),
         (PartKey::Adopted(1), json!({"adopted": child})),
@@ -203,7 +205,7 @@ pub async fn a_stale_version_writes_nothing(store: &dyn Store) {
     );
     assert_eq!(store.task(&"stale".into()).await.unwrap(), None);
     assert_eq!(store.next_alarm().await.unwrap(), None);
-    assert_eq!(store.commands(second.run_id()).await.unwrap(), []);
+    assert_eq!(store.commands(second.run_id(), None, 9).await.unwrap(), []);
     let by_request = store
         .command_by_request(&namespace("default"), &"w".into(), "request")
         .await

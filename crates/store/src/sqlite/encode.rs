@@ -11,6 +11,7 @@ use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use serde::Serialize;
 
 use super::index::{self, Entry};
+use super::thin;
 use crate::{Error, SearchAttributeRow, shape};
 
 /// What the writer is asked to do.
@@ -138,8 +139,8 @@ impl Commit {
 
 impl Bodies {
     fn encode(change: &RunChange, size: &mut usize) -> Result<Self, Error> {
-        // Taken apart by name, so that a new kind of row cannot be forgotten here. The instance is written from the
-        // change itself.
+        // Taken apart by name, so that a new kind of row cannot be forgotten here. The instance and what is forgotten are written
+        // from the change itself.
         let RunChange {
             spec,
             base_version,
@@ -148,6 +149,7 @@ impl Bodies {
             events,
             tasks,
             commands,
+            forgotten_commands: _,
             instance: _,
             sets_search_attributes,
         } = change;
@@ -159,12 +161,15 @@ impl Bodies {
                 .map(|(key, part)| {
                     Ok(Part {
                         key: key.to_string(),
-                        body: part.as_ref().map(json).transpose()?,
+                        body: part.as_ref().map(thin::encode).transpose()?,
                     })
                 })
                 .collect::<Result<_, Error>>()?,
             tasks: tasks.iter().map(json).collect::<Result<_, _>>()?,
-            commands: commands.iter().map(json).collect::<Result<_, _>>()?,
+            commands: commands
+                .iter()
+                .map(thin::encode_command)
+                .collect::<Result<_, _>>()?,
             attributes: sets_search_attributes.then(|| index::entries(&core.search_attributes)),
         };
         let parts = bodies.parts.iter().filter_map(|part| part.body.as_ref());

@@ -24,6 +24,7 @@ mod pool;
 mod read;
 mod session;
 mod statement;
+mod thin;
 mod write;
 
 use self::encode::{Commit, Write, json};
@@ -154,10 +155,26 @@ impl Store for Sqlite {
             .long(move |connection| read::history(connection, &run_id, after, up_to, limit))
     }
 
-    fn commands<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Vec<CommandRow>> {
+    fn commands<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Answer<'a, Vec<CommandRow>> {
         let run_id = run_id.clone();
         self.pool
-            .long(move |connection| read::commands(connection, &run_id))
+            .long(move |connection| read::commands(connection, &run_id, before, limit))
+    }
+
+    fn command_count<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, u64> {
+        let run_id = run_id.clone();
+        self.pool
+            .long(move |connection| read::command_count(connection, &run_id))
+    }
+
+    fn command<'a>(&'a self, run_id: &'a RunId, sequence: u64) -> Answer<'a, Option<CommandRow>> {
+        self.pool
+            .point(|connection| read::command(connection, run_id, sequence))
     }
 
     fn command_by_request<'a>(

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::encode::signed;
 use super::error::unreadable;
+use super::thin;
 use crate::{Error, Instance, NamespaceRow, QueueKey, SearchAttributeRow, StoredEvent, WorkerRow};
 
 pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>, Error> {
@@ -49,6 +50,7 @@ pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>
             .insert(part, body(row, 4, "part of run", run_id.as_str())?);
         next = rows.next()?;
     }
+    thin::complete(connection, &mut run)?;
     Ok(Some(run))
 }
 
@@ -106,15 +108,56 @@ pub(super) fn history(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn commands(connection: &Connection, run_id: &RunId) -> Result<Vec<CommandRow>, Error> {
+pub(super) fn commands(
+    connection: &Connection,
+    run_id: &RunId,
+    before: Option<u64>,
+    limit: usize,
+) -> Result<Vec<CommandRow>, Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT commands.body FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1 ORDER BY commands.sequence",
+        "SELECT commands.body FROM runs JOIN commands USING (run_key)
+         WHERE runs.run_id = ?1 AND commands.sequence < ?2 ORDER BY commands.sequence DESC LIMIT ?3",
     )?;
-    bodies(
-        statement.query([run_id.as_str()])?,
-        "command of run",
+    let page = params![
         run_id.as_str(),
-    )
+        signed(before.unwrap_or(u64::MAX)),
+        signed(limit as u64)
+    ];
+    let mut commands: Vec<CommandRow> =
+        bodies(statement.query(page)?, "command of run", run_id.as_str())?;
+    for update in commands
+        .iter_mut()
+        .filter_map(|command| command.update.as_deref_mut())
+    {
+        update.result = None;
+    }
+    Ok(commands)
+}
+
+pub(super) fn command_count(connection: &Connection, run_id: &RunId) -> Result<u64, Error> {
+    let count: i64 = connection
+        .prepare_cached(
+            "SELECT count(*) FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1",
+        )?
+        .query_row([run_id.as_str()], |row| row.get(0))?;
+    Ok(count.cast_unsigned())
+}
+
+pub(super) fn command(
+    connection: &Connection,
+    run_id: &RunId,
+    sequence: u64,
+) -> Result<Option<CommandRow>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT commands.body FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1 AND commands.sequence = ?2",
+    )?;
+    let rows = statement.query(params![run_id.as_str(), signed(sequence)])?;
+    let mut commands: Vec<CommandRow> = bodies(rows, "command of run", run_id.as_str())?;
+    let Some(mut command) = commands.pop() else {
+        return Ok(None);
+    };
+    thin::complete_command(connection, run_id, &mut command)?;
+    Ok(Some(command))
 }
 
 pub(super) fn command_by_request(
@@ -134,7 +177,8 @@ pub(super) fn command_by_request(
         return Ok(None);
     };
     let run_id = RunId::from(row.get::<_, String>(0)?);
-    let command = body(row, 1, "command of run", run_id.as_str())?;
+    let mut command = body(row, 1, "command of run", run_id.as_str())?;
+    thin::complete_command(connection, &run_id, &mut command)?;
     Ok(Some((run_id, command)))
 }
 

@@ -378,6 +378,9 @@ fn write_rows(
                 .map(|session| session.session_id.as_str()),
         ])?;
     }
+    for sequence in &change.forgotten_commands {
+        forget_command(transaction, run_key, change, *sequence)?;
+    }
     for (command, body) in change.commands.iter().zip(&bodies.commands) {
         transaction
             .prepare_cached(
@@ -400,6 +403,30 @@ fn write_rows(
                 ])?;
         }
     }
+    Ok(())
+}
+
+/// Deletes a command and, if it had one, its request id.
+fn forget_command(
+    transaction: &Transaction<'_>,
+    run_key: i64,
+    change: &RunChange,
+    sequence: u64,
+) -> Result<(), Error> {
+    transaction
+        .prepare_cached(
+            "DELETE FROM requests WHERE namespace = ?1 AND workflow_id = ?2 AND run_key = ?3 AND sequence = ?4 AND request_id =
+             (SELECT json_extract(body, '$.request_id') FROM commands WHERE run_key = ?3 AND sequence = ?4)",
+        )?
+        .execute(params![
+            change.spec.namespace.as_str(),
+            change.spec.workflow_id.as_str(),
+            run_key,
+            signed(sequence),
+        ])?;
+    transaction
+        .prepare_cached("DELETE FROM commands WHERE run_key = ?1 AND sequence = ?2")?
+        .execute(params![run_key, signed(sequence)])?;
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use longhaul_engine::change::TaskStatus;
 use longhaul_store::conformance::fixture::{
     advance, at, command, create, load, next, push_event, task, timer,
 };
+use longhaul_store::conformance::history::large_arguments_of_open_messages_come_back;
 use longhaul_store::conformance::registry::worker;
 use longhaul_store::sqlite::{Options, Sqlite, Sync};
 use longhaul_store::{Error, Store};
@@ -245,4 +246,19 @@ async fn stats_count_writes_and_refusals() {
         (2, 1, 0, 0)
     );
     assert!(stats.batches == 3 && stats.batch_nanos >= stats.sync_nanos);
+}
+
+#[tokio::test]
+async fn a_large_signal_is_stored_once() {
+    let (store, directory) = temporary();
+    large_arguments_of_open_messages_come_back(&*store).await;
+    let connection = rusqlite::Connection::open(directory.path().join("longhaul.db")).unwrap();
+    let part = |name: &str| -> i64 {
+        let statement = "SELECT length(body) FROM run_parts WHERE part = ?1";
+        connection
+            .query_row(statement, [name], |row| row.get(0))
+            .unwrap()
+    };
+    assert!(part("signal:6") < 1000 && part("update:7") < 1000);
+    assert!(part("buffered:8") > 100_000, "history has it not yet");
 }

@@ -93,6 +93,7 @@ struct Rows {
         &'static str,
     )>,
     commands: Vec<(u64, Option<&'static str>)>,
+    forgotten: Vec<u64>,
 }
 
 fn which() -> impl Strategy<Value = Which> {
@@ -150,17 +151,21 @@ fn rows() -> impl Strategy<Value = Rows> {
             (1..5_u64, prop::option::weighted(0.5, select(&REQUESTS[..]))),
             0..2,
         ),
+        prop::collection::vec(1..5_u64, 0..2),
     )
         .prop_map(
-            |(events, repeats_event, status, close, alarm, parts, tasks, commands)| Rows {
-                events,
-                repeats_event,
-                status,
-                close,
-                alarm,
-                parts,
-                tasks,
-                commands,
+            |(events, repeats_event, status, close, alarm, parts, tasks, commands, forgotten)| {
+                Rows {
+                    events,
+                    repeats_event,
+                    status,
+                    close,
+                    alarm,
+                    parts,
+                    tasks,
+                    commands,
+                    forgotten,
+                }
             },
         )
 }
@@ -234,6 +239,7 @@ fn fill(change: &mut RunChange, rows: &Rows) {
             },
         )
         .collect();
+    change.forgotten_commands.clone_from(&rows.forgotten);
     change.commands = rows
         .commands
         .iter()

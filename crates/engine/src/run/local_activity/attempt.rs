@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::prepare::Cleanup;
 use super::settle::Written;
-use super::{LocalActivity, LocalAttempt, Stand, hold, refused};
+use super::{LocalActivity, LocalAttempt, RecordedHeartbeat, Stand, hold, refused};
 use crate::run::cancellation::Cancellation;
 use crate::run::complete::Holder;
 use crate::run::draft::Draft;
@@ -175,7 +175,17 @@ impl Command for BeatLocalActivity {
                 attempt.progress.clone_from(progress);
             }
             local.attempt = Some(attempt.clone());
-            event_id = Some(draft.write_local_heartbeat(&local, &attempt, progress.as_ref()));
+            let recorded = match attempt.recorded_heartbeat.clone() {
+                Some(recorded) if draft.is_recent(&recorded) => recorded,
+                Some(_) | None => {
+                    if let Err(limit) = draft.check_own_events(1) {
+                        return Decision::reject(Rejection::LimitExceeded(limit));
+                    }
+                    draft.write_local_heartbeat(&local, &attempt)
+                }
+            };
+            event_id = Some(recorded.event_id.clone());
+            attempt.recorded_heartbeat = Some(recorded);
         }
         local.attempt = Some(attempt.clone());
         let mut pulse = pulse(&draft, &local, &attempt);
@@ -287,8 +297,7 @@ impl Draft<'_> {
         &mut self,
         local: &LocalActivity,
         attempt: &LocalAttempt,
-        progress: Option<&Value>,
-    ) -> EventId {
+    ) -> RecordedHeartbeat {
         self.append(EventPayload::ActivityHeartbeatRecorded(
             ActivityHeartbeatRecorded {
                 call: local.call(&attempt.task_id, Stand::RUNNING),
@@ -296,10 +305,19 @@ impl Draft<'_> {
                 attempt_number: attempt.number,
                 heartbeat_at: self.now,
                 lease_expires_at: Some(attempt.lease_expires_at),
-                progress: progress.cloned(),
+                progress: attempt.progress.clone(),
             },
         ));
-        self.events.last().expect("just written").id.clone()
+        RecordedHeartbeat {
+            at: self.now,
+            event_id: self.events.last().expect("just written").id.clone(),
+        }
+    }
+
+    /// Whether another heartbeat of the attempt is not worth an event yet.
+    fn is_recent(&self, recorded: &RecordedHeartbeat) -> bool {
+        let interval = self.limits.heartbeat_event_seconds;
+        recorded.at.plus_seconds(interval) > self.now
     }
 
     /// What the caller is told. With a retry the claim ends; otherwise the worker reads history again and goes on.

@@ -81,7 +81,7 @@ impl Command for CheckpointCommands {
             Err(rejection) => return Decision::reject(rejection),
         };
         let recorded = check_sizes(&self.commands, &self.definitions, run, moment)
-            .and_then(|()| draft.record_checkpoint(&batch));
+            .and_then(|()| draft.record_checkpoint(run, &batch));
         match recorded {
             Ok(local_activities) => {
                 let checkpoint = Checkpoint {
@@ -108,6 +108,7 @@ impl Command for CheckpointCommands {
 impl Draft<'_> {
     fn record_checkpoint(
         &mut self,
+        run: &Run,
         batch: &Batch<'_>,
     ) -> Result<Vec<(u64, ActivityExecutionId)>, LimitBreach> {
         let mut kept: Vec<u64> = batch.sent_again.iter().copied().collect();
@@ -135,11 +136,7 @@ impl Draft<'_> {
             self.events.len() as u64,
             self.limits.events_per_transaction,
         )?;
-        limits::check(
-            "history_event_count",
-            self.core.last_history_sequence,
-            self.limits.events_per_run,
-        )?;
+        self.check_events_since(run)?;
         Ok(local_activities)
     }
 

@@ -10,7 +10,7 @@ use longhaul_protocol::history::{
     ActivityCall, ActivityScheduled, ActivitySnapshot, ActivityStarted, EXECUTION_MODE_LOCAL,
     EventPayload, GroupKeys, LocalActivitySnapshot, LocalAttemptSnapshot, LocalKeys, PAYLOAD_CODEC,
 };
-use longhaul_protocol::id::{ActivityAttemptId, ActivityExecutionId, TaskId, WorkerId};
+use longhaul_protocol::id::{ActivityAttemptId, ActivityExecutionId, EventId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::{CancellationPolicy, CleanupProof, LocalActivityCall};
 use longhaul_protocol::{Payload, Reason, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -117,12 +117,22 @@ pub struct LocalAttempt {
     pub heartbeat_deadline_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Value>,
+    /// The heartbeat that was last written to history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded_heartbeat: Option<RecordedHeartbeat>,
     /// Its worker was told to stop: it may not report any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
     /// Its worker said that the function stopped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
+}
+
+/// A heartbeat in history: heartbeats that follow soon after are not written, and are answered with its event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedHeartbeat {
+    pub at: Timestamp,
+    pub event_id: EventId,
 }
 
 /// How far a call and its attempt are, in the words of history.

@@ -127,11 +127,8 @@ impl PrepareLocalActivity {
         local: LocalActivity,
         cleanup: Option<Cleanup>,
     ) -> Decision<Prepared> {
-        // One more event ends the attempt.
-        let events = draft.core.last_history_sequence + 2;
-        if let Err(limit) =
-            limits::check("history_event_count", events, draft.limits.events_per_run)
-        {
+        // Its start, and the retry that may follow; its end is promised.
+        if let Err(limit) = draft.check_own_events(2) {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }
         if self.call.group.is_none() {
@@ -240,6 +237,7 @@ impl Draft<'_> {
             // The published client measures cleanup by this one where the author gave none.
             heartbeat_deadline_at: after(|retry| retry.heartbeat_timeout).or(cleanup_deadline),
             progress: None,
+            recorded_heartbeat: None,
             fenced: false,
             stopped: false,
         };

@@ -82,6 +82,7 @@ impl Draft<'_> {
             close_deadline_at: policy(|retry| retry.start_to_close_timeout),
             heartbeat_deadline_at: policy(|retry| retry.heartbeat_timeout),
             progress: None,
+            recorded_heartbeat: None,
             fenced: false,
             stopped: false,
         };
@@ -241,7 +242,7 @@ fn earlier(at: Timestamp, milliseconds: u64) -> Timestamp {
 }
 
 fn later(at: Timestamp, milliseconds: u64) -> Timestamp {
-    Timestamp::from_micros(at.as_micros().saturating_add(micros(milliseconds)))
+    Timestamp::from_micros(at.as_micros().saturating_add(micros(milliseconds))).min(Timestamp::MAX)
 }
 
 fn micros(milliseconds: u64) -> i64 {

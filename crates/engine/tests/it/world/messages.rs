@@ -3,11 +3,13 @@
 use longhaul_engine::Rejection;
 use longhaul_engine::contract::Declared;
 use longhaul_engine::run::activity_stop::{AcknowledgeStop, StopAcknowledged};
+use longhaul_engine::run::archive::ArchiveRun;
 use longhaul_engine::run::cancellation::{
-    CancellationReceipt, CleanupBudget, DeliverCancellation, Delivered, RequestCancellation,
-    requester,
+    CancellationReceipt, CleanupBudget, DeliverCancellation, Delivered, EarlierRun,
+    RequestCancellation, requester,
 };
 use longhaul_engine::run::external::{Earlier, Receipt, Request, SignalRun, Stop, StopRun};
+use longhaul_engine::run::repair::RepairRun;
 use longhaul_engine::run::stream::{AppendMessage, Appended};
 use longhaul_engine::run::update::UpdateRun;
 use longhaul_protocol::Payload;
@@ -115,6 +117,7 @@ impl World {
             budget,
             requester: requester(None),
             passed_on: None,
+            earlier_run: None,
             capable_worker: self.capable,
             capable_claim: self.capable,
         }
@@ -123,9 +126,40 @@ impl World {
     pub(crate) fn request_cancellation(
         &mut self,
         seconds: u64,
+        request_id: Option<&str>,
     ) -> (Step, Result<CancellationReceipt, Rejection>) {
-        let request = self.cancellation(self.request(None), CleanupBudget::Seconds(seconds));
+        let mut request =
+            self.cancellation(self.request(request_id), CleanupBudget::Seconds(seconds));
+        request.earlier_run = self.earlier_run(&request.request);
         self.apply(&request)
+    }
+
+    /// The run that recorded the earlier request, as the host finds it.
+    fn earlier_run(&self, request: &Request) -> Option<Box<EarlierRun>> {
+        let run = &self.runs[&request.earlier.as_ref()?.run_id];
+        Some(Box::new(EarlierRun {
+            status: run.core.status,
+            cancellation: (**run.core.cancellation.as_ref()?).clone(),
+        }))
+    }
+
+    pub(crate) fn repair(
+        &mut self,
+        request_id: Option<&str>,
+    ) -> (Step, Result<Receipt, Rejection>) {
+        self.apply(&RepairRun {
+            request: self.request(request_id),
+        })
+    }
+
+    pub(crate) fn archive(
+        &mut self,
+        request_id: Option<&str>,
+    ) -> (Step, Result<Receipt, Rejection>) {
+        self.apply(&ArchiveRun {
+            request: self.request(request_id),
+            reason: None,
+        })
     }
 
     /// The id of the run's cancellation request.

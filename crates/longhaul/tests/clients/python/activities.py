@@ -211,7 +211,7 @@ class Cancelled:
 
 async def heartbeats_carry_details_and_bring_back_the_cancellation(stage: Stage) -> None:
     handle = await stage.start("cancelled")
-    heartbeats = await stage.until(handle, "ActivityHeartbeatRecorded", 2)
+    heartbeats = await stage.until(handle, "ActivityHeartbeatRecorded")
     equal(heartbeats[0]["progress"]["details"], {"step": 0})
     await handle.cancel(reason="enough")
     await gates.wait(handle.workflow_id)

@@ -134,6 +134,12 @@ def payloads(events: Iterable[dict[str, Any]], event_type: str) -> list[dict[str
     return [event["payload"] for event in events if event["event_type"] == event_type]
 
 
+async def rejected(handle: WorkflowHandle) -> list[dict[str, Any]]:
+    """Refused commands of a run: they are no part of its history."""
+    commands = (await handle.export_history())["commands"]
+    return [command for command in commands if command["status"] == "rejected"]
+
+
 def command_sequences(events: Iterable[dict[str, Any]], event_type: str) -> list[int]:
     return [payload["sequence"] for payload in payloads(events, event_type)]
 

@@ -6,7 +6,7 @@ import copy
 import json
 
 from common import Stage, equal, eventually, fails, main, result
-from durable_workflow import ActivityFailed, activity, serializer, workflow
+from durable_workflow import ActivityFailed, activity, workflow
 from durable_workflow.errors import NonDeterministicReplayError
 from durable_workflow.history_bundle_verify import verify_bundle, verify_bundle_json
 from durable_workflow.workflow import CompleteWorkflow, Replayer
@@ -63,9 +63,8 @@ async def exported(stage: Stage) -> tuple[dict, dict]:
 
 
 def replay(code: type, bundle: dict):
-    """Runs the code against the bundle's history, with the arguments the bundle holds."""
-    arguments = serializer.decode(bundle["payloads"]["arguments"]["data"], codec=bundle["payloads"]["codec"])
-    return Replayer(workflows=[code]).replay(bundle, arguments)
+    """Runs the code against the bundle as it was exported: it holds the arguments too."""
+    return Replayer(workflows=[code]).replay(bundle)
 
 
 async def a_bundle_is_verified_and_replayed(stage: Stage) -> None:

@@ -325,7 +325,7 @@ async fn heartbeats_carry_details_and_bring_back_the_cancellation() {
         .start_workflow("cancelled", "cancelled", json!([]))
         .await;
     let history = fixture
-        .wait_for_events("cancelled", "ActivityHeartbeatRecorded", 2)
+        .wait_for_events("cancelled", "ActivityHeartbeatRecorded", 1)
         .await;
     let heartbeats = history.payloads("ActivityHeartbeatRecorded");
     assert_eq!(heartbeats[0]["progress"]["details"], json!({"step": 0}));

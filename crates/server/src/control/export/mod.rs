@@ -6,6 +6,7 @@ mod sections;
 
 use std::fmt::Write as _;
 
+use longhaul_host::engine::change::CommandRow;
 use longhaul_host::engine::run::state::{Outcome, Run, WorkflowTask};
 use longhaul_host::{Description, StoredEvent};
 use longhaul_protocol::Timestamp;
@@ -30,24 +31,38 @@ const WRITER_SCHEMA: &str =
     include_str!("../../../../protocol/contract/durable_workflow.protocol.Value.v1.avsc");
 
 pub(super) async fn export(call: Call) -> Result<Reply, Refusal> {
-    let exported = call
+    let mut exported = call
         .host()
         .export_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
         .await?;
-    let bundle = bundle(&exported.0, &exported.1, call.host().now());
+    show_arguments(&exported.0.run, &mut exported.1);
+    let commands = call.host().all_commands(exported.0.run.run_id()).await?;
+    let bundle = bundle(&exported.0, &commands, &exported.1, call.host().now());
     let key = call.app.options().export_key.as_ref();
     Ok(Reply::text(seal(bundle, key)))
 }
 
+/// Adds the arguments of the run to `WorkflowStarted`, where replayers look for them. They are stored once, with the run.
+fn show_arguments(run: &Run, events: &mut [StoredEvent]) {
+    let started = |event: &&mut StoredEvent| event.event_type == "WorkflowStarted";
+    if let Some(event) = events.iter_mut().find(started)
+        && let Some(rest) = event.payload.strip_prefix('{')
+    {
+        let arguments = json!(run.spec.arguments);
+        event.payload = format!("{{\"arguments\":{arguments},{rest}");
+    }
+}
+
 /// The bundle as text, without its seal.
-fn bundle(description: &Description, events: &[StoredEvent], now: Timestamp) -> String {
+fn bundle(
+    description: &Description,
+    commands: &[CommandRow],
+    events: &[StoredEvent],
+    now: Timestamp,
+) -> String {
     let run = &description.run;
     let sections = sections::fold(events);
-    let commands: Vec<Value> = description
-        .commands
-        .iter()
-        .map(|row| command(row, run))
-        .collect();
+    let commands: Vec<Value> = commands.iter().map(|row| command(row, run)).collect();
     let last_sequence = run.core.last_history_sequence;
     let head = json!({
         "schema": SCHEMA,

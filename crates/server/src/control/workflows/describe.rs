@@ -8,12 +8,16 @@ use longhaul_host::engine::run::view::waits_for;
 use longhaul_protocol::payload::{CODEC, Payload};
 use serde_json::{Map, Value, json};
 
+use super::command_list::next_page_token;
 use super::memo_shown;
 use crate::control::Call;
 use crate::control::envelope::Reply;
 use crate::control::fleet::Fleet;
 use crate::control::origin;
 use crate::gate::Refusal;
+
+/// The newest commands that a description shows: what a person looks at. The others are in the list of commands.
+const COMMANDS_SHOWN: usize = 50;
 
 pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
     let description = call
@@ -29,21 +33,23 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
         show_failure(&mut body, &description.run, failure);
     }
     body.insert("actions".to_owned(), actions(&description));
+    let run = &description.run;
+    let page = call
+        .host()
+        .workflow_commands(run.run_id(), None, COMMANDS_SHOWN)
+        .await?;
+    // The page is newest first, and a description tells a run from its beginning.
+    let shown = || page.commands.iter().rev();
+    let commands: Vec<Value> = shown().map(|row| command(row, run)).collect();
+    let updates: Vec<Value> = shown().filter_map(|row| update(row, run)).collect();
     body.insert("commands_scope".to_owned(), json!("selected_run"));
+    body.insert("command_count".to_owned(), json!(page.total));
+    body.insert("commands".to_owned(), json!(commands));
     body.insert(
-        "commands".to_owned(),
-        description
-            .commands
-            .iter()
-            .map(|row| command(row, &description.run))
-            .collect(),
+        "commands_next_page_token".to_owned(),
+        json!(next_page_token(&page)),
     );
     body.insert("updates_scope".to_owned(), json!("selected_run"));
-    let updates: Vec<Value> = description
-        .commands
-        .iter()
-        .filter_map(|row| update(row, &description.run))
-        .collect();
     body.insert("updates".to_owned(), json!(updates));
     Ok(Reply::ok(Value::Object(body)))
 }

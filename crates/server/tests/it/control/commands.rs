@@ -624,3 +624,91 @@ async fn cooperative_cancellation_says_that_it_is_not_offered() {
         .refused(404, "instance_not_found")
         .await;
 }
+
+/// The number of events of a run.
+async fn event_count(server: &Server, run_id: &str) -> usize {
+    let path = format!("/workflows/w/runs/{run_id}/history?page_size=500");
+    let history = server.get(&path).accepted(200).await;
+    history["events"].as_array().expect("a list").len()
+}
+
+#[tokio::test]
+async fn requests_that_change_nothing_write_no_event_and_few_rows() {
+    let server = Server::open().await;
+    let run_id = server.start("w").await;
+    let events = event_count(&server, &run_id).await;
+    let start = |policy: &str| json!({"workflow_id": "w", "workflow_type": "greet", "duplicate_policy": policy});
+    for _ in 0..40 {
+        server
+            .post("/workflows", &start("use-existing"))
+            .accepted(200)
+            .await;
+        server
+            .post("/workflows", &start("fail"))
+            .refused(409, "instance_already_started")
+            .await;
+        server
+            .post("/workflows/w/repair", &json!({}))
+            .accepted(200)
+            .await;
+    }
+    assert_eq!(event_count(&server, &run_id).await, events);
+    let shown = server.get("/workflows/w").accepted(200).await;
+    assert_eq!(shown["command_count"], 51, "the start, and the newest 50");
+}
+
+#[tokio::test]
+async fn a_description_shows_the_newest_commands_and_a_list_all_of_them() {
+    let server = Server::open().await;
+    let run_id = server.start("w").await;
+    for number in 0..60 {
+        let signal = json!({"input": [number]});
+        server
+            .post("/workflows/w/signal/s", &signal)
+            .accepted(202)
+            .await;
+    }
+    let sequences = |body: &Value| -> Vec<u64> {
+        let rows = body["commands"].as_array().expect("a list").iter();
+        rows.map(|row| row["sequence"].as_u64().expect("a number"))
+            .collect()
+    };
+    let shown = server.get("/workflows/w").accepted(200).await;
+    assert_eq!(shown["command_count"], 61);
+    assert_eq!(sequences(&shown), (12..=61).collect::<Vec<u64>>());
+    for path in [
+        "/workflows/w/commands".to_owned(),
+        format!("/workflows/w/runs/{run_id}/commands"),
+    ] {
+        let mut listed = Vec::new();
+        let mut query = "?page_size=25".to_owned();
+        loop {
+            let page = server.get(&format!("{path}{query}")).accepted(200).await;
+            assert_eq!(
+                (&page["command_count"], &page["run_id"]),
+                (&json!(61), &json!(run_id))
+            );
+            listed.extend(sequences(&page));
+            let Some(token) = page["next_page_token"].as_str() else {
+                break;
+            };
+            query = format!("?page_size=25&next_page_token={token}");
+        }
+        assert_eq!(listed, (1..=61).rev().collect::<Vec<u64>>());
+    }
+    // What the description left out is the next page of the list.
+    let token = shown["commands_next_page_token"].as_str().expect("a token");
+    let rest = server
+        .get(&format!("/workflows/w/commands?next_page_token={token}"))
+        .accepted(200)
+        .await;
+    assert_eq!(sequences(&rest), (1..=11).rev().collect::<Vec<u64>>());
+    for query in ["page_size=0", "page_size=201", "next_page_token=x"] {
+        let call = server.get(&format!("/workflows/w/commands?{query}"));
+        assert_eq!(call.invalid().await.len(), 1, "{query}");
+    }
+    server
+        .get("/workflows/none/commands")
+        .refused(404, "instance_not_found")
+        .await;
+}

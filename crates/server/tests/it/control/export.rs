@@ -94,7 +94,12 @@ async fn a_bundle_is_valid_and_tells_the_same_as_history() {
         .await;
     let exported = bundle["history_events"].as_array().unwrap();
     for (exported, event) in exported.iter().zip(history["events"].as_array().unwrap()) {
-        assert_eq!(exported["payload"], event["payload"]);
+        let mut payload = event["payload"].clone();
+        if event["event_type"] == "WorkflowStarted" {
+            // Where the published replayers look for them.
+            payload["arguments"] = envelope("[\"ü\",0.1]");
+        }
+        assert_eq!(exported["payload"], payload);
         assert_eq!(exported["type"], event["event_type"]);
         assert_eq!(exported["recorded_at"], event["timestamp"]);
         assert_eq!(exported["event_type"], event["event_type"]);

@@ -283,7 +283,9 @@ async fn a_described_run_has_every_field() {
             "can_archive": false,
         },
         "commands_scope": "selected_run",
+        "command_count": 1,
         "commands": [expected_command],
+        "commands_next_page_token": null,
         "updates_scope": "selected_run",
         "updates": [],
     });

@@ -312,3 +312,79 @@ async fn cleanup_that_takes_too_long_is_ended() {
     );
     expect_no_task(&server, "workflow").await;
 }
+
+#[tokio::test]
+async fn a_request_id_is_recognised_also_after_the_close() {
+    let server = capable().await;
+    asked(&server).await;
+    let with = |id: &str| json!({"request_id": id});
+    let first = ask(&server, &with("a")).accepted(200).await;
+    server
+        .post("/workflows/wf/signal/s", &with("b"))
+        .accepted(202)
+        .await;
+    let conflict = ask(&server, &with("b"))
+        .refused(409, "request_id_conflict")
+        .await;
+    assert_eq!(conflict["retained_command_type"], "signal");
+    server
+        .post("/workflows/wf/terminate", &with("c"))
+        .accepted(200)
+        .await;
+    let again = ask(&server, &with("a")).accepted(200).await;
+    assert_eq!(again["cancellation_request"], first["cancellation_request"]);
+    assert_eq!(again["run_status"], "terminated");
+    ask(&server, &with("c"))
+        .refused(409, "request_id_conflict")
+        .await;
+    // One that comes too late is refused, and refused again.
+    for _ in 0..2 {
+        ask(&server, &with("d"))
+            .refused(409, "run_not_active")
+            .await;
+    }
+    server
+        .post("/workflows/wf/signal/s", &with("d"))
+        .refused(409, "request_id_conflict")
+        .await;
+}
+
+#[tokio::test]
+async fn a_request_is_answered_for_by_the_run_that_recorded_it() {
+    let server = capable().await;
+    let (request, task) = asked(&server).await;
+    let repeat = json!({"request_id": "later"});
+    let first = ask(&server, &repeat).accepted(200).await;
+    report(&server, &task, "deliver-cancellation", place(&request))
+        .accepted(200)
+        .await;
+    complete(&server, &task, json!([{"type": "continue_as_new"}]))
+        .accepted(200)
+        .await;
+    let again = ask(&server, &repeat).accepted(200).await;
+    assert_eq!(again["run_id"], first["run_id"]);
+    assert_eq!(again["cancellation_request"], first["cancellation_request"]);
+    // The next run has no request of its own, so a new one is a new request.
+    ask(&server, &json!({})).accepted(202).await;
+}
+
+#[tokio::test]
+async fn a_place_out_of_reach_is_refused() {
+    let server = capable().await;
+    let (request, task) = asked(&server).await;
+    for (field, value) in [
+        ("sequence", json!(i64::MAX)),
+        ("sequence", json!(1_000_000)),
+        ("sequence", json!(u64::MAX)),
+    ] {
+        let mut place = place(&request);
+        place[field] = value.clone();
+        let answer = report(&server, &task, "deliver-cancellation", place)
+            .send()
+            .await;
+        assert_eq!(answer.status, 422, "{field} {value}: {}", answer.body);
+    }
+    report(&server, &task, "deliver-cancellation", place(&request))
+        .accepted(200)
+        .await;
+}

@@ -200,7 +200,7 @@ async fn progress_has_named_fields_and_an_alias() {
 }
 
 #[tokio::test]
-async fn equal_heartbeats_are_recorded_once_in_ten_seconds() {
+async fn heartbeats_are_recorded_once_in_ten_seconds_with_the_newest_progress() {
     let server = staffed().await;
     let task = running_activity(&server, json!({})).await;
     let count = || async {
@@ -213,10 +213,10 @@ async fn equal_heartbeats_are_recorded_once_in_ten_seconds() {
     for (seconds, details, expected) in [
         (0, 1, 1),
         (5, 1, 1),
-        (0, 2, 2),
-        (9, 2, 2),
-        (1, 2, 3),
-        (0, 2, 3),
+        (0, 2, 1),
+        (4, 3, 1),
+        (1, 4, 2),
+        (0, 5, 2),
     ] {
         server.advance(seconds).await;
         let answer = beat(&server, &task, json!({"details": details}))
@@ -229,6 +229,11 @@ async fn equal_heartbeats_are_recorded_once_in_ten_seconds() {
             "after {seconds} more seconds with {details}"
         );
     }
+    server.advance(10).await;
+    beat(&server, &task, json!({})).accepted(200).await;
+    let events = history(&server, &task).await;
+    let last = &events.last().expect("events")["payload"]["progress"];
+    assert_eq!(*last, json!({"details": 5}), "what was said in between");
 }
 
 #[tokio::test]

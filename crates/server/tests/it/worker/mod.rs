@@ -14,6 +14,7 @@ mod draining;
 mod durable_local_activities;
 mod events;
 mod examples;
+mod extremes;
 mod failures;
 mod gates;
 mod heartbeats;

@@ -104,8 +104,21 @@ impl Store for Broken {
         })
     }
 
-    fn commands<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Vec<CommandRow>> {
-        self.memory.commands(run_id)
+    fn commands<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Answer<'a, Vec<CommandRow>> {
+        self.memory.commands(run_id, before, limit)
+    }
+
+    fn command_count<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, u64> {
+        self.memory.command_count(run_id)
+    }
+
+    fn command<'a>(&'a self, run_id: &'a RunId, sequence: u64) -> Answer<'a, Option<CommandRow>> {
+        self.memory.command(run_id, sequence)
     }
 
     fn command_by_request<'a>(

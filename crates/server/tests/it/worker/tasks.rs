@@ -208,7 +208,6 @@ async fn an_activity_task_has_every_field() {
             "schedule_to_start_timeout": 70,
             "schedule_to_close_timeout": 200,
             "heartbeat_timeout": 10,
-            "worker_session": null,
             "cancel_requested": false,
         })
     );
