@@ -48,6 +48,8 @@ pub(super) enum Write {
         build_id: String,
         body: String,
     },
+    /// Changes nothing that anybody reads: does the disk take a write?
+    Trial,
 }
 
 impl Write {
@@ -61,6 +63,7 @@ impl Write {
             Self::DefineSearchAttribute(_)
             | Self::DeleteSearchAttribute { .. }
             | Self::PruneSessions { .. }
+            | Self::Trial
             | Self::DeleteWorker { .. } => 0,
         }
     }
