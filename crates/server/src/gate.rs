@@ -17,6 +17,8 @@ use serde_json::{Map, Value, json};
 use crate::App;
 use crate::auth::{Caller, Role};
 use crate::body::Body;
+use crate::connections::HalfSent;
+use crate::headers;
 
 /// A request that passed every gate.
 pub(crate) struct Passed {
@@ -154,12 +156,10 @@ fn version_refused(refusal: VersionRefusal) -> Refusal {
 
 /// The header, else the query parameter, else the default; compared without case.
 pub(crate) fn namespace_of(headers: &HeaderMap, uri: &Uri) -> Namespace {
-    let header = headers
-        .get("x-namespace")
-        .and_then(|value| value.to_str().ok())
-        .map(str::trim)
+    let header = headers::text(headers, "x-namespace")
+        .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty());
-    let name = header.map(str::to_owned).or_else(|| {
+    let name = header.or_else(|| {
         let query = uri.query()?;
         form_urlencoded::parse(query.as_bytes())
             .find(|(key, _)| key == "namespace")
@@ -168,11 +168,24 @@ pub(crate) fn namespace_of(headers: &HeaderMap, uri: &Uri) -> Namespace {
     let name = name
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
-    Namespace::from(name.to_lowercase())
+    // Names are ASCII. Other letters keep their case, because the lower case of some of them is ASCII.
+    Namespace::from(name.to_ascii_lowercase())
 }
 
 async fn require_namespace(app: &App, namespace: &Namespace) -> Result<(), Refusal> {
     Ok(app.host().require_namespace(namespace).await?)
+}
+
+fn half_sent_refused(half_sent: HalfSent) -> Refusal {
+    match half_sent {
+        HalfSent::TimedOut => Refusal::new(
+            StatusCode::REQUEST_TIMEOUT,
+            Reason::RequestTimeout,
+            "The rest of the request body did not come in time.",
+        )
+        .with("retryable", true),
+        HalfSent::Stopping => longhaul_host::Error::Stopping.into(),
+    }
 }
 
 async fn read_body(
@@ -199,6 +212,8 @@ async fn read_body(
     let collected = Limited::new(body, limit).collect().await.map_err(|error| {
         if error.is::<LengthLimitError>() {
             too_large()
+        } else if let Some(half_sent) = HalfSent::find(&*error) {
+            half_sent_refused(half_sent)
         } else {
             Refusal::new(
                 StatusCode::BAD_REQUEST,

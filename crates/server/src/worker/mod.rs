@@ -15,6 +15,7 @@ use longhaul_protocol::version::{VersionRefusal, WORKER_PROTOCOL_HEADER, negotia
 use crate::App;
 use crate::auth::Role;
 use crate::gate::{Gate, Passed, Refusal};
+use crate::headers;
 
 mod activity_tasks;
 mod cancellations;
@@ -128,12 +129,7 @@ const GATE: Gate = Gate {
 };
 
 fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
-    negotiate(
-        headers
-            .get(WORKER_PROTOCOL_HEADER)
-            .and_then(|value| value.to_str().ok()),
-    )
-    .map(drop)
+    negotiate(headers::text(headers, WORKER_PROTOCOL_HEADER).as_deref()).map(drop)
 }
 
 async fn pass(app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> {
