@@ -39,3 +39,35 @@ impl Host {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use longhaul_store::memory::Memory;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::Config;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_panics_is_started_again() {
+        let store = Arc::new(Memory::new());
+        let host = Host::start(store, Config::default()).await.unwrap();
+        let starts = Arc::new(AtomicUsize::new(0));
+        let runs = Arc::new(Notify::new());
+        let (counted, told) = (Arc::clone(&starts), Arc::clone(&runs));
+        host.keep_running("test", move |host| {
+            let (counted, told) = (Arc::clone(&counted), Arc::clone(&told));
+            async move {
+                assert!(counted.fetch_add(1, Ordering::SeqCst) == 2, "told to panic");
+                told.notify_one();
+                host.inner.stopping.cancelled().await;
+            }
+        });
+        runs.notified().await;
+        assert_eq!(starts.load(Ordering::SeqCst), 3);
+        host.stop().await;
+    }
+}

@@ -251,3 +251,32 @@ async fn read_body(
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_cannot_be_read_is_not_the_default_one() {
+        let named = |header: Option<&[u8]>, uri: &'static str| {
+            let value = header.map(|bytes| HeaderValue::from_bytes(bytes).unwrap());
+            let headers = value.map(|value| ("x-namespace".parse().unwrap(), value));
+            namespace_of(&HeaderMap::from_iter(headers), &Uri::from_static(uri))
+        };
+        for (header, uri, name) in [
+            (None, "/", "default"),
+            (Some(&b" "[..]), "/", "default"),
+            (Some(b" Orders "), "/?namespace=b", "orders"),
+            (None, "/?namespace=B", "b"),
+            (Some(b"\xe4"), "/", "\u{fffd}"),
+            (Some("\u{e4}".as_bytes()), "/", "\u{e4}"),
+            // The Kelvin sign, whose lower case is a plain k.
+            (Some("\u{212a}".as_bytes()), "/", "\u{212a}"),
+            (None, "/?namespace=%ff", "\u{fffd}"),
+        ] {
+            assert_eq!(named(header, uri).as_str(), name, "{header:?} {uri}");
+        }
+    }
+}

@@ -172,3 +172,18 @@ fn not_admitted(refusal: Refusal) -> Refusal {
     let status = refusal.status.as_u16();
     refusal.with("admitted", false).with("status", status)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_logged_without_the_quotes_of_its_json() {
+        assert_eq!(shown("\"worker_shutdown\""), "worker_shutdown");
+        assert_eq!(shown("{\"code\": 7}"), "{\"code\": 7}");
+        assert_eq!(
+            shown(&format!("\"{}\"", "x".repeat(1000))).len(),
+            REASON_SHOWN_MAX
+        );
+    }
+}
