@@ -74,16 +74,16 @@ pub async fn show(client: &Client) -> Shown {
         .id(unique("expense"))
         .queue(QUEUE)
         .await?;
-    println!("approval: changed to {}", run.update(&CHANGE, 250).await?);
+    say!("approval: changed to {}", run.update(&CHANGE, 250).await?);
     if let Err(error) = run.update(&CHANGE, 5000).await {
-        println!("approval: refused: {error}");
+        say!("approval: refused: {error}");
     }
-    println!("approval: stands at {}", run.query(&AMOUNT, ()).await?);
+    say!("approval: stands at {}", run.query(&AMOUNT, ()).await?);
     let decision = Decision {
         approved: true,
         by: "Ada".to_owned(),
     };
     run.signal(&DECIDE, decision).await?;
-    println!("approval: {}", run.result().await?);
+    say!("approval: {}", run.result().await?);
     Ok(())
 }

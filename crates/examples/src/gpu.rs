@@ -101,6 +101,6 @@ pub async fn show(client: &Client) -> Shown {
         .id(unique("film"))
         .queue(QUEUE)
         .await?;
-    println!("gpu: {}", run.result().await?.join(", "));
+    say!("gpu: {}", run.result().await?.join(", "));
     Ok(())
 }

@@ -35,6 +35,6 @@ pub async fn show(client: &Client) -> Shown {
         .id(unique("hello"))
         .queue(QUEUE)
         .await?;
-    println!("hello: {}", run.result().await?);
+    say!("hello: {}", run.result().await?);
     Ok(())
 }

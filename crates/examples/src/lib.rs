@@ -5,7 +5,14 @@
 //! `longhaul demo` runs all of them.
 
 #![warn(missing_docs)]
-#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+/// Prints a line, as `println!` does. `longhaul demo` runs the examples beside a server, which must go on when nobody reads.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _unread = writeln!(std::io::stdout(), $($words)*);
+    }};
+}
 
 pub mod approval;
 pub mod gpu;

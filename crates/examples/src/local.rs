@@ -68,6 +68,6 @@ pub async fn show(client: &Client) -> Shown {
         .queue(QUEUE)
         .await?;
     let (sum, stamp) = run.result().await?;
-    println!("local: {sum}, {stamp}");
+    say!("local: {sum}, {stamp}");
     Ok(())
 }

@@ -116,8 +116,8 @@ pub async fn show(client: &Client) -> Shown {
             .queue(QUEUE)
             .await?;
         match run.result().await {
-            Ok(parcel) => println!("order: {parcel}"),
-            Err(error) => println!("order: undone, because {error}"),
+            Ok(parcel) => say!("order: {parcel}"),
+            Err(error) => say!("order: undone, because {error}"),
         }
     }
     Ok(())

@@ -45,13 +45,13 @@ pub async fn show(client: &Client) -> Shown {
                 .refusal()
                 .is_some_and(|refusal| refusal.status() == 404) =>
         {
-            println!("schedule: this server has no schedules");
+            say!("schedule: this server has no schedules");
             return Ok(());
         }
         Err(error) => return Err(error.into()),
     };
     schedule.trigger(None).await?;
-    println!("schedule: {} fires every minute", schedule.id());
+    say!("schedule: {} fires every minute", schedule.id());
     schedule.delete().await?;
     Ok(())
 }

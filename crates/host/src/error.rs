@@ -95,6 +95,9 @@ pub enum Error {
     /// The disk or the connection failed. What the log says in full is not for callers.
     #[error("the store cannot be reached now; try again")]
     Unavailable,
+    /// The store's files are damaged. No retry helps, and nothing in the server does.
+    #[error("the store is damaged; an operator must restore a backup")]
+    Damaged,
     /// A bug. The request ended, the server did not, nothing was changed.
     #[error("the server has a bug; it has been logged and nothing was changed")]
     Internal,
@@ -134,6 +137,7 @@ impl Error {
             Self::TooManyPolls => Reason::LongPollCapacityExhausted,
             Self::Contended => Reason::BackendLockPressure,
             Self::Unavailable => Reason::BackendUnavailable,
+            Self::Damaged => Reason::StoreDamaged,
             Self::Internal => Reason::InternalError,
         }
     }
@@ -192,6 +196,10 @@ impl From<longhaul_store::Error> for Error {
             Store::Corrupt(why) => {
                 tracing::error!(why, "the store holds something unreadable");
                 Self::Internal
+            }
+            Store::Damaged(why) => {
+                tracing::error!(why, "the store is damaged, restore a backup");
+                Self::Damaged
             }
             Store::NewerSchema(why) => {
                 tracing::error!(why, "the store is newer than this server");

@@ -28,6 +28,7 @@ pub mod error;
 mod execute;
 mod fairness;
 mod idle;
+mod keep_running;
 mod ledger;
 mod local_activities;
 mod locks;
@@ -216,15 +217,17 @@ impl Host {
             inner: Arc::new(inner),
         };
         host.recover().await?;
-        let sweep = alarms::run(
-            Arc::clone(&host.inner.executor),
-            Arc::clone(&host.inner.hub),
-            host.inner.stopping.clone(),
-        );
-        host.inner.tasks.spawn(sweep);
-        host.inner.tasks.spawn(outbox::run(host.clone()));
-        host.inner.tasks.spawn(audit::run(host.clone()));
-        host.inner.tasks.spawn(session_sweep::run(host.clone()));
+        host.keep_running("alarms", |host| {
+            let inner = &host.inner;
+            alarms::run(
+                Arc::clone(&inner.executor),
+                Arc::clone(&inner.hub),
+                inner.stopping.clone(),
+            )
+        });
+        host.keep_running("outbox", outbox::run);
+        host.keep_running("audit", audit::run);
+        host.keep_running("session sweep", session_sweep::run);
         Ok(host)
     }
 
@@ -264,6 +267,14 @@ impl Host {
     /// Answers waiting polls and leases nothing new.
     pub fn begin_stop(&self) {
         self.inner.stopping.cancel();
+    }
+
+    /// Whether the store can write now. Cheap enough to be asked by every prober.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] when it cannot, for example because the disk is full.
+    pub async fn check_writes(&self) -> Result<()> {
+        Ok(self.inner.store.check_writes().await?)
     }
 
     /// Counters for `/metrics`.

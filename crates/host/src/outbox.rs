@@ -3,8 +3,10 @@
 //! alarm.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use longhaul_engine::run::cancellation::CleanupBudget;
 use longhaul_engine::run::child::Reported;
 use longhaul_engine::run::external::Stop;
@@ -110,9 +112,14 @@ pub(crate) async fn run(host: Host) {
             };
             let sender = host.clone();
             host.inner.tasks.spawn(async move {
-                if let Err(error) = sender.deliver_letters(&run_id).await {
-                    // The sender's alarm will bring them here again.
-                    tracing::warn!(run_id = %run_id, %error, "letters to other runs could not be delivered yet");
+                let delivery = AssertUnwindSafe(sender.deliver_letters(&run_id));
+                // The sender's alarm will bring what is left here again.
+                match delivery.catch_unwind().await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => {
+                        tracing::warn!(run_id = %run_id, %error, "letters to other runs could not be delivered yet");
+                    }
+                    Err(_) => tracing::error!(run_id = %run_id, "delivering letters to other runs panicked"),
                 }
                 let outbox = &sender.inner.hub.outbox;
                 outbox.done(&run_id);

@@ -30,6 +30,8 @@ use progress::Progress;
 use report::Report;
 use target::Home;
 
+use crate::output::{self, say};
+
 /// One file descriptor per end of a connection, and what the process needs besides.
 const DESCRIPTORS_SPARE: u64 = 100;
 
@@ -106,11 +108,8 @@ pub(crate) enum Scenario {
 
 pub(crate) fn run(args: Args) -> Result<()> {
     // The server in this process has something to say only when something is wrong.
-    crate::logs::start(crate::logs::Format::Text, "warn")?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("the runtime could not be started")?;
+    let _log = crate::logs::start(crate::logs::Format::Text, "warn")?;
+    let runtime = crate::runtime::start()?;
     let report = runtime.block_on(async {
         tokio::select! {
             report = Box::pin(measure_all(&args)) => report,
@@ -119,15 +118,15 @@ pub(crate) fn run(args: Args) -> Result<()> {
         }
     })?;
     if args.json {
-        println!(
+        say!(
             "{}",
             serde_json::to_string_pretty(&report)
                 .context("the report could not be written as JSON")?
         );
     } else {
-        print!("{}", report.table());
+        output::print(format_args!("{}", report.table()));
     }
-    Ok(())
+    output::written()
 }
 
 async fn measure_all(args: &Args) -> Result<Report> {
@@ -194,12 +193,7 @@ async fn measure_all(args: &Args) -> Result<Report> {
 
 /// Says it before connections fail half-way: both ends of each are in this process.
 fn check_descriptors(args: &Args) -> Result<()> {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"));
-    let Some(limit) = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
-    else {
+    let Some(limit) = crate::descriptors::limit() else {
         return Ok(());
     };
     let needed = load::CONNECTIONS_PER_WORKFLOW * 2 * args.in_flight + DESCRIPTORS_SPARE;

@@ -11,7 +11,11 @@ use serde::Deserialize;
 
 use crate::logs;
 
+mod connections;
 mod limits;
+mod tokens;
+
+pub(crate) use tokens::Tokens;
 
 pub(crate) use limits::Limits;
 
@@ -144,6 +148,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "LONGHAUL_HISTORY_PAGE_SIZE", value_name = "EVENTS")]
     history_page_size: Option<u32>,
 
+    /// Another name that an open server on loopback answers to, besides localhost; may be given several times
+    #[arg(
+        long,
+        env = "LONGHAUL_ALLOWED_HOST",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    allowed_host: Vec<String>,
+
+    #[command(flatten)]
+    connections: connections::Args,
+
     /// What to log: error, warn, info, debug, trace, or a filter such as info,longhaul_host=debug [default: info]
     #[arg(long, env = "LONGHAUL_LOG", value_name = "FILTER")]
     log: Option<String>,
@@ -174,6 +190,12 @@ struct File {
     update_validation_timeout_seconds: Option<u64>,
     update_validation_lease_seconds: Option<u64>,
     history_page_size: Option<u32>,
+    allowed_host: Option<Vec<String>>,
+    header_timeout_seconds: Option<u64>,
+    body_timeout_seconds: Option<u64>,
+    idle_timeout_seconds: Option<u64>,
+    write_timeout_seconds: Option<u64>,
+    max_connections: Option<u64>,
     log: Option<String>,
     log_format: Option<logs::Format>,
     limits: Option<toml::Table>,
@@ -190,26 +212,11 @@ pub(crate) struct Settings {
     pub(crate) activity_lease_seconds: Option<u64>,
     pub(crate) questions: QuestionLimits,
     pub(crate) history_page_size: u32,
+    pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) connections: longhaul_server::connections::Limits,
     pub(crate) log: String,
     pub(crate) log_format: logs::Format,
     pub(crate) limits: Limits,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Tokens {
-    pub(crate) shared: Option<String>,
-    pub(crate) worker: Option<String>,
-    pub(crate) operator: Option<String>,
-    pub(crate) admin: Option<String>,
-}
-
-impl Tokens {
-    fn is_empty(&self) -> bool {
-        self.shared.is_none()
-            && self.worker.is_none()
-            && self.operator.is_none()
-            && self.admin.is_none()
-    }
 }
 
 impl ServeArgs {
@@ -230,6 +237,12 @@ impl ServeArgs {
             .transpose()?
             .unwrap_or_default();
         let questions = self.questions(&file)?;
+        let connections = self.connections.settle(&file)?;
+        let allowed_hosts = match &self.allowed_host {
+            given if given.is_empty() => file.allowed_host.unwrap_or_default(),
+            given => given.clone(),
+        };
+        check_hosts(&allowed_hosts)?;
         let listen = self
             .listen
             .clone()
@@ -251,6 +264,7 @@ impl ServeArgs {
             operator: pick(&self.operator_token, file.operator_token),
             admin: pick(&self.admin_token, file.admin_token),
         };
+        tokens.check()?;
         let insecure = self.insecure || file.insecure.unwrap_or(false);
         if !listen.ip().is_loopback() && tokens.is_empty() && !insecure {
             bail!(
@@ -273,6 +287,8 @@ impl ServeArgs {
             limits,
             history_page_size,
             questions,
+            allowed_hosts,
+            connections,
             listen,
             database: database_path(store.as_deref(), &data)?,
             tokens,
@@ -363,6 +379,23 @@ fn parse_listen(text: &str) -> Result<SocketAddr> {
         return Ok(SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port));
     }
     bail!("`{text}` is not an address to listen on; write it like 127.0.0.1:8080 or 0.0.0.0:8080")
+}
+
+/// Names only: ports are not compared, and a URL would never match.
+fn check_hosts(names: &[String]) -> Result<()> {
+    for name in names {
+        let is_name = !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+        // An address of version 6 is written without brackets.
+        if !is_name && name.parse::<IpAddr>().is_err() {
+            bail!(
+                "--allowed-host `{name}` is not a host name; write it like build.example, without a port"
+            );
+        }
+    }
+    Ok(())
 }
 
 fn database_path(store: Option<&str>, data: &Path) -> Result<PathBuf> {
@@ -457,6 +490,72 @@ mod tests {
             .settle()
             .is_err()
         );
+    }
+
+    #[test]
+    fn a_token_that_no_client_can_send_is_refused() {
+        for token in [
+            "two words",
+            "tab\there",
+            "line\n",
+            "schl\u{fc}ssel",
+            "\u{7f}",
+            " ",
+        ] {
+            let refused = ServeArgs {
+                worker_token: Some(token.into()),
+                ..args("127.0.0.1:1")
+            }
+            .settle()
+            .unwrap_err()
+            .to_string();
+            assert!(refused.contains("--worker-token"), "{refused}");
+            assert!(token == " " || !refused.contains(token), "{refused}");
+        }
+        assert!(
+            ServeArgs {
+                token: Some("~!a-Z0/9+=".into()),
+                ..args("127.0.0.1:1")
+            }
+            .settle()
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn one_token_for_two_roles_is_refused() {
+        let refused = ServeArgs {
+            worker_token: Some("same".into()),
+            admin_token: Some("same".into()),
+            ..args("127.0.0.1:1")
+        }
+        .settle()
+        .unwrap_err()
+        .to_string();
+        assert!(
+            refused.contains("--worker-token") && refused.contains("--admin-token"),
+            "{refused}"
+        );
+        assert!(!refused.contains("same `"), "{refused}");
+    }
+
+    #[test]
+    fn allowed_hosts_are_names() {
+        for (name, is_name) in [
+            ("build.example", true),
+            ("10.0.0.1", true),
+            ("fd00::1", true),
+            ("build.example:8080", false),
+            ("http://build.example", false),
+            ("", false),
+        ] {
+            let settled = ServeArgs {
+                allowed_host: vec![name.to_owned()],
+                ..args("127.0.0.1:1")
+            }
+            .settle();
+            assert_eq!(settled.is_ok(), is_name, "{name}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use longhaul_examples::{approval, gpu, hello, local, order};
@@ -11,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::config::ServeArgs;
+use crate::output::say;
 use crate::{logs, serve};
 
 /// Options of `longhaul demo`.
@@ -34,21 +36,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .clone()
         .unwrap_or_else(|| temporary.path().to_owned());
     let settings = ServeArgs::for_demo(args.listen, data).settle()?;
-    logs::start(settings.log_format, &settings.log)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("the runtime could not be started")?;
+    let _log = logs::start(settings.log_format, &settings.log)?;
+    let runtime = crate::runtime::start()?;
     runtime.block_on(async {
+        // Listens before the server does: a demo can be stopped from its first line on.
+        let asked = crate::stop::asked_to_stop();
         let (told, address) = oneshot::channel();
         let (done, over) = oneshot::channel::<()>();
-        let asked = crate::stop::asked_to_stop();
-        let once = args.once;
         let stop = async move {
-            tokio::select! {
-                () = asked => {}
-                Ok(()) = over, if once => {}
-            }
+            // Also when the demo is dropped.
+            let _over = over.await;
         };
         let serving = serve::serve(&settings, stop, |address| {
             let _demo_gone = told.send(address);
@@ -57,7 +54,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let address = address
                 .await
                 .map_err(|_| anyhow!("the server did not start"))?;
-            let shown = show(address, once).await;
+            let shown = show(address, args.once, asked).await;
+            // The server goes last: workers would only complain that it is gone.
             let _server_gone = done.send(());
             shown
         };
@@ -77,8 +75,11 @@ const EXAMPLES: [Example; 5] = [
     (approval::QUEUE, approval::worker),
 ];
 
-/// Runs the examples, then the workers alone until the server goes.
-async fn show(address: SocketAddr, once: bool) -> Result<()> {
+/// How long workers may take to finish what they have. Their tasks are short, and what is not finished is kept.
+const WORKERS_STOP_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Runs workers and the examples, until somebody asks to stop; with `once`, until the examples are over.
+async fn show(address: SocketAddr, once: bool, asked: impl Future<Output = ()>) -> Result<()> {
     let url = format!("http://{address}");
     let client = Client::connect(&url)
         .await
@@ -90,46 +91,60 @@ async fn show(address: SocketAddr, once: bool) -> Result<()> {
         handles.push(worker.handle());
         workers.spawn(worker.run());
     }
-    println!();
     let examples = async {
-        hello::show(&client).await?;
-        order::show(&client).await?;
-        local::show(&client).await?;
-        gpu::show(&client).await?;
-        approval::show(&client).await
-    };
-    let shown = examples.await.map_err(|error| anyhow!(error));
-    if shown.is_ok() {
-        // One that waits for somebody, for a look and a try.
-        let waiting = client
-            .start(approval::expense(120))
-            .id(longhaul_examples::unique("expense"))
-            .queue(approval::QUEUE)
-            .await
-            .context("an expense could not be asked for")?;
-        println!();
-        println!("One expense waits for you. Approve it with");
-        println!();
-        println!(
-            "  curl -X POST {url}/api/workflows/{}/signal/decide -H 'Content-Type: application/json' \\",
-            waiting.id()
-        );
-        println!(
-            "    -H 'X-Durable-Workflow-Control-Plane-Version: 2' -d '{{\"input\": [{{\"approved\": true, \"by\": \"you\"}}]}}'"
-        );
-        println!();
-        if !once {
-            println!("Ctrl-C ends the demo.");
-            crate::stop::asked_to_stop().await;
+        let shown = run_examples(&client, &url).await;
+        if shown.is_ok() && !once {
+            say!("Ctrl-C ends the demo.");
+            std::future::pending::<()>().await;
         }
-    }
+        shown
+    };
+    let shown = tokio::select! {
+        shown = examples => shown,
+        () = asked => Ok(()),
+    };
     for handle in &handles {
         handle.shut_down();
     }
-    while let Some(ended) = workers.join_next().await {
-        ended
-            .context("a worker panicked")?
-            .context("a worker failed")?;
-    }
-    shown
+    let stopped = tokio::time::timeout(WORKERS_STOP_TIMEOUT, async {
+        while let Some(ended) = workers.join_next().await {
+            ended
+                .context("a worker panicked")?
+                .context("a worker failed")?;
+        }
+        Ok(())
+    })
+    .await;
+    // Those that still work are cut off here; the server they would report to goes next.
+    drop(workers);
+    shown.and(stopped.unwrap_or(Ok(())))
+}
+
+/// Runs every example once and leaves a run that waits, for a look and a try.
+async fn run_examples(client: &Client, url: &str) -> Result<()> {
+    let failed = |error| anyhow!("an example failed: {error}");
+    say!();
+    hello::show(client).await.map_err(failed)?;
+    order::show(client).await.map_err(failed)?;
+    local::show(client).await.map_err(failed)?;
+    gpu::show(client).await.map_err(failed)?;
+    approval::show(client).await.map_err(failed)?;
+    let waiting = client
+        .start(approval::expense(120))
+        .id(longhaul_examples::unique("expense"))
+        .queue(approval::QUEUE)
+        .await
+        .context("an expense could not be asked for")?;
+    say!();
+    say!("One expense waits for you. Approve it with");
+    say!();
+    say!(
+        "  curl -X POST {url}/api/workflows/{}/signal/decide -H 'Content-Type: application/json' \\",
+        waiting.id()
+    );
+    say!(
+        "    -H 'X-Durable-Workflow-Control-Plane-Version: 2' -d '{{\"input\": [{{\"approved\": true, \"by\": \"you\"}}]}}'"
+    );
+    say!();
+    Ok(())
 }

@@ -1,10 +1,5 @@
 //! The binary: flags, wiring and output. What it starts lives in the crates below it.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "the command line talks to people on standard output"
-)]
-
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -12,8 +7,11 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod config;
 mod demo;
+mod descriptors;
 mod logs;
+mod output;
 mod replay;
+mod runtime;
 mod serve;
 mod stop;
 
@@ -54,7 +52,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The chain says what was tried and why it failed; a stack trace would help nobody.
-            eprintln!("longhaul: {error:#}");
+            output::complain(format!("longhaul: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::output::{self, say};
 use anyhow::{Context, Result, bail};
 use longhaul_examples::{approval, gpu, hello, local, order, schedule};
 use longhaul_sdk::testing::{ReplayFailure, Replayer, check_soundness};
@@ -41,15 +42,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }),
         };
         match outcome {
-            Ok(words) => println!("{name}: {words}"),
+            Ok(words) => say!("{name}: {words}"),
             Err(error) => {
                 broken += 1;
-                println!("{name}: BROKEN: {error}");
+                say!("{name}: BROKEN: {error}");
             }
         }
     }
     if broken > 0 {
         bail!("{broken} of {} histories do not replay", args.files.len());
     }
-    Ok(())
+    output::written()
 }

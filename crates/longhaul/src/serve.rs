@@ -1,32 +1,26 @@
 //! `longhaul serve`: open the store, start the host, listen, and stop without cutting anything in half.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
-use axum::serve::ListenerExt;
 use longhaul_host::{Config, Host};
 use longhaul_server::auth::Auth;
+use longhaul_server::connections;
+use longhaul_server::hosts::Hosts;
 use longhaul_server::{App, Options};
 use longhaul_store::sqlite::Sqlite;
 use tokio::net::TcpListener;
 
 use crate::config::{ServeArgs, Settings};
 use crate::logs;
-
-/// How long requests in flight may take to end after the signal to stop. Polls are answered at once; the rest takes a commit.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+use crate::output::{self, say};
 
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let settings = args.settle()?;
-    logs::start(settings.log_format, &settings.log)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("the runtime could not be started")?;
+    let _log = logs::start(settings.log_format, &settings.log)?;
+    let runtime = crate::runtime::start()?;
     runtime.block_on(async {
         let stop = crate::stop::asked_to_stop();
         serve(&settings, stop, |_| {}).await
@@ -80,6 +74,7 @@ pub(crate) async fn serve(
         server_id: settings.server_id.clone(),
         history_page_size: settings.history_page_size,
         export_key: limits.export_key.clone(),
+        hosts: hosts(settings, open),
         ..Options::default()
     };
     let router = App::new(host.clone(), auth, options).router();
@@ -95,48 +90,38 @@ pub(crate) async fn serve(
     greet(address, &settings.database, open);
     listening(address);
     tracing::info!(%address, database = %settings.database.display(), "serving");
-    let listener = listener.tap_io(|stream| {
-        // Answers are small and waited for: they must not wait for a full packet.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "no-delay could not be set on a connection");
-        }
-    });
     let stopping = host.clone();
-    let (began, begun) = tokio::sync::oneshot::channel();
-    let serving = axum::serve(
-        listener,
-        router.into_make_service_with_connect_info::<SocketAddr>(),
-    )
-    .with_graceful_shutdown(async move {
+    let stop = async move {
         stop.await;
         tracing::info!("stopping: answering polls and finishing requests");
         stopping.begin_stop();
-        let _ = began.send(());
-    });
-    tokio::select! {
-        result = serving.into_future() => result.context("the listener failed")?,
-        () = async {
-            if begun.await.is_ok() {
-                tokio::time::sleep(STOP_TIMEOUT).await;
-            } else {
-                std::future::pending::<()>().await;
-            }
-        } => tracing::warn!("some connections did not end in time and were closed"),
-    }
+    };
+    connections::serve(listener, router, settings.connections.clone(), stop).await;
     host.stop().await;
     tracing::info!("stopped");
     Ok(())
 }
 
+/// An open server on loopback trusts this machine, and its names only. Elsewhere credentials decide, or the operator has said
+/// that everybody may do everything.
+fn hosts(settings: &Settings, open: bool) -> Hosts {
+    let names = settings.allowed_hosts.clone();
+    if open && settings.listen.ip().is_loopback() {
+        Hosts::local(names)
+    } else {
+        Hosts::any(names)
+    }
+}
+
 /// What a newcomer needs next. The first line is for programs too.
 fn greet(address: SocketAddr, database: &Path, open: bool) {
     let url = format!("http://{address}");
-    println!("listening on {url}");
-    println!();
-    println!("  Health        {url}/api/health");
-    println!("  Metrics       {url}/metrics");
-    println!("  Data          {}", database.display());
-    println!(
+    say!("listening on {url}");
+    say!();
+    say!("  Health        {url}/api/health");
+    say!("  Metrics       {url}/metrics");
+    say!("  Data          {}", database.display());
+    say!(
         "  Credentials   {}",
         if open {
             "none needed (loopback or --insecure)"
@@ -144,15 +129,15 @@ fn greet(address: SocketAddr, database: &Path, open: bool) {
             "bearer token"
         }
     );
-    println!();
-    println!("  Python   pip install durable-workflow");
-    println!(
+    say!();
+    say!("  Python   pip install durable-workflow");
+    say!(
         "           client = Client(\"{url}\"), then Worker(client, task_queue=\"…\", workflows=[…], activities=[…])"
     );
-    println!("  Rust     cargo add durable-workflow");
-    println!("           Client::builder(\"{url}\"), then Worker::new(client, \"…\")");
-    println!();
-    println!("  Stop with Ctrl-C: what was accepted is on disk and goes on at the next start.");
+    say!("  Rust     cargo add durable-workflow");
+    say!("           Client::builder(\"{url}\"), then Worker::new(client, \"…\")");
+    say!();
+    say!("  Stop with Ctrl-C: what was accepted is on disk and goes on at the next start.");
     // Programs read the first line through a pipe; nothing may stay in a buffer.
-    let _ = std::io::stdout().flush();
+    output::flush();
 }

@@ -95,6 +95,14 @@ reasons! {
     ValidationFailed "validation_failed" fatal,
     /// The server has a bug; nothing was changed.
     InternalError "internal_error" retry,
+    /// The store's files are damaged.
+    StoreDamaged "store_damaged" fatal,
+    /// The rest of the request did not come in time.
+    RequestTimeout "request_timeout" retry,
+    /// The request names a host that this server does not answer to.
+    HostNotAllowed "host_not_allowed" fatal,
+    /// A web page of another site wants to change something.
+    OriginNotAllowed "origin_not_allowed" fatal,
     /// The store cannot be written or read now.
     BackendUnavailable "backend_unavailable" retry,
     /// Too many concurrent changes to one run; nothing was changed.

@@ -98,7 +98,12 @@ impl Auth {
         if self.is_open() {
             return Some(self.anonymous.clone());
         }
-        let given = headers.get(AUTHORIZATION)?.to_str().ok()?;
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let given = values.next()?.to_str().ok()?;
+        if values.next().is_some() {
+            // Nobody can say which of them counts.
+            return None;
+        }
         let (scheme, given) = given.split_once(' ')?;
         if !scheme.eq_ignore_ascii_case("bearer") {
             return None;

@@ -103,6 +103,7 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
         Error::TooManyPolls | Error::Contended | Error::Unavailable | Error::Stopping => {
             refusal.with("retryable", true).with("retry_after_seconds", 1)
         }
+        Error::Damaged => refusal.with("retryable", false),
         Error::Internal => {
             // The same id stands in the log and in the answer, so that one can be found from the other.
             let error_id = longhaul_host::mint_error_id();
@@ -157,7 +158,9 @@ fn status(error: &Error) -> StatusCode {
         Error::TooManyPolls
         | Error::RequestRateExhausted { .. }
         | Error::RequestConcurrencyExhausted { .. } => StatusCode::TOO_MANY_REQUESTS,
-        Error::Contended | Error::Unavailable | Error::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        Error::Contended | Error::Unavailable | Error::Stopping | Error::Damaged => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

@@ -17,6 +17,8 @@ use serde_json::{Map, Value, json};
 use crate::App;
 use crate::auth::{Caller, Role};
 use crate::body::Body;
+use crate::connections::HalfSent;
+use crate::headers;
 
 /// A request that passed every gate.
 pub(crate) struct Passed {
@@ -154,12 +156,10 @@ fn version_refused(refusal: VersionRefusal) -> Refusal {
 
 /// The header, else the query parameter, else the default; compared without case.
 pub(crate) fn namespace_of(headers: &HeaderMap, uri: &Uri) -> Namespace {
-    let header = headers
-        .get("x-namespace")
-        .and_then(|value| value.to_str().ok())
-        .map(str::trim)
+    let header = headers::text(headers, "x-namespace")
+        .map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty());
-    let name = header.map(str::to_owned).or_else(|| {
+    let name = header.or_else(|| {
         let query = uri.query()?;
         form_urlencoded::parse(query.as_bytes())
             .find(|(key, _)| key == "namespace")
@@ -168,11 +168,24 @@ pub(crate) fn namespace_of(headers: &HeaderMap, uri: &Uri) -> Namespace {
     let name = name
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
-    Namespace::from(name.to_lowercase())
+    // Names are ASCII. Other letters keep their case, because the lower case of some of them is ASCII.
+    Namespace::from(name.to_ascii_lowercase())
 }
 
 async fn require_namespace(app: &App, namespace: &Namespace) -> Result<(), Refusal> {
     Ok(app.host().require_namespace(namespace).await?)
+}
+
+fn half_sent_refused(half_sent: HalfSent) -> Refusal {
+    match half_sent {
+        HalfSent::TimedOut => Refusal::new(
+            StatusCode::REQUEST_TIMEOUT,
+            Reason::RequestTimeout,
+            "The rest of the request body did not come in time.",
+        )
+        .with("retryable", true),
+        HalfSent::Stopping => longhaul_host::Error::Stopping.into(),
+    }
 }
 
 async fn read_body(
@@ -199,6 +212,8 @@ async fn read_body(
     let collected = Limited::new(body, limit).collect().await.map_err(|error| {
         if error.is::<LengthLimitError>() {
             too_large()
+        } else if let Some(half_sent) = HalfSent::find(&*error) {
+            half_sent_refused(half_sent)
         } else {
             Refusal::new(
                 StatusCode::BAD_REQUEST,
@@ -235,4 +250,33 @@ async fn read_body(
         ));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_cannot_be_read_is_not_the_default_one() {
+        let named = |header: Option<&[u8]>, uri: &'static str| {
+            let value = header.map(|bytes| HeaderValue::from_bytes(bytes).unwrap());
+            let headers = value.map(|value| ("x-namespace".parse().unwrap(), value));
+            namespace_of(&HeaderMap::from_iter(headers), &Uri::from_static(uri))
+        };
+        for (header, uri, name) in [
+            (None, "/", "default"),
+            (Some(&b" "[..]), "/", "default"),
+            (Some(b" Orders "), "/?namespace=b", "orders"),
+            (None, "/?namespace=B", "b"),
+            (Some(b"\xe4"), "/", "\u{fffd}"),
+            (Some("\u{e4}".as_bytes()), "/", "\u{e4}"),
+            // The Kelvin sign, whose lower case is a plain k.
+            (Some("\u{212a}".as_bytes()), "/", "\u{212a}"),
+            (None, "/?namespace=%ff", "\u{fffd}"),
+        ] {
+            assert_eq!(named(header, uri).as_str(), name, "{header:?} {uri}");
+        }
+    }
 }

@@ -16,15 +16,19 @@ use tower_http::compression::predicate::SizeAbove;
 
 pub mod auth;
 mod body;
+pub mod connections;
 mod control;
 mod error;
 mod gate;
+mod headers;
+pub mod hosts;
 mod metrics;
 mod routes;
 mod sessions;
 mod worker;
 
 use auth::Auth;
+use hosts::{Hosts, HostsLayer};
 pub use routes::Route;
 use routes::{Routes, get};
 
@@ -55,6 +59,8 @@ pub struct Options {
     pub history_page_size: u32,
     /// Signs exported histories.
     pub export_key: Option<SigningKey>,
+    /// Which names requests may be sent to.
+    pub hosts: Hosts,
 }
 
 /// A secret that signs, and the name it is known under.
@@ -93,6 +99,7 @@ impl Default for Options {
             max_request_bytes: 16 * 1024 * 1024,
             history_page_size: HISTORY_PAGE_SIZE_DEFAULT,
             export_key: None,
+            hosts: Hosts::default(),
         }
     }
 }
@@ -160,7 +167,10 @@ impl App {
         Router::new()
             .nest("/api/worker", workers)
             .merge(others)
-            .layer(CatchPanicLayer::custom(error::panicked))
+            .layer((
+                CatchPanicLayer::custom(error::panicked),
+                HostsLayer(self.clone()),
+            ))
             .with_state(self.clone())
     }
 }

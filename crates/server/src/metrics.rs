@@ -1,18 +1,21 @@
-//! `/metrics` for Prometheus.
+//! `/metrics` for Prometheus, which sends an operator's or administrator's token where there are any.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-use crate::App;
+use crate::{App, control};
 
 /// The media type Prometheus asks for.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(crate) async fn render(State(app): State<App>) -> Response {
+pub(crate) async fn render(State(app): State<App>, headers: HeaderMap) -> Response {
+    if let Err(refused) = control::admit_operator(&app, &headers) {
+        return *refused;
+    }
     let mut registry = Registry::default();
     app.host().metrics().register(&mut registry);
     let mut text = String::new();

@@ -3,10 +3,13 @@
 //! There is no timer. A batch is whatever waits when the previous one is durable, so an idle store adds no latency and a
 //! busy one shares each sync among many. Writes are applied in the order of the calls to [`Group::enqueue`]. What a batch
 //! means is the [`Sink`]'s affair; this module owns the order, the answers, and what happens when a batch fails.
+//!
+//! The writer survives every panic: a turn that panics loses its answers, which its callers see as a failure, and the next
+//! turn goes on. [`Counters::state`] says whether writes work now.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -86,7 +89,10 @@ impl<S: Sink> Group<S> {
         async move {
             match answered?.await {
                 Ok(answered) => answered.result,
-                Err(_) => Err(Error::Unavailable("the writer has stopped".to_owned())),
+                Err(_) => Err(Error::Unavailable(
+                    "the writer lost the answer; whether the write is stored is not known"
+                        .to_owned(),
+                )),
             }
         }
     }
@@ -125,32 +131,50 @@ impl<S: Sink> Drop for Group<S> {
 }
 
 fn run<S: Sink>(mut sink: S, receiver: &mpsc::Receiver<Waiting<S::Write>>, counters: &Counters) {
-    let mut writes = Vec::new();
-    let mut answers = Vec::new();
     while let Ok(first) = receiver.recv() {
-        let mut bytes = 0;
-        let mut next = Some(first);
-        while let Some(waiting) = next {
-            bytes += S::size(&waiting.write);
-            writes.push(waiting.write);
-            answers.push(waiting.answer);
-            let full = writes.len() >= BATCH_WRITES_MAX || bytes >= BATCH_BYTES_MAX;
-            next = if full { None } else { receiver.try_recv().ok() };
-        }
-        counters
-            .waiting
-            .fetch_sub(writes.len() as u64, Ordering::Relaxed);
-
-        let started = Instant::now();
-        let results = write_batch(&mut sink, &writes);
-        counters.record(&results, started.elapsed());
-        for ((answer, result), write) in answers.drain(..).zip(results).zip(writes.drain(..)) {
-            // Nobody listens when the caller gave up; the write stands all the same.
-            let _ = answer.send(Answered {
-                result,
-                _write: write,
+        // Whatever panics outside the sink drops the answers of this turn, and no more than that.
+        let turn = AssertUnwindSafe(|| take_turn(&mut sink, first, receiver, counters));
+        if catch_unwind(turn).is_err() {
+            counters.failing.store(true, Ordering::Relaxed);
+            // Even this may panic, in a log that does.
+            let _ = catch_unwind(|| {
+                tracing::error!(
+                    "the writer panicked outside a transaction; its callers do not know what was stored"
+                );
             });
         }
+    }
+}
+
+/// Writes what waits, up to a batch, beginning with `first`.
+fn take_turn<S: Sink>(
+    sink: &mut S,
+    first: Waiting<S::Write>,
+    receiver: &mpsc::Receiver<Waiting<S::Write>>,
+    counters: &Counters,
+) {
+    let mut writes = Vec::new();
+    let mut answers = Vec::new();
+    let mut bytes = 0;
+    let mut next = Some(first);
+    while let Some(waiting) = next {
+        counters.waiting.fetch_sub(1, Ordering::Relaxed);
+        bytes += S::size(&waiting.write);
+        writes.push(waiting.write);
+        answers.push(waiting.answer);
+        let full = writes.len() >= BATCH_WRITES_MAX || bytes >= BATCH_BYTES_MAX;
+        next = if full { None } else { receiver.try_recv().ok() };
+    }
+
+    let started = Instant::now();
+    let results = write_batch(sink, &writes);
+    counters.record(&results, started.elapsed());
+    for ((answer, result), write) in answers.into_iter().zip(results).zip(writes) {
+        // Nobody listens when the caller gave up; the write stands all the same.
+        let _ = answer.send(Answered {
+            result,
+            _write: write,
+        });
     }
 }
 
@@ -203,9 +227,28 @@ pub(crate) struct Counters {
     batch_nanos: AtomicU64,
     sync_nanos: AtomicU64,
     syncs: AtomicU64,
+    /// Whether the newest write that was not refused failed.
+    failing: AtomicBool,
+}
+
+/// Whether writes work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    /// Whether the newest write failed, for a reason other than a conflict.
+    pub(crate) is_failing: bool,
+    /// Writes that are durable since the store was opened.
+    pub(crate) writes: u64,
 }
 
 impl Counters {
+    /// Whether writes work, as far as the newest of them tells.
+    pub(crate) fn state(&self) -> State {
+        State {
+            is_failing: self.failing.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+        }
+    }
+
     /// One transaction was made durable, and its COMMIT took this long.
     pub(crate) fn record_sync(&self, took: Duration) {
         self.syncs.fetch_add(1, Ordering::Relaxed);
@@ -219,6 +262,11 @@ impl Counters {
             .count();
         let written = results.iter().filter(|result| result.is_ok()).count();
         let failed = results.len() - refused - written;
+        if results.iter().any(is_outage) {
+            self.failing.store(true, Ordering::Relaxed);
+        } else if written > 0 {
+            self.failing.store(false, Ordering::Relaxed);
+        }
         self.writes.fetch_add(written as u64, Ordering::Relaxed);
         self.refused.fetch_add(refused as u64, Ordering::Relaxed);
         self.failed.fetch_add(failed as u64, Ordering::Relaxed);
@@ -242,6 +290,11 @@ impl Counters {
             sync_nanos: read(&self.sync_nanos),
         }
     }
+}
+
+/// Whether the disk is at fault, not the write.
+fn is_outage(result: &Result<bool, Error>) -> bool {
+    matches!(result, Err(Error::Unavailable(_) | Error::Damaged(_)))
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -284,7 +337,8 @@ mod tests {
             .block_on(answer)
     }
 
-    /// Keeps what it is given; `sick` fails every batch it is in, `panics` panics, `refused` is refused alone.
+    /// Keeps what it is given; `sick` fails every batch it is in, `panics` panics, `refused` is refused alone. `unmeasurable`
+    /// panics before the sink has it.
     struct Pages {
         written: Arc<Mutex<Vec<Vec<&'static str>>>>,
         /// Held by the test while it lets writes pile up.
@@ -317,6 +371,7 @@ mod tests {
         }
 
         fn size(write: &&'static str) -> usize {
+            assert!(*write != "unmeasurable", "told to panic");
             write.len()
         }
     }
@@ -385,6 +440,42 @@ mod tests {
             &[&["a"], &["c"]],
             &["done", "unavailable", "done"],
         );
+    }
+
+    #[test]
+    fn the_writer_survives_a_panic_outside_the_sink() {
+        let sink = Pages {
+            written: Arc::default(),
+            gate: Arc::default(),
+        };
+        let counters = Arc::<Counters>::default();
+        let group = Group::start(sink, Arc::clone(&counters)).unwrap();
+        let lost = wait(group.enqueue("unmeasurable"));
+        assert!(matches!(lost, Err(Error::Unavailable(_))), "{lost:?}");
+        // The panic is counted after its answers are dropped, before the next turn.
+        assert!(wait(group.enqueue("a")).unwrap());
+        assert!(!counters.state().is_failing);
+        assert_eq!(group.stats().waiting, 0);
+    }
+
+    #[test]
+    fn the_newest_write_tells_whether_writes_work() {
+        let sink = Pages {
+            written: Arc::default(),
+            gate: Arc::default(),
+        };
+        let counters = Arc::<Counters>::default();
+        let group = Group::start(sink, Arc::clone(&counters)).unwrap();
+        for (write, is_failing) in [
+            ("a", false),
+            ("sick", true),
+            ("refused", true),
+            ("b", false),
+            ("refused", false),
+        ] {
+            let _ = wait(group.enqueue(write));
+            assert_eq!(counters.state().is_failing, is_failing, "{write}");
+        }
     }
 
     #[test]

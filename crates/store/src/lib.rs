@@ -36,9 +36,12 @@ pub enum Error {
     /// The disk or the connection failed. Nothing of this commit is stored; trying again later may work.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// A row does not hold what it should. A person must look.
+    /// A row does not hold what it should, or a write would break a table: a bug above the store.
     #[error("the store holds something unreadable: {0}")]
     Corrupt(String),
+    /// The files are damaged: cut off, overwritten or not a database. No retry helps.
+    #[error("the store is damaged, restore a backup: {0}")]
+    Damaged(String),
     /// The data was written by a newer release.
     #[error("{0}")]
     NewerSchema(String),
@@ -59,6 +62,12 @@ pub trait Store: Send + Sync + 'static {
     /// the written one (0 when there is none). A task, part or command row replaces the
     /// one with the same key; a forgotten command is deleted, and its request id is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
     fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()>;
+
+    /// Whether the store can write now. Cheap to ask: a store that writes anyway answers from memory, and a trial write is made
+    /// at most once in a while. The error is that of the newest trial.
+    fn check_writes(&self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Whether other servers may write here too. A server on a store of its own may trust its copies of runs.
     fn is_shared(&self) -> bool;

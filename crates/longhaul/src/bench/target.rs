@@ -10,6 +10,7 @@ use axum::serve::ListenerExt;
 use hyper::Uri;
 use longhaul_host::{Config, Host};
 use longhaul_server::auth::Auth;
+use longhaul_server::connections::{self, Limits};
 use longhaul_server::{App, Options};
 use longhaul_store::sqlite::Sqlite;
 use tempfile::TempDir;
@@ -97,7 +98,7 @@ pub(super) struct Target {
 
 struct Running {
     host: Host,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<()>,
 }
 
 impl Target {
@@ -109,7 +110,7 @@ impl Target {
             .context("the server could not be started")?;
         let auth = Auth::with_tokens(None, None, None, None);
         let router = App::new(host.clone(), auth, Options::default()).router();
-        let (address, serving) = serve(router).await?;
+        let (address, serving) = serve_as_the_server_does(router).await?;
         Ok(Self {
             address: Address::new(&address.to_string(), None)?,
             running: Some(Running { host, serving }),
@@ -148,14 +149,30 @@ impl Target {
     }
 }
 
-/// Serves on a free port of the loopback address, with the same socket options as `longhaul serve`.
-pub(super) async fn serve(router: Router) -> Result<(SocketAddr, JoinHandle<std::io::Result<()>>)> {
+/// Serves on a free port of the loopback address, in the same way as `longhaul serve`.
+async fn serve_as_the_server_does(router: Router) -> Result<(SocketAddr, JoinHandle<()>)> {
+    let (listener, address) = listen().await?;
+    let limits = Limits {
+        connections_max: usize::MAX / 2,
+        ..Limits::default()
+    };
+    let serving = connections::serve(listener, router, limits, std::future::pending());
+    Ok((address, tokio::spawn(serving)))
+}
+
+async fn listen() -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind((LOOPBACK, 0))
         .await
         .context("cannot listen on the loopback address")?;
     let address = listener
         .local_addr()
         .context("the listening address is not known")?;
+    Ok((listener, address))
+}
+
+/// Serves on a free port of the loopback address, with the same socket options as `longhaul serve` and nothing else.
+pub(super) async fn serve(router: Router) -> Result<(SocketAddr, JoinHandle<std::io::Result<()>>)> {
+    let (listener, address) = listen().await?;
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });

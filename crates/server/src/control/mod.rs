@@ -16,6 +16,7 @@ use crate::App;
 use crate::auth::{Caller, Role};
 use crate::body::Body;
 use crate::gate::{Gate, Refusal};
+use crate::headers;
 use crate::routes::{self, Endpoint, Routes};
 
 mod build_ids;
@@ -252,11 +253,7 @@ impl From<&'static Operation> for Door {
 }
 
 fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
-    negotiate_control_plane(
-        headers
-            .get(CONTROL_PLANE_HEADER)
-            .and_then(|value| value.to_str().ok()),
-    )
+    negotiate_control_plane(headers::text(headers, CONTROL_PLANE_HEADER).as_deref())
 }
 
 fn any_version(_: &HeaderMap) -> Result<(), VersionRefusal> {
@@ -357,6 +354,19 @@ where
     }
 }
 
+/// Refuses a caller who may not see what operators see, outside the routes above.
+pub(crate) fn admit_operator(app: &App, headers: &HeaderMap) -> Result<(), Box<Response>> {
+    match OPERATOR.gate.admit(app, headers) {
+        Ok(_) => Ok(()),
+        Err(refusal) => Err(Box::new(refused(refusal))),
+    }
+}
+
+/// A refusal of a request that reached no route.
+pub(crate) fn refused(refusal: Refusal) -> Response {
+    envelope::render(None, &Path::nameless(), Err(refusal))
+}
+
 fn no_route() -> Refusal {
     Refusal::new(
         StatusCode::NOT_FOUND,
@@ -368,8 +378,7 @@ fn no_route() -> Refusal {
 /// Everything that no route matches, also outside `/api`. A credential comes first here too.
 pub(crate) async fn not_found(State(app): State<App>, request: Request<HttpBody>) -> Response {
     let admitted = ANYONE.gate.admit(&app, request.headers());
-    let refusal = admitted.map_or_else(|refusal| refusal, |_| no_route());
-    envelope::render(None, &Path::nameless(), Err(refusal))
+    refused(admitted.map_or_else(|refusal| refusal, |_| no_route()))
 }
 
 async fn method_not_allowed(State(app): State<App>, request: Request<HttpBody>) -> Response {
@@ -385,5 +394,5 @@ async fn method_not_allowed(State(app): State<App>, request: Request<HttpBody>) 
             )
         },
     );
-    envelope::render(None, &Path::nameless(), Err(refusal))
+    refused(refusal)
 }

@@ -29,7 +29,8 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
         all.iter()
             .any(|namespace| namespace.name.as_str() == DEFAULT_NAMESPACE)
     });
-    let works = has_store && has_default;
+    let writes = app.host().check_writes().await.is_ok();
+    let works = has_store && has_default && writes;
     let check = |works: bool| json!({"status": if works { "ok" } else { "failed" }});
     let body = json!({
         "status": if works { "ready" } else { "not_ready" },
@@ -39,6 +40,8 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
             // The store is opened, and its schema brought up to date, before the first request is taken.
             "migrations": check(has_store),
             "default_namespace": check(has_default),
+            // False while the disk is full.
+            "writer": check(writes),
             "cache": check(true),
             "auth": check(true),
             "workflow_v2": check(has_store),

@@ -40,7 +40,7 @@ pub(super) fn render(app: &App, status: StatusCode, mut body: String) -> Respons
 }
 
 /// A refusal with its reason; both SDKs read `message` first, then `error`.
-pub(super) fn refused(app: &App, refusal: Refusal) -> Response {
+pub(crate) fn refused(app: &App, refusal: Refusal) -> Response {
     let retry_after = refusal
         .extra
         .get("retry_after_seconds")

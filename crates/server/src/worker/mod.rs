@@ -13,6 +13,7 @@ use longhaul_protocol::version::{VersionRefusal, WORKER_PROTOCOL_HEADER, negotia
 use crate::App;
 use crate::auth::Role;
 use crate::gate::{Gate, Passed, Refusal};
+use crate::headers;
 use crate::routes::{Routes, delete, get, post};
 
 mod activity_tasks;
@@ -127,12 +128,7 @@ const GATE: Gate = Gate {
 };
 
 fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
-    negotiate(
-        headers
-            .get(WORKER_PROTOCOL_HEADER)
-            .and_then(|value| value.to_str().ok()),
-    )
-    .map(drop)
+    negotiate(headers::text(headers, WORKER_PROTOCOL_HEADER).as_deref()).map(drop)
 }
 
 async fn pass(app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> {

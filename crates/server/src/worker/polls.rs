@@ -162,6 +162,7 @@ fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
         | Error::Question { .. }
         | Error::Session(_)
         | Error::SessionNotFound(_)
+        | Error::Damaged
         | Error::Internal => {}
     }
     refusal

@@ -9,6 +9,7 @@ use longhaul_protocol::Reason;
 use longhaul_protocol::id::{SessionId, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_protocol::workflow_command::FieldErrors;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::{Id, envelope, pass};
@@ -78,15 +79,30 @@ pub(super) async fn close(
         let passed = pass(&app, request).await?;
         let worker_id = WorkerId::from(passed.body.required_text("worker_id", NAME_MAX));
         // For the log only, of whatever shape.
-        let reason = passed.body.raw("reason").map(|reason| reason.get());
+        let reason = passed.body.raw("reason").map(RawValue::get).map(shown);
         passed.body.check()?;
         let session_id = SessionId::from(session_id);
         app.host()
-            .close_session(&passed.namespace, &worker_id, &session_id, reason)
+            .close_session(
+                &passed.namespace,
+                &worker_id,
+                &session_id,
+                reason.as_deref(),
+            )
             .await
             .map_err(|error| refused(&error, &worker_id))
     };
     answer(&app, result.await)
+}
+
+/// Characters of a reason that are logged: a sentence or two.
+const REASON_SHOWN_MAX: usize = 200;
+
+/// A value as a log shows it: text without its quotes, anything else as JSON, the beginning of it.
+fn shown(json: &str) -> String {
+    let text = serde_json::from_str::<String>(json);
+    let text = text.as_deref().unwrap_or(json);
+    text.chars().take(REASON_SHOWN_MAX).collect()
 }
 
 /// A session id that is only blank has a reason of its own; everything else that is wrong is told together.
@@ -155,4 +171,19 @@ fn refused(error: &Error, worker_id: &WorkerId) -> Refusal {
 fn not_admitted(refusal: Refusal) -> Refusal {
     let status = refusal.status.as_u16();
     refusal.with("admitted", false).with("status", status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_logged_without_the_quotes_of_its_json() {
+        assert_eq!(shown("\"worker_shutdown\""), "worker_shutdown");
+        assert_eq!(shown("{\"code\": 7}"), "{\"code\": 7}");
+        assert_eq!(
+            shown(&format!("\"{}\"", "x".repeat(1000))).len(),
+            REASON_SHOWN_MAX
+        );
+    }
 }

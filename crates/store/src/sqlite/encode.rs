@@ -49,6 +49,8 @@ pub(super) enum Write {
         build_id: String,
         body: String,
     },
+    /// Changes nothing that anybody reads: does the disk take a write?
+    Trial,
 }
 
 impl Write {
@@ -62,6 +64,7 @@ impl Write {
             Self::DefineSearchAttribute(_)
             | Self::DeleteSearchAttribute { .. }
             | Self::PruneSessions { .. }
+            | Self::Trial
             | Self::DeleteWorker { .. } => 0,
         }
     }

@@ -14,21 +14,26 @@ use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
 
+mod damage;
 mod encode;
 mod error;
 mod find;
 mod index;
 mod list;
+mod lock;
 mod open;
 mod pool;
 mod read;
 mod session;
 mod statement;
 mod thin;
+mod trial;
 mod write;
 
 use self::encode::{Commit, Write, json};
+use self::lock::Lock;
 use self::pool::Pool;
+use self::trial::Trials;
 use self::write::Writer;
 use crate::group::{Counters, Group};
 use crate::{
@@ -48,6 +53,8 @@ pub struct Sqlite {
     // Order: readers close first, so that the writer is the last to leave and folds the log into the database.
     pool: Arc<Pool>,
     group: Group<Writer>,
+    counters: Arc<Counters>,
+    trials: Trials,
 }
 
 impl Sqlite {
@@ -55,7 +62,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// [`Error::Unavailable`] when the file cannot be opened or another server has it, [`Error::NewerSchema`] when a newer
-    /// release wrote it, [`Error::Corrupt`] when it is not a database.
+    /// release wrote it, [`Error::Damaged`] when it is not a database or not all of one.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
         Self::open_with(Options::new(path))
     }
@@ -65,16 +72,20 @@ impl Sqlite {
     /// # Errors
     /// As [`Sqlite::open`].
     pub fn open_with(options: Options) -> Result<Self, Error> {
-        let lock = open::lock(&options.path)?;
-        let connection = open::writer(&options)?;
+        lock::make_directory(&options.path)?;
+        // In this order: no handle on the database is opened and closed again while another store of this process may use it.
+        let beside = lock::lock_beside(&options.path)?;
+        damage::refuse_missing(&options.path)?;
+        let lock = Arc::new(Lock::take(&options.path, beside)?);
+        let suspicion = damage::look(&options.path, lock.database())?;
+        let connection = open::writer(&options, suspicion)?;
         let counters = Arc::<Counters>::default();
-        let group = Group::start(
-            Writer::new(connection, lock, Arc::clone(&counters)),
-            counters,
-        )?;
+        let writer = Writer::new(connection, Arc::clone(&lock), Arc::clone(&counters));
         Ok(Self {
-            pool: Arc::new(Pool::new(options.path)),
-            group,
+            group: Group::start(writer, Arc::clone(&counters))?,
+            pool: Arc::new(Pool::new(options.path, lock)),
+            counters,
+            trials: Trials::default(),
         })
     }
 
@@ -97,7 +108,11 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
-    /// The lock file keeps every other process out.
+    fn check_writes(&self) -> Answer<'_, ()> {
+        self.try_to_write().boxed()
+    }
+
+    /// The lock keeps every other process out.
     fn is_shared(&self) -> bool {
         false
     }

@@ -1,12 +1,13 @@
-//! Opening a database file: the lock against a second server, the settings of each connection, and the migrations.
+//! Opening a database file: the settings of each connection and the migrations. `lock` keeps a second server away, `damage`
+//! refuses files that are not whole.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
+use super::damage::{self, Suspicion};
 use super::index;
 use crate::Error;
 
@@ -64,36 +65,8 @@ const BUSY_WAIT: Duration = Duration::from_secs(5);
 /// Statements kept prepared per connection; more than this crate has.
 const STATEMENTS_MAX: usize = 64;
 
-/// Takes the lock that keeps a second server away. It is a file of its own because closing any handle on the database
-/// file would drop SQLite's own locks on it.
-pub(super) fn lock(path: &Path) -> Result<File, Error> {
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(|error| {
-            Error::Unavailable(format!("cannot create {}: {error}", directory.display()))
-        })?;
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let name = PathBuf::from(name);
-    let cannot = |error| Error::Unavailable(format!("cannot lock {}: {error}", name.display()));
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&name)
-        .map_err(cannot)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Unavailable(format!(
-            "{} is in use by another longhaul server; stop that one first, or give this one a data directory of its own",
-            path.display()
-        ))),
-        Err(TryLockError::Error(error)) => Err(cannot(error)),
-    }
-}
-
 /// The one connection that writes, with the schema brought up to date.
-pub(super) fn writer(options: &Options) -> Result<Connection, Error> {
+pub(super) fn writer(options: &Options, suspicion: Option<Suspicion>) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -110,6 +83,9 @@ pub(super) fn writer(options: &Options) -> Result<Connection, Error> {
     connection.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT)?;
     connection.pragma_update(None, "foreign_keys", false)?;
     common(&connection)?;
+    if let Some(suspicion) = suspicion {
+        damage::check_all(&connection, &suspicion)?;
+    }
     migrate(&mut connection, &options.path)?;
     index::rebuild(&mut connection)?;
     Ok(connection)

@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
+use super::lock::Lock;
 use super::open;
 use crate::Error;
 
@@ -23,14 +24,17 @@ pub(super) struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
     long_reads: Arc<Semaphore>,
+    /// Last, because fields are dropped in order: connections close before the lock goes.
+    _lock: Arc<Lock>,
 }
 
 impl Pool {
-    pub(super) fn new(path: PathBuf) -> Self {
+    pub(super) fn new(path: PathBuf, lock: Arc<Lock>) -> Self {
         Self {
             path,
             idle: Mutex::new(Vec::new()),
             long_reads: Arc::new(Semaphore::new(LONG_READS_MAX)),
+            _lock: lock,
         }
     }
 

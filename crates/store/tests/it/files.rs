@@ -202,7 +202,7 @@ fn a_file_that_is_no_database_is_refused() {
     let path = directory.path().join("longhaul.db");
     fs::write(&path, "These are my notes. ".repeat(1000)).unwrap();
     let error = refusal(&path);
-    assert!(matches!(error, Error::Corrupt(_)), "{error:?}");
+    assert!(matches!(error, Error::Damaged(_)), "{error:?}");
     assert!(
         fs::read_to_string(&path)
             .unwrap()
@@ -261,4 +261,73 @@ async fn a_large_signal_is_stored_once() {
     };
     assert!(part("signal:6") < 1000 && part("update:7") < 1000);
     assert!(part("buffered:8") > 100_000, "history has it not yet");
+}
+
+#[test]
+fn a_database_without_its_end_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("longhaul.db");
+    drop(Sqlite::open(&path).unwrap());
+    let whole = fs::read(&path).unwrap();
+    for length in [whole.len() - 1, whole.len() / 2, 4096] {
+        fs::write(&path, &whole[..length]).unwrap();
+        let error = refusal(&path);
+        assert!(matches!(error, Error::Damaged(_)), "{length}: {error:?}");
+        assert!(error.to_string().contains("restore a backup"), "{error}");
+    }
+    fs::write(&path, &whole).unwrap();
+    drop(Sqlite::open(&path).unwrap());
+}
+
+#[tokio::test]
+async fn no_database_is_made_beside_the_log_of_another() {
+    let (store, directory) = temporary();
+    create(&*store, "w").await;
+    let crashed = tempfile::tempdir().unwrap();
+    let path = crashed.path().join("longhaul.db");
+    let log = crashed.path().join("longhaul.db-wal");
+    fs::copy(directory.path().join("longhaul.db-wal"), &log).unwrap();
+    for _ in 0..2 {
+        let error = refusal(&path);
+        assert!(matches!(error, Error::Damaged(_)), "{error:?}");
+        assert!(error.to_string().contains("longhaul.db-wal"), "{error}");
+        assert!(
+            fs::metadata(&path).is_err(),
+            "a refused open made a database"
+        );
+    }
+    fs::write(&path, "").unwrap();
+    assert!(matches!(refusal(&path), Error::Damaged(_)));
+    // An empty log is no log.
+    fs::write(&log, "").unwrap();
+    drop(Sqlite::open(&path).unwrap());
+}
+
+#[tokio::test]
+async fn the_database_itself_is_locked() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("longhaul.db");
+    let first = Sqlite::open(&path).unwrap();
+    fs::remove_file(directory.path().join("longhaul.db.lock")).unwrap();
+    let error = refusal(&path);
+    assert!(
+        error.to_string().contains("another longhaul server"),
+        "{error}"
+    );
+    // Another name for the same file has a lock file of its own.
+    let link = directory.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(matches!(refusal(&link), Error::Unavailable(_)));
+    create(&first, "w").await;
+    drop(first);
+    drop(Sqlite::open(&path).unwrap());
+}
+
+#[tokio::test]
+async fn asking_whether_writes_work_costs_one_write_at_most() {
+    let (store, _directory) = temporary();
+    for _ in 0..100 {
+        store.check_writes().await.unwrap();
+    }
+    assert_eq!(store.stats().writes, 1);
 }

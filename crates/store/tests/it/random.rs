@@ -378,7 +378,7 @@ fn outcome(result: Result<bool, Error>) -> &'static str {
         Ok(false) => "nothing to do",
         Err(Error::Conflict) => "conflict",
         Err(Error::Corrupt(_)) => "corrupt",
-        Err(Error::Unavailable(_) | Error::NewerSchema(_)) => "failed",
+        Err(Error::Unavailable(_) | Error::Damaged(_) | Error::NewerSchema(_)) => "failed",
     }
 }
 

@@ -12,11 +12,11 @@ const RUNS: i64 = 6000;
 /// Of each: `Region = eu` and the queue `orders` on all runs, `Rare` on every hundredth.
 fn filled() -> (Connection, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    let connection = open::writer(&open::Options {
+    let options = open::Options {
         sync: open::Sync::Never,
         ..open::Options::new(directory.path().join("plans.db"))
-    })
-    .unwrap();
+    };
+    let connection = open::writer(&options, None).unwrap();
     connection
         .execute_batch(&format!(
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {RUNS})

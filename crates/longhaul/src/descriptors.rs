@@ -1,0 +1,60 @@
+//! How many files and sockets the process may have open, and how many of them connections may use.
+
+/// Assumed where the system does not say; the smallest limit that is common.
+const LIMIT_UNKNOWN: u64 = 256;
+
+/// Descriptors that are not connections: the database and its log once per reader, the log, standard streams, the runtime.
+const RESERVED: u64 = 64;
+
+/// Each thread of the runtime may read on a connection of its own, which has two files.
+const RESERVED_PER_THREAD: u64 = 4;
+
+/// Connections that a server takes by default, however many descriptors it has. Each costs some kilobytes.
+const CONNECTIONS_DEFAULT_MAX: u64 = 10_000;
+
+/// The limit on descriptors (`ulimit -n`); None where it cannot be read.
+pub(crate) fn limit() -> Option<u64> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?;
+    match line.split_whitespace().next()? {
+        "unlimited" => Some(u64::MAX),
+        soft => soft.parse().ok(),
+    }
+}
+
+/// The most connections that leave the database what it needs.
+pub(crate) fn connections_max() -> u64 {
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
+    most_beside(limit().unwrap_or(LIMIT_UNKNOWN), threads)
+}
+
+/// As many as there may be, up to a number that suits most servers.
+pub(crate) fn connections_default() -> u64 {
+    connections_max().min(CONNECTIONS_DEFAULT_MAX)
+}
+
+fn most_beside(limit: u64, threads: u64) -> u64 {
+    let reserved = RESERVED + RESERVED_PER_THREAD * threads;
+    // A very low limit is shared.
+    limit.saturating_sub(reserved).max(limit / 4).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_leave_room_for_the_database() {
+        for (limit, threads, most) in [
+            (1024, 2, 952),
+            (1024, 64, 704),
+            (128, 2, 56),
+            (64, 8, 16),
+            (1, 1, 1),
+        ] {
+            assert_eq!(most_beside(limit, threads), most, "{limit} {threads}");
+        }
+    }
+}

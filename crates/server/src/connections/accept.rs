@@ -1,0 +1,231 @@
+//! Takes connections, answers on them, and ends them.
+
+use std::convert::Infallible;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use http::{Request, Response};
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::MissedTickBehavior;
+use tower::Service as _;
+
+use super::Limits;
+use super::body::{Answered, Received};
+use super::stream::Counted;
+use super::watch::{Order, Place, Watch, Watched};
+
+/// Between two looks at the connections. Time-outs are seconds, so they are kept to within a fraction.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Pause after a connection could not be accepted, usually for want of descriptors. Long enough that some are closed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// The same trouble is logged this often at most.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Connections that are about to be closed still have a descriptor; so many may be above the limit.
+const CLOSING_MAX: usize = 32;
+
+/// Bytes of a request's line and headers, and of one read. A long query is a few kilobytes.
+const BUFFER_BYTES_MAX: usize = 128 * 1024;
+
+/// What a connection above the limit is told.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\
+    retry-after: 1\r\ncontent-length: 107\r\n\r\n\
+    {\"message\":\"The server has as many connections as it may.\",\"reason\":\"unavailable\",\"retry_after_seconds\":1}\n";
+
+/// Serves until `stop` is ready, then lets requests in flight end. Never fails: a connection that cannot be accepted is logged
+/// and the next one tried.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    stop: impl Future<Output = ()> + Send,
+) {
+    let watch = Watch::new(&limits);
+    accept_until(&listener, &router, &limits, &watch, stop).await;
+    drop(listener);
+    watch.begin_stop();
+    let sweeping = async {
+        let mut sweeps = sweeps();
+        loop {
+            sweeps.tick().await;
+            watch.sweep();
+        }
+    };
+    tokio::select! {
+        () = watch.is_empty() => {}
+        () = sweeping => {}
+        () = tokio::time::sleep(limits.stop_timeout) => {
+            tracing::warn!(connections = watch.len(), "some requests did not end in time; their connections were closed");
+            watch.close_all();
+        }
+    }
+}
+
+fn sweeps() -> tokio::time::Interval {
+    let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
+    sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    sweeps
+}
+
+async fn accept_until(
+    listener: &TcpListener,
+    router: &Router,
+    limits: &Limits,
+    watch: &Arc<Watch>,
+    stop: impl Future<Output = ()>,
+) {
+    let mut stop = pin!(stop);
+    let mut sweeps = sweeps();
+    let mut resume_at: Option<tokio::time::Instant> = None;
+    let mut trouble = Quiet::default();
+    loop {
+        let is_paused = resume_at.is_some();
+        let pause = async {
+            match resume_at {
+                Some(at) => tokio::time::sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = &mut stop => return,
+            () = pause => resume_at = None,
+            accepted = listener.accept(), if !is_paused => match accepted {
+                Ok((stream, peer)) => take(stream, peer, router, limits, watch, &mut trouble),
+                Err(error) if concerns_one_connection(&error) => {}
+                Err(error) => {
+                    if trouble.speaks() {
+                        tracing::error!(%error, connections = watch.len(), "connections cannot be accepted; is `ulimit -n` too low?");
+                    }
+                    watch.make_room();
+                    resume_at = Some(tokio::time::Instant::now() + ACCEPT_PAUSE);
+                }
+            },
+            _ = sweeps.tick() => watch.sweep(),
+        }
+    }
+}
+
+/// The client was gone before it was accepted.
+fn concerns_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Says the same thing now and then only.
+#[derive(Default)]
+struct Quiet(Option<Instant>);
+
+impl Quiet {
+    fn speaks(&mut self) -> bool {
+        let speaks = self.0.is_none_or(|last| last.elapsed() >= LOG_INTERVAL);
+        if speaks {
+            self.0 = Some(Instant::now());
+        }
+        speaks
+    }
+}
+
+/// Serves a connection, or closes it when there are too many.
+fn take(
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: &Router,
+    limits: &Limits,
+    watch: &Arc<Watch>,
+    trouble: &mut Quiet,
+) {
+    let open = watch.len();
+    if open >= limits.connections_max
+        && (open >= limits.connections_max + CLOSING_MAX || !watch.make_room())
+    {
+        if trouble.speaks() {
+            tracing::warn!(
+                connections = open,
+                "a connection was refused: there are as many as there may be, and all are at work"
+            );
+        }
+        refuse(stream);
+        return;
+    }
+    // Answers are small and waited for: they must not wait for a full packet.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no-delay could not be set on a connection");
+    }
+    tokio::spawn(answer(stream, peer, router.clone(), watch.admit()));
+}
+
+/// Tells the client, if that takes no time.
+fn refuse(stream: TcpStream) {
+    if let Ok(mut stream) = stream.into_std() {
+        let _unread = stream.write(FULL);
+    }
+}
+
+/// Answers on one connection. The place is an argument, so it is given back after the socket is closed: a place that is free
+/// has a free descriptor.
+async fn answer(stream: TcpStream, peer: SocketAddr, router: Router, place: Place) {
+    let connection = Arc::clone(place.connection());
+    let stream = TokioIo::new(Counted::new(stream, Arc::clone(&connection)));
+    let answering = Arc::clone(&connection);
+    let service = service_fn(move |request: Request<Incoming>| {
+        respond(request, peer, router.clone(), Arc::clone(&answering))
+    });
+    let serving = http1::Builder::new()
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(stream, service);
+    let mut serving = pin!(serving);
+    let mut is_finishing = false;
+    let ended = std::future::poll_fn(|context: &mut Context<'_>| {
+        loop {
+            if let Poll::Ready(ended) = serving.as_mut().poll(context) {
+                return Poll::Ready(ended.err());
+            }
+            match connection.order(context.waker()) {
+                Order::GoOn => return Poll::Pending,
+                Order::Close => return Poll::Ready(None),
+                Order::Finish if is_finishing => return Poll::Pending,
+                Order::Finish => {
+                    is_finishing = true;
+                    serving.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    });
+    if let Some(error) = ended.await {
+        tracing::debug!(%error, %peer, "a connection ended with an error");
+    }
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    mut router: Router,
+    connection: Arc<Watched>,
+) -> Result<Response<Answered>, Infallible> {
+    if !connection.request_began(!request.body().is_end_stream()) {
+        // The connection is being closed: a request that cannot be answered is not begun.
+        return std::future::pending().await;
+    }
+    let mut request = request.map(|body| Body::new(Received::new(body, Arc::clone(&connection))));
+    request.extensions_mut().insert(ConnectInfo(peer));
+    let response = router.call(request).await?;
+    Ok(response.map(|body| Answered::new(body, connection)))
+}

@@ -1,0 +1,121 @@
+//! Files that are not whole, found when a store is opened. A database that lost its end, or all of it, must not be taken for a
+//! small or a new one.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use crate::Error;
+
+/// SQLite's header: the page size is at 16, the count of pages at 28, both with the most significant byte first.
+const HEADER_BYTES: usize = 100;
+const PAGE_SIZE_AT: usize = 16;
+const PAGES_AT: usize = 28;
+
+/// A database that is shorter than its header says. The log may hold the rest, if the process died while it was copied.
+pub(super) struct Suspicion {
+    path: PathBuf,
+    length: u64,
+    expected: u64,
+}
+
+impl Suspicion {
+    fn damaged(&self) -> Error {
+        Error::Damaged(format!(
+            "{} has {} bytes and should have {}; its end is missing",
+            self.path.display(),
+            self.length,
+            self.expected
+        ))
+    }
+}
+
+/// Refuses to create a database beside the log of one that is gone.
+///
+/// # Errors
+/// [`Error::Damaged`] when the database is missing or empty and its log is not.
+pub(super) fn refuse_missing(path: &Path) -> Result<(), Error> {
+    let log = log_of(path);
+    let log_length = length(&log)?;
+    if length(path)? > 0 || log_length == 0 {
+        return Ok(());
+    }
+    Err(Error::Damaged(format!(
+        "{} is missing or empty, but its log {} holds {log_length} bytes. Put the database back or restore a backup; to begin \
+         with an empty store, move the log away",
+        path.display(),
+        log.display()
+    )))
+}
+
+/// Compares the database, open as `file`, with what its header says.
+///
+/// # Errors
+/// [`Error::Damaged`] when the end is missing and no log can hold it.
+pub(super) fn look(path: &Path, file: &File) -> Result<Option<Suspicion>, Error> {
+    let length = length(path)?;
+    let Some(expected) = expected_length(path, file)?.filter(|expected| *expected > length) else {
+        return Ok(None);
+    };
+    let suspicion = Suspicion {
+        path: path.to_owned(),
+        length,
+        expected,
+    };
+    if self::length(&log_of(path))? == 0 {
+        return Err(suspicion.damaged());
+    }
+    Ok(Some(suspicion))
+}
+
+/// Reads every page of a database that looks too short. Rare, so its cost does not matter.
+///
+/// # Errors
+/// [`Error::Damaged`] when pages are missing.
+pub(super) fn check_all(connection: &Connection, suspicion: &Suspicion) -> Result<(), Error> {
+    let verdict: Result<String, _> =
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
+    match verdict {
+        Ok(verdict) if verdict == "ok" => Ok(()),
+        Ok(_) | Err(_) => Err(suspicion.damaged()),
+    }
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    PathBuf::from(log)
+}
+
+/// 0 when there is no such file.
+fn length(path: &Path) -> Result<u64, Error> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.len()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(unreadable(path, &error)),
+    }
+}
+
+/// How long the header says the file is; None when it is no header of this store's kind, which SQLite judges itself.
+fn expected_length(path: &Path, file: &File) -> Result<Option<u64>, Error> {
+    let mut header = [0; HEADER_BYTES];
+    match file.read_exact_at(&mut header, 0) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(unreadable(path, &error)),
+    }
+    let page = u64::from(header[PAGE_SIZE_AT]) << 8 | u64::from(header[PAGE_SIZE_AT + 1]);
+    let mut pages = [0; 4];
+    pages.copy_from_slice(&header[PAGES_AT..PAGES_AT + 4]);
+    if !header.starts_with(b"SQLite format 3\0") || page < 512 {
+        return Ok(None);
+    }
+    Ok(Some(page * u64::from(u32::from_be_bytes(pages))))
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Error {
+    Error::Unavailable(format!("cannot read {}: {error}", path.display()))
+}

@@ -1,0 +1,83 @@
+//! Whether the store can write, without asking the disk more often than needed. Real writes answer the question as long as
+//! there are any; a trial write is made when there were none for a while, and now and then while writes fail.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::Mutex;
+
+use super::Sqlite;
+use super::encode::Write;
+use crate::Error;
+
+/// How long an answer holds while writes work. Readiness is asked every few seconds by each prober; all of them together cost
+/// one page in this time.
+const WORKING_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The same while writes fail. Shorter, so that a disk with room again is noticed soon.
+const FAILING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A write takes milliseconds. A disk that takes longer than this is not one to send work to.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The newest answer. Locked during a trial, so that there is one at a time.
+#[derive(Default)]
+pub(super) struct Trials {
+    newest: Mutex<Option<Answer>>,
+}
+
+struct Answer {
+    at: Instant,
+    /// Durable writes by then.
+    writes: u64,
+    result: Result<(), Error>,
+}
+
+impl Sqlite {
+    pub(super) async fn try_to_write(&self) -> Result<(), Error> {
+        let mut newest = self.trials.newest.lock().await;
+        let state = self.counters.state();
+        let interval = if state.is_failing {
+            FAILING_INTERVAL
+        } else {
+            WORKING_INTERVAL
+        };
+        if let Some(answer) = &*newest {
+            if answer.at.elapsed() < interval {
+                return match &answer.result {
+                    // A write has failed or worked since.
+                    Ok(()) if state.is_failing => Err(late("the newest write failed")),
+                    Err(_) if !state.is_failing => Ok(()),
+                    result => result.clone(),
+                };
+            }
+            if !state.is_failing && state.writes > answer.writes {
+                *newest = Some(Answer {
+                    at: Instant::now(),
+                    writes: state.writes,
+                    result: Ok(()),
+                });
+                return Ok(());
+            }
+        }
+        // Noted before the trial: one whose caller gives up counts all the same.
+        *newest = Some(Answer {
+            at: Instant::now(),
+            writes: state.writes,
+            result: Err(late("a trial write was not finished")),
+        });
+        let result = tokio::time::timeout(TIMEOUT, self.group.enqueue(Write::Trial))
+            .await
+            .unwrap_or_else(|_| Err(late("a trial write took too long")))
+            .map(drop);
+        *newest = Some(Answer {
+            at: Instant::now(),
+            writes: self.counters.state().writes,
+            result: result.clone(),
+        });
+        result
+    }
+}
+
+fn late(why: &str) -> Error {
+    Error::Unavailable(why.to_owned())
+}
