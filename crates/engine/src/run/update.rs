@@ -521,9 +521,12 @@ mod tests {
 
     #[test]
     fn errors_of_a_validator_are_kept_in_part() {
-        let message = "ü".repeat(1000);
-        let errors: FieldErrors = (0..1000)
-            .map(|number| (format!("{number:04}{message}"), vec![message.clone(); 1000]))
+        let message = "ü".repeat(ERROR_LENGTH_MAX + 1);
+        let errors: FieldErrors = (0..=ERROR_FIELDS_MAX)
+            .map(|number| {
+                let messages = vec![message.clone(); ERRORS_PER_FIELD_MAX + 1];
+                (format!("{number:04}{message}"), messages)
+            })
             .collect();
         let kept = kept(errors);
         assert_eq!(kept.len(), ERROR_FIELDS_MAX);
