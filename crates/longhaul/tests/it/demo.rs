@@ -1,6 +1,8 @@
 //! `longhaul demo` shows what it promises, and `longhaul replay` judges what it left.
 
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use longhaul_examples::hello;
 use longhaul_sdk::{Client, Worker};
@@ -31,6 +33,38 @@ fn a_demo_runs_every_example_and_ends() {
     ] {
         assert!(printed.contains(line), "{line} is missing:\n{printed}");
     }
+}
+
+#[test]
+fn ctrl_c_ends_a_demo_quietly() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(["demo", "--listen", "127.0.0.1:0"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let printed = BufReader::new(demo.stdout.take().unwrap());
+    let mut lines = printed.lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "Ctrl-C ends the demo."));
+    let asked = Instant::now();
+    let pid = demo.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &pid])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let mut log = String::new();
+    demo.stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut log)
+        .unwrap();
+    assert!(demo.wait().unwrap().success(), "{log}");
+    // A second on a machine with nothing else to do; it took ten when the server went first.
+    assert!(asked.elapsed() < Duration::from_secs(5), "{log}");
+    assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,5 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 
 mod bench;
+mod connections;
 mod demo;
+mod disk;
+mod hosts;
+mod output;
 mod serve;

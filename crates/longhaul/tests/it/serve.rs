@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const CONTROL: (&str, &str) = ("X-Durable-Workflow-Control-Plane-Version", "2");
 
-fn longhaul() -> Command {
+pub(crate) fn longhaul() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     // Settings of the machine's own must not leak into tests.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LONGHAUL_")) {
@@ -45,7 +45,7 @@ impl Server {
     }
 
     /// Asks it to stop and waits until it has; what it logged.
-    fn stop(mut self) -> String {
+    pub(crate) fn stop(mut self) -> String {
         let pid = self.child.id().to_string();
         assert!(
             Command::new("kill")
@@ -73,7 +73,7 @@ impl Drop for Server {
     }
 }
 
-fn refused(output: &Output) -> String {
+pub(crate) fn refused(output: &Output) -> String {
     assert!(!output.status.success());
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert!(said.starts_with("longhaul: "), "{said}");
@@ -81,7 +81,7 @@ fn refused(output: &Output) -> String {
     said
 }
 
-async fn post(url: String, body: Value) -> Value {
+pub(crate) async fn post(url: String, body: Value) -> Value {
     let client = reqwest::Client::new();
     let response = client
         .post(url)
@@ -93,7 +93,7 @@ async fn post(url: String, body: Value) -> Value {
     response.json().await.unwrap()
 }
 
-async fn get(url: String) -> Value {
+pub(crate) async fn get(url: String) -> Value {
     let client = reqwest::Client::new();
     client
         .get(url)
