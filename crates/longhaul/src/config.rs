@@ -144,6 +144,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "LONGHAUL_HISTORY_PAGE_SIZE", value_name = "EVENTS")]
     history_page_size: Option<u32>,
 
+    /// Memory for copies of runs [default: 128]
+    #[arg(long, env = "LONGHAUL_RUN_CACHE_MIB", value_name = "MIB")]
+    run_cache_mib: Option<u64>,
+
+    /// A worker that is stale for this long is forgotten [default: 3600]
+    #[arg(long, env = "LONGHAUL_WORKER_FORGET_SECONDS", value_name = "SECONDS")]
+    worker_forget_seconds: Option<u64>,
+
     /// What to log: error, warn, info, debug, trace, or a filter such as info,longhaul_host=debug [default: info]
     #[arg(long, env = "LONGHAUL_LOG", value_name = "FILTER")]
     log: Option<String>,
@@ -174,6 +182,8 @@ struct File {
     update_validation_timeout_seconds: Option<u64>,
     update_validation_lease_seconds: Option<u64>,
     history_page_size: Option<u32>,
+    run_cache_mib: Option<u64>,
+    worker_forget_seconds: Option<u64>,
     log: Option<String>,
     log_format: Option<logs::Format>,
     limits: Option<toml::Table>,
@@ -190,6 +200,8 @@ pub(crate) struct Settings {
     pub(crate) activity_lease_seconds: Option<u64>,
     pub(crate) questions: QuestionLimits,
     pub(crate) history_page_size: u32,
+    pub(crate) run_cache_mib: Option<u64>,
+    pub(crate) worker_forget_seconds: Option<u64>,
     pub(crate) log: String,
     pub(crate) log_format: logs::Format,
     pub(crate) limits: Limits,
@@ -272,6 +284,8 @@ impl ServeArgs {
         Ok(Settings {
             limits,
             history_page_size,
+            run_cache_mib: self.run_cache_mib.or(file.run_cache_mib),
+            worker_forget_seconds: self.worker_forget_seconds.or(file.worker_forget_seconds),
             questions,
             listen,
             database: database_path(store.as_deref(), &data)?,

@@ -95,6 +95,8 @@ reasons! {
     ValidationFailed "validation_failed" fatal,
     /// The server has a bug; nothing was changed.
     InternalError "internal_error" retry,
+    /// Too many large requests are being served; this one was not read.
+    ServerBusy "server_busy" retry,
     /// The store cannot be written or read now.
     BackendUnavailable "backend_unavailable" retry,
     /// Too many concurrent changes to one run; nothing was changed.

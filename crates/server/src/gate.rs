@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::App;
 use crate::auth::{Caller, Role};
 use crate::body::Body;
+use crate::heavy::large_body;
 
 /// A request that passed every gate.
 pub(crate) struct Passed {
@@ -103,14 +104,11 @@ impl Gate {
         } else {
             None
         };
-        let bytes = read_body(
-            &parts.method,
-            &parts.headers,
-            body,
-            app.options().max_request_bytes,
-        )
-        .await?;
-        let body = Body::parse(bytes)?;
+        let limit = app.options().max_request_bytes;
+        let large = large_body(&parts.headers, &body);
+        let room = app.heavy().room_for(large, limit).await?;
+        let bytes = read_body(&parts.method, &parts.headers, body, limit).await?;
+        let body = Body::parse(bytes)?.holding(room);
         Ok(Passed {
             namespace,
             caller,

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use longhaul_host::Host;
 use longhaul_protocol::describe::HISTORY_PAGE_SIZE_DEFAULT;
@@ -20,11 +21,13 @@ mod body;
 mod control;
 mod error;
 mod gate;
+mod heavy;
 mod metrics;
 mod sessions;
 mod worker;
 
 use auth::Auth;
+use heavy::Heavy;
 
 /// What handlers share.
 #[derive(Clone)]
@@ -36,6 +39,7 @@ struct AppInner {
     host: Host,
     auth: Auth,
     options: Options,
+    heavy: Heavy,
     /// What ends every worker-plane answer; the same for all of them, so it is rendered once.
     worker_envelope: String,
 }
@@ -119,6 +123,7 @@ impl App {
                 host,
                 auth,
                 options,
+                heavy: Heavy::default(),
                 worker_envelope,
             }),
         }
@@ -130,6 +135,10 @@ impl App {
 
     pub(crate) fn auth(&self) -> &Auth {
         &self.inner.auth
+    }
+
+    pub(crate) fn heavy(&self) -> &Heavy {
+        &self.inner.heavy
     }
 
     pub(crate) fn worker_envelope(&self) -> &str {
@@ -158,6 +167,7 @@ impl App {
         Router::new()
             .nest("/api/worker", workers)
             .merge(others)
+            .layer(from_fn_with_state(self.clone(), heavy::layer))
             .layer(CatchPanicLayer::custom(error::panicked))
             .with_state(self.clone())
     }
