@@ -60,7 +60,7 @@ async fn a_worker_is_shown_with_every_field() {
     let list = server.get("/workers").accepted(200).await;
     assert_eq!(
         list,
-        json!({"namespace": "default", "workers": [expected], "stale_after_seconds": 60})
+        json!({"namespace": "default", "workers": [expected], "stale_after_seconds": 60, "next_page_token": null})
     );
 }
 
