@@ -653,8 +653,21 @@ impl State {
 
     fn insert(&mut self, key: QueueKey, task: ReadyTask, origin: Origin, now: Timestamp) {
         let has_room = self.has_room();
+        let is_question = task.validates.is_some() || !self.is_stored;
+        let origin = if is_question {
+            Origin::Question
+        } else {
+            origin
+        };
         match self.queues.get_mut(&key) {
-            Some(queue) if !origin.may_enter(queue.len, READY_PER_QUEUE_MAX, has_room) => {
+            // Where somebody waits, a task is soon gone again.
+            Some(queue)
+                if !origin.may_enter(
+                    queue.len,
+                    READY_PER_QUEUE_MAX,
+                    has_room || !queue.waiters.is_empty(),
+                ) =>
+            {
                 queue.truncated = true;
                 return;
             }

@@ -157,6 +157,7 @@ impl State {
         let has_room = self.has_room();
         let bytes = task.bytes();
         let entry = self.queue(queue, now);
+        let has_room = has_room || !entry.waiters.is_empty();
         if !origin.may_enter(entry.lanes.len(), READY_IN_SESSION_MAX, has_room) {
             entry.lanes_truncated = true;
             return None;
