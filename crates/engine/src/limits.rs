@@ -17,6 +17,8 @@ pub struct Limits {
     pub pending_activities: u64,
     pub pending_timers: u64,
     pub pending_signals: u64,
+    /// Bytes of the arguments of signals that the workflow has not seen. A run is in memory as a whole while it is decided.
+    pub pending_signal_bytes: u64,
     pub pending_children: u64,
     pub pending_updates: u64,
     /// Message streams of a workflow. Their positions are rewritten by every transition and go with the workflow when it continues
@@ -72,6 +74,7 @@ impl Default for Limits {
             pending_activities: 2000,
             pending_timers: 2000,
             pending_signals: 5000,
+            pending_signal_bytes: 128 << 20,
             pending_children: 1000,
             pending_updates: 500,
             message_streams: 1000,

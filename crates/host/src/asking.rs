@@ -7,7 +7,7 @@ use longhaul_engine::run::cancellation::CAPABILITY;
 use longhaul_engine::run::state::{Run, Spec, Status};
 use longhaul_protocol::id::{Namespace, TaskId, WorkerId};
 use longhaul_protocol::{Ids, Payload};
-use longhaul_store::{QueueKey, StoredEvent};
+use longhaul_store::{Page, QueueKey, StoredEvent};
 use tokio::sync::Notify;
 
 use crate::Host;
@@ -30,6 +30,13 @@ pub struct LeasedQuestion {
     pub run_status: Status,
     /// The whole history as it was committed when the question was leased, read once.
     pub history: Vec<StoredEvent>,
+}
+
+impl LeasedQuestion {
+    /// What the payloads of its history take.
+    pub fn bytes(&self) -> usize {
+        self.history.iter().map(|event| event.payload.len()).sum()
+    }
 }
 
 /// A question that is being waited for. Dropping it ends the waiting: nobody is given the question any more.
@@ -62,6 +69,21 @@ impl Asked<'_> {
             }
         }
     }
+}
+
+/// Bytes of history that a question may carry. It comes with the whole history, because the protocol has no pages for it; workers
+/// are told to continue as new at a third of this.
+const HISTORY_BYTES_MAX: u64 = 16 << 20;
+
+/// Why no worker can be asked about this run: its history is too long to be sent at once.
+pub(crate) fn too_long_to_ask(run: &Run) -> Option<String> {
+    let bytes = run.core.history_size_bytes;
+    (bytes > HISTORY_BYTES_MAX).then(|| {
+        format!(
+            "the run's history has {bytes} bytes, and a worker that is asked about it gets at most {HISTORY_BYTES_MAX}; \
+             let the workflow continue as new"
+        )
+    })
 }
 
 impl Host {
@@ -135,12 +157,13 @@ impl Host {
             return Ok(None);
         };
         let end = run.core.last_history_sequence;
-        let every_event = usize::try_from(end).unwrap_or(usize::MAX);
-        let history = self
-            .inner
-            .store
-            .history(&granted.run_id, 0, end, every_event)
-            .await?;
+        // All of it: its events are limited, and its bytes were looked at when the question was asked. What came since is little.
+        let whole = Page {
+            events: usize::try_from(end).unwrap_or(usize::MAX),
+            bytes: usize::MAX,
+        };
+        let store = &self.inner.store;
+        let history = store.history(&granted.run_id, 0, end, whole).await?;
         let leased = self.inner.questions.lease(
             &granted.task_id,
             &poll.worker_id,

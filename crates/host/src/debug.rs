@@ -11,15 +11,15 @@ use longhaul_engine::run::diagnose::{
 use longhaul_engine::run::state::{Part, Run};
 use longhaul_engine::session;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkflowId};
-use longhaul_store::StoredEvent;
+use longhaul_store::{Page, StoredEvent};
 
 use crate::Host;
 use crate::error::Result;
 use crate::sessions::attempt;
 use crate::workflows::Description;
 
-/// Events looked at for what happened lately. One read, and far more than is shown of them.
-const RECENT_EVENTS_MAX: u64 = 1000;
+/// Events looked at for what happened lately: far more than is shown of them, and fewer when so many do not fit on a page.
+const RECENT_EVENTS: [usize; 4] = [1000, 50, 5, 1];
 
 /// Failures whose traces are looked up: as many as are shown.
 const TRACED_FAILURES_MAX: usize = 10;
@@ -75,16 +75,7 @@ impl Host {
         let session_blocked = self.session_blocked(run).await?;
         let findings = findings(run, &has_poller, &session_blocked, now);
         let end = run.core.last_history_sequence;
-        let recent = self
-            .inner
-            .store
-            .history(
-                run.run_id(),
-                end.saturating_sub(RECENT_EVENTS_MAX),
-                end,
-                usize::try_from(RECENT_EVENTS_MAX).unwrap_or(usize::MAX),
-            )
-            .await?;
+        let recent = self.newest_events(run.run_id(), end).await?;
         let mut diagnoses = HashMap::new();
         for event in recent.iter().rev() {
             if diagnoses.len() == TRACED_FAILURES_MAX {
@@ -115,6 +106,19 @@ impl Host {
             diagnoses,
             description,
         })
+    }
+
+    /// The newest events, oldest first: as many as a page holds, fewer when they are large.
+    async fn newest_events(&self, run_id: &RunId, end: u64) -> Result<Vec<StoredEvent>> {
+        let mut events = Vec::new();
+        for window in RECENT_EVENTS {
+            let (after, page) = (end.saturating_sub(window as u64), Page::of(window));
+            events = self.inner.store.history(run_id, after, end, page).await?;
+            if events.last().is_none_or(|event| event.sequence == end) {
+                break;
+            }
+        }
+        Ok(events)
     }
 
     /// Asks the rules for every ready activity of a session, as if each live worker of its queue had polled.

@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use longhaul_engine::change::{TaskRow, TaskStatus};
+use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
 use longhaul_engine::queue::{Admission, Caps, Usage};
 use longhaul_engine::rollout::build_fits;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
-use longhaul_store::QueueKey;
+use longhaul_store::{QueueKey, WorkerRow};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -33,6 +33,26 @@ use lanes::{LaneKey, Lanes};
 
 /// Ready tasks of one queue kept in memory, besides those of sessions. More are left in the store and fetched when these are gone.
 pub(crate) const READY_PER_QUEUE_MAX: usize = 50_000;
+
+/// Bytes of ready tasks and queues kept in memory, over all queues. Some 60,000 tasks; beyond that tasks stay in the store until a
+/// poll asks for them.
+const READY_BYTES_MAX: u64 = 64 << 20;
+
+/// Ready tasks that a poll may fetch from the store although memory is full: enough that a busy queue reads rarely.
+pub(crate) const FETCHED_WHEN_FULL: usize = 1000;
+
+/// About what a queue takes in memory besides its tasks and its name.
+const QUEUE_BYTES: u64 = 2048;
+
+/// About what a ready task takes besides its names: ids, times, and its places in two tables.
+const READY_TASK_BYTES: u64 = 512;
+
+/// Queues that are idle but were used in the last minute, for their rates and fair shares. More are forgotten early.
+const RECENT_QUEUES_MAX: usize = 10_000;
+
+/// Idle queues are looked for after this many uses of queues, or as many as there are queues: often enough to be rid of them, and
+/// rarely enough to cost each use next to nothing.
+const TIDY_AFTER_USES: usize = 1024;
 
 /// Polls that may wait at once, over all queues. A parked poll costs a few kilobytes; this bounds them to some hundred MB.
 const WAITING_POLLS_MAX: usize = 50_000;
@@ -112,7 +132,16 @@ pub struct PollCaps {
 }
 
 struct State {
+    /// Whether tasks are copies of stored ones, which can be fetched again.
+    is_stored: bool,
+    /// A queue that is idle and known to be empty in the store is not here.
     queues: HashMap<QueueKey, Queue>,
+    /// The store may hold ready tasks of queues that are not here.
+    is_partial: bool,
+    /// What the ready tasks here take.
+    ready_bytes: u64,
+    /// Uses of queues since idle ones were last looked for.
+    uses: usize,
     /// Where each ready task stands, so that it can be taken out by id.
     places: HashMap<TaskId, (QueueKey, Place)>,
     waiting: usize,
@@ -176,11 +205,30 @@ pub(crate) struct Ticket {
 }
 
 impl Dispatch {
+    /// Matching of stored tasks.
     pub(crate) fn new(clock: Arc<dyn Clock>, admission: Admission, poll_caps: PollCaps) -> Self {
+        Self::build(clock, admission, poll_caps, true)
+    }
+
+    /// Matching of questions, which are in no store: none is ever left out.
+    pub(crate) fn of_questions(clock: Arc<dyn Clock>, poll_caps: PollCaps) -> Self {
+        Self::build(clock, Admission::default(), poll_caps, false)
+    }
+
+    fn build(
+        clock: Arc<dyn Clock>,
+        admission: Admission,
+        poll_caps: PollCaps,
+        is_stored: bool,
+    ) -> Self {
         Self {
             clock,
             poll_caps,
             state: Mutex::new(State {
+                is_stored,
+                is_partial: false,
+                ready_bytes: 0,
+                uses: 0,
                 queues: HashMap::new(),
                 places: HashMap::new(),
                 waiting: 0,
@@ -203,11 +251,10 @@ impl Dispatch {
             // A task that waits here may now be for others: it is looked at anew.
             let known = state.places.contains_key(&row.task_id);
             state.withdraw(&row.task_id);
-            if !known {
-                let queue = state.queues.entry(key.clone()).or_default();
-                queue.added.count(now);
+            if !known && (state.has_room() || state.queues.contains_key(&key)) {
+                state.queue(&key, now).added.count(now);
             }
-            state.offer(key, ReadyTask::from(row), now);
+            state.offer(key, ReadyTask::from(row), Origin::Commit, now);
         } else {
             state.withdraw(&row.task_id);
         }
@@ -221,8 +268,7 @@ impl Dispatch {
             state.ledger.lease(&key);
         }
         state.ledger.dispatch(&key, now);
-        let queue = state.queues.entry(key).or_default();
-        queue.dispatched.count(now);
+        state.queue(&key, now).dispatched.count(now);
     }
 
     /// A lease that was counted ended: what was withheld for it may go out.
@@ -285,7 +331,7 @@ impl Dispatch {
         state.ledger.settle(queue);
         state.settle_taking(queue, taken, now);
         if let Some(task) = back {
-            state.offer(queue.clone(), task, now);
+            state.offer(queue.clone(), task, Origin::Commit, now);
         }
         if !state.ledger.is_unlimited() {
             state.pump_namespace(queue, now);
@@ -295,7 +341,8 @@ impl Dispatch {
     /// A question that somebody waits for.
     pub(crate) fn ask(&self, queue: &QueueKey, question: ReadyTask) {
         let now = self.clock.now();
-        self.state.lock().offer(queue.clone(), question, now);
+        let mut state = self.state.lock();
+        state.offer(queue.clone(), question, Origin::Question, now);
     }
 
     /// What withholds ready work from a poll now.
@@ -310,22 +357,42 @@ impl Dispatch {
     /// Tasks read from the store. `complete` says that these are all there are.
     pub(crate) fn fill(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
         let mut state = self.state.lock();
-        state.queues.entry(queue.clone()).or_default().truncated = !complete;
         let now = self.clock.now();
+        state.queue(queue, now).truncated = !complete;
         for row in rows {
-            state.offer(queue.clone(), ReadyTask::from(row), now);
+            state.offer(queue.clone(), ReadyTask::from(row), Origin::Fetched, now);
         }
     }
 
     /// As [`Self::fill`], for tasks that must run in a session.
     pub(crate) fn fill_lanes(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
         let mut state = self.state.lock();
-        let entry = state.queues.entry(queue.clone()).or_default();
-        entry.lanes_truncated = !complete;
         let now = self.clock.now();
+        state.queue(queue, now).lanes_truncated = !complete;
         for row in rows {
-            state.offer(queue.clone(), ReadyTask::from(row), now);
+            state.offer(queue.clone(), ReadyTask::from(row), Origin::Fetched, now);
         }
+    }
+
+    /// Whether more ready tasks may be kept in memory.
+    pub(crate) fn has_room(&self) -> bool {
+        self.state.lock().has_room()
+    }
+
+    /// The store may hold ready tasks of queues that were never read.
+    pub(crate) fn leave_out_rest(&self) {
+        self.state.lock().is_partial = true;
+    }
+
+    /// Whether no lease is limited, so that none need be counted.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.state.lock().ledger.is_unlimited()
+    }
+
+    /// Queues and ready tasks in memory.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.queues.len(), state.places.len())
     }
 
     /// Takes the best fitting ready task, or a place in the line.
@@ -348,7 +415,7 @@ impl Dispatch {
                 withheld = has.then_some(throttle);
             }
         }
-        let entry = state.queues.entry(queue.clone()).or_default();
+        let entry = state.queue(queue, now);
         if (entry.truncated && entry.len == 0) || (entry.lanes_truncated && entry.lanes.len() == 0)
         {
             return Found::AskStore;
@@ -360,7 +427,7 @@ impl Dispatch {
         state.next_waiter += 1;
         let number = state.next_waiter;
         let (hand, handed) = oneshot::channel();
-        let entry = state.queues.entry(queue.clone()).or_default();
+        let entry = state.queue(queue, now);
         entry.waiters.push_back(Waiter {
             number,
             appetite: appetite.clone(),
@@ -394,13 +461,32 @@ impl Dispatch {
             let now = self.clock.now();
             state.ledger.settle(&ticket.queue);
             state.settle_taking(&ticket.queue, &task.taking(), now);
-            state.offer(ticket.queue, task, now);
+            state.offer(ticket.queue, task, Origin::Commit, now);
         }
     }
 
     /// Takes out a task that nobody may have any more.
     pub(crate) fn withdraw(&self, task_id: &TaskId) {
         self.state.lock().withdraw(task_id);
+    }
+
+    /// Whether a poll of this worker waits.
+    pub(crate) fn is_waited_at(&self, worker: &WorkerRow) -> bool {
+        let state = self.state.lock();
+        [TaskKind::Workflow, TaskKind::Activity]
+            .into_iter()
+            .any(|kind| {
+                let key = QueueKey {
+                    namespace: worker.namespace.clone(),
+                    kind,
+                    queue: worker.task_queue.clone(),
+                };
+                let queue = state.queues.get(&key);
+                queue.is_some_and(|queue| {
+                    let mut waiters = queue.waiters.iter();
+                    waiters.any(|waiter| waiter.appetite.worker_id == worker.worker_id)
+                })
+            })
     }
 
     /// Polls that wait now.
@@ -411,11 +497,9 @@ impl Dispatch {
     /// A lease was granted: counted for fairness.
     pub(crate) fn dispatched(&self, queue: &QueueKey, task: &ReadyTask) {
         if task.fairness_key.is_some() || task.fairness_weight != 1 {
-            let mut state = self.state.lock();
-            let entry = state.queues.entry(queue.clone()).or_default();
-            entry
-                .fairness
-                .count(task.fairness_key.as_deref(), self.clock.now());
+            let (mut state, now) = (self.state.lock(), self.clock.now());
+            let entry = state.queue(queue, now);
+            entry.fairness.count(task.fairness_key.as_deref(), now);
         }
     }
 }
@@ -438,20 +522,63 @@ impl State {
         self.waiting -= 1;
         if let Some(waiting) = self.waiting_in.get_mut(namespace) {
             *waiting -= 1;
+            if *waiting == 0 {
+                self.waiting_in.remove(namespace);
+            }
         }
     }
 
-    fn offer(&mut self, key: QueueKey, task: ReadyTask, now: Timestamp) {
+    /// The queue's entry, made when there is none.
+    fn queue(&mut self, key: &QueueKey, now: Timestamp) -> &mut Queue {
+        self.uses += 1;
+        if self.uses > self.queues.len().max(TIDY_AFTER_USES) {
+            self.uses = 0;
+            self.tidy(now);
+        }
+        let is_partial = self.is_partial;
+        self.queues.entry(key.clone()).or_insert_with(|| Queue {
+            truncated: is_partial,
+            lanes_truncated: is_partial && key.kind == TaskKind::Activity,
+            ..Queue::default()
+        })
+    }
+
+    /// Forgets queues that nobody waits at and that hold nothing: an unknown queue is an empty one, or one that is read when
+    /// somebody asks. Rates and fair shares of the last minute are kept for a bounded number.
+    fn tidy(&mut self, now: Timestamp) {
+        let is_partial = self.is_partial;
+        let mut recent = 0;
+        self.queues.retain(|_, queue| {
+            let left_out = queue.truncated || queue.lanes_truncated;
+            if !queue.is_idle() || (left_out && !is_partial) {
+                return true;
+            }
+            recent += usize::from(queue.is_recent(now));
+            queue.is_recent(now) && recent <= RECENT_QUEUES_MAX
+        });
+        if self.queues.capacity() > 4 * self.queues.len().max(TIDY_AFTER_USES) {
+            self.queues.shrink_to_fit();
+            self.places.shrink_to_fit();
+        }
+    }
+
+    /// Whether more ready tasks may be kept.
+    fn has_room(&self) -> bool {
+        let queues = self.queues.len() as u64 * QUEUE_BYTES;
+        !self.is_stored || self.ready_bytes + queues < READY_BYTES_MAX
+    }
+
+    fn offer(&mut self, key: QueueKey, task: ReadyTask, origin: Origin, now: Timestamp) {
         if self.places.contains_key(&task.task_id) {
             return;
         }
         if task.session.is_some() {
-            self.offer_in_session(&key, task, now);
+            self.offer_in_session(&key, task, origin, now);
             return;
         }
         if !self.ledger.is_unlimited() {
             // Older tasks may be withheld here: the best one goes first.
-            self.insert(key.clone(), task);
+            self.insert(key.clone(), task, origin, now);
             self.pump(&key, now);
             return;
         }
@@ -464,7 +591,7 @@ impl State {
                 Err(back) => task = back,
             }
         }
-        self.insert(key, task);
+        self.insert(key, task, origin, now);
     }
 
     /// Takes the poll out of the line that waits longest for such a task.
@@ -499,9 +626,9 @@ impl State {
                 // The poll ended in this moment.
                 Err(back) if back.session.is_some() => {
                     self.settle_taking(key, &back.taking(), now);
-                    self.offer_in_session(key, back, now);
+                    self.offer_in_session(key, back, Origin::Fetched, now);
                 }
-                Err(back) => self.insert(key.clone(), back),
+                Err(back) => self.insert(key.clone(), back, Origin::Fetched, now),
             }
         }
     }
@@ -524,13 +651,34 @@ impl State {
         }
     }
 
-    fn insert(&mut self, key: QueueKey, task: ReadyTask) {
-        let queue = self.queues.entry(key.clone()).or_default();
-        // A question is in no store to be read again from; its own limit bounds those.
-        if queue.len >= READY_PER_QUEUE_MAX && task.validates.is_none() {
-            queue.truncated = true;
-            return;
+    fn insert(&mut self, key: QueueKey, task: ReadyTask, origin: Origin, now: Timestamp) {
+        let has_room = self.has_room();
+        let is_question = task.validates.is_some() || !self.is_stored;
+        let origin = if is_question {
+            Origin::Question
+        } else {
+            origin
+        };
+        match self.queues.get_mut(&key) {
+            // Where somebody waits, a task is soon gone again.
+            Some(queue)
+                if !origin.may_enter(
+                    queue.len,
+                    READY_PER_QUEUE_MAX,
+                    has_room || !queue.waiters.is_empty(),
+                ) =>
+            {
+                queue.truncated = true;
+                return;
+            }
+            None if !origin.may_enter(0, READY_PER_QUEUE_MAX, has_room) => {
+                self.is_partial = true;
+                return;
+            }
+            Some(_) | None => {}
         }
+        self.ready_bytes += task.bytes();
+        let queue = self.queue(&key, now);
         let place: LinePlace = (
             task.priority,
             task.fairness_key.clone(),
@@ -555,8 +703,9 @@ impl State {
         };
         match place {
             Place::Line(place) => {
-                if let Some(queue) = self.queues.get_mut(&key) {
-                    queue.remove(&place);
+                let queue = self.queues.get_mut(&key);
+                if let Some(task) = queue.and_then(|queue| queue.remove(&place)) {
+                    self.ready_bytes -= task.bytes();
                 }
             }
             Place::Lane(lane, order) => {
@@ -645,20 +794,52 @@ impl Queue {
         None
     }
 
-    fn remove(&mut self, place: &LinePlace) {
-        let Some(classes) = self.tiers.get_mut(&place.0) else {
-            return;
-        };
+    /// Whether nobody waits here and nothing is ready.
+    fn is_idle(&self) -> bool {
+        self.waiters.is_empty() && self.len == 0 && self.lanes.len() == 0
+    }
+
+    /// Whether something happened here in the last minute.
+    fn is_recent(&self, now: Timestamp) -> bool {
+        self.added.last_minute(now) > 0 || self.dispatched.last_minute(now) > 0
+    }
+
+    fn remove(&mut self, place: &LinePlace) -> Option<ReadyTask> {
+        let classes = self.tiers.get_mut(&place.0)?;
+        let mut removed = None;
         if let Some(class) = classes.get_mut(&place.1) {
-            if class.remove(&(place.2, place.3.clone())).is_some() {
-                self.len -= 1;
-            }
+            removed = class.remove(&(place.2, place.3.clone()));
+            self.len -= usize::from(removed.is_some());
             if class.is_empty() {
                 classes.remove(&place.1);
             }
         }
         if classes.is_empty() {
             self.tiers.remove(&place.0);
+        }
+        removed
+    }
+}
+
+/// Why a task is offered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// It became ready: it may stay in the store when memory is full.
+    Commit,
+    /// A poll asked the store for it, or was about to get it: some are kept although memory is full, or the poll would ask again
+    /// for ever.
+    Fetched,
+    /// It is in no store: it must be kept, and another limit bounds those.
+    Question,
+}
+
+impl Origin {
+    /// Whether a task may enter a line that holds `len` tasks and may hold `max`.
+    fn may_enter(self, len: usize, max: usize, has_room: bool) -> bool {
+        match self {
+            Self::Question => true,
+            Self::Commit => has_room && len < max,
+            Self::Fetched => len < max && (has_room || len < FETCHED_WHEN_FULL),
         }
     }
 }
@@ -716,6 +897,22 @@ impl ReadyTask {
             validates,
             session: None,
         }
+    }
+
+    /// About what it takes in memory. Names are counted twice, because its place repeats them.
+    fn bytes(&self) -> u64 {
+        let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let session = self.session.as_ref().map_or(0, |options| {
+            let requirements = options.requirements.iter();
+            512 + requirements.map(String::len).sum::<usize>()
+        });
+        let names = self.type_name.len()
+            + optional(&self.compatibility)
+            + optional(&self.required_capability)
+            + optional(&self.fairness_key)
+            + optional(&self.validates)
+            + session;
+        READY_TASK_BYTES + 2 * names as u64
     }
 
     /// What matching must know to settle it.

@@ -4,6 +4,7 @@ use longhaul_engine::Rejection;
 use longhaul_engine::visibility::Type;
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskQueue, WorkerId, WorkflowId};
+use longhaul_store::Quiet;
 
 use crate::query_tasks::QueryRefusal;
 use crate::questions::{QuestionKind, QuestionRefusal};
@@ -184,13 +185,21 @@ fn question_refused(kind: QuestionKind, refusal: &QuestionRefusal) -> String {
     }
 }
 
+/// Requests that met a store which cannot be reached.
+static OUTAGES: Quiet = Quiet::new();
+
+/// Requests that met a damaged store.
+static DAMAGES: Quiet = Quiet::new();
+
 impl From<longhaul_store::Error> for Error {
     fn from(error: longhaul_store::Error) -> Self {
         use longhaul_store::Error as Store;
         match error {
             Store::Conflict => Self::Contended,
             Store::Unavailable(why) => {
-                tracing::error!(why, "the store is unavailable");
+                if let Some(unlogged) = OUTAGES.occurred() {
+                    tracing::error!(why, unlogged, "the store is unavailable");
+                }
                 Self::Unavailable
             }
             Store::Corrupt(why) => {
@@ -198,7 +207,9 @@ impl From<longhaul_store::Error> for Error {
                 Self::Internal
             }
             Store::Damaged(why) => {
-                tracing::error!(why, "the store is damaged, restore a backup");
+                if let Some(unlogged) = DAMAGES.occurred() {
+                    tracing::error!(why, unlogged, "the store is damaged, restore a backup");
+                }
                 Self::Damaged
             }
             Store::NewerSchema(why) => {

@@ -5,54 +5,27 @@
 //! everything it rests on is durable. The version check in the store is the real guarantee: when a commit comes second, the
 //! cached copy is dropped and the command is decided again on what is stored.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared};
 use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
 use longhaul_engine::session::Session;
 use longhaul_engine::{Changes, Command, Decision, Limits, Moment};
 use longhaul_protocol::id::RunId;
 use longhaul_store::{Error as StoreError, Store};
-use parking_lot::Mutex;
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard};
+use tokio::sync::MutexGuard;
 
+use crate::cache::{Cache, Cell, CellState};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::hints::{Commit, Hints};
 use crate::wake::Hub;
 
 /// How often a command is decided again after losing to another commit, before its caller is told to come back. Losing
 /// once is ordinary with several servers; losing eight times in a row means something is wrong.
 const CONFLICT_RETRIES: usize = 8;
-
-/// Runs kept in memory. At a few kilobytes each this is some tens of megabytes; a miss costs one read.
-const CACHED_RUNS_MAX: usize = 20_000;
-
-/// Runs in memory that have not been used since the last clean-up are dropped when there are too many.
-#[derive(Default)]
-struct Cache {
-    cells: HashMap<RunId, Arc<Cell>>,
-    clock: u64,
-}
-
-struct Cell {
-    state: AsyncMutex<CellState>,
-    used: AtomicU64,
-}
-
-#[derive(Default)]
-pub(crate) struct CellState {
-    run: Option<Run>,
-    /// The newest commit of this run that this process handed to the store.
-    tail: Option<Commit>,
-}
-
-/// A commit that several may wait for.
-type Commit = Shared<BoxFuture<'static, std::result::Result<(), StoreError>>>;
 
 /// Decides and commits.
 pub(crate) struct Executor {
@@ -60,7 +33,7 @@ pub(crate) struct Executor {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Limits,
     hub: Arc<Hub>,
-    cache: Mutex<Cache>,
+    cache: Cache,
 }
 
 /// A run under its lock.
@@ -116,13 +89,14 @@ impl Executor {
         clock: Arc<dyn Clock>,
         limits: Limits,
         hub: Arc<Hub>,
+        cache_bytes_max: u64,
     ) -> Self {
         Self {
             store,
             clock,
             limits,
             hub,
-            cache: Mutex::new(Cache::default()),
+            cache: Cache::new(cache_bytes_max),
         }
     }
 
@@ -151,7 +125,7 @@ impl Executor {
     ) -> Result<Option<<P::Command as Command>::Reply>> {
         let mut run_id = run_id.clone();
         for _ in 0..CONFLICT_RETRIES {
-            let cell = self.cell(&run_id);
+            let cell = self.cache.cell(&run_id);
             let Some(mut locked) = self.lock(&cell, &run_id).await? else {
                 return Ok(None);
             };
@@ -167,7 +141,7 @@ impl Executor {
                 locked.state.run = None;
                 continue;
             }
-            let (reply, durable) = self.conclude(&mut locked.state, decision);
+            let (reply, durable) = self.conclude(&cell, &mut locked.state, decision);
             drop(locked);
             match durable.wait().await {
                 Ok(()) => return reply.map(Some).map_err(Error::from),
@@ -183,11 +157,11 @@ impl Executor {
         let reply = decision.reply?;
         let changes = Arc::new(decision.changes);
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
-        self.remember_created(&changes, &commit);
-        match self.finish(commit, changes).wait().await {
+        let created = self.remember_created(&changes, &commit);
+        match self.finish(commit, None, created).wait().await {
             Ok(()) => Ok(reply),
             Err(error) => {
-                self.forget(&reply.run_id);
+                self.cache.forget(&reply.run_id);
                 Err(error.into())
             }
         }
@@ -197,7 +171,9 @@ impl Executor {
     pub(crate) async fn commit_sessions(&self, sessions: Vec<Session>) -> Result<bool> {
         let changes = Arc::new(Changes::of_sessions(sessions));
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
-        match self.finish(commit, changes).wait().await {
+        let hints = Arc::<Hints>::default();
+        hints.expect(&commit, &changes);
+        match self.finish(commit, Some(hints), Vec::new()).wait().await {
             Ok(()) => Ok(true),
             Err(StoreError::Conflict) => Ok(false),
             Err(error) => Err(error.into()),
@@ -206,13 +182,14 @@ impl Executor {
 
     /// The run as it is now, durable.
     pub(crate) async fn read(&self, run_id: &RunId) -> Result<Option<Run>> {
-        let cell = self.cell(run_id);
+        let cell = self.cache.cell(run_id);
         let Some(mut locked) = self.lock(&cell, run_id).await? else {
             return Ok(None);
         };
         if !self.is_current(&locked).await? {
             locked.state.run = self.store.run(run_id).await?;
             locked.state.tail = None;
+            self.cache.reloaded(&cell, &locked.state);
         }
         let run = locked.run().clone();
         let tail = locked.state.tail.clone();
@@ -242,39 +219,28 @@ impl Executor {
         })
     }
 
-    fn cell(&self, run_id: &RunId) -> Arc<Cell> {
-        let mut cache = self.cache.lock();
-        cache.clock += 1;
-        let clock = cache.clock;
-        if let Some(cell) = cache.cells.get(run_id) {
-            cell.used.store(clock, Ordering::Relaxed);
-            return Arc::clone(cell);
-        }
-        cache.make_room();
-        let cell = Arc::new(Cell {
-            state: AsyncMutex::default(),
-            used: AtomicU64::new(clock),
-        });
-        cache.cells.insert(run_id.clone(), Arc::clone(&cell));
-        cell
-    }
-
     async fn lock<'c>(&self, cell: &'c Arc<Cell>, run_id: &RunId) -> Result<Option<Locked<'c>>> {
         let mut state = cell.state.lock().await;
         if state.run.is_none() {
             state.run = self.store.run(run_id).await?;
             state.tail = None;
+            self.cache.reloaded(cell, &state);
         }
         if state.run.is_none() {
             drop(state);
-            self.forget(run_id);
+            self.cache.forget(run_id);
             return Ok(None);
         }
         Ok(Some(Locked { state }))
     }
 
     /// Hands the changes to the store and moves the cached run on.
-    fn conclude<R>(&self, state: &mut CellState, decision: Decision<R>) -> (Verdict<R>, Durable) {
+    fn conclude<R>(
+        &self,
+        cell: &Cell,
+        state: &mut CellState,
+        decision: Decision<R>,
+    ) -> (Verdict<R>, Durable) {
         let Decision { changes, reply } = decision;
         if changes.run.is_none() && changes.sessions.is_empty() {
             return (reply, Durable::Resting(state.tail.clone()));
@@ -282,48 +248,41 @@ impl Executor {
         let changes = Arc::new(changes);
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
         if let Some(change) = &changes.run {
-            state.run = Some(change.apply(state.run.take()));
+            self.cache.apply(cell, state, change);
         }
         // Changes of a session alone do not follow upon the run's own: it rests on both.
         if changes.run.is_some() {
             state.tail = Some(commit.clone());
         }
-        self.remember_created(&changes, &commit);
-        (reply, self.finish(commit, changes))
+        cell.hints.expect(&commit, &changes);
+        let created = self.remember_created(&changes, &commit);
+        let own = Some(Arc::clone(&cell.hints));
+        (reply, self.finish(commit, own, created))
     }
 
-    fn finish(&self, commit: Commit, changes: Arc<Changes>) -> Durable {
+    fn finish(&self, commit: Commit, own: Option<Arc<Hints>>, created: Vec<Arc<Hints>>) -> Durable {
         Durable::Committing(Finishing {
-            pending: Some((commit, changes)),
+            commit: Some(commit),
+            own,
+            created,
             hub: Arc::clone(&self.hub),
         })
     }
 
-    /// A run that this commit creates is known before anybody asks for it.
-    fn remember_created(&self, changes: &Changes, commit: &Commit) {
-        if changes.created.is_empty() {
-            return;
-        }
-        let mut cache = self.cache.lock();
-        cache.make_room();
-        for created in &changes.created {
-            cache.clock += 1;
-            let state = CellState {
-                run: Some(created.apply(None)),
-                tail: Some(commit.clone()),
-            };
-            let cell = Cell {
-                state: AsyncMutex::new(state),
-                used: AtomicU64::new(cache.clock),
-            };
-            cache
-                .cells
-                .insert(created.spec.run_id.clone(), Arc::new(cell));
-        }
+    /// Runs that this commit creates are known before anybody asks for them.
+    fn remember_created(&self, changes: &Arc<Changes>, commit: &Commit) -> Vec<Arc<Hints>> {
+        let remember = |(place, created)| {
+            let hints = Arc::<Hints>::default();
+            hints.expect_created(commit, changes, place);
+            self.cache.add_created(created, commit, Arc::clone(&hints));
+            hints
+        };
+        changes.created.iter().enumerate().map(remember).collect()
     }
 
-    fn forget(&self, run_id: &RunId) {
-        self.cache.lock().cells.remove(run_id);
+    /// Runs in memory, and about how many bytes they take.
+    pub(crate) fn cached(&self) -> (usize, u64) {
+        self.cache.size()
     }
 
     /// The cached copy rests on a commit that did not happen: drop it. A conflict is worth another try, an outage is not.
@@ -332,6 +291,7 @@ impl Executor {
             let mut state = cell.state.lock().await;
             state.run = None;
             state.tail = None;
+            self.cache.reloaded(cell, &state);
         }
         match error {
             StoreError::Conflict => Ok(()),
@@ -363,58 +323,152 @@ impl Durable {
 /// A commit on its way, and whom to tell afterwards. The caller may hang up while it waits; the commit happens all the same,
 /// and dropping this early hands the telling to a task of its own.
 struct Finishing {
-    pending: Option<(Commit, Arc<Changes>)>,
+    commit: Option<Commit>,
+    /// Of the run that was decided on.
+    own: Option<Arc<Hints>>,
+    /// Of the runs that are created.
+    created: Vec<Arc<Hints>>,
     hub: Arc<Hub>,
 }
 
 impl Finishing {
     async fn wait(mut self) -> std::result::Result<(), StoreError> {
-        let Some((commit, _)) = &self.pending else {
+        let Some(commit) = &self.commit else {
             return Ok(());
         };
         let outcome = commit.clone().await;
-        if let Some((_, changes)) = self.pending.take()
-            && outcome.is_ok()
-        {
-            self.hub.wake(&changes);
-        }
+        self.commit = None;
+        self.deliver();
         outcome
+    }
+
+    fn deliver(&self) {
+        for hints in self.own.iter().chain(&self.created) {
+            hints.deliver(&self.hub);
+        }
     }
 }
 
 impl Drop for Finishing {
     fn drop(&mut self) {
-        let Some((commit, changes)) = self.pending.take() else {
+        let Some(commit) = self.commit.take() else {
             return;
         };
-        let hub = Arc::clone(&self.hub);
+        let rest = Self {
+            commit: None,
+            own: self.own.take(),
+            created: std::mem::take(&mut self.created),
+            hub: Arc::clone(&self.hub),
+        };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                if commit.await.is_ok() {
-                    hub.wake(&changes);
-                }
+                // A failed commit is told too: hints of the run's other commits may wait behind it.
+                let _ = commit.await;
+                rest.deliver();
             });
         }
     }
 }
 
-impl Cache {
-    /// Drops the less recently used half when the cache is full. A cell in use keeps living through its `Arc`; two cells for
-    /// one run are possible for a moment and harmless, because the store checks versions.
-    fn make_room(&mut self) {
-        if self.cells.len() < CACHED_RUNS_MAX {
-            return;
-        }
-        let mut used: Vec<u64> = self
-            .cells
-            .values()
-            .map(|cell| cell.used.load(Ordering::Relaxed))
-            .collect();
-        let middle = used.len() / 2;
-        let (_, median, _) = used.select_nth_unstable(middle);
-        let median = *median;
-        self.cells.retain(|_, cell| {
-            cell.used.load(Ordering::Relaxed) > median || Arc::strong_count(cell) > 1
-        });
+#[cfg(test)]
+mod tests {
+    use longhaul_engine::queue::Admission;
+    use longhaul_engine::run::claim::ClaimWorkflowTask;
+    use longhaul_engine::run::fail::ReleaseWorkflowTask;
+    use longhaul_engine::run::start::DuplicatePolicy;
+    use longhaul_engine::run::state::Routing;
+    use longhaul_protocol::Payload;
+    use longhaul_protocol::id::{TaskId, WorkerId};
+    use longhaul_store::memory::Memory;
+    use serde_json::Map;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::dispatch::{Dispatch, PollCaps};
+
+    fn executor() -> Executor {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let dispatch = Dispatch::new(
+            Arc::clone(&clock),
+            Admission::default(),
+            PollCaps::default(),
+        );
+        let hub = Arc::new(Hub::new(Arc::default(), dispatch, 60));
+        let store = Arc::new(Memory::new());
+        Executor::new(store, clock, Limits::default(), hub, 1 << 20)
+    }
+
+    async fn started(executor: &Executor) -> (RunId, TaskId) {
+        let start = Start {
+            namespace: "default".into(),
+            workflow_id: "w".into(),
+            workflow_type: "order".to_owned(),
+            task_queue: "q".into(),
+            arguments: Payload::empty_list(),
+            business_key: None,
+            memo: None,
+            search_attributes: Map::new(),
+            run_timeout_seconds: None,
+            execution_timeout_seconds: None,
+            routing: Routing::default(),
+            duplicate_policy: DuplicatePolicy::Fail,
+            declared: Map::new(),
+            principal: None,
+            context: None,
+        };
+        let run_id = executor.create(&start).await.unwrap().run_id;
+        let run = executor.read(&run_id).await.unwrap().unwrap();
+        (run_id, run.core.workflow_task.unwrap().id)
+    }
+
+    /// Decides and hands the commit to the store; whoever asked has not looked at its answer yet.
+    async fn begin<C: Command>(executor: &Executor, run_id: &RunId, command: C) -> Durable {
+        let cell = executor.cache.cell(run_id);
+        let mut locked = executor.lock(&cell, run_id).await.unwrap().unwrap();
+        let decision = command.decide(locked.run(), executor.moment());
+        let (reply, durable) = executor.conclude(&cell, &mut locked.state, decision);
+        assert!(reply.is_ok());
+        durable
+    }
+
+    async fn lease_and_give_back(executor: &Executor) -> (TaskId, Durable, Durable) {
+        let (run_id, task_id) = started(executor).await;
+        let claim = ClaimWorkflowTask {
+            task_id: task_id.clone(),
+            worker_id: WorkerId::from("w1"),
+            runtime: "python".to_owned(),
+            poll_request_id: None,
+        };
+        let leased = begin(executor, &run_id, claim).await;
+        let release = ReleaseWorkflowTask {
+            task_id: task_id.clone(),
+            owner: WorkerId::from("w1"),
+        };
+        let released = begin(executor, &run_id, release).await;
+        (task_id, leased, released)
+    }
+
+    #[tokio::test]
+    async fn a_late_hint_does_not_undo_a_newer_one() {
+        let executor = executor();
+        let (task_id, leased, released) = lease_and_give_back(&executor).await;
+        released.wait().await.unwrap();
+        assert!(executor.hub.leased_row(&task_id).is_none());
+        leased.wait().await.unwrap();
+        assert!(
+            executor.hub.leased_row(&task_id).is_none(),
+            "the lease is over, and nobody would ever take note of its end again"
+        );
+    }
+
+    #[tokio::test]
+    async fn hints_of_a_caller_that_hung_up_are_delivered_in_their_order() {
+        let executor = executor();
+        let (task_id, leased, released) = lease_and_give_back(&executor).await;
+        drop(leased);
+        released.wait().await.unwrap();
+        tokio::task::yield_now().await;
+        assert!(executor.hub.leased_row(&task_id).is_none());
+        assert_eq!(executor.hub.dispatch.size(), (1, 1), "it is ready again");
     }
 }

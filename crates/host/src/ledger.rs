@@ -22,6 +22,12 @@ pub struct Throttle {
     pub room_at: Option<Timestamp>,
 }
 
+/// Queues whose caps are remembered; they are found again from the settings.
+const CAPS_MAX: usize = 10_000;
+
+/// Counts of nothing are looked for after this many dispatches, or as many as there are counts.
+const TIDY_AFTER_DISPATCHES: usize = 1024;
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Scope {
     Queue(QueueKey),
@@ -42,6 +48,14 @@ pub(crate) struct Ledger {
     is_unlimited: bool,
     caps: HashMap<QueueKey, Arc<Caps>>,
     counts: HashMap<Scope, Count>,
+    /// Dispatches since counts of nothing were last forgotten.
+    dispatches: usize,
+}
+
+impl Count {
+    fn is_nothing(&self, now: Timestamp) -> bool {
+        self.leases == 0 && self.reserved == 0 && self.dispatched.last_minute(now) == 0
+    }
 }
 
 impl Ledger {
@@ -51,6 +65,7 @@ impl Ledger {
             admission,
             caps: HashMap::new(),
             counts: HashMap::new(),
+            dispatches: 0,
         }
     }
 
@@ -67,6 +82,9 @@ impl Ledger {
             .admission
             .caps(&queue.namespace, &queue.queue, queue.kind);
         let caps = Arc::new(caps);
+        if self.caps.len() >= CAPS_MAX {
+            self.caps.clear();
+        }
         self.caps.insert(queue.clone(), Arc::clone(&caps));
         caps
     }
@@ -156,6 +174,11 @@ impl Ledger {
 
     /// A task was dispatched.
     pub(crate) fn dispatch(&mut self, queue: &QueueKey, now: Timestamp) {
+        self.dispatches += 1;
+        if self.dispatches > self.counts.len().max(TIDY_AFTER_DISPATCHES) {
+            self.dispatches = 0;
+            self.counts.retain(|_, count| !count.is_nothing(now));
+        }
         self.each(queue, |count| count.dispatched.count(now));
     }
 

@@ -6,6 +6,7 @@
 //! only these. Nothing here knows HTTP or JSON bodies.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use longhaul_engine::Limits;
@@ -20,6 +21,7 @@ mod activity_tasks;
 mod alarms;
 mod asking;
 mod audit;
+mod cache;
 mod cancellations;
 pub mod clock;
 mod debug;
@@ -27,6 +29,7 @@ mod dispatch;
 pub mod error;
 mod execute;
 mod fairness;
+mod hints;
 mod idle;
 mod keep_running;
 mod ledger;
@@ -51,6 +54,8 @@ mod tasks;
 mod update_validation;
 mod updates;
 mod wake;
+mod weight;
+mod worker_sweep;
 mod workers;
 mod workflow_tasks;
 mod workflows;
@@ -81,7 +86,7 @@ pub use sessions::{
 pub use tasks::ClaimStatus;
 pub use update_validation::{ValidationRefusal, WorkflowWork};
 pub use updates::UpdateWait;
-pub use workers::{Registration, WorkerView};
+pub use workers::{Fleet, Registration, WorkerFilter, WorkerList, WorkerView};
 pub use workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
 pub use workflows::{CommandPage, CommandTarget, Description, Handlers, HistoryRequest, RunList};
 
@@ -114,6 +119,10 @@ pub struct Config {
     pub worker_heartbeat_seconds: u64,
     /// After this silence a worker counts as stale.
     pub worker_stale_seconds: u64,
+    /// After this much more silence it is forgotten.
+    pub worker_forget_seconds: u64,
+    /// Bytes of runs kept in memory.
+    pub run_cache_bytes: u64,
     /// Queries and validations of updates.
     pub questions: QuestionLimits,
     /// Caps on leases and dispatches.
@@ -130,6 +139,8 @@ impl Default for Config {
             limits: Limits::default(),
             worker_heartbeat_seconds: 20,
             worker_stale_seconds: 60,
+            worker_forget_seconds: worker_sweep::FORGET_SECONDS_DEFAULT,
+            run_cache_bytes: cache::CACHED_BYTES_DEFAULT,
             questions: QuestionLimits::default(),
             admission: Admission::default(),
             poll_caps: PollCaps::default(),
@@ -193,6 +204,7 @@ impl Host {
             Arc::clone(&clock),
             config.limits.clone(),
             Arc::clone(&hub),
+            config.run_cache_bytes,
         ));
         let queries = query_tasks::QueryLines::new(Arc::clone(&clock), config.poll_caps);
         let inner = Inner {
@@ -228,6 +240,7 @@ impl Host {
         host.keep_running("outbox", outbox::run);
         host.keep_running("audit", audit::run);
         host.keep_running("session sweep", session_sweep::run);
+        host.keep_running("worker sweep", worker_sweep::run);
         Ok(host)
     }
 
@@ -237,6 +250,11 @@ impl Host {
         self.load_rollouts().await?;
         self.load_sessions().await?;
         for queue in self.inner.store.ready_queues().await? {
+            if !self.inner.hub.dispatch.has_room() {
+                // The rest is read when somebody polls for it.
+                self.inner.hub.dispatch.leave_out_rest();
+                break;
+            }
             self.refill(&queue).await?;
         }
         for row in self
@@ -279,19 +297,32 @@ impl Host {
 
     /// Counters for `/metrics`.
     pub fn metrics(&self) -> Arc<Metrics> {
-        let waiting = self.inner.hub.dispatch.waiting() + self.inner.queries.dispatch.waiting();
-        self.inner
-            .hub
-            .metrics
-            .polls_waiting
-            .set(i64::try_from(waiting).unwrap_or(i64::MAX));
-        let blocked = self.inner.hub.dispatch.blocked_in_session();
-        self.inner
-            .hub
-            .metrics
-            .session_tasks_blocked
-            .set(i64::try_from(blocked).unwrap_or(i64::MAX));
-        Arc::clone(&self.inner.hub.metrics)
+        let (hub, queries) = (&self.inner.hub, &self.inner.queries);
+        let set = |gauge: &prometheus_client::metrics::gauge::Gauge<i64, AtomicI64>, value| {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        let metrics = &hub.metrics;
+        let waiting = hub.dispatch.waiting() + queries.dispatch.waiting();
+        set(&metrics.polls_waiting, waiting as u64);
+        let blocked = hub.dispatch.blocked_in_session();
+        set(&metrics.session_tasks_blocked, blocked as u64);
+        let (runs, bytes) = self.inner.executor.cached();
+        set(&metrics.cached_runs, runs as u64);
+        set(&metrics.cached_run_bytes, bytes);
+        let (queues, tasks) = hub.dispatch.size();
+        set(&metrics.queues_in_memory, queues as u64);
+        set(&metrics.ready_tasks_in_memory, tasks as u64);
+        Arc::clone(metrics)
+    }
+
+    /// Runs kept in memory, and about how many bytes they take.
+    pub fn cached_runs(&self) -> (usize, u64) {
+        self.inner.executor.cached()
+    }
+
+    /// Task queues and ready tasks kept in memory.
+    pub fn queues_in_memory(&self) -> (usize, usize) {
+        self.inner.hub.dispatch.size()
     }
 
     /// The settings it runs with.

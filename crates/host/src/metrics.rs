@@ -30,6 +30,10 @@ pub struct Metrics {
     worker_sessions: Family<Kind, Counter<u64, AtomicU64>>,
     worker_session_refusals: Family<Kind, Counter<u64, AtomicU64>>,
     pub(crate) session_tasks_blocked: Gauge<i64, AtomicI64>,
+    pub(crate) cached_runs: Gauge<i64, AtomicI64>,
+    pub(crate) cached_run_bytes: Gauge<i64, AtomicI64>,
+    pub(crate) queues_in_memory: Gauge<i64, AtomicI64>,
+    pub(crate) ready_tasks_in_memory: Gauge<i64, AtomicI64>,
 }
 
 impl Metrics {
@@ -81,6 +85,26 @@ impl Metrics {
             "session_tasks_blocked",
             "Ready activity tasks whose worker session lets nobody in now",
             self.session_tasks_blocked.clone(),
+        );
+        registry.register(
+            "cached_runs",
+            "Runs kept in memory",
+            self.cached_runs.clone(),
+        );
+        registry.register(
+            "cached_run_bytes",
+            "About how many bytes the runs in memory take",
+            self.cached_run_bytes.clone(),
+        );
+        registry.register(
+            "queues_in_memory",
+            "Task queues kept in memory",
+            self.queues_in_memory.clone(),
+        );
+        registry.register(
+            "ready_tasks_in_memory",
+            "Ready tasks kept in memory for matching; more may be in the store",
+            self.ready_tasks_in_memory.clone(),
         );
     }
 

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use crate::Host;
 use crate::dispatch::{
-    Appetite, Dispatch, Found, READY_IN_SESSION_MAX, READY_PER_QUEUE_MAX, ReadyTask, Taking, Ticket,
+    Appetite, Dispatch, FETCHED_WHEN_FULL, Found, READY_IN_SESSION_MAX, READY_PER_QUEUE_MAX,
+    ReadyTask, Taking, Ticket,
 };
 use crate::error::{Error, Result};
 use crate::ledger::Throttle;
@@ -344,22 +345,23 @@ impl Host {
         }
     }
 
-    /// Fills the in-memory queue from the store.
+    /// Fills the in-memory queue from the store, with fewer tasks when memory is full.
     pub(crate) async fn refill(&self, queue: &QueueKey) -> Result<()> {
-        let rows = self
-            .inner
-            .store
-            .ready_tasks(queue, READY_PER_QUEUE_MAX)
-            .await?;
         let dispatch = &self.inner.hub.dispatch;
-        dispatch.fill(queue, &rows, rows.len() < READY_PER_QUEUE_MAX);
+        let limit = |max: usize| {
+            if dispatch.has_room() {
+                max
+            } else {
+                FETCHED_WHEN_FULL
+            }
+        };
+        let max = limit(READY_PER_QUEUE_MAX);
+        let rows = self.inner.store.ready_tasks(queue, max).await?;
+        dispatch.fill(queue, &rows, rows.len() < max);
         if queue.kind == TaskKind::Activity {
-            let rows = self
-                .inner
-                .store
-                .ready_session_tasks(queue, READY_IN_SESSION_MAX)
-                .await?;
-            dispatch.fill_lanes(queue, &rows, rows.len() < READY_IN_SESSION_MAX);
+            let max = limit(READY_IN_SESSION_MAX);
+            let rows = self.inner.store.ready_session_tasks(queue, max).await?;
+            dispatch.fill_lanes(queue, &rows, rows.len() < max);
         }
         Ok(())
     }

@@ -10,6 +10,10 @@ use longhaul_store::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+/// Answered polls that are remembered while their leases live, about a kilobyte each. The answer to a poll beyond that is given once:
+/// if it is lost, the task comes back when its lease ends.
+const GRANTS_MAX: usize = 50_000;
+
 /// What makes two polls the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PollKey {
@@ -146,6 +150,10 @@ pub(crate) fn session_of(row: &TaskRow) -> Option<SessionId> {
 
 impl State {
     fn grant(&mut self, key: PollKey, granted: Granted) {
+        if self.by_task.len() >= GRANTS_MAX && !self.by_task.contains_key(&granted.task_id) {
+            self.entries.remove(&key);
+            return;
+        }
         // A task has one lease: a poll that was bound to it before and came to nothing is forgotten.
         if let Some(before) = self.by_task.insert(granted.task_id.clone(), key.clone())
             && before != key

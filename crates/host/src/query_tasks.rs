@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use longhaul_engine::Rejection;
 use longhaul_engine::change::TaskKind;
-use longhaul_engine::queue::Admission;
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
@@ -15,7 +14,7 @@ use longhaul_protocol::{Payload, Reason};
 use parking_lot::Mutex;
 
 use crate::Host;
-use crate::asking::{LeasedQuestion, required_capability};
+use crate::asking::{LeasedQuestion, required_capability, too_long_to_ask};
 use crate::clock::Clock;
 use crate::dispatch::{Appetite, Dispatch, PollCaps};
 use crate::error::{Error, Result};
@@ -42,7 +41,7 @@ impl QueryLines {
     /// Caps on leases and dispatches are for stored work: queries have a limit of their own.
     pub(crate) fn new(clock: Arc<dyn Clock>, poll_caps: PollCaps) -> Self {
         Self {
-            dispatch: Dispatch::new(clock, Admission::default(), poll_caps),
+            dispatch: Dispatch::of_questions(clock, poll_caps),
             polls: Arc::default(),
             open: Mutex::default(),
         }
@@ -163,6 +162,12 @@ impl Host {
             return Err(Error::Query(QueryRefusal::InvalidArguments { errors }));
         }
         self.require_room(&arguments)?;
+        if let Some(message) = too_long_to_ask(&run) {
+            return Err(Error::Query(QueryRefusal::Failed(QuestionFailure {
+                message,
+                ..QuestionFailure::default()
+            })));
+        }
         self.require_query_worker(&run)?;
         let limit = self.inner.config.questions.pending_max;
         let asked = self.ask(Question {

@@ -11,7 +11,7 @@ use longhaul_store::{LeaseFilter, QueueCount, QueueKey};
 use crate::Host;
 use crate::dispatch::FairnessView;
 use crate::error::Result;
-use crate::workers::WorkerView;
+use crate::workers::{Known, WorkerView};
 
 /// Leases shown for one queue.
 const SHOWN_LEASES_MAX: usize = 50;
@@ -45,33 +45,53 @@ pub struct QueueRates {
 }
 
 impl Host {
-    /// Every queue that has tasks or workers.
-    pub async fn task_queues(&self, namespace: &Namespace) -> Result<Vec<QueueView>> {
+    /// Queues that have tasks or workers and whose names come after that, at most `limit`, by name; and whether there are more.
+    pub async fn task_queues(
+        &self,
+        namespace: &Namespace,
+        after: Option<&TaskQueue>,
+        limit: usize,
+    ) -> Result<(Vec<QueueView>, bool)> {
+        let is_after = |name: &TaskQueue| after.is_none_or(|after| name > after);
         let mut counts: BTreeMap<TaskQueue, Vec<QueueCount>> = BTreeMap::new();
         for count in self.inner.store.queue_counts(namespace).await? {
-            counts.entry(count.queue.clone()).or_default().push(count);
+            if is_after(&count.queue) {
+                counts.entry(count.queue.clone()).or_default().push(count);
+            }
         }
-        let workers = self.workers(namespace).await?;
-        let names: BTreeSet<TaskQueue> = counts
-            .keys()
-            .cloned()
-            .chain(workers.iter().map(|worker| worker.row.task_queue.clone()))
-            .collect();
-        Ok(names
-            .into_iter()
-            .map(|name| QueueView {
-                rates: self.queue_rates(namespace, &name),
-                workflow_tasks: self.admission(namespace, &name, TaskKind::Workflow),
-                activity_tasks: self.admission(namespace, &name, TaskKind::Activity),
-                counts: counts.remove(&name).unwrap_or_default(),
-                workers: workers
-                    .iter()
-                    .filter(|worker| worker.row.task_queue == name)
-                    .cloned()
-                    .collect(),
-                name,
-            })
-            .collect())
+        let mut workers: BTreeMap<TaskQueue, Vec<Arc<Known>>> = BTreeMap::new();
+        for known in self
+            .known_workers(namespace, |known| is_after(&known.row.task_queue))
+            .await?
+        {
+            let queue = known.row.task_queue.clone();
+            workers.entry(queue).or_default().push(known);
+        }
+        let names: BTreeSet<TaskQueue> = counts.keys().chain(workers.keys()).cloned().collect();
+        let has_more = names.len() > limit;
+        let views = names.into_iter().take(limit).map(|name| {
+            let counts = counts.remove(&name).unwrap_or_default();
+            let known = workers.remove(&name).unwrap_or_default();
+            self.queue_view(namespace, name, counts, &known)
+        });
+        Ok((views.collect(), has_more))
+    }
+
+    fn queue_view(
+        &self,
+        namespace: &Namespace,
+        name: TaskQueue,
+        counts: Vec<QueueCount>,
+        workers: &[Arc<Known>],
+    ) -> QueueView {
+        QueueView {
+            rates: self.queue_rates(namespace, &name),
+            workflow_tasks: self.admission(namespace, &name, TaskKind::Workflow),
+            activity_tasks: self.admission(namespace, &name, TaskKind::Activity),
+            counts,
+            workers: workers.iter().map(|known| self.view(known)).collect(),
+            name,
+        }
     }
 
     /// One queue and its current leases. An unknown queue is an empty one.
@@ -80,16 +100,12 @@ impl Host {
         namespace: &Namespace,
         name: &TaskQueue,
     ) -> Result<(QueueView, Vec<TaskRow>)> {
-        let all = self.task_queues(namespace).await?;
-        let view = all.into_iter().find(|view| view.name == *name);
-        let view = view.unwrap_or_else(|| QueueView {
-            name: name.clone(),
-            counts: Vec::new(),
-            workers: Vec::new(),
-            rates: self.queue_rates(namespace, name),
-            workflow_tasks: self.admission(namespace, name, TaskKind::Workflow),
-            activity_tasks: self.admission(namespace, name, TaskKind::Activity),
-        });
+        let mut counts = self.inner.store.queue_counts(namespace).await?;
+        counts.retain(|count| count.queue == *name);
+        let workers = self
+            .known_workers(namespace, |known| known.row.task_queue == *name)
+            .await?;
+        let view = self.queue_view(namespace, name.clone(), counts, &workers);
         let filter = LeaseFilter {
             namespace: Some(namespace.clone()),
             owner: None,

@@ -132,12 +132,13 @@ impl Host {
     /// Every queue that has cohorts.
     pub async fn cohort_queues(&self, namespace: &Namespace) -> Result<Vec<TaskQueue>> {
         self.refresh_rollouts().await?;
-        let mut queues: Vec<TaskQueue> = self
-            .workers(namespace)
-            .await?
-            .into_iter()
-            .map(|worker| worker.row.task_queue)
+        let known = self.known_workers(namespace, |_| true).await?;
+        let mut queues: Vec<TaskQueue> = known
+            .iter()
+            .map(|known| known.row.task_queue.clone())
             .collect();
+        queues.sort();
+        queues.dedup();
         let by_queue = self.inner.rollouts.by_queue.read();
         queues.extend(
             by_queue
@@ -219,9 +220,10 @@ impl Host {
         namespace: &Namespace,
         queue: &TaskQueue,
     ) -> Result<Vec<WorkerView>> {
-        let mut workers = self.workers(namespace).await?;
-        workers.retain(|worker| worker.row.task_queue == *queue);
-        Ok(workers)
+        let known = self
+            .known_workers(namespace, |known| known.row.task_queue == *queue)
+            .await?;
+        Ok(known.iter().map(|known| self.view(known)).collect())
     }
 }
 

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::Host;
-use crate::asking::{LeasedQuestion, required_capability};
+use crate::asking::{LeasedQuestion, required_capability, too_long_to_ask};
 use crate::dispatch::Appetite;
 use crate::error::{Error, Result};
 use crate::polling::{Claim, Poll, Polled};
@@ -241,6 +241,9 @@ impl Host {
             return Ok(None);
         }
         self.require_validator_worker(&run, name)?;
+        if let Some(message) = too_long_to_ask(&run) {
+            return Err(Error::Validation(ValidationRefusal::WorkerFailed(message)));
+        }
         let key = (
             target.namespace.clone(),
             target.workflow_id.clone(),

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use longhaul_engine::RunChange;
 use longhaul_engine::change::{TaskRow, TaskStatus};
-use longhaul_engine::{Changes, RunChange};
+use longhaul_engine::session::Session;
 use longhaul_protocol::id::{RunId, TaskId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -16,6 +17,10 @@ use crate::idle::Rest;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::polls::Polls;
+
+/// Rows of leased tasks kept in memory, about a kilobyte each. More than workers usually hold at once; a report about another task
+/// costs one read.
+const LEASED_ROWS_MAX: usize = 50_000;
 
 /// Where committed changes are told to whoever waits.
 pub(crate) struct Hub {
@@ -58,25 +63,23 @@ impl Hub {
         }
     }
 
-    /// Tells what a durable commit changed.
-    pub(crate) fn wake(&self, changes: &Changes) {
-        // Sessions first: a task that follows is offered by what its session says now.
-        if !changes.sessions.is_empty() {
-            self.dispatch.sessions_changed(&changes.sessions);
-            for session in &changes.sessions {
-                if let Some(deadline) = session.deadline() {
-                    // Its owner may fall silent before that.
-                    let silent = session.updated_at.plus_seconds(self.worker_stale_seconds);
-                    self.session_bell.set_no_later_than(deadline.min(silent));
-                }
-            }
+    /// Tells which sessions a durable commit changed.
+    pub(crate) fn wake_sessions(&self, sessions: &[Session]) {
+        if sessions.is_empty() {
+            return;
         }
-        for change in changes.runs() {
-            self.wake_run(change);
+        self.dispatch.sessions_changed(sessions);
+        for session in sessions {
+            if let Some(deadline) = session.deadline() {
+                // Its owner may fall silent before that.
+                let silent = session.updated_at.plus_seconds(self.worker_stale_seconds);
+                self.session_bell.set_no_later_than(deadline.min(silent));
+            }
         }
     }
 
-    fn wake_run(&self, change: &RunChange) {
+    /// Tells what a durable commit changed in a run. Called in the order of the run's versions (`hints.rs`).
+    pub(crate) fn wake_run(&self, change: &RunChange) {
         self.metrics.committed(change);
         self.outbox.note(change);
         if let Some(alarm) = change.core.alarm {
@@ -95,7 +98,7 @@ impl Hub {
     /// Takes note of a durable task row.
     pub(crate) fn show(&self, row: &TaskRow) {
         if row.status == TaskStatus::Leased {
-            let before = self.leased.lock().insert(row.task_id.clone(), row.clone());
+            let before = self.remember_leased(row);
             let is_new = before.is_none();
             if before.is_none_or(|before| before.attempt != row.attempt) {
                 self.dispatch.count_lease(row, is_new);
@@ -109,6 +112,18 @@ impl Hub {
         if let Some(leased) = leased {
             self.dispatch.lease_ended(&leased);
         }
+    }
+
+    /// Keeps the row of a leased task; returns the one before it. Beyond the limit only rows that count against a cap are kept.
+    fn remember_leased(&self, row: &TaskRow) -> Option<TaskRow> {
+        let mut leased = self.leased.lock();
+        if leased.len() >= LEASED_ROWS_MAX
+            && !leased.contains_key(&row.task_id)
+            && self.dispatch.is_unlimited()
+        {
+            return None;
+        }
+        leased.insert(row.task_id.clone(), row.clone())
     }
 
     /// The row of a leased task, if this process knows it.

@@ -1,7 +1,7 @@
 //! Worker registrations. They are rows that outlive restarts and silence, because no published worker registers twice; how
 //! recently a worker was heard is refreshed in memory by every poll and stored with its heartbeats.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -12,7 +12,7 @@ use longhaul_engine::run::fail::ReleaseWorkflowTask;
 use longhaul_engine::run::{cancellation, local_activity};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};
-use longhaul_store::{LeaseFilter, QueueKey, WorkerRow};
+use longhaul_store::{LeaseFilter, PAGE_BYTES_MAX, QueueKey, WorkerRow};
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
@@ -20,13 +20,14 @@ use crate::Host;
 use crate::dispatch::{Appetite, Validators};
 use crate::error::{Error, Result};
 use crate::polling::Poll;
+use crate::weight::weight;
 
 /// Leases given up in one go when a worker leaves. More than a worker can hold.
 const RELEASED_LEASES_MAX: usize = 10_000;
 
 #[derive(Default)]
 pub(crate) struct Workers {
-    known: RwLock<HashMap<(Namespace, WorkerId), Arc<Known>>>,
+    pub(crate) known: RwLock<HashMap<(Namespace, WorkerId), Arc<Known>>>,
 }
 
 pub(crate) struct Known {
@@ -191,6 +192,34 @@ pub struct WorkerView {
     pub is_stale: bool,
     /// Its build drains: it gets nothing new.
     pub is_draining: bool,
+}
+
+/// Which workers a list shows.
+#[derive(Clone, Debug)]
+pub struct WorkerFilter {
+    pub task_queue: Option<TaskQueue>,
+    /// `active`, `draining` or `stale`; none means those that are not stale.
+    pub status: Option<String>,
+    /// Only workers whose ids come after this one.
+    pub after: Option<WorkerId>,
+    pub limit: usize,
+}
+
+/// One page of workers.
+#[derive(Clone, Debug)]
+pub struct WorkerList {
+    pub workers: Vec<WorkerView>,
+    /// The last one, when there are more.
+    pub next: Option<WorkerId>,
+}
+
+/// The live workers of a namespace in short.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    pub active: usize,
+    pub queues: Vec<TaskQueue>,
+    pub build_ids: Vec<String>,
+    pub workers: Vec<WorkerView>,
 }
 
 impl WorkerView {
@@ -358,6 +387,14 @@ impl Host {
         let last =
             Timestamp::from_micros(heard).plus_seconds(self.inner.config.worker_stale_seconds);
         Timestamp::from_micros(last.as_micros().saturating_add(1))
+    }
+
+    /// From when on the worker is forgotten, if it is not heard again.
+    pub(crate) fn forgotten_from(&self, known: &Known) -> Timestamp {
+        let config = &self.inner.config;
+        let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
+        let silence = config.worker_stale_seconds;
+        heard.plus_seconds(silence.saturating_add(config.worker_forget_seconds))
     }
 
     /// The registration of a worker that must have one.
@@ -534,20 +571,106 @@ impl Host {
 
     /// All workers of a namespace by id.
     pub async fn workers(&self, namespace: &Namespace) -> Result<Vec<WorkerView>> {
-        for row in self.inner.store.workers(namespace).await? {
-            let key = (row.namespace.clone(), row.worker_id.clone());
-            if !self.inner.workers.known.read().contains_key(&key) {
-                self.remember_worker(row);
+        let known = self.known_workers(namespace, |_| true).await?;
+        Ok(known.iter().map(|known| self.view(known)).collect())
+    }
+
+    /// Registrations of a namespace that are wanted, by id. Other servers may have taken some.
+    pub(crate) async fn known_workers(
+        &self,
+        namespace: &Namespace,
+        is_wanted: impl Fn(&Known) -> bool,
+    ) -> Result<Vec<Arc<Known>>> {
+        if self.inner.store.is_shared() {
+            for row in self.inner.store.workers(namespace).await? {
+                let key = (row.namespace.clone(), row.worker_id.clone());
+                if !self.inner.workers.known.read().contains_key(&key) {
+                    self.remember_worker(row);
+                }
             }
         }
         let known = self.inner.workers.known.read();
-        let mut views: Vec<WorkerView> = known
-            .iter()
-            .filter(|((ns, _), _)| ns == namespace)
-            .map(|(_, known)| self.view(known))
+        let mut wanted: Vec<Arc<Known>> = known
+            .values()
+            .filter(|known| known.row.namespace == *namespace && is_wanted(known))
+            .map(Arc::clone)
             .collect();
-        views.sort_by(|left, right| left.row.worker_id.cmp(&right.row.worker_id));
-        Ok(views)
+        drop(known);
+        wanted.sort_by(|left, right| left.row.worker_id.cmp(&right.row.worker_id));
+        Ok(wanted)
+    }
+
+    /// One page of workers by id. Ends early when they are large.
+    pub async fn list_workers(
+        &self,
+        namespace: &Namespace,
+        filter: &WorkerFilter,
+    ) -> Result<WorkerList> {
+        let now = self.now();
+        let is_wanted = |known: &Known| {
+            let row = &known.row;
+            let status = || match (
+                self.is_stale(known, now),
+                self.is_draining(namespace, &row.task_queue, row.build_id.as_deref()),
+            ) {
+                (true, _) => "stale",
+                (false, true) => "draining",
+                (false, false) => "active",
+            };
+            filter
+                .after
+                .as_ref()
+                .is_none_or(|after| row.worker_id > *after)
+                && filter
+                    .task_queue
+                    .as_ref()
+                    .is_none_or(|queue| row.task_queue == *queue)
+                && match &filter.status {
+                    Some(wanted) => status() == wanted,
+                    None => !self.is_stale(known, now),
+                }
+        };
+        let known = self.known_workers(namespace, is_wanted).await?;
+        let mut workers = Vec::new();
+        let mut bytes = 0;
+        for known in &known {
+            if workers.len() >= filter.limit || bytes > PAGE_BYTES_MAX as u64 {
+                break;
+            }
+            bytes += weight(&known.row);
+            workers.push(self.view(known));
+        }
+        let has_more = workers.len() < known.len();
+        Ok(WorkerList {
+            next: workers
+                .last()
+                .filter(|_| has_more)
+                .map(|worker| worker.row.worker_id.clone()),
+            workers,
+        })
+    }
+
+    /// A namespace's live workers in short: how many, and at most `max` of them and of their queues and builds.
+    pub async fn fleet(&self, namespace: &Namespace, max: usize) -> Result<Fleet> {
+        let now = self.now();
+        let is_live = |known: &Known| !self.is_stale(known, now);
+        let live = self.known_workers(namespace, is_live).await?;
+        let mut queues: BTreeSet<&TaskQueue> = BTreeSet::new();
+        let mut build_ids: BTreeSet<&String> = BTreeSet::new();
+        for known in &live {
+            queues.insert(&known.row.task_queue);
+            build_ids.extend(&known.row.build_id);
+        }
+        Ok(Fleet {
+            active: live.len(),
+            queues: queues.into_iter().take(max).cloned().collect(),
+            build_ids: build_ids.into_iter().take(max).cloned().collect(),
+            workers: live
+                .iter()
+                .take(max)
+                .map(|known| self.view(known))
+                .collect(),
+        })
     }
 
     /// Whether a live worker of the queue registered the capability.

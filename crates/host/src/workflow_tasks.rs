@@ -11,7 +11,7 @@ use longhaul_engine::run::sticky::StickyClaim;
 use longhaul_engine::run::stream::StreamCursor;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::WorkflowCommand;
-use longhaul_store::StoredEvent;
+use longhaul_store::{Page, StoredEvent};
 
 use crate::Host;
 use crate::dispatch::Appetite;
@@ -36,6 +36,23 @@ pub struct HistoryPage {
     pub total: u64,
     /// The last sequence on this page, when more follow.
     pub next_after: Option<u64>,
+}
+
+impl HistoryPage {
+    /// What its payloads take.
+    pub fn bytes(&self) -> usize {
+        self.events.iter().map(|event| event.payload.len()).sum()
+    }
+
+    /// The events after `after`, of a history that ends at `end`.
+    pub(crate) fn of(events: Vec<StoredEvent>, after: u64, end: u64) -> Self {
+        let last = events.last().map_or(after, |event| event.sequence);
+        Self {
+            next_after: (last < end && !events.is_empty()).then_some(last),
+            events,
+            total: end,
+        }
+    }
 }
 
 /// Who speaks about a leased task.
@@ -172,17 +189,9 @@ impl Host {
         up_to: u64,
         page_size: usize,
     ) -> Result<HistoryPage> {
-        let events = self
-            .inner
-            .store
-            .history(run_id, after, up_to, page_size)
-            .await?;
-        let last = events.last().map_or(after, |event| event.sequence);
-        Ok(HistoryPage {
-            events,
-            total: up_to,
-            next_after: (last < up_to).then_some(last),
-        })
+        let page = Page::of(page_size);
+        let events = self.inner.store.history(run_id, after, up_to, page).await?;
+        Ok(HistoryPage::of(events, after, up_to))
     }
 
     /// One page of a leased task's history, cut at the lease's snapshot.

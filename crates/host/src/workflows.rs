@@ -12,7 +12,7 @@ use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
 use longhaul_protocol::{Ids, Payload};
-use longhaul_store::{Instance, RunFilter, RunSummary, StoredEvent};
+use longhaul_store::{Instance, PAGE_BYTES_MAX, Page, RunFilter, RunSummary};
 use serde_json::Value;
 
 use crate::Host;
@@ -22,6 +22,11 @@ use crate::workflow_tasks::HistoryPage;
 
 /// How often a start is tried again when the id is taken and freed in the same moment; it never is twice.
 const START_RETRIES: usize = 4;
+
+/// A page of an export. Smaller than other pages: an export is large, and is made while it is sent, so a few of them at once
+/// should take little.
+const EXPORT_PAGE_EVENTS: usize = 1000;
+const EXPORT_PAGE_BYTES: usize = 1 << 20;
 
 /// Which workflow a command is for.
 #[derive(Clone, Debug)]
@@ -240,25 +245,14 @@ impl Host {
         Ok(commands)
     }
 
-    /// Everything about one run, and its whole history.
-    pub async fn export_workflow(
-        &self,
-        namespace: &Namespace,
-        workflow_id: &WorkflowId,
-        run_id: Option<&RunId>,
-    ) -> Result<(Description, Vec<StoredEvent>)> {
-        let description = self
-            .describe_workflow(namespace, workflow_id, run_id)
-            .await?;
-        let end = description.run.core.last_history_sequence;
-        // All of it: the number of a run's events is limited.
-        let limit = usize::try_from(end).unwrap_or(usize::MAX);
-        let events = self
-            .inner
-            .store
-            .history(description.run.run_id(), 0, end, limit)
-            .await?;
-        Ok((description, events))
+    /// One page of a run's history up to `end`, for a caller that reads all of it page by page.
+    pub async fn export_page(&self, run_id: &RunId, after: u64, end: u64) -> Result<HistoryPage> {
+        let page = Page {
+            events: EXPORT_PAGE_EVENTS,
+            bytes: EXPORT_PAGE_BYTES,
+        };
+        let events = self.inner.store.history(run_id, after, end, page).await?;
+        Ok(HistoryPage::of(events, after, end))
     }
 
     /// All runs of a workflow, oldest first.
@@ -276,8 +270,12 @@ impl Host {
         let mut one_more = filter.clone();
         one_more.limit += 1;
         let mut runs = self.inner.store.list_runs(&one_more).await?;
-        let has_more = runs.len() > filter.limit;
-        runs.truncate(filter.limit);
+        let bytes: usize = runs.iter().map(RunSummary::bytes).sum();
+        let has_more = runs.len() > filter.limit || bytes > PAGE_BYTES_MAX;
+        // The last one only shows that there is more. A page that is full of bytes has it too, and more than one run.
+        if has_more && runs.len() > 1 {
+            runs.pop();
+        }
         Ok(RunList { runs, has_more })
     }
 

@@ -159,6 +159,13 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     connections: connections::Args,
+    /// Memory for copies of runs [default: 128]
+    #[arg(long, env = "LONGHAUL_RUN_CACHE_MIB", value_name = "MIB")]
+    run_cache_mib: Option<u64>,
+
+    /// A worker that is stale for this long is forgotten [default: 3600]
+    #[arg(long, env = "LONGHAUL_WORKER_FORGET_SECONDS", value_name = "SECONDS")]
+    worker_forget_seconds: Option<u64>,
 
     /// What to log: error, warn, info, debug, trace, or a filter such as info,longhaul_host=debug [default: info]
     #[arg(long, env = "LONGHAUL_LOG", value_name = "FILTER")]
@@ -196,6 +203,8 @@ struct File {
     idle_timeout_seconds: Option<u64>,
     write_timeout_seconds: Option<u64>,
     max_connections: Option<u64>,
+    run_cache_mib: Option<u64>,
+    worker_forget_seconds: Option<u64>,
     log: Option<String>,
     log_format: Option<logs::Format>,
     limits: Option<toml::Table>,
@@ -214,6 +223,8 @@ pub(crate) struct Settings {
     pub(crate) history_page_size: u32,
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) connections: longhaul_server::connections::Limits,
+    pub(crate) run_cache_mib: Option<u64>,
+    pub(crate) worker_forget_seconds: Option<u64>,
     pub(crate) log: String,
     pub(crate) log_format: logs::Format,
     pub(crate) limits: Limits,
@@ -286,6 +297,8 @@ impl ServeArgs {
         Ok(Settings {
             limits,
             history_page_size,
+            run_cache_mib: self.run_cache_mib.or(file.run_cache_mib),
+            worker_forget_seconds: self.worker_forget_seconds.or(file.worker_forget_seconds),
             questions,
             allowed_hosts,
             connections,

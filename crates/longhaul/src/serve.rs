@@ -58,6 +58,12 @@ pub(crate) async fn serve(
     if let Some(seconds) = settings.activity_lease_seconds {
         config.limits.activity_lease_seconds = seconds.max(1);
     }
+    if let Some(mib) = settings.run_cache_mib {
+        config.run_cache_bytes = mib.saturating_mul(1 << 20);
+    }
+    if let Some(seconds) = settings.worker_forget_seconds {
+        config.worker_forget_seconds = seconds;
+    }
     config.questions = settings.questions.clone();
     let host = Host::start(Arc::new(store), config)
         .await

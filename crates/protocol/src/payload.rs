@@ -36,7 +36,7 @@ pub use field::{
     FieldError, activity_result, command_payload, envelope_only, failure_details, input_list,
     optional_command_payload, payload_codec, plain_json, query_result,
 };
-pub use json::from_json;
+pub use json::{encoded_bytes_min, from_json};
 pub use map::Map;
 pub use value::{Kind, Value};
 

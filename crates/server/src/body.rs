@@ -13,11 +13,14 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::gate::Refusal;
+use crate::heavy::Room;
 
 /// The fields of a body; an absent or empty body has none.
 pub(crate) struct Body {
     fields: HashMap<String, Box<RawValue>>,
     errors: RefCell<FieldErrors>,
+    /// What a large body takes until it is answered. Held, never looked at.
+    room: Option<Room>,
 }
 
 impl Body {
@@ -30,7 +33,14 @@ impl Body {
         Ok(Self {
             fields,
             errors: RefCell::default(),
+            room: None,
         })
+    }
+
+    /// The same body, which keeps its room until it is dropped.
+    pub(crate) fn holding(mut self, room: Option<Room>) -> Self {
+        self.room = room;
+        self
     }
 
     /// The text of a field; null counts as absent.
@@ -171,6 +181,7 @@ impl Body {
             Ok(fields) => Some(Self {
                 fields,
                 errors: RefCell::default(),
+                room: None,
             }),
             Err(_) => {
                 self.refuse(field, "must be an object");

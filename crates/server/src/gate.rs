@@ -19,6 +19,7 @@ use crate::auth::{Caller, Role};
 use crate::body::Body;
 use crate::connections::HalfSent;
 use crate::headers;
+use crate::heavy::large_body;
 
 /// A request that passed every gate.
 pub(crate) struct Passed {
@@ -105,14 +106,11 @@ impl Gate {
         } else {
             None
         };
-        let bytes = read_body(
-            &parts.method,
-            &parts.headers,
-            body,
-            app.options().max_request_bytes,
-        )
-        .await?;
-        let body = Body::parse(bytes)?;
+        let limit = app.options().max_request_bytes;
+        let large = large_body(&parts.headers, &body);
+        let room = app.heavy().room_for(large, limit).await?;
+        let bytes = read_body(&parts.method, &parts.headers, body, limit).await?;
+        let body = Body::parse(bytes)?.holding(room);
         Ok(Passed {
             namespace,
             caller,

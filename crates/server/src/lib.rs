@@ -7,6 +7,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use longhaul_host::Host;
 use longhaul_protocol::describe::HISTORY_PAGE_SIZE_DEFAULT;
 use tower_http::CompressionLevel;
@@ -21,6 +22,7 @@ mod control;
 mod error;
 mod gate;
 mod headers;
+mod heavy;
 pub mod hosts;
 mod metrics;
 mod routes;
@@ -28,6 +30,7 @@ mod sessions;
 mod worker;
 
 use auth::Auth;
+use heavy::Heavy;
 use hosts::{Hosts, HostsLayer};
 pub use routes::Route;
 use routes::{Routes, get};
@@ -42,6 +45,7 @@ struct AppInner {
     host: Host,
     auth: Auth,
     options: Options,
+    heavy: Heavy,
     /// What ends every worker-plane answer; the same for all of them, so it is rendered once.
     worker_envelope: String,
 }
@@ -128,6 +132,7 @@ impl App {
                 host,
                 auth,
                 options,
+                heavy: Heavy::default(),
                 worker_envelope,
             }),
         }
@@ -139,6 +144,10 @@ impl App {
 
     pub(crate) fn auth(&self) -> &Auth {
         &self.inner.auth
+    }
+
+    pub(crate) fn heavy(&self) -> &Heavy {
+        &self.inner.heavy
     }
 
     pub(crate) fn worker_envelope(&self) -> &str {
@@ -167,6 +176,7 @@ impl App {
         Router::new()
             .nest("/api/worker", workers)
             .merge(others)
+            .layer(from_fn_with_state(self.clone(), heavy::layer))
             .layer((
                 CatchPanicLayer::custom(error::panicked),
                 HostsLayer(self.clone()),

@@ -24,9 +24,9 @@ use longhaul_engine::change::{Changes, RunChange, TaskStatus};
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::Ids;
 use longhaul_protocol::id::TaskId;
-use longhaul_store::Store;
 use longhaul_store::conformance::fixture::{at, next, part, push_event, spec, start, task};
 use longhaul_store::sqlite::{Sqlite, Stats};
+use longhaul_store::{Page, Store};
 use serde_json::json;
 
 const STORED: [usize; 2] = [1_000, 100_000];
@@ -181,7 +181,7 @@ async fn read(store: &Sqlite, runs: &[Run]) {
     let (started, mut events) = (Instant::now(), 0);
     for turn in 0..READS {
         events += store
-            .history(runs[place(turn)].run_id(), 0, 20, 20)
+            .history(runs[place(turn)].run_id(), 0, 20, Page::of(20))
             .await
             .unwrap()
             .len();

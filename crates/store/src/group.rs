@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use crate::Error;
+use crate::{Error, Quiet};
 
 /// Writes in one transaction. A sync costs as much as some dozens of writes, so a larger batch gains almost nothing more
 /// and makes the first of its writes wait for the last.
@@ -178,13 +178,18 @@ fn take_turn<S: Sink>(
     }
 }
 
+/// Batches that failed as a whole.
+static FAILED_BATCHES: Quiet = Quiet::new();
+
 /// Invariant: one result per write, whatever happens in the sink.
 fn write_batch<S: Sink>(sink: &mut S, writes: &[S::Write]) -> Vec<Result<bool, Error>> {
     match attempt(sink, writes) {
         Ok(results) => results,
         Err(error) if writes.len() <= 1 => vec![Err(error)],
         Err(error) => {
-            tracing::warn!(%error, writes = writes.len(), "a batch failed; trying its writes one by one");
+            if let Some(unlogged) = FAILED_BATCHES.occurred() {
+                tracing::warn!(%error, writes = writes.len(), unlogged, "a batch failed; trying its writes one by one");
+            }
             writes
                 .iter()
                 .map(|write| {

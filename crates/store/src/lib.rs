@@ -24,8 +24,11 @@ use serde_json::{Map, Value};
 pub mod conformance;
 mod group;
 pub mod memory;
+mod quiet;
 mod shape;
 pub mod sqlite;
+
+pub use quiet::Quiet;
 
 /// Why a store did not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -91,15 +94,16 @@ pub trait Store: Send + Sync + 'static {
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
     ) -> Answer<'a, Vec<RunSummary>>;
-    /// One page of runs, newest start first, then run id descending.
+    /// One page of runs, newest start first, then run id descending. It ends early after the run with which memos and search
+    /// attributes have more than [`PAGE_BYTES_MAX`].
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>>;
-    /// Events with `after < sequence <= up_to`, ascending, at most `limit`.
+    /// Events with `after < sequence <= up_to`, ascending, until the page is full. If there are any, at least one.
     fn history<'a>(
         &'a self,
         run_id: &'a RunId,
         after: u64,
         up_to: u64,
-        limit: usize,
+        page: Page,
     ) -> Answer<'a, Vec<StoredEvent>>;
     /// External commands of a run, newest first, at most `limit`; only those with a number below `before`, if that is given.
     /// Without the results of updates: a page of them could be of any size.
@@ -227,6 +231,28 @@ pub trait Store: Send + Sync + 'static {
     ) -> Answer<'a, bool>;
 }
 
+/// Bytes of events on a page of history. A page is held in memory several times over while it is answered, and every event is
+/// smaller than this.
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
+
+/// When a page is full: at so many events, or before the event with which its payloads would have more bytes than that. The first
+/// event is always on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub events: usize,
+    pub bytes: usize,
+}
+
+impl Page {
+    /// A page of so many events and [`PAGE_BYTES_MAX`].
+    pub const fn of(events: usize) -> Self {
+        Self {
+            events,
+            bytes: PAGE_BYTES_MAX,
+        }
+    }
+}
+
 /// Sessions forgotten at once: a few milliseconds of writing.
 pub const PRUNED_SESSIONS_MAX: usize = 1000;
 
@@ -267,6 +293,24 @@ pub struct RunSummary {
     pub search_attributes: Map<String, Value>,
     /// An Avro map.
     pub memo: Option<Payload>,
+}
+
+impl RunSummary {
+    /// About how many bytes of a page it takes: those of its memo and search attributes, which alone can be many.
+    pub fn bytes(&self) -> usize {
+        let attributes = self.search_attributes.iter();
+        let attributes = attributes.map(|(name, value)| name.len() + text_bytes(value));
+        let memo = self.memo.as_ref().map_or(0, |memo| memo.blob().len());
+        memo + attributes.sum::<usize>()
+    }
+}
+
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(text_bytes).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => 8,
+    }
 }
 
 /// Which runs a list shows.

@@ -18,9 +18,9 @@ use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, TaskQueue, Work
 use parking_lot::Mutex;
 
 use crate::{
-    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
-    RunSummary, SearchAttributeRow, SessionFilter, StatusFilter, Store, StoredEvent, WorkerRow,
-    shape,
+    Answer, Error, Instance, LeaseFilter, NamespaceRow, PAGE_BYTES_MAX, Page, QueueCount, QueueKey,
+    RunFilter, RunSummary, SearchAttributeRow, SessionFilter, StatusFilter, Store, StoredEvent,
+    WorkerRow, shape,
 };
 
 mod sessions;
@@ -274,7 +274,13 @@ impl Store for Memory {
                 .collect();
             runs.sort_by(|a, b| (b.started_at, &b.run_id).cmp(&(a.started_at, &a.run_id)));
             runs.truncate(filter.limit);
-            runs
+            let mut bytes = 0;
+            let fits = |run: &RunSummary| {
+                let is_full = bytes > PAGE_BYTES_MAX;
+                bytes += run.bytes();
+                !is_full
+            };
+            runs.into_iter().take_while(fits).collect()
         })
     }
 
@@ -283,7 +289,7 @@ impl Store for Memory {
         run_id: &'a RunId,
         after: u64,
         up_to: u64,
-        limit: usize,
+        page: Page,
     ) -> Answer<'a, Vec<StoredEvent>> {
         self.read(|tables| {
             let events = tables
@@ -291,10 +297,16 @@ impl Store for Memory {
                 .get(run_id)
                 .into_iter()
                 .flat_map(BTreeMap::values);
+            let mut bytes = 0;
             events
                 .filter(|event| after < event.sequence && event.sequence <= up_to)
-                .take(limit)
-                .cloned()
+                .take(page.events)
+                .enumerate()
+                .take_while(|(place, event)| {
+                    bytes += event.payload.len();
+                    *place == 0 || bytes <= page.bytes
+                })
+                .map(|(_, event)| event.clone())
                 .collect()
         })
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::activity_report::Answer;
 use super::batch::Batch;
 use super::close::limit_failure;
-use super::draft::{Cause, Draft};
+use super::draft::{Cause, Draft, Unseen};
 use super::state::{ClosedReason, Outcome, Run, Status, WorkflowTask};
 use super::sticky::StickyClaim;
 use super::stream::StreamCursor;
@@ -338,7 +338,7 @@ pub(super) fn apply<'a>(
     } else {
         draft.check_decision_size(batch)?;
         let wrote = !draft.events.is_empty();
-        let unseen = draft.buffered().len() as u64;
+        let unseen = draft.unseen();
         draft.flush_buffered();
         draft.fire_overdue_wait_timeouts();
         match batch.terminal {
@@ -494,7 +494,7 @@ impl Draft<'_> {
     pub(super) fn end_plain_task(
         &mut self,
         task: &WorkflowTask,
-        unseen_signals: u64,
+        unseen: Unseen,
         made_progress: bool,
     ) {
         let observed = task
@@ -502,7 +502,8 @@ impl Draft<'_> {
             .as_ref()
             .map_or(0, |lease| lease.observed_sequence);
         self.core.handled_sequence = self.core.handled_sequence.max(observed);
-        self.core.open.unseen_signals = unseen_signals;
+        self.core.open.unseen_signals = unseen.messages;
+        self.core.open.unseen_signal_bytes = unseen.signal_bytes;
         self.forget_handled_groups();
         self.core.workflow_task = None;
         self.core.status = Status::Waiting;

@@ -18,6 +18,14 @@ use crate::change::{Changes, CommandRow, InstanceChange, RunChange, TaskRow};
 use crate::limits::Limits;
 use crate::{Decision, Moment};
 
+/// Messages that the workflow has not been shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Unseen {
+    pub(super) messages: u64,
+    /// Bytes of the arguments of signals among them.
+    pub(super) signal_bytes: u64,
+}
+
 pub(super) struct Draft<'a> {
     base: Option<&'a Run>,
     pub(super) spec: Arc<Spec>,
@@ -231,6 +239,18 @@ impl<'a> Draft<'a> {
             .filter_map(|(_, part)| part.as_buffered())
             .cloned()
             .collect()
+    }
+
+    /// What arrived behind the leased task and was not shown to it.
+    pub(super) fn unseen(&self) -> Unseen {
+        let mut unseen = Unseen::default();
+        for message in self.parts().filter_map(|(_, part)| part.as_buffered()) {
+            unseen.messages += 1;
+            if let Message::Signal(signal) = message {
+                unseen.signal_bytes += signal.arguments.blob().len() as u64;
+            }
+        }
+        unseen
     }
 
     /// When the run next needs attention by itself.

@@ -245,6 +245,13 @@ impl Command for SignalRun {
                 moment.limits.pending_signals,
             )
         })
+        .and_then(|()| {
+            limits::check(
+                "pending_signal_bytes",
+                run.core.open.unseen_signal_bytes + self.arguments.blob().len() as u64,
+                moment.limits.pending_signal_bytes,
+            )
+        })
         .and_then(|()| run.admit_events(1, moment.limits));
         if let Err(limit) = room {
             return Decision::reject(Rejection::LimitExceeded(limit));

@@ -14,6 +14,7 @@ impl Draft<'_> {
     /// Takes an accepted signal: into history at once, or behind the leased task.
     pub(super) fn accept_signal(&mut self, signal: Signal) {
         self.core.open.unseen_signals += 1;
+        self.core.open.unseen_signal_bytes += signal.arguments.blob().len() as u64;
         if self.is_leased() || (signal.stream.is_some() && self.is_undecided()) {
             self.buffer(Message::Signal(signal));
         } else {

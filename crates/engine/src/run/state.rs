@@ -292,6 +292,9 @@ pub struct OpenCounts {
     pub timers: u64,
     /// Signals that no completed plain task has seen yet, and those still buffered.
     pub unseen_signals: u64,
+    /// Bytes of the arguments of those signals.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unseen_signal_bytes: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub local_activities: u64,
     #[serde(default, skip_serializing_if = "is_zero")]

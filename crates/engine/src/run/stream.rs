@@ -94,6 +94,11 @@ impl AppendMessage {
             run.core.open.unseen_signals + 1,
             limits.pending_signals,
         )?;
+        limits::check(
+            "pending_signal_bytes",
+            run.core.open.unseen_signal_bytes + self.arguments.blob().len() as u64,
+            limits.pending_signal_bytes,
+        )?;
         if !run.core.streams.contains_key(&self.stream_name) {
             limits::check(
                 "message_stream_count",

@@ -139,6 +139,7 @@ impl Stage {
                     "pending_activities" => self.world.limits.pending_activities = value,
                     "payload_bytes" => self.world.limits.payload_bytes = value,
                     "pending_signals" => self.world.limits.pending_signals = value,
+                    "pending_signal_bytes" => self.world.limits.pending_signal_bytes = value,
                     "events_per_transaction" => self.world.limits.events_per_transaction = value,
                     "events_per_run" => self.world.limits.events_per_run = value,
                     other => panic!("no limit {other} in stories"),

@@ -11,7 +11,7 @@ use longhaul_store::QueueKey;
 
 use super::book::SessionKey;
 use super::lanes::{LaneKey, Serves, order_of};
-use super::{Appetite, Dispatch, Place, ReadyTask, State};
+use super::{Appetite, Dispatch, Origin, Place, ReadyTask, State};
 
 /// Tasks of sessions kept in memory per queue. Apart from the others, so that none of those is left out for them.
 pub(crate) const READY_IN_SESSION_MAX: usize = 50_000;
@@ -49,7 +49,7 @@ impl Dispatch {
         let key = (queue.namespace.clone(), options.session_id.clone());
         let lane = LaneKey::of(&options);
         state.book.settle(&key, &task.task_id);
-        state.put_in_lane(queue, task);
+        state.put_in_lane(queue, task, Origin::Fetched, now);
         state.book.learn(&key, stored);
         state.restand(&key, now);
         let is_full =
@@ -132,18 +132,33 @@ impl State {
     }
 
     /// A ready task that must run in a session.
-    pub(super) fn offer_in_session(&mut self, queue: &QueueKey, task: ReadyTask, now: Timestamp) {
-        if let Some(key) = self.put_in_lane(queue, task) {
+    pub(super) fn offer_in_session(
+        &mut self,
+        queue: &QueueKey,
+        task: ReadyTask,
+        origin: Origin,
+        now: Timestamp,
+    ) {
+        if let Some(key) = self.put_in_lane(queue, task, origin, now) {
             self.restand(&key, now);
         }
         self.serve(queue, now);
     }
 
     /// Puts the task in its lane; the session's key when the lane is new.
-    fn put_in_lane(&mut self, queue: &QueueKey, task: ReadyTask) -> Option<SessionKey> {
+    fn put_in_lane(
+        &mut self,
+        queue: &QueueKey,
+        task: ReadyTask,
+        origin: Origin,
+        now: Timestamp,
+    ) -> Option<SessionKey> {
         let options = Arc::clone(task.session.as_ref()?);
-        let entry = self.queues.entry(queue.clone()).or_default();
-        if entry.lanes.len() >= READY_IN_SESSION_MAX {
+        let has_room = self.has_room();
+        let bytes = task.bytes();
+        let entry = self.queue(queue, now);
+        let has_room = has_room || !entry.waiters.is_empty();
+        if !origin.may_enter(entry.lanes.len(), READY_IN_SESSION_MAX, has_room) {
             entry.lanes_truncated = true;
             return None;
         }
@@ -151,6 +166,7 @@ impl State {
         let place = Place::Lane(lane.clone(), order_of(&task));
         let task_id = task.task_id.clone();
         let is_new = entry.lanes.insert(&lane, task);
+        self.ready_bytes += bytes;
         self.places.insert(task_id, (queue.clone(), place));
         let key = (queue.namespace.clone(), options.session_id.clone());
         is_new.then(|| {
@@ -168,6 +184,7 @@ impl State {
     ) -> Option<ReadyTask> {
         let entry = self.queues.get_mut(queue)?;
         let (task, is_gone) = entry.lanes.remove(lane, order);
+        self.ready_bytes -= task.as_ref().map_or(0, ReadyTask::bytes);
         if is_gone {
             let key = (queue.namespace.clone(), lane.session_id.clone());
             self.book.drop_lane(&key, queue, lane);
@@ -279,7 +296,7 @@ impl State {
                 Err(back) => {
                     let key = (queue.namespace.clone(), lane.session_id.clone());
                     self.book.settle(&key, &back.task_id);
-                    self.put_in_lane(queue, back);
+                    self.put_in_lane(queue, back, Origin::Fetched, now);
                     self.restand(&key, now);
                 }
             }

@@ -8,10 +8,16 @@ use longhaul_host::engine::{Changes, RunChange};
 use longhaul_protocol::id::RunId;
 use serde_json::json;
 
+use longhaul_store::Page;
+
 use crate::setup::{Setup, open, setup};
 
 async fn events(setup: &Setup, run_id: &RunId) -> usize {
-    let page = setup.store.history(run_id, 0, 1000, 1000).await.unwrap();
+    let page = setup
+        .store
+        .history(run_id, 0, 1000, Page::of(1000))
+        .await
+        .unwrap();
     page.len()
 }
 

@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 
 mod audit;
+mod memory;
 mod polls;
 mod recovery;
 mod sessions;
 mod setup;
 mod time;
+mod workers;
 mod workflows;

@@ -48,7 +48,11 @@ pub(crate) async fn open(store: &Arc<dyn Store>, clock: &ManualClock) -> Host {
 }
 
 pub(crate) async fn register(host: &Host, worker: &str) {
-    let registration = Registration {
+    host.register_worker(registration(worker)).await.unwrap();
+}
+
+pub(crate) fn registration(worker: &str) -> Registration {
+    Registration {
         namespace: namespace(),
         worker_id: Some(WorkerId::from(worker)),
         task_queue: TaskQueue::from("q"),
@@ -66,8 +70,7 @@ pub(crate) async fn register(host: &Host, worker: &str) {
         max_concurrent_worker_sessions: 10,
         task_slots: None,
         process_metrics: None,
-    };
-    host.register_worker(registration).await.unwrap();
+    }
 }
 
 pub(crate) fn start_of(workflow_id: &str) -> Start {

@@ -7,12 +7,25 @@ use serde_json::{Value, json};
 
 use crate::server::Server;
 use crate::wire::{Client, Request};
+use crate::world::envelope;
 
 /// What a small container has.
 const MEMORY_MAX_BYTES: u64 = 512 << 20;
 
 /// A large payload that is still accepted, as JSON text.
 const LARGE_BYTES: usize = 1_400_000;
+
+/// Large results in one history: 400 MiB.
+const SIDE_EFFECTS: usize = 300;
+
+/// As many as the body of one completion may hold.
+const SIDE_EFFECTS_PER_TASK: usize = 7;
+
+/// Large signals that are sent to one run.
+const SIGNALS: u64 = 150;
+
+/// A page ends at 4 MiB. The last event may be large, and the envelope comes on top.
+const POLL_MAX_BYTES: usize = 7 << 20;
 
 /// Names of queues that activities are put on.
 const QUEUES: u64 = 100_000;
@@ -101,39 +114,96 @@ async fn a_large_history_is_polled_read_and_exported_in_pieces() {
     let mut server = Server::start(&[]).await;
     let mut client = server.client();
     register(&mut client, "w", "default").await;
-    let started = json!({"workflow_type": "greet", "workflow_id": "long"});
-    let run = client.post("/api/workflows", started).await["run_id"].clone();
-    let run = run.as_str().expect("a run id");
-    load(&server, 300, |number| {
-        let body = json!({"input": large(number)});
-        vec![post("/api/workflows/long/signal/poke", &body)]
-    })
-    .await;
-    let poll = json!({"worker_id": "w", "task_queue": "default", "timeout_seconds": 0});
-    let task = client.post("/api/worker/workflow-tasks/poll", poll).await["task"].clone();
-    let events = task["history_events"].as_array().expect("events").len();
-    assert!(0 < events && events < 20, "{events} events in one answer");
-    let mut token = String::new();
-    let mut read = 0;
-    loop {
-        let target = format!("/api/workflows/long/runs/{run}/history?page_size=1000{token}");
-        let page = client.get(&target).await;
-        read += page["events"].as_array().expect("events").len();
-        match page["next_page_token"].as_str() {
-            Some(next) => token = format!("&next_page_token={next}"),
-            None => break,
-        }
+    let run = start(&mut client, "long").await;
+    // As many to a completion as its body may hold.
+    let side_effect = json!({"type": "record_side_effect", "result": envelope(&large(1))});
+    let commands = vec![side_effect; SIDE_EFFECTS_PER_TASK];
+    for _ in 0..SIDE_EFFECTS / SIDE_EFFECTS_PER_TASK {
+        let task = poll(&mut client).await;
+        let bytes = task.to_string().len();
+        assert!(bytes < POLL_MAX_BYTES, "{bytes} bytes in one answer");
+        let target = format!(
+            "/api/worker/workflow-tasks/{}/complete",
+            task["task_id"].as_str().expect("a task")
+        );
+        let attempt = &task["workflow_task_attempt"];
+        let body =
+            json!({"lease_owner": "w", "workflow_task_attempt": attempt, "commands": commands});
+        client.post(&target, body).await;
     }
-    assert!(read > 300, "{read} events were read");
+    let read = read_history(&mut client, "long", &run).await;
+    assert!(read >= SIDE_EFFECTS / SIDE_EFFECTS_PER_TASK * SIDE_EFFECTS_PER_TASK);
     let target = format!("/api/workflows/long/runs/{run}/history/export");
     let request = Request::new("GET", &target).versioned();
     let bundle = client.send(&request).await.expect("an export");
     assert!(
-        bundle.body.len() > 300 * LARGE_BYTES,
+        bundle.body.len() > 250 * LARGE_BYTES,
         "{}",
         bundle.body.len()
     );
     check(&mut server);
+}
+
+/// Signals that nobody reads are limited in bytes; those that were accepted come in pages.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_large_signals_is_refused_at_its_limit() {
+    let mut server = Server::start(&[]).await;
+    let mut client = server.client();
+    register(&mut client, "w", "default").await;
+    let run = start(&mut client, "flooded").await;
+    let (mut accepted, mut refused) = (0, 0);
+    for number in 0..SIGNALS {
+        let body = json!({"input": large(number)});
+        let request = post("/api/workflows/flooded/signal/poke", &body);
+        let answer = client.send(&request).await.expect("an answer");
+        if answer.status < 300 {
+            accepted += 1;
+        } else {
+            let body = answer.json();
+            assert_eq!(body["reason"], "structural_limit_exceeded", "{body}");
+            refused += 1;
+        }
+    }
+    assert!(
+        accepted >= 50 && refused > 0,
+        "{accepted} accepted, {refused} refused"
+    );
+    let task = poll(&mut client).await;
+    let bytes = task.to_string().len();
+    assert!(bytes < POLL_MAX_BYTES, "{bytes} bytes in one answer");
+    assert!(read_history(&mut client, "flooded", &run).await >= accepted);
+    check(&mut server);
+}
+
+async fn start(client: &mut Client, workflow: &str) -> String {
+    let body = json!({"workflow_type": "greet", "workflow_id": workflow});
+    let started = client.post("/api/workflows", body).await;
+    started["run_id"].as_str().expect("a run id").to_owned()
+}
+
+/// The next workflow task of worker `w`.
+async fn poll(client: &mut Client) -> Value {
+    let body = json!({"worker_id": "w", "task_queue": "default", "timeout_seconds": 20});
+    let answer = client.post("/api/worker/workflow-tasks/poll", body).await;
+    assert_eq!(answer["poll_status"], "leased");
+    answer["task"].clone()
+}
+
+/// Reads a history page by page; the number of its events.
+async fn read_history(client: &mut Client, workflow: &str, run: &str) -> usize {
+    let mut token = String::new();
+    let mut read = 0;
+    loop {
+        let target = format!("/api/workflows/{workflow}/runs/{run}/history?page_size=1000{token}");
+        let page = client.get(&target).await;
+        let bytes = page.to_string().len();
+        assert!(bytes < POLL_MAX_BYTES, "{bytes} bytes in one page");
+        read += page["events"].as_array().expect("events").len();
+        match page["next_page_token"].as_str() {
+            Some(next) => token = format!("&next_page_token={next}"),
+            None => return read,
+        }
+    }
 }
 
 /// Workflows put activities on queues that no worker knows and end, and a few workers go from queue to queue.
@@ -146,8 +216,7 @@ async fn names_of_queues_are_forgotten_when_nothing_waits_there() {
         let id = format!("many-{workflow}");
         let start = json!({"workflow_type": "greet", "workflow_id": id});
         client.post("/api/workflows", start).await;
-        let poll = json!({"worker_id": "w", "task_queue": "default", "timeout_seconds": 0});
-        let task = client.post("/api/worker/workflow-tasks/poll", poll).await["task"].clone();
+        let task = poll(&mut client).await;
         let commands: Vec<Value> = (0..QUEUES_PER_WORKFLOW)
             .map(|number| {
                 let queue = format!("{workflow:03}-{number:04}-{}", "q".repeat(100));

@@ -167,6 +167,16 @@ fn workflows(list: &mut Samples, world: &World) {
         "/api/workflows/{workflow_id}/runs/{run_id}/history/export",
         &sleeping,
     );
+    list.find(
+        "/api/workflows/{workflow_id}/commands",
+        current,
+        "?page_size=10",
+    );
+    list.find(
+        "/api/workflows/{workflow_id}/runs/{run_id}/commands",
+        &sleeping,
+        "?page_size=10",
+    );
     list.get("/api/workflows/{workflow_id}/message-streams", current);
     let stream = [current[0], "orders"];
     let message = json!({"message_id": format!("m-{}", world.number), "input": [1]});

@@ -2,7 +2,7 @@
 //! field it needs is missing or says something else, so what clients read is tested against them and the published schema.
 
 use longhaul_host::engine::Limits;
-use longhaul_host::{DEFAULT_NAMESPACE, WorkerView};
+use longhaul_host::{DEFAULT_NAMESPACE, Fleet};
 use longhaul_protocol::version::{WORKER_PROTOCOL_HEADER, WORKER_PROTOCOL_VERSION};
 use serde_json::{Value, json};
 
@@ -19,8 +19,12 @@ pub(super) const OPERATION_NAME_LENGTH_MAX: usize = 256;
 /// From how much of a limit on a warning is due.
 const WARNING_THRESHOLD_PERCENT: u64 = 80;
 
+/// Workers, queues and builds that discovery shows; `active_workers` counts all, and `/api/workers` lists them. Every client reads
+/// this answer when it starts.
+const FLEET_SHOWN_MAX: usize = 200;
+
 pub(super) async fn info(call: Call) -> Result<Reply, Refusal> {
-    let workers = call.host().workers(&call.namespace).await?;
+    let fleet = call.host().fleet(&call.namespace, FLEET_SHOWN_MAX).await?;
     let options = call.app.options();
     Ok(Reply::ok(json!({
         "server_id": options.server_id,
@@ -29,7 +33,7 @@ pub(super) async fn info(call: Call) -> Result<Reply, Refusal> {
         "supported_sdk_versions": {"python": ">=2.0", "rust": ">=4.0"},
         "namespace": {"name": call.namespace},
         "capabilities": capabilities::cluster_capabilities(),
-        "worker_fleet": worker_fleet(&call, &workers),
+        "worker_fleet": worker_fleet(&call, &fleet),
         "task_repair": {"policy": task_queues::repair_policy(), "candidates": no_repair_candidates()},
         "limits": limits(&call.app),
         "structural_limits": structural_limits(&call.host().config().limits),
@@ -58,15 +62,10 @@ pub(super) async fn info(call: Call) -> Result<Reply, Refusal> {
     })))
 }
 
-fn worker_fleet(call: &Call, workers: &[WorkerView]) -> Value {
-    let active: Vec<&WorkerView> = workers.iter().filter(|worker| !worker.is_stale).collect();
-    let distinct = |mut names: Vec<String>| {
-        names.sort_unstable();
-        names.dedup();
-        names
-    };
+fn worker_fleet(call: &Call, fleet: &Fleet) -> Value {
     let stale_after = call.host().config().worker_stale_seconds;
-    let shown: Vec<Value> = active
+    let shown: Vec<Value> = fleet
+        .workers
         .iter()
         .map(|worker| {
             json!({
@@ -80,10 +79,10 @@ fn worker_fleet(call: &Call, workers: &[WorkerView]) -> Value {
         .collect();
     json!({
         "namespace": call.namespace,
-        "active_workers": active.len(),
+        "active_workers": fleet.active,
         "active_worker_scopes": [],
-        "queues": distinct(active.iter().map(|worker| worker.row.task_queue.to_string()).collect()),
-        "build_ids": distinct(active.iter().filter_map(|worker| worker.row.build_id.clone()).collect()),
+        "queues": fleet.queues,
+        "build_ids": fleet.build_ids,
         "workers": shown,
     })
 }

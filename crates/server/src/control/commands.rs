@@ -41,6 +41,9 @@ async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
         ));
     }
     check_name(name, "signal_name")?;
+    if let Err(error) = call.check_input() {
+        return Err(refused(&error, &target(&call)?, Some("signal")));
+    }
     let body = &call.body;
     let arguments = body
         .payload(payload::input_list(body.raw("input"), "input"))

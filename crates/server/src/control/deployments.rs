@@ -9,21 +9,39 @@ use longhaul_protocol::id::{Namespace, TaskQueue};
 use serde_json::{Value, json};
 
 use super::envelope::Reply;
+use super::workers::{read_name, write_name};
 use super::{Call, build_ids, no_route};
 use crate::gate::Refusal;
+
+/// Deployments of a page when the caller does not say, and at most.
+const PAGE_SIZE_MAX: usize = 500;
 
 /// Stands for the workers without a build id.
 const UNVERSIONED: &str = "unversioned";
 
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
+    let after = call.query.page_token(read_name).map(TaskQueue::from);
+    let limit = call.query.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX);
+    call.query.check()?;
+    let mut queues = call.host().cohort_queues(&call.namespace).await?;
+    queues.retain(|queue| after.as_ref().is_none_or(|after| queue > after));
+    let mut queues = queues.into_iter().peekable();
     let mut rows = Vec::new();
-    for queue in call.host().cohort_queues(&call.namespace).await? {
+    let mut last = None;
+    // A page ends behind a queue, so it may have a few more than were asked for.
+    while rows.len() < limit
+        && let Some(queue) = queues.next()
+    {
         let cohorts = call.host().cohorts(&call.namespace, &queue).await?;
         rows.extend(cohorts.iter().map(shown));
+        last = Some(queue);
     }
-    Ok(Reply::ok(
-        json!({"namespace": call.namespace, "deployments": rows}),
-    ))
+    let next = last.filter(|_| queues.peek().is_some());
+    Ok(Reply::ok(json!({
+        "namespace": call.namespace,
+        "deployments": rows,
+        "next_page_token": next.map(|queue| write_name(queue.as_str())),
+    })))
 }
 
 pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {

@@ -1,6 +1,7 @@
 //! How a control-plane answer looks: the version header on every one, the `control_plane` block on workflow operations, successes
 //! and refusals alike (control-plane.md §2, §4). The command-line client refuses a `/workflows` answer without either.
 
+use axum::body::Body as HttpBody;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderName, StatusCode};
@@ -12,15 +13,14 @@ use crate::gate::Refusal;
 
 const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-control-plane-version");
 
-/// Stands for the whole answer where a member's name would be.
-const WHOLE: &str = "";
-
 /// A success before it is rendered.
 pub(super) struct Reply {
     status: StatusCode,
     body: Map<String, Value>,
     /// A last member whose value is already JSON text: history is passed on as it is stored, without being parsed.
     text: Option<(&'static str, String)>,
+    /// A whole answer that is made while it is sent.
+    stream: Option<HttpBody>,
 }
 
 impl Reply {
@@ -33,6 +33,7 @@ impl Reply {
             status,
             body,
             text: None,
+            stream: None,
         }
     }
 
@@ -40,12 +41,13 @@ impl Reply {
         Self::new(StatusCode::OK, body)
     }
 
-    /// A whole object that is already JSON text.
-    pub(super) fn text(json: String) -> Self {
+    /// A whole object, as JSON text that is made while it is sent.
+    pub(super) fn stream(json: HttpBody) -> Self {
         Self {
             status: StatusCode::OK,
             body: Map::new(),
-            text: Some((WHOLE, json)),
+            text: None,
+            stream: Some(json),
         }
     }
 
@@ -257,6 +259,7 @@ pub(super) fn render(
         status,
         mut body,
         text,
+        stream,
     } = reply;
     if let Some(operation) = operation {
         let block = block(operation, path, status, &body);
@@ -264,9 +267,7 @@ pub(super) fn render(
     }
     let retry_after = body.get("retry_after_seconds").and_then(Value::as_u64);
     let mut json = Value::Object(body).to_string();
-    if let Some((WHOLE, value)) = text {
-        json = value;
-    } else if let Some((name, value)) = text {
+    if let Some((name, value)) = text {
         debug_assert!(json.len() > 2, "the member follows others");
         json.pop();
         json.push_str(&format!(",\"{name}\":{value}}}"));
@@ -275,6 +276,7 @@ pub(super) fn render(
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (HEADER, HeaderValue::from_static(CONTROL_PLANE_VERSION)),
     ];
+    let json = stream.unwrap_or_else(|| HttpBody::from(json));
     let mut response = (status, headers, json).into_response();
     if let (true, Some(seconds)) = (
         status.is_client_error() || status.is_server_error(),
@@ -297,6 +299,7 @@ fn refused(refusal: Refusal) -> Reply {
         status: refusal.status,
         body,
         text: None,
+        stream: None,
     }
 }
 

@@ -14,6 +14,7 @@ use super::envelope::Reply;
 use super::fleet::Fleet;
 use super::workflows::principal;
 use crate::gate::Refusal;
+use crate::heavy;
 
 /// Events of a page when the caller does not say, and at most.
 const PAGE_SIZE_DEFAULT: usize = 100;
@@ -69,7 +70,8 @@ pub(super) async fn read(call: Call) -> Result<Reply, Refusal> {
     let pin = run.spec.routing.compatibility.as_deref();
     let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
     fleet.judge(&mut body, pin, &run.spec.task_queue);
-    Ok(Reply::ok(Value::Object(body)).with_text("events", events(&page.events)))
+    let shown = heavy::work(page.bytes(), move || events(&page.events)).await;
+    Ok(Reply::ok(Value::Object(body)).with_text("events", shown))
 }
 
 fn read_token(token: &str) -> Option<u64> {

@@ -8,9 +8,13 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_host::Host;
+use longhaul_host::engine::Rejection;
 use longhaul_protocol::Reason;
+use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
+use longhaul_protocol::payload::encoded_bytes_min;
 use longhaul_protocol::version::{CONTROL_PLANE_HEADER, VersionRefusal, negotiate_control_plane};
+use serde_json::value::RawValue;
 
 use crate::App;
 use crate::auth::{Caller, Role};
@@ -279,6 +283,30 @@ impl Call {
 
     fn host(&self) -> &Host {
         self.app.host()
+    }
+
+    /// Refuses plain JSON arguments that are too long however they are encoded, before that is done: building all of them takes
+    /// many times their length, and the host would come to the same end.
+    fn check_input(&self) -> Result<(), longhaul_host::Error> {
+        let Some(input) = self.body.raw("input").map(RawValue::get) else {
+            return Ok(());
+        };
+        let configured = self.host().config().limits.payload_bytes;
+        if (input.len() as u64) < configured / 2 || !input.starts_with('[') {
+            return Ok(());
+        }
+        // Base64 makes four characters of three bytes.
+        let value = encoded_bytes_min(input) as u64 / 3 * 4;
+        if value <= configured {
+            return Ok(());
+        }
+        let breach = LimitBreach {
+            kind: "payload_size",
+            value,
+            configured,
+        };
+        let rejection = Rejection::LimitExceeded(breach);
+        Err(longhaul_host::Error::Rejected(rejection))
     }
 
     /// A segment that the route has.

@@ -31,6 +31,7 @@ pub(super) async fn query(call: Call) -> Result<Reply, Refusal> {
 
 async fn query_named(call: Call, name: &str, scope: &str) -> Result<Reply, Refusal> {
     check_name(name, "query_name")?;
+    call.check_input()?;
     let body = &call.body;
     let arguments = body
         .payload(payload::input_list(body.raw("input"), "input"))

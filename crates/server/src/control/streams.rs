@@ -20,6 +20,7 @@ const STREAM_NAME_MAX: usize = 128;
 
 pub(super) async fn append(call: Call) -> Result<Reply, Refusal> {
     let stream_name = stream_name(&call)?;
+    call.check_input()?;
     let body = &call.body;
     let message_id = body.characters("message_id", MESSAGE_ID_MAX);
     if message_id.is_none() && body.raw("message_id").is_none() {

@@ -7,11 +7,26 @@ use longhaul_protocol::id::{Namespace, TaskQueue};
 use serde_json::{Map, Value, json};
 
 use super::envelope::Reply;
+use super::workers::{read_name, write_name};
 use super::{Call, workers};
 use crate::gate::Refusal;
 
+/// Queues of a page when the caller does not say, and at most.
+const PAGE_SIZE_MAX: usize = 1000;
+
+/// Pollers shown for one queue; its statistics count all.
+const POLLERS_SHOWN_MAX: usize = 200;
+
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
-    let queues = call.host().task_queues(&call.namespace).await?;
+    let after = call.query.page_token(read_name).map(TaskQueue::from);
+    let limit = call.query.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX);
+    call.query.check()?;
+    let (queues, has_more) = call
+        .host()
+        .task_queues(&call.namespace, after.as_ref(), limit)
+        .await?;
+    let last = queues.last().filter(|_| has_more);
+    let next = last.map(|queue| write_name(queue.name.as_str()));
     let rows: Vec<Value> = queues
         .iter()
         .map(|queue| {
@@ -24,7 +39,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
         })
         .collect();
     Ok(Reply::ok(
-        json!({"namespace": call.namespace, "task_queues": rows}),
+        json!({"namespace": call.namespace, "task_queues": rows, "next_page_token": next}),
     ))
 }
 
@@ -48,6 +63,7 @@ pub(super) async fn detail(
     let pollers: Vec<Value> = queue
         .workers
         .iter()
+        .take(POLLERS_SHOWN_MAX)
         .map(|worker| {
             let mut poller = workers::shown(host, worker);
             poller.insert("is_stale".to_owned(), json!(worker.is_stale));

@@ -33,6 +33,9 @@ pub(super) async fn update(call: Call) -> Result<Reply, Refusal> {
 
 async fn update_named(call: Call, name: &str) -> Result<Reply, Refusal> {
     check_name(name, "update_name")?;
+    if let Err(error) = call.check_input() {
+        return Err(refused_update(&error, &target(&call)?));
+    }
     let body = &call.body;
     let arguments = body
         .payload(payload::input_list(body.raw("input"), "input"))

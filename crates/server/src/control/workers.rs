@@ -1,14 +1,19 @@
 //! Registered workers, for operators (control-plane.md §17).
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::StatusCode;
-use longhaul_host::{Error, Host, WorkerView};
+use longhaul_host::{Error, Host, WorkerFilter, WorkerView};
 use longhaul_protocol::Reason;
-use longhaul_protocol::id::WorkerId;
+use longhaul_protocol::id::{TaskQueue, WorkerId};
 use serde_json::{Map, Value, json};
 
 use super::Call;
 use super::envelope::Reply;
 use crate::gate::Refusal;
+
+/// Workers of a page when the caller does not say, and at most: so many that clients without pages see any ordinary fleet.
+const PAGE_SIZE_MAX: usize = 1000;
 
 /// What a list can be narrowed to.
 const STATUSES: [&str; 3] = ["active", "draining", "stale"];
@@ -29,19 +34,36 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     if status.is_some_and(|status| !STATUSES.contains(&status)) {
         query.refuse("status", &format!("must be one of {}", STATUSES.join(", ")));
     }
+    let filter = WorkerFilter {
+        task_queue: query.text("task_queue").map(TaskQueue::from),
+        status: status.map(str::to_owned),
+        after: query.page_token(read_name).map(WorkerId::from),
+        limit: query.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX),
+    };
     query.check()?;
-    let queue = query.text("task_queue");
-    let workers = call.host().workers(&call.namespace).await?;
-    let rows: Vec<Value> = workers
+    let page = call.host().list_workers(&call.namespace, &filter).await?;
+    let rows: Vec<Value> = page
+        .workers
         .iter()
-        .filter(|worker| queue.is_none_or(|queue| worker.row.task_queue.as_str() == queue))
-        .filter(|worker| status.map_or(!worker.is_stale, |status| worker.status() == status))
         .map(|worker| Value::Object(shown(call.host(), worker)))
         .collect();
     let stale_after = call.host().config().worker_stale_seconds;
-    Ok(Reply::ok(
-        json!({"namespace": call.namespace, "workers": rows, "stale_after_seconds": stale_after}),
-    ))
+    Ok(Reply::ok(json!({
+        "namespace": call.namespace,
+        "workers": rows,
+        "stale_after_seconds": stale_after,
+        "next_page_token": page.next.map(|worker_id| write_name(worker_id.as_str())),
+    })))
+}
+
+/// The token of a list that is ordered by names: the last name of the page, so that what comes and goes shifts nothing.
+pub(super) fn write_name(name: &str) -> String {
+    URL_SAFE_NO_PAD.encode(name)
+}
+
+pub(super) fn read_name(token: &str) -> Option<String> {
+    let name = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
+    (!name.is_empty()).then_some(name)
 }
 
 pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {

@@ -26,6 +26,7 @@ use super::{AttemptPath, Id, envelope, pass};
 use crate::App;
 use crate::body::Body;
 use crate::gate::Passed;
+use crate::heavy;
 
 pub(super) async fn checkpoint(
     State(app): State<App>,
@@ -79,7 +80,8 @@ async fn with_events(app: &App, holder: &TaskHolder, after: Option<u64>, answer:
         let size = app.options().history_page_size as usize;
         // Without them the worker asks as others do.
         if let Ok(page) = app.host().workflow_task_history(holder, after, size).await {
-            return with_page(&answer, &page, None);
+            let bytes = page.bytes();
+            return heavy::work(bytes, move || with_page(&answer, &page, None)).await;
         }
     }
     answer.to_string()

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode, Uri};
 use longhaul_host::{
-    Error, LeasedQuestion, QueryResult, QuestionFailure, QuestionHolder, QuestionKind,
+    Error, LeasedQuestion, Polled, QueryResult, QuestionFailure, QuestionHolder, QuestionKind,
     question_reason,
 };
 use longhaul_protocol::Timestamp;
@@ -23,6 +23,7 @@ use super::{Id, envelope, pass};
 use crate::App;
 use crate::body::Body;
 use crate::gate::{Passed, Refusal};
+use crate::heavy;
 
 /// Longest ids, types and reasons.
 const NAME_MAX: usize = 255;
@@ -43,10 +44,19 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
     } = pass(app, request).await?;
     let poll = read_poll(&body, namespace);
     body.check()?;
-    let polled = app.host().poll_query_task(&poll).await;
-    polls::answer(app, polled, &poll, "query_task", |task| {
-        let json = task_json(&task, app.host().now());
-        polls::leased(app, &json, task.lease.leased_at, task.lease.expires_at)
+    let polled = match app.host().poll_query_task(&poll).await {
+        Ok(Polled::Leased(task)) => {
+            let moments = (task.lease.leased_at, task.lease.expires_at);
+            let (bytes, now) = (task.bytes(), app.host().now());
+            let render = move || task_json(&task, now);
+            Ok(Polled::Leased((heavy::work(bytes, render).await, moments)))
+        }
+        Ok(Polled::Empty) => Ok(Polled::Empty),
+        Ok(Polled::Throttled(throttle)) => Ok(Polled::Throttled(throttle)),
+        Err(error) => Err(error),
+    };
+    polls::answer(app, polled, &poll, "query_task", |(json, (from, to))| {
+        polls::leased(app, &json, from, to)
     })
 }
 

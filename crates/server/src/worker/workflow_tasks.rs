@@ -8,7 +8,7 @@ use longhaul_host::engine::run::claim::WorkflowClaim;
 use longhaul_host::engine::run::state::Status;
 use longhaul_host::engine::run::sticky::StickyClaim;
 use longhaul_host::engine::run::stream::StreamCursor;
-use longhaul_host::{Completion, Error, LeasedWorkflowTask, TaskHolder, WorkflowWork};
+use longhaul_host::{Completion, Error, LeasedWorkflowTask, Polled, TaskHolder, WorkflowWork};
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,
@@ -27,6 +27,7 @@ use crate::App;
 use crate::body::Body;
 use crate::error;
 use crate::gate::{Passed, Refusal};
+use crate::heavy;
 
 /// Longest worker id and failure type.
 pub(super) const NAME_MAX: usize = 255;
@@ -59,16 +60,25 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
         let polled = app.host().poll_workflow_task(&poll, page_size).await;
         polled.map(|polled| polled.map(|task| WorkflowWork::Task(Box::new(task))))
     };
-    polls::answer(app, polled, &poll, "workflow_task", |work| match work {
-        WorkflowWork::Task(task) => {
-            let json = task_json(&task, encoding.as_deref());
-            let claim = &task.claim;
-            polls::leased(app, &json, claim.leased_at, claim.lease_expires_at)
+    let shown = match polled {
+        Ok(Polled::Leased(WorkflowWork::Task(task))) => {
+            let moments = (task.claim.leased_at, task.claim.lease_expires_at);
+            let bytes = task.history.bytes();
+            let render = move || task_json(&task, encoding.as_deref());
+            Ok(Polled::Leased((heavy::work(bytes, render).await, moments)))
         }
-        WorkflowWork::Validation(task) => {
-            let json = update_validation_tasks::task_json(&task);
-            polls::leased(app, &json, task.lease.leased_at, task.lease.expires_at)
+        Ok(Polled::Leased(WorkflowWork::Validation(task))) => {
+            let moments = (task.lease.leased_at, task.lease.expires_at);
+            let bytes = task.bytes();
+            let render = move || update_validation_tasks::task_json(&task);
+            Ok(Polled::Leased((heavy::work(bytes, render).await, moments)))
         }
+        Ok(Polled::Empty) => Ok(Polled::Empty),
+        Ok(Polled::Throttled(throttle)) => Ok(Polled::Throttled(throttle)),
+        Err(error) => Err(error),
+    };
+    polls::answer(app, shown, &poll, "workflow_task", |(json, (from, to))| {
+        polls::leased(app, &json, from, to)
     })
 }
 
@@ -284,7 +294,9 @@ async fn try_history(
             .is_none_or(|next| page_token(next) != page_token(after))
     );
     let own = json!({"task_id": holder.task_id, "workflow_task_attempt": holder.attempt});
-    Ok(with_page(&own, &page, encoding.as_deref()))
+    let bytes = page.bytes();
+    let render = move || with_page(&own, &page, encoding.as_deref());
+    Ok(heavy::work(bytes, render).await)
 }
 
 pub(super) async fn heartbeat(

@@ -6,4 +6,5 @@
 mod contract;
 mod control;
 mod harness;
+mod large;
 mod worker;

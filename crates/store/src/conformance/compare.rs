@@ -4,7 +4,7 @@ use longhaul_engine::change::TaskKind;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
 
 use super::fixture::{KINDS, at};
-use crate::{LeaseFilter, QueueKey, RunFilter, StatusFilter, Store};
+use crate::{LeaseFilter, Page, QueueKey, RunFilter, StatusFilter, Store};
 
 /// Which names to ask for.
 #[derive(Clone, Debug, Default)]
@@ -41,13 +41,16 @@ pub async fn assert_same(a: &dyn Store, b: &dyn Store, universe: &Universe) {
         same!(a, b, commands(run_id, Some(3), 1));
         same!(a, b, command_count(run_id));
         same!(a, b, command(run_id, 2));
-        for (after, up_to, limit) in [
-            (0, u64::MAX, 1000),
-            (1, 4, 1000),
-            (0, 7, 3),
-            (5, u64::MAX, 2),
+        for (after, up_to, events, bytes) in [
+            (0, u64::MAX, 1000, usize::MAX),
+            (1, 4, 1000, usize::MAX),
+            (0, 7, 3, usize::MAX),
+            (5, u64::MAX, 2, usize::MAX),
+            (0, u64::MAX, 1000, 100),
+            (2, u64::MAX, 1000, 0),
         ] {
-            same!(a, b, history(run_id, after, up_to, limit));
+            let page = Page { events, bytes };
+            same!(a, b, history(run_id, after, up_to, page));
         }
     }
     for task_id in &universe.task_ids {

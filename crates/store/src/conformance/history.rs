@@ -14,7 +14,7 @@ use super::fixture::{
     advance, command, commit, create, is_conflict, load, namespace, next, part, push_event, spec,
     start,
 };
-use crate::{Error, Store};
+use crate::{Error, Page, Store};
 
 pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
     let mut run = create(store, "w").await;
@@ -26,7 +26,7 @@ pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
     }
     let page = async |after, up_to, limit| {
         let events = store
-            .history(run.run_id(), after, up_to, limit)
+            .history(run.run_id(), after, up_to, Page::of(limit))
             .await
             .unwrap();
         events
@@ -55,7 +55,7 @@ pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
     }
     assert_eq!(
         store
-            .history(neighbour.run_id(), 0, u64::MAX, 10)
+            .history(neighbour.run_id(), 0, u64::MAX, Page::of(10))
             .await
             .unwrap()
             .len(),
@@ -63,11 +63,42 @@ pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
     );
     assert_eq!(
         store
-            .history(&"run-none".into(), 0, u64::MAX, 10)
+            .history(&"run-none".into(), 0, u64::MAX, Page::of(10))
             .await
             .unwrap(),
         []
     );
+}
+
+pub async fn a_page_ends_before_it_is_too_long(store: &dyn Store) {
+    let mut change = start(spec("w", 1));
+    let sizes = [10, 400, 500, 100, 5000, 10, 10];
+    for size in &sizes[1..] {
+        push_event(&mut change, "Step");
+        let payload = format!("\"{}\"", "é".repeat(size / 2 - 1));
+        change.events.last_mut().unwrap().payload = payload;
+    }
+    change.events[0].payload = "\"12345678\"".to_owned();
+    commit(store, change).await.unwrap();
+    let page = async |after, events, bytes| {
+        let page = Page { events, bytes };
+        let events = store.history(&"run-w-1".into(), after, 7, page).await;
+        let events = events.unwrap().into_iter();
+        events.map(|event| event.sequence).collect::<Vec<_>>()
+    };
+    assert_eq!(page(0, 10, 910).await, [1, 2, 3], "exactly full");
+    assert_eq!(page(0, 10, 909).await, [1, 2], "one byte too many");
+    assert_eq!(page(0, 2, 909).await, [1, 2], "the number counts too");
+    assert_eq!(page(3, 10, 1000).await, [4], "the next is long");
+    assert_eq!(page(4, 10, 1000).await, [5], "a long one comes alone");
+    assert_eq!(page(5, 10, 1000).await, [6, 7]);
+    assert_eq!(page(0, 10, 0).await, [1], "always at least one");
+    assert_eq!(
+        page(0, 0, 1000).await,
+        [0_u64; 0],
+        "unless none is asked for"
+    );
+    assert_eq!(page(7, 10, 1000).await, [0_u64; 0]);
 }
 
 pub async fn events_keep_every_column(store: &dyn Store) {
@@ -81,7 +112,7 @@ pub async fn events_keep_every_column(store: &dyn Store) {
     let (plain, full) = (change.events[0].clone(), change.events[1].clone());
     commit(store, change).await.unwrap();
     let events = store
-        .history(&"run-w-1".into(), 0, u64::MAX, 10)
+        .history(&"run-w-1".into(), 0, u64::MAX, Page::of(10))
         .await
         .unwrap();
     for (stored, written) in events.iter().zip([plain, full]) {
@@ -111,7 +142,10 @@ pub async fn an_event_is_never_written_twice(store: &dyn Store) {
         commit(store, change).await,
         Err(Error::Corrupt(_))
     ));
-    let events = store.history(run.run_id(), 0, u64::MAX, 10).await.unwrap();
+    let events = store
+        .history(run.run_id(), 0, u64::MAX, Page::of(10))
+        .await
+        .unwrap();
     assert_eq!(events.len(), 1);
     assert_eq!(events[0].event_type, "WorkflowStarted");
     assert_eq!(store.run(run.run_id()).await.unwrap(), Some(run));

@@ -34,7 +34,7 @@ macro_rules! conformance_tests {
                 commits_apply_in_the_order_of_the_calls, a_failed_commit_fails_those_built_on_it,
                 of_concurrent_commits_on_one_version_one_wins, concurrent_commits_on_many_runs_all_stand,
                 malformed_commits_are_refused, an_abandoned_commit_stands;
-            history: pages_are_gapless_and_cut, events_keep_every_column, an_event_is_never_written_twice,
+            history: pages_are_gapless_and_cut, a_page_ends_before_it_is_too_long, events_keep_every_column, an_event_is_never_written_twice,
                 a_conflict_is_told_before_a_repeated_event, a_poisoned_commit_fails_alone,
                 commands_are_listed_newest_first, a_forgotten_command_leaves_its_request_id,
                 large_arguments_of_open_messages_come_back, results_of_updates_come_back, a_command_may_be_written_again, a_request_id_finds_its_command,

@@ -12,7 +12,7 @@ use super::fixture::{
     advance, at, close, command, commit, create, current, is_conflict, load, namespace, next, part,
     push_event, spec, start, task, timer,
 };
-use crate::{Error, Store};
+use crate::{Error, Page, Store};
 
 pub async fn a_created_run_loads_as_it_was_decided(store: &dyn Store) {
     let mut spec = spec("w", 1);
@@ -197,7 +197,7 @@ pub async fn a_stale_version_writes_nothing(store: &dyn Store) {
     assert_eq!(load(store, second.run_id()).await, Some(second.clone()));
     assert_eq!(
         store
-            .history(second.run_id(), 0, u64::MAX, 10)
+            .history(second.run_id(), 0, u64::MAX, Page::of(10))
             .await
             .unwrap()
             .len(),
@@ -370,7 +370,10 @@ pub async fn commits_apply_in_the_order_of_the_calls(store: &dyn Store) {
         answer.await.unwrap();
     }
     assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
-    let events = store.history(run.run_id(), 0, u64::MAX, 100).await.unwrap();
+    let events = store
+        .history(run.run_id(), 0, u64::MAX, Page::of(100))
+        .await
+        .unwrap();
     assert!(events.iter().map(|event| event.sequence).eq(1..=51));
 }
 
@@ -429,7 +432,7 @@ pub async fn concurrent_commits_on_many_runs_all_stand(store: &dyn Store) {
         assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
         assert_eq!(
             store
-                .history(run.run_id(), 0, u64::MAX, 100)
+                .history(run.run_id(), 0, u64::MAX, Page::of(100))
                 .await
                 .unwrap()
                 .len(),

@@ -14,7 +14,7 @@ use rusqlite::{Connection, params_from_iter};
 use super::encode::list_status;
 use super::list;
 use super::statement::{Key, Place, Read, Sql, words};
-use crate::{Error, RunFilter, RunSummary, StatusFilter};
+use crate::{Error, PAGE_BYTES_MAX, RunFilter, RunSummary, StatusFilter};
 
 /// Index entries looked at to learn how many there are. Fewer than this are read and sorted whole, in some milliseconds at most;
 /// of more the newest are usually soon found by reading in the list's order.
@@ -41,10 +41,17 @@ pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<Ru
         }
         Ok(page.floor())
     })?;
-    let entries = page.entries.into_iter().rev();
-    entries
-        .map(|entry| list::summary(&snapshot, entry.run_key))
-        .collect()
+    let mut runs = Vec::new();
+    let mut bytes = 0;
+    for entry in page.entries.into_iter().rev() {
+        if bytes > PAGE_BYTES_MAX {
+            break;
+        }
+        let run = list::summary(&snapshot, entry.run_key)?;
+        bytes += run.bytes();
+        runs.push(run);
+    }
+    Ok(runs)
 }
 
 /// Where a run stands in a list; the order of the fields is the order of the list.

@@ -37,7 +37,7 @@ use self::trial::Trials;
 use self::write::Writer;
 use crate::group::{Counters, Group};
 use crate::{
-    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
+    Answer, Error, Instance, LeaseFilter, NamespaceRow, Page, QueueCount, QueueKey, RunFilter,
     RunSummary, SearchAttributeRow, SessionFilter, Store, StoredEvent, WorkerRow,
 };
 
@@ -158,16 +158,17 @@ impl Store for Sqlite {
         run_id: &'a RunId,
         after: u64,
         up_to: u64,
-        limit: usize,
+        page: Page,
     ) -> Answer<'a, Vec<StoredEvent>> {
-        if up_to.saturating_sub(after).min(limit as u64) <= HISTORY_INLINE_MAX {
+        let events = up_to.saturating_sub(after).min(page.events as u64);
+        if events <= HISTORY_INLINE_MAX {
             return self
                 .pool
-                .point(|connection| read::history(connection, run_id, after, up_to, limit));
+                .point(|connection| read::history(connection, run_id, after, up_to, page));
         }
         let run_id = run_id.clone();
         self.pool
-            .long(move |connection| read::history(connection, &run_id, after, up_to, limit))
+            .long(move |connection| read::history(connection, &run_id, after, up_to, page))
     }
 
     fn commands<'a>(

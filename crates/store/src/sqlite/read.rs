@@ -15,7 +15,9 @@ use serde::de::DeserializeOwned;
 use super::encode::signed;
 use super::error::unreadable;
 use super::thin;
-use crate::{Error, Instance, NamespaceRow, QueueKey, SearchAttributeRow, StoredEvent, WorkerRow};
+use crate::{
+    Error, Instance, NamespaceRow, Page, QueueKey, SearchAttributeRow, StoredEvent, WorkerRow,
+};
 
 pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>, Error> {
     // One statement, so that the row and its parts are of the same commit. The first three columns repeat in every row,
@@ -80,32 +82,44 @@ pub(super) fn history(
     run_id: &RunId,
     after: u64,
     up_to: u64,
-    limit: usize,
+    page: Page,
 ) -> Result<Vec<StoredEvent>, Error> {
+    // The length of a payload is read without the payload: one that does not fit on the page any more is left alone.
     let mut statement = connection.prepare_cached(
-        "SELECT events.sequence, id, event_type, recorded_at, workflow_task_id, workflow_command_id, principal, payload
+        "SELECT events.sequence, id, event_type, recorded_at, workflow_task_id, workflow_command_id, principal, payload,
+                octet_length(payload)
          FROM runs JOIN events USING (run_key)
          WHERE runs.run_id = ?1 AND events.sequence > ?2 AND events.sequence <= ?3 ORDER BY events.sequence LIMIT ?4",
     )?;
-    let page = params![
+    let mut rows = statement.query(params![
         run_id.as_str(),
         signed(after),
         signed(up_to),
-        signed(limit as u64)
-    ];
-    let rows = statement.query_map(page, |row| {
-        Ok(StoredEvent {
-            sequence: row.get::<_, i64>(0)?.cast_unsigned(),
-            id: row.get_ref(1)?.as_str()?.into(),
-            event_type: row.get(2)?,
-            recorded_at: Timestamp::from_micros(row.get(3)?),
-            workflow_task_id: row.get_ref(4)?.as_str_or_null()?.map(TaskId::from),
-            workflow_command_id: row.get(5)?,
-            principal: row.get(6)?,
-            payload: row.get(7)?,
-        })
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+        signed(page.events as u64)
+    ])?;
+    let mut events = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        bytes += usize::try_from(row.get::<_, i64>(8)?).unwrap_or(usize::MAX);
+        if bytes > page.bytes && !events.is_empty() {
+            break;
+        }
+        events.push(event(row)?);
+    }
+    Ok(events)
+}
+
+fn event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
+    Ok(StoredEvent {
+        sequence: row.get::<_, i64>(0)?.cast_unsigned(),
+        id: row.get_ref(1)?.as_str()?.into(),
+        event_type: row.get(2)?,
+        recorded_at: Timestamp::from_micros(row.get(3)?),
+        workflow_task_id: row.get_ref(4)?.as_str_or_null()?.map(TaskId::from),
+        workflow_command_id: row.get(5)?,
+        principal: row.get(6)?,
+        payload: row.get(7)?,
+    })
 }
 
 pub(super) fn commands(

@@ -11,7 +11,7 @@ use longhaul_store::conformance::fixture::{
 use longhaul_store::conformance::history::large_arguments_of_open_messages_come_back;
 use longhaul_store::conformance::registry::worker;
 use longhaul_store::sqlite::{Options, Sqlite, Sync};
-use longhaul_store::{Error, Store};
+use longhaul_store::{Error, Page, Store};
 use tempfile::TempDir;
 
 /// An empty store in a directory of its own, without syncs: these tests crash nothing.
@@ -54,7 +54,7 @@ async fn everything_is_there_after_reopening() {
     assert_eq!(load(&store, run.run_id()).await, Some(run.clone()));
     assert_eq!(
         store
-            .history(run.run_id(), 0, u64::MAX, 10)
+            .history(run.run_id(), 0, u64::MAX, Page::of(10))
             .await
             .unwrap()
             .len(),
@@ -134,7 +134,10 @@ async fn a_torn_log_loses_the_newest_commits_only() {
         assert!(run.version <= newest, "a shorter log held more");
         newest = run.version;
         assert_eq!(run, versions[usize::try_from(run.version).unwrap() - 1]);
-        let events = store.history(run.run_id(), 0, u64::MAX, 100).await.unwrap();
+        let events = store
+            .history(run.run_id(), 0, u64::MAX, Page::of(100))
+            .await
+            .unwrap();
         assert!(
             events
                 .iter()

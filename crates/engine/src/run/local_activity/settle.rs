@@ -398,7 +398,7 @@ impl Draft<'_> {
     /// The worker's part is done: the task is finished, and whatever waited behind its lease is looked at.
     pub(super) fn release_claim(&mut self, task: &WorkflowTask) {
         let wrote = !self.events.is_empty();
-        let unseen = self.buffered().len() as u64;
+        let unseen = self.unseen();
         self.flush_buffered();
         self.fire_overdue_wait_timeouts();
         self.close_workflow_task(TaskStatus::Completed, None);

@@ -165,3 +165,25 @@ fn depth_is_counted_not_trusted_to_the_stack() {
     let wide = format!("[{}]", vec!["[[]]"; 1000].join(","));
     assert!(from_json(&wide).is_ok());
 }
+
+#[test]
+fn the_least_size_is_never_above_the_real_one() {
+    for json in [
+        "[]",
+        "[1,2,3]",
+        "[-1.5e-7, 0, 123456789012, true, false, null]",
+        r#"{"key": "value", "other": ["\u00e9\n\"", {"deep": 1}]}"#,
+        r#""é😀 \ud83d\ude00 text""#,
+        r#"  [  "   "  ,  1  ]  "#,
+    ] {
+        let value = from_json(json).unwrap();
+        let real = crate::payload::encode(&value).unwrap().len();
+        let least = encoded_bytes_min(json);
+        assert!(least <= real, "{json}: {least} and {real}");
+    }
+    assert_eq!(
+        encoded_bytes_min(&format!("[\"{}\"]", "x".repeat(1000))),
+        1001
+    );
+    assert_eq!(encoded_bytes_min("[1,2,3]"), 6);
+}

@@ -18,6 +18,22 @@ pub(super) fn canonical(json: &str) -> Result<String, serde_json::Error> {
     Ok(out)
 }
 
+/// The members of an object in canonical form, with their commas and without its braces.
+pub(super) fn members<'a>(
+    members: impl Iterator<Item = (&'a &'static str, &'a String)>,
+) -> Result<String, serde_json::Error> {
+    let mut out = String::new();
+    for (name, value) in members {
+        if !out.is_empty() {
+            out.push(',');
+        }
+        write_string(name, &mut out);
+        out.push(':');
+        write_value(value, &mut out)?;
+    }
+    Ok(out)
+}
+
 fn write_value(json: &str, out: &mut String) -> Result<(), serde_json::Error> {
     match json.as_bytes().first() {
         Some(b'{') => {
@@ -104,28 +120,49 @@ fn write_number(text: &str, out: &mut String) {
     }
 }
 
-/// Hexadecimal SHA-256.
-pub(super) fn checksum(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+/// The checksum and the signature of canonical bytes that come piece by piece. The signature is HMAC-SHA256 (RFC 2104).
+pub(super) struct Seal {
+    sum: Sha256,
+    /// The inner sum, and the key's block for the outer one.
+    signing: Option<(Sha256, [u8; BLOCK])>,
 }
 
-/// Hexadecimal HMAC-SHA256 (RFC 2104).
-pub(super) fn signature(key: &[u8], bytes: &[u8]) -> String {
-    let mut block = [0_u8; BLOCK];
-    if key.len() > BLOCK {
-        block[..32].copy_from_slice(&Sha256::digest(key));
-    } else {
-        block[..key.len()].copy_from_slice(key);
+impl Seal {
+    pub(super) fn new(key: Option<&[u8]>) -> Self {
+        let signing = key.map(|key| {
+            let mut block = [0_u8; BLOCK];
+            if key.len() > BLOCK {
+                block[..32].copy_from_slice(&Sha256::digest(key));
+            } else {
+                block[..key.len()].copy_from_slice(key);
+            }
+            let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36));
+            (inner, block)
+        });
+        Self {
+            sum: Sha256::new(),
+            signing,
+        }
     }
-    let inner = Sha256::new()
-        .chain_update(block.map(|byte| byte ^ 0x36))
-        .chain_update(bytes)
-        .finalize();
-    let outer = Sha256::new()
-        .chain_update(block.map(|byte| byte ^ 0x5c))
-        .chain_update(inner)
-        .finalize();
-    hex(&outer)
+
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.sum.update(bytes);
+        if let Some((inner, _)) = &mut self.signing {
+            inner.update(bytes);
+        }
+    }
+
+    /// Checksum and signature, hexadecimal.
+    pub(super) fn close(self) -> (String, Option<String>) {
+        let signature = self.signing.map(|(inner, block)| {
+            let outer = Sha256::new()
+                .chain_update(block.map(|byte| byte ^ 0x5c))
+                .chain_update(inner.finalize())
+                .finalize();
+            hex(&outer)
+        });
+        (hex(&self.sum.finalize()), signature)
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -189,22 +226,32 @@ mod tests {
         }
     }
 
+    fn sealed(key: &[u8], bytes: &[u8]) -> (String, Option<String>) {
+        let mut seal = Seal::new(Some(key));
+        // In pieces, as an export comes.
+        bytes.chunks(7).for_each(|piece| seal.add(piece));
+        seal.close()
+    }
+
     #[test]
     fn the_signature_is_that_of_rfc_4231() {
+        let (_, signature) = sealed(b"Jefe", b"what do ya want for nothing?");
         assert_eq!(
-            signature(b"Jefe", b"what do ya want for nothing?"),
-            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+            signature.as_deref(),
+            Some("5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")
+        );
+        let text = b"Test Using Larger Than Block-Size Key - Hash Key First";
+        let (_, signature) = sealed(&[0xaa; 131], text);
+        assert_eq!(
+            signature.as_deref(),
+            Some("60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54")
         );
         assert_eq!(
-            signature(
-                &[0xaa; 131],
-                b"Test Using Larger Than Block-Size Key - Hash Key First"
-            ),
-            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
-        );
-        assert_eq!(
-            checksum(b""),
-            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+            Seal::new(None).close(),
+            (
+                "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855".to_owned(),
+                None
+            )
         );
     }
 }

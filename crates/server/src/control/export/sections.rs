@@ -47,16 +47,31 @@ impl Things {
     }
 }
 
-pub(super) fn fold(events: &[StoredEvent]) -> Sections {
-    let mut sections = Sections::default();
-    let [
-        mut signals,
-        mut updates,
-        mut activities,
-        mut timers,
-        mut children,
-    ] = std::array::from_fn(|_| Things::default());
-    for (number, event) in events.iter().enumerate() {
+/// A fold of events that come page by page, in order.
+#[derive(Default)]
+pub(super) struct Fold {
+    sections: Sections,
+    signals: Things,
+    updates: Things,
+    activities: Things,
+    timers: Things,
+    children: Things,
+    events: usize,
+}
+
+impl Fold {
+    pub(super) fn take(&mut self, event: &StoredEvent) {
+        let Self {
+            sections,
+            signals,
+            updates,
+            activities,
+            timers,
+            children,
+            events,
+        } = self;
+        let number = *events;
+        *events += 1;
         let payload: Value = serde_json::from_str(&event.payload).unwrap_or_default();
         find_payloads(
             &payload,
@@ -66,12 +81,12 @@ pub(super) fn fold(events: &[StoredEvent]) -> Sections {
         let name = event.event_type.as_str();
         match name {
             "WorkflowStarted" => sections.parents.extend(parent(&payload)),
-            "SignalReceived" | "SignalApplied" => note(&mut signals, "signal_id", event, &payload),
+            "SignalReceived" | "SignalApplied" => note(signals, "signal_id", event, &payload),
             "UpdateAccepted" | "UpdateRejected" | "UpdateApplied" | "UpdateCompleted" => {
-                note(&mut updates, "update_id", event, &payload);
+                note(updates, "update_id", event, &payload);
             }
             _ if name.starts_with("Activity") => {
-                note(&mut activities, "activity_execution_id", event, &payload);
+                note(activities, "activity_execution_id", event, &payload);
                 if name == "ActivityScheduled" && payload["local_activity"] == true {
                     let policy = payload["activity"].get("retry_policy");
                     if let Some(row) = activities.row(&payload["activity_execution_id"]) {
@@ -79,9 +94,9 @@ pub(super) fn fold(events: &[StoredEvent]) -> Sections {
                     }
                 }
             }
-            _ if name.starts_with("Timer") => note(&mut timers, "timer_id", event, &payload),
+            _ if name.starts_with("Timer") => note(timers, "timer_id", event, &payload),
             _ if name.starts_with("ChildRun") => {
-                note(&mut children, "child_workflow_run_id", event, &payload);
+                note(children, "child_workflow_run_id", event, &payload);
             }
             _ => {}
         }
@@ -89,12 +104,17 @@ pub(super) fn fold(events: &[StoredEvent]) -> Sections {
             sections.failures.push(failure(event, &payload));
         }
     }
-    sections.signals = signals.into_list();
-    sections.updates = updates.into_list();
-    sections.activities = activities.into_list();
-    sections.timers = timers.into_list();
-    sections.children = children.into_list();
-    sections
+
+    pub(super) fn finish(self) -> Sections {
+        Sections {
+            signals: self.signals.into_list(),
+            updates: self.updates.into_list(),
+            activities: self.activities.into_list(),
+            timers: self.timers.into_list(),
+            children: self.children.into_list(),
+            ..self.sections
+        }
+    }
 }
 
 /// Takes what an event tells of a thing: its plain keys, and when what happened to it. Payloads stay in the events.

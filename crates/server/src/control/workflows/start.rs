@@ -99,6 +99,7 @@ fn refused(error: &Error, workflow_id: &WorkflowId, workflow_type: &str) -> Refu
 }
 
 fn read_start(call: &Call) -> Result<Start, Refusal> {
+    call.check_input()?;
     let body = &call.body;
     for field in REFUSED_START_FIELDS {
         if body.raw(field).is_some() {

@@ -60,7 +60,7 @@ async fn a_worker_is_shown_with_every_field() {
     let list = server.get("/workers").accepted(200).await;
     assert_eq!(
         list,
-        json!({"namespace": "default", "workers": [expected], "stale_after_seconds": 60})
+        json!({"namespace": "default", "workers": [expected], "stale_after_seconds": 60, "next_page_token": null})
     );
 }
 
@@ -121,4 +121,37 @@ async fn an_administrator_can_remove_a_worker_and_its_task_is_free_again() {
         .await;
     server.register("w2", json!({})).await;
     server.poll("w2").await;
+}
+
+#[tokio::test]
+async fn workers_queues_and_deployments_are_listed_in_pages() {
+    let server = Server::open().await;
+    for number in 0..5 {
+        let queue = json!({"task_queue": format!("q{number}")});
+        server.register(&format!("w{number}"), queue).await;
+    }
+    for (path, list, name) in [
+        ("/workers", "workers", "worker_id"),
+        ("/task-queues", "task_queues", "name"),
+        ("/deployments", "deployments", "name"),
+    ] {
+        let mut seen: Vec<String> = Vec::new();
+        let mut next = format!("{path}?page_size=2");
+        loop {
+            let page = server.get(&next).accepted(200).await;
+            let names = texts(&page[list], name);
+            assert!(names.len() <= 2, "{page}");
+            seen.extend(names.into_iter().map(str::to_owned));
+            let Some(token) = page["next_page_token"].as_str() else {
+                break;
+            };
+            next = format!("{path}?page_size=2&next_page_token={token}");
+        }
+        assert_eq!(seen.len(), 5, "{path}");
+        assert!(seen.is_sorted(), "{seen:?}");
+        server
+            .get(&format!("{path}?next_page_token=!"))
+            .refused(422, "validation_failed")
+            .await;
+    }
 }

@@ -15,7 +15,7 @@ use longhaul_server::Options;
 use longhaul_server::auth::Auth;
 use longhaul_store::memory::Memory;
 use longhaul_store::{
-    Answer, Error, Instance, LeaseFilter, NamespaceRow, QueueCount, QueueKey, RunFilter,
+    Answer, Error, Instance, LeaseFilter, NamespaceRow, Page, QueueCount, QueueKey, RunFilter,
     RunSummary, SearchAttributeRow, SessionFilter, Store, StoredEvent, WorkerRow,
 };
 use serde_json::{Value, json};
@@ -96,11 +96,11 @@ impl Store for Broken {
         run_id: &'a RunId,
         after: u64,
         up_to: u64,
-        limit: usize,
+        page: Page,
     ) -> Answer<'a, Vec<StoredEvent>> {
         Box::pin(async move {
             self.check()?;
-            self.memory.history(run_id, after, up_to, limit).await
+            self.memory.history(run_id, after, up_to, page).await
         })
     }
 

@@ -261,7 +261,8 @@ async fn a_heartbeat_keeps_a_worker_alive() {
 async fn a_stale_worker_may_poll_and_is_alive_again() {
     let server = staffed().await;
     server.start("wf").await;
-    server.advance(100_000).await;
+    // Stale, and not yet forgotten.
+    server.advance(3000).await;
     assert_eq!(
         server.get("/workers/w").accepted(200).await["status"],
         "stale"

@@ -1,0 +1,120 @@
+//! Registrations of workers that are never heard again, and lists of many.
+
+use longhaul_host::{Error, WorkerFilter};
+use longhaul_protocol::id::WorkerId;
+
+use crate::setup::{Setup, namespace, open, poll_of, register, setup};
+
+fn all() -> WorkerFilter {
+    WorkerFilter {
+        task_queue: None,
+        status: None,
+        after: None,
+        limit: 1000,
+    }
+}
+
+async fn ids(setup: &Setup, filter: &WorkerFilter) -> Vec<String> {
+    let page = setup.host.list_workers(&namespace(), filter).await.unwrap();
+    let workers = page.workers.iter();
+    workers
+        .map(|worker| worker.row.worker_id.to_string())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_worker_that_is_stale_for_an_hour_is_forgotten() {
+    let setup = setup().await;
+    register(&setup.host, "silent").await;
+    let heartbeat = async |worker: &str| {
+        let (namespace, worker) = (namespace(), WorkerId::from(worker));
+        let host = &setup.host;
+        host.heartbeat_worker(&namespace, &worker, None, None).await
+    };
+    setup.clock.advance_seconds(60 + 3599);
+    assert_eq!(setup.host.forget_silent_workers().await.unwrap(), 0);
+    let stale = WorkerFilter {
+        status: Some("stale".to_owned()),
+        ..all()
+    };
+    assert_eq!(ids(&setup, &stale).await, ["silent", "w1"]);
+    heartbeat("w1").await.unwrap();
+    setup.clock.advance_seconds(2);
+    // The sweep may have been quicker.
+    setup.host.forget_silent_workers().await.unwrap();
+    assert_eq!(ids(&setup, &stale).await, [""; 0]);
+    assert_eq!(ids(&setup, &all()).await, ["w1"]);
+    let rows = setup.store.workers(&namespace()).await.unwrap();
+    assert_eq!(rows.len(), 1, "the row is gone too");
+    // As for any worker that is not registered: published workers stop or wait to be restarted.
+    assert!(matches!(
+        heartbeat("silent").await,
+        Err(Error::WorkerNotRegistered(_))
+    ));
+    let poll = poll_of("silent", None, 0);
+    let polled = setup.host.poll_workflow_task(&poll, 500).await;
+    assert!(matches!(polled, Err(Error::WorkerNotRegistered(_))));
+}
+
+/// Workers cannot be heard by a server that does not run.
+#[tokio::test]
+async fn workers_are_not_forgotten_for_the_time_the_server_was_away() {
+    let setup = setup().await;
+    setup.host.stop().await;
+    setup.clock.advance_seconds(30 * 86_400);
+    let host = open(&setup.store, &setup.clock).await;
+    assert_eq!(host.forget_silent_workers().await.unwrap(), 0);
+    let poll = poll_of("w1", None, 0);
+    assert!(host.poll_workflow_task(&poll, 500).await.is_ok());
+}
+
+/// A test moves the clock by days while the worker waits for a task: it is there all the same.
+#[tokio::test]
+async fn a_worker_with_a_waiting_poll_is_not_forgotten() {
+    let setup = setup().await;
+    let host = setup.host.clone();
+    let waiting = tokio::spawn(async move {
+        let poll = poll_of("w1", None, 30);
+        host.poll_workflow_task(&poll, 500).await
+    });
+    while setup
+        .host
+        .idle()
+        .await
+        .unwrap()
+        .is_none_or(|idle| idle.polls_waiting == 0)
+    {
+        tokio::task::yield_now().await;
+    }
+    setup.clock.advance_seconds(10 * 86_400);
+    assert_eq!(setup.host.forget_silent_workers().await.unwrap(), 0);
+    setup.start("w").await;
+    assert!(waiting.await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn workers_are_listed_in_pages() {
+    let setup = setup().await;
+    for number in 0..25 {
+        register(&setup.host, &format!("x{number:02}")).await;
+    }
+    let mut filter = WorkerFilter { limit: 10, ..all() };
+    let mut seen = Vec::new();
+    loop {
+        let page = setup
+            .host
+            .list_workers(&namespace(), &filter)
+            .await
+            .unwrap();
+        assert!(page.workers.len() <= 10);
+        seen.extend(page.workers.into_iter().map(|worker| worker.row.worker_id));
+        match page.next {
+            Some(next) => filter.after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(seen.len(), 26);
+    assert!(seen.is_sorted());
+    let fleet = setup.host.fleet(&namespace(), 5).await.unwrap();
+    assert_eq!((fleet.active, fleet.workers.len()), (26, 5));
+}

@@ -1,0 +1,230 @@
+//! Large requests and answers, so that small ones stay quick and memory stays bounded whatever is sent.
+//!
+//! A request with a large body is served away from the async threads, a few at a time: parsing, checking and encoding megabytes
+//! takes long, and everybody else would wait. Bodies take room while they are read and until they are answered; when there is
+//! none, the request waits for a while and is then refused without being read.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use axum::body::{Body as HttpBody, HttpBody as _};
+use axum::extract::State;
+use axum::middleware::Next;
+use axum::response::Response;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, Request, StatusCode};
+use longhaul_protocol::Reason;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::App;
+use crate::gate::Refusal;
+
+/// From here on a body or an answer is large: working on a quarter of a mebibyte takes about a millisecond.
+const LARGE_FROM_BYTES: usize = 256 * 1024;
+
+/// Bytes of large bodies in memory at once. While they are worked on they take a few times that.
+const LARGE_BODIES_BYTES_MAX: usize = 128 << 20;
+
+/// How long a large request waits for room; less than clients wait for an answer.
+const ROOM_WAIT: Duration = Duration::from_secs(10);
+
+/// When a refused client should come back.
+const RETRY_AFTER_SECONDS: u64 = 5;
+
+/// Room is counted in these, because a semaphore counts no more than 32 bits.
+const ROOM_UNIT: usize = 1024;
+
+/// Large requests worked on at the same moment, at most; on small machines one thread less than there are, so that one is left.
+const WORKING_MAX: usize = 4;
+
+/// Room for large requests.
+pub(crate) struct Heavy {
+    bodies: Arc<Semaphore>,
+    working: Arc<Semaphore>,
+}
+
+/// Room that a body takes until it is answered.
+pub(crate) struct Room {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Default for Heavy {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            bodies: Arc::new(Semaphore::new(LARGE_BODIES_BYTES_MAX / ROOM_UNIT)),
+            working: Arc::new(Semaphore::new((threads - 1).clamp(1, WORKING_MAX))),
+        }
+    }
+}
+
+impl Heavy {
+    /// Waits for room for a body of that length, as [`large_body`] tells it; small ones need none.
+    pub(crate) async fn room_for(
+        &self,
+        large: Option<usize>,
+        limit: usize,
+    ) -> Result<Option<Room>, Refusal> {
+        let Some(bytes) = large else {
+            return Ok(None);
+        };
+        let units = bytes.min(limit).div_ceil(ROOM_UNIT);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        let permit = Arc::clone(&self.bodies).acquire_many_owned(units);
+        match tokio::time::timeout(ROOM_WAIT, permit).await {
+            Ok(Ok(permit)) => Ok(Some(Room { _permit: permit })),
+            Ok(Err(_)) | Err(_) => Err(Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                Reason::ServerBusy,
+                "Too many large requests are being served; this one was not read.",
+            )
+            .with("retryable", true)
+            .with("retry_after_seconds", RETRY_AFTER_SECONDS)),
+        }
+    }
+}
+
+/// How long the body is, if it is large. One that does not say counts as the largest there can be.
+pub(crate) fn large_body(headers: &HeaderMap, body: &HttpBody) -> Option<usize> {
+    let declared = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.parse::<usize>().ok());
+    // A body that comes from this process knows its length without a header.
+    let exact = body.size_hint().exact();
+    match declared.or_else(|| exact.and_then(|bytes| usize::try_from(bytes).ok())) {
+        Some(bytes) => (bytes >= LARGE_FROM_BYTES).then_some(bytes),
+        None => (!body.is_end_stream()).then_some(usize::MAX),
+    }
+}
+
+/// Serves requests with large bodies away from the async threads.
+pub(crate) async fn layer(
+    State(app): State<App>,
+    request: Request<HttpBody>,
+    next: Next,
+) -> Response {
+    if large_body(request.headers(), request.body()).is_none() {
+        return next.run(request).await;
+    }
+    let working = Arc::clone(&app.heavy().working);
+    away(working, next.run(request)).await
+}
+
+/// Drives a future on threads for blocking work, holding a place only while it runs and not while it waits.
+async fn away<F>(working: Arc<Semaphore>, future: F) -> F::Output
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    let mut future = Box::pin(future);
+    let woken = Arc::new(Woken(Notify::new()));
+    loop {
+        let place = Arc::clone(&working).acquire_owned().await;
+        let waker = Waker::from(Arc::clone(&woken));
+        let step = move || {
+            let step = future.as_mut().poll(&mut Context::from_waker(&waker));
+            drop(place);
+            (future, step)
+        };
+        match tokio::task::spawn_blocking(step).await {
+            Ok((_, Poll::Ready(output))) => return output,
+            Ok((unfinished, Poll::Pending)) => future = unfinished,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+        // A wake that came while the step ran is remembered.
+        woken.0.notified().await;
+    }
+}
+
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+/// Does work on so many bytes: at once when they are few, else away from the async threads.
+pub(crate) async fn work<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    if bytes < LARGE_FROM_BYTES {
+        return work();
+    }
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(length: Option<usize>) -> HeaderMap {
+        let length = length.map(|length| (CONTENT_LENGTH, length.to_string()));
+        length
+            .into_iter()
+            .map(|(name, value)| (name, value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn a_body_is_large_by_its_length_or_by_not_telling_it() {
+        let chunks =
+            || HttpBody::from_stream(futures::stream::pending::<Result<String, axum::BoxError>>());
+        assert_eq!(large_body(&headers(None), &HttpBody::empty()), None);
+        assert_eq!(large_body(&headers(Some(1000)), &chunks()), None);
+        assert_eq!(
+            large_body(&headers(Some(300_000)), &chunks()),
+            Some(300_000)
+        );
+        assert_eq!(large_body(&headers(None), &chunks()), Some(usize::MAX));
+    }
+
+    /// As many as fit are let in, the next one waits, and is refused when nobody leaves.
+    #[tokio::test(start_paused = true)]
+    async fn large_bodies_wait_for_room_and_are_refused_in_the_end() {
+        let heavy = Heavy::default();
+        let limit = 16 << 20;
+        let mut rooms = Vec::new();
+        for _ in 0..LARGE_BODIES_BYTES_MAX / limit {
+            let room = heavy.room_for(Some(limit), limit).await;
+            rooms.push(room.ok().flatten().expect("room"));
+        }
+        let refused = heavy.room_for(Some(limit), limit).await;
+        assert_eq!(
+            refused.err().map(|refusal| refusal.reason),
+            Some(Reason::ServerBusy)
+        );
+        let small = heavy.room_for(None, limit).await;
+        assert!(small.is_ok_and(|room| room.is_none()));
+        rooms.pop();
+        let room = heavy.room_for(Some(limit), limit).await;
+        assert!(room.is_ok_and(|room| room.is_some()));
+    }
+
+    /// A future that waits in between ends with its result, and other heavy work goes on meanwhile.
+    #[tokio::test]
+    async fn work_away_from_the_async_threads_waits_without_a_place() {
+        let working = Arc::new(Semaphore::new(1));
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let waiting = tokio::spawn(away(Arc::clone(&working), async {
+            receive.await.unwrap_or(0)
+        }));
+        let other = away(Arc::clone(&working), async {
+            tokio::task::yield_now().await;
+            2
+        });
+        assert_eq!(other.await, 2);
+        send.send(40).unwrap();
+        assert_eq!(waiting.await.unwrap(), 40);
+    }
+}
