@@ -11,6 +11,10 @@
     clippy::unwrap_used,
     reason = "a panic is a failed test, in helpers as well"
 )]
+#![expect(
+    clippy::print_stdout,
+    reason = "a failed run is repeated by its printed seed"
+)]
 
 mod disk;
 mod extremes;

@@ -23,10 +23,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Starts a server on loopback, unless `more` names another address.
     pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
+        let listen: &[&str] = if more.contains(&"--listen") {
+            &[]
+        } else {
+            &["--listen", "127.0.0.1:0"]
+        };
         let mut child = longhaul()
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .args(["serve", "--data"])
             .arg(data)
+            .args(listen)
             .args(more)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
