@@ -1,7 +1,7 @@
 //! Much of everything. Memory must follow what the server works on, not what it was ever sent.
 //!
-//! The limit is on what the process has resident, as a container's limit is. Each test has a server of its own, so that one
-//! peak does not hide another.
+//! The limit is on what the process maps, which is more than it has resident: a server that asks for more ends. Each test has a
+//! server of its own, so that one peak does not hide another.
 
 use serde_json::{Value, json};
 
@@ -99,7 +99,7 @@ fn check(server: &mut Server) {
 /// Runs that wait are not kept in memory with their inputs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_runs_with_large_inputs_do_not_stay_in_memory() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start_within(MEMORY_MAX_BYTES).await;
     load(&server, 600, |number| {
         let body = json!({"workflow_type": "greet", "workflow_id": format!("large-{number}"), "input": large(number)});
         vec![post("/api/workflows", &body)]
@@ -111,7 +111,7 @@ async fn idle_runs_with_large_inputs_do_not_stay_in_memory() {
 /// A history of hundreds of megabytes is read in pages that are bounded in bytes, and exported as a stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_history_is_polled_read_and_exported_in_pieces() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start_within(MEMORY_MAX_BYTES).await;
     let mut client = server.client();
     register(&mut client, "w", "default").await;
     let run = start(&mut client, "long").await;
@@ -147,7 +147,7 @@ async fn a_large_history_is_polled_read_and_exported_in_pieces() {
 /// Signals that nobody reads are limited in bytes; those that were accepted come in pages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_large_signals_is_refused_at_its_limit() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start_within(MEMORY_MAX_BYTES).await;
     let mut client = server.client();
     register(&mut client, "w", "default").await;
     let run = start(&mut client, "flooded").await;
@@ -209,7 +209,7 @@ async fn read_history(client: &mut Client, workflow: &str, run: &str) -> usize {
 /// Workflows put activities on queues that no worker knows and end, and a few workers go from queue to queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_of_queues_are_forgotten_when_nothing_waits_there() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start_within(MEMORY_MAX_BYTES).await;
     let mut client = server.client();
     register(&mut client, "w", "default").await;
     for workflow in 0..QUEUES / QUEUES_PER_WORKFLOW {
@@ -253,7 +253,7 @@ async fn names_of_queues_are_forgotten_when_nothing_waits_there() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_workers_fit_and_are_listed_in_pages() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start_within(MEMORY_MAX_BYTES).await;
     load(&server, WORKERS, |number| {
         let body = json!({"worker_id": format!("worker-{number}"), "task_queue": format!("queue-{}", number % 50),
             "runtime": "python", "build_id": format!("build-{}", number % 200), "supported_workflow_types": ["greet"],
@@ -278,7 +278,7 @@ async fn many_workers_fit_and_are_listed_in_pages() {
 /// Bodies that are refused for their size cost no more than reading them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_bodies_are_refused_without_holding_up_others() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start_within(MEMORY_MAX_BYTES).await;
     let body = json!({"workflow_type": "greet", "input": ["x".repeat(14 << 20)]});
     let request = post("/api/workflows", &body);
     let large: Vec<_> = (0..20)

@@ -37,6 +37,7 @@ where
 /// A running server. Dropping it kills the process.
 pub(crate) struct Server {
     arguments: Vec<String>,
+    memory_max_bytes: Option<u64>,
     directory: TempDir,
     data: PathBuf,
     child: Child,
@@ -51,12 +52,29 @@ impl Server {
         Self::start_on(directory, data, arguments).await
     }
 
+    /// Starts a server that cannot map more memory than this; it would end if it tried.
+    pub(crate) async fn start_within(memory_max_bytes: u64) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let data = directory.path().join("data");
+        Self::begin(directory, data, &[], Some(memory_max_bytes)).await
+    }
+
     /// Starts a server whose data is at a place of its own; its log stays in `directory`.
     pub(crate) async fn start_on(directory: TempDir, data: PathBuf, arguments: &[&str]) -> Self {
+        Self::begin(directory, data, arguments, None).await
+    }
+
+    async fn begin(
+        directory: TempDir,
+        data: PathBuf,
+        arguments: &[&str],
+        memory_max_bytes: Option<u64>,
+    ) -> Self {
         let arguments: Vec<String> = arguments.iter().copied().map(str::to_owned).collect();
-        let (child, address) = spawn(directory.path(), &data, &arguments).await;
+        let (child, address) = spawn(directory.path(), &data, &arguments, memory_max_bytes).await;
         Self {
             arguments,
+            memory_max_bytes,
             directory,
             data,
             child,
@@ -71,7 +89,14 @@ impl Server {
     /// Kills the process with SIGKILL and starts it again on the same data, at another port.
     pub(crate) async fn kill_and_restart(&mut self) {
         self.child.kill().await.expect("the server was running");
-        let (child, address) = spawn(self.directory.path(), &self.data, &self.arguments).await;
+        let directory = self.directory.path();
+        let spawned = spawn(
+            directory,
+            &self.data,
+            &self.arguments,
+            self.memory_max_bytes,
+        );
+        let (child, address) = spawned.await;
         self.child = child;
         self.address = address;
     }
@@ -122,13 +147,27 @@ fn log_path(directory: &Path) -> PathBuf {
 }
 
 /// Starts the binary and reads its address from the first line of standard output.
-async fn spawn(directory: &Path, data: &Path, arguments: &[String]) -> (Child, SocketAddr) {
+async fn spawn(
+    directory: &Path,
+    data: &Path,
+    arguments: &[String],
+    memory_max_bytes: Option<u64>,
+) -> (Child, SocketAddr) {
     let log = File::options()
         .create(true)
         .append(true)
         .open(log_path(directory))
         .expect("a log file");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    let binary = env!("CARGO_BIN_EXE_longhaul");
+    let mut command = match memory_max_bytes {
+        Some(bytes) => {
+            let mut shell = Command::new("sh");
+            let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", bytes / 1024);
+            shell.args(["-c", &script, binary]);
+            shell
+        }
+        None => Command::new(binary),
+    };
     // Settings of the machine must not leak into tests.
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LONGHAUL_")) {
         command.env_remove(name);
