@@ -225,6 +225,7 @@ pub(super) fn fresh_core(now: Timestamp) -> Core {
         sticky: None,
         cancellation: None,
         open: OpenCounts::default(),
+        rejected_updates: 0,
         memo: None,
         search_attributes: Arc::new(Map::new()),
         search_attribute_types: Arc::new(Map::new()),

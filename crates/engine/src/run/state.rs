@@ -249,6 +249,9 @@ pub struct Core {
     pub cancellation: Option<Box<Cancellation>>,
     /// Number of parts of each kind that limits count.
     pub open: OpenCounts,
+    /// `UpdateRejected` events of the run.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rejected_updates: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memo: Option<Payload>,
     #[serde(default, skip_serializing_if = "map_is_empty")]

@@ -3,7 +3,7 @@
 
 use longhaul_protocol::history::{
     EventPayload, PAYLOAD_CODEC, UpdateAccepted, UpdateApplied, UpdateCall, UpdateCompleted,
-    UpdateFailure,
+    UpdateFailure, UpdateRejected,
 };
 use longhaul_protocol::id::{RunId, UpdateId};
 use longhaul_protocol::workflow_command::{FailUpdate, FieldErrors};
@@ -128,7 +128,8 @@ impl UpdateRun {
         })
     }
 
-    /// Refused on an open run: kept for audit. History holds what was accepted only.
+    /// Refused on an open run: kept for audit. History tells of the first refusals by the workflow's own rules, its validators and
+    /// the arguments it declares; they are few enough to leave the run its events.
     fn refuse(
         &self,
         mut draft: Draft<'_>,
@@ -148,8 +149,24 @@ impl UpdateRun {
             rejected_at: Some(draft.now),
             ..draft.new_update(UpdateStatus::Rejected)
         };
+        let errors = record.validation_errors.clone();
         command.update = Some(Box::new(record));
         draft.rewrite_command(&command);
+        if reason != Reason::UnknownUpdate
+            && draft.core.rejected_updates < REJECTED_UPDATES_IN_HISTORY_MAX
+        {
+            draft.core.rejected_updates += 1;
+            draft.cause = cause(&command);
+            let call = draft.update_call(&command);
+            draft.inform(EventPayload::UpdateRejected(UpdateRejected {
+                call,
+                // A refused request leaves no payload behind.
+                arguments: None,
+                payload_codec: PAYLOAD_CODEC,
+                validation_errors: errors,
+                rejection_reason: reason.as_str().to_owned(),
+            }));
+        }
         let receipt = draft.receipt(command);
         let refused = UpdateRefused {
             reason,
@@ -160,6 +177,9 @@ impl UpdateRun {
         draft.finish(Err(Rejection::UpdateRefused(Box::new(refused))))
     }
 }
+
+/// Refused updates that the history of a run tells of. A caller that is refused a hundred times learns nothing from one more.
+const REJECTED_UPDATES_IN_HISTORY_MAX: u64 = 100;
 
 /// Fields that are kept of what a validator said: more than a person reads.
 const ERROR_FIELDS_MAX: usize = 50;

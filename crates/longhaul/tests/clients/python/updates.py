@@ -81,7 +81,7 @@ async def an_unknown_update_is_refused(stage: Stage) -> None:
     await handle.signal("close", [])
     equal(await result(handle), {})
     events = await stage.closed_history(handle)
-    equal(len(payloads(events, "UpdateRejected")), 0)
+    equal([payload["rejection_reason"] for payload in payloads(events, "UpdateRejected")], ["invalid_update_arguments"])
     equal([command["rejection_reason"] for command in await rejected(handle)], ["unknown_update", "invalid_update_arguments"])
 
 

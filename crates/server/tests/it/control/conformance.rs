@@ -246,6 +246,36 @@ async fn rule_06_closed_runs_refuse_messages_for_one_reason_and_answer_queries()
     }
 }
 
+/// A caller that repeats its mistake must not use up the events of the run.
+#[tokio::test]
+async fn history_records_the_first_refused_updates_only() {
+    let server = declared().await;
+    for _ in 0..120 {
+        server
+            .post("/workflows/wf/update/other", &json!({}))
+            .refused(404, "unknown_update")
+            .await;
+        server
+            .post("/workflows/wf/update/deposit", &json!({"input": ["much"]}))
+            .refused(422, "invalid_update_arguments")
+            .await;
+    }
+    let events = events(&server).await;
+    let refused: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["event_type"] == "UpdateRejected")
+        .collect();
+    assert_eq!(refused.len(), 100);
+    assert!(
+        refused
+            .iter()
+            .all(
+                |event| event["payload"]["rejection_reason"] == "invalid_update_arguments"
+                    && event["payload"].get("arguments").is_none()
+            )
+    );
+}
+
 #[tokio::test]
 async fn rule_07_unknown_and_malformed_operations_leave_a_run_serving() {
     let server = declared().await;

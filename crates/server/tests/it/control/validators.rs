@@ -169,11 +169,16 @@ async fn a_refused_update_is_recorded_as_refused() {
         (&json!("rejected"), &json!("rejected"))
     );
     let events = history(&server, &run_id).await;
-    assert!(
-        events
-            .iter()
-            .all(|event| !event.to_string().contains("Update")),
-        "history holds accepted updates only"
+    let last = events.last().unwrap();
+    assert_eq!(last["event_type"], "UpdateRejected");
+    assert_eq!(
+        last["payload"]["rejection_reason"],
+        "update_validator_rejected"
+    );
+    assert_eq!(
+        last["payload"].get("arguments"),
+        None,
+        "a refused request leaves no payload behind"
     );
     let shown = server.get("/workflows/wf/commands").accepted(200).await;
     assert_eq!(
