@@ -22,15 +22,14 @@ const TERMINAL_EVENTS: [&str; 6] = [
 ];
 
 /// The reasons that may come with 503 and 504: a question that no worker answered. Anything else is the server's own fault.
-const UNANSWERED: [&str; 8] = [
-    "query_timeout",
-    "query_task_timeout",
-    "query_worker_unavailable",
+const UNANSWERED: [&str; 7] = [
+    "query_worker_timeout",
     "query_task_queue_unavailable",
-    "update_validation_timeout",
-    "update_validation_worker_unavailable",
-    "update_validation_failed",
-    "update_validation_unavailable",
+    "update_validator_worker_unavailable",
+    "update_validator_worker_lost",
+    "update_validation_worker_failed",
+    "update_validation_task_not_claimed",
+    "update_validation_execution_timeout",
 ];
 
 /// What is wrong with an answer to an attack, if anything is.
