@@ -71,8 +71,8 @@ impl Asked<'_> {
     }
 }
 
-/// Bytes of history that a question may carry. It comes with the whole history, because the protocol has no pages for it; workers
-/// are told to continue as new at a third of this.
+/// The most bytes of history that a question may carry. A question carries the whole history, because the protocol has no pages for
+/// it. The history budget recommends workers to continue as new at a third of this.
 const HISTORY_BYTES_MAX: u64 = 16 << 20;
 
 /// Why no worker can be asked about this run: its history is too long to be sent at once.

@@ -239,7 +239,7 @@ impl Cells {
                 stays
             });
         }
-        // Added up anew, so that no error of counting lasts.
+        // Computed again from all cells, so that an error in the running sum cannot last.
         let weights = self.by_run.values();
         self.bytes = weights
             .map(|cell| cell.weight.load(Ordering::Relaxed))

@@ -1,4 +1,4 @@
-//! What a commit changed is told to whoever waits, run by run in the order of the run's versions. A caller learns that its
+//! Delivers the changes of a commit to waiting polls and callers, in the order of each run's versions. A caller learns that its
 //! commit is durable on its own task, at any time; a hint that came late would undo a newer one: a task that is finished would
 //! be counted as leased for ever. So each run has a line of hints, in the order of its commits, and whoever finishes a commit
 //! delivers all that is due, oldest first.
@@ -61,7 +61,7 @@ impl Hints {
     }
 
     /// Delivers every hint whose commit is known to be durable, and those before it. A store answers the commits of a run in
-    /// order, so when one is answered all before it are. Whoever finds one of them still being looked at by another task
+    /// order, so when one is answered all before it are. A task that finds one of them still being polled by another task
     /// leaves the rest to that task, which comes here when it is done.
     pub(crate) fn deliver(&self, hub: &Hub) {
         let mut waiting = self.waiting.lock();

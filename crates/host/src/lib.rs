@@ -101,7 +101,7 @@ pub fn mint_error_id() -> String {
 /// What handlers need of the crates below, so that they depend on the host alone.
 pub use longhaul_engine as engine;
 pub use longhaul_store::{
-    NamespaceRow, RunFilter, RunSummary, SessionFilter, StatusFilter, StoredEvent, WorkerRow,
+    NamespaceRow, Quiet, RunFilter, RunSummary, SessionFilter, StatusFilter, StoredEvent, WorkerRow,
 };
 
 use clock::{Clock, SystemClock};

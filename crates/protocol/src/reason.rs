@@ -103,7 +103,7 @@ reasons! {
     HostNotAllowed "host_not_allowed" fatal,
     /// A web page of another site wants to change something.
     OriginNotAllowed "origin_not_allowed" fatal,
-    /// Too many large requests are being served; this one was not read.
+    /// Too many connections are open, or too many large requests are being served; this one was not read.
     ServerBusy "server_busy" retry,
     /// The store cannot be written or read now.
     BackendUnavailable "backend_unavailable" retry,

@@ -74,7 +74,8 @@ impl Request {
         }
     }
 
-    /// The command that this request id stands for, or the refusal to say again: it was refused, or it is something else.
+    /// Returns the command that was recorded under this request id, or a refusal if that command was refused or is a different one.
+    /// `None` if the request id is new.
     pub(super) fn earlier(
         &self,
         run: &Run,
@@ -106,7 +107,7 @@ impl Request {
         })
     }
 
-    /// The answer to a request whose id stands for a command already.
+    /// Returns the decision for a request whose id is already recorded, or `None` if it is new.
     pub(super) fn repeat(
         &self,
         run: &Run,
@@ -127,7 +128,7 @@ impl Request {
     }
 }
 
-/// What a repeat of a refused command is told again.
+/// Returns the refusal of a command that was refused before.
 fn refused_before(run_id: &RunId, run: &Run, command: &CommandRow) -> Rejection {
     if command.rejection_reason.as_deref() == Some(Reason::RunNotClosed.as_str()) {
         return Rejection::RunNotClosed;

@@ -112,7 +112,7 @@ impl AppendMessage {
     /// The same message again: where it is, or that it says something else.
     fn repeat<'a>(&self, run: &'a Run, moment: Moment<'a>) -> Option<Decision<Appended>> {
         let earlier = &self.request.earlier.as_deref()?.command;
-        // Somebody chose the same text as the request id of another command.
+        // Another command was sent with the same text as its request id.
         if earlier.command_type != COMMAND_TYPE {
             return Some(Decision::reject(Rejection::RequestIdConflict {
                 command: Box::new(earlier.clone()),

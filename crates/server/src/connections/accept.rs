@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -16,6 +16,9 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use longhaul_host::Quiet;
+use longhaul_protocol::Reason;
+use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::MissedTickBehavior;
 use tower::Service as _;
@@ -31,19 +34,30 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(200);
 /// Pause after a connection could not be accepted, usually for want of descriptors. Long enough that some are closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// The same trouble is logged this often at most.
-const LOG_INTERVAL: Duration = Duration::from_secs(10);
-
 /// Connections that are about to be closed still have a descriptor; so many may be above the limit.
 const CLOSING_MAX: usize = 32;
+
+/// Pause of accepting while evicted connections close, and how often it is repeated. Their tasks need one turn each.
+const CLOSING_WAIT: Duration = Duration::from_millis(1);
+const CLOSING_WAITS_MAX: usize = 200;
 
 /// Bytes of a request's line and headers, and of one read. A long query is a few kilobytes.
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
 
-/// What a connection above the limit is told.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\n\
-    retry-after: 1\r\ncontent-length: 107\r\n\r\n\
-    {\"message\":\"The server has as many connections as it may.\",\"reason\":\"unavailable\",\"retry_after_seconds\":1}\n";
+/// The response to a connection above the limit.
+fn too_many_connections() -> String {
+    let body = json!({
+        "message": "The server has its maximum number of connections.",
+        "reason": Reason::ServerBusy.as_str(),
+        "retry_after_seconds": 1,
+    })
+    .to_string();
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nconnection: close\r\nretry-after: 1\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
 
 /// Serves until `stop` is ready, then lets requests in flight end. Never fails: a connection that cannot be accepted is logged
 /// and the next one tried.
@@ -90,8 +104,15 @@ async fn accept_until(
     let mut stop = pin!(stop);
     let mut sweeps = sweeps();
     let mut resume_at: Option<tokio::time::Instant> = None;
-    let mut trouble = Quiet::default();
+    let trouble = Quiet::new();
     loop {
+        // Evicted connections give back their places when their tasks run. A connection accepted before that would be refused.
+        for _ in 0..CLOSING_WAITS_MAX {
+            if watch.len() < limits.connections_max + CLOSING_MAX {
+                break;
+            }
+            tokio::time::sleep(CLOSING_WAIT).await;
+        }
         let is_paused = resume_at.is_some();
         let pause = async {
             match resume_at {
@@ -103,11 +124,11 @@ async fn accept_until(
             () = &mut stop => return,
             () = pause => resume_at = None,
             accepted = listener.accept(), if !is_paused => match accepted {
-                Ok((stream, peer)) => take(stream, peer, router, limits, watch, &mut trouble),
+                Ok((stream, peer)) => take(stream, peer, router, limits, watch, &trouble),
                 Err(error) if concerns_one_connection(&error) => {}
                 Err(error) => {
-                    if trouble.speaks() {
-                        tracing::error!(%error, connections = watch.len(), "connections cannot be accepted; is `ulimit -n` too low?");
+                    if let Some(unlogged) = trouble.occurred() {
+                        tracing::error!(%error, unlogged, connections = watch.len(), "connections cannot be accepted; is `ulimit -n` too low?");
                     }
                     watch.make_room();
                     resume_at = Some(tokio::time::Instant::now() + ACCEPT_PAUSE);
@@ -129,20 +150,6 @@ fn concerns_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Says the same thing now and then only.
-#[derive(Default)]
-struct Quiet(Option<Instant>);
-
-impl Quiet {
-    fn speaks(&mut self) -> bool {
-        let speaks = self.0.is_none_or(|last| last.elapsed() >= LOG_INTERVAL);
-        if speaks {
-            self.0 = Some(Instant::now());
-        }
-        speaks
-    }
-}
-
 /// Serves a connection, or closes it when there are too many.
 fn take(
     stream: TcpStream,
@@ -150,16 +157,17 @@ fn take(
     router: &Router,
     limits: &Limits,
     watch: &Arc<Watch>,
-    trouble: &mut Quiet,
+    trouble: &Quiet,
 ) {
     let open = watch.len();
     if open >= limits.connections_max
         && (open >= limits.connections_max + CLOSING_MAX || !watch.make_room())
     {
-        if trouble.speaks() {
+        if let Some(unlogged) = trouble.occurred() {
             tracing::warn!(
                 connections = open,
-                "a connection was refused: there are as many as there may be, and all are at work"
+                unlogged,
+                "a connection was refused: the limit is reached and no connection is idle"
             );
         }
         refuse(stream);
@@ -175,7 +183,7 @@ fn take(
 /// Tells the client, if that takes no time.
 fn refuse(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
-        let _unread = stream.write(FULL);
+        let _unread = stream.write(too_many_connections().as_bytes());
     }
 }
 
