@@ -7,7 +7,7 @@ use longhaul_protocol::workflow_command::FieldErrors;
 use longhaul_protocol::{Reason, Timestamp};
 
 use crate::change::TaskStatus;
-use crate::run::external::Receipt;
+use crate::run::message::external::Receipt;
 use crate::run::state::{Closed, ClosedReason, Status};
 use crate::session;
 

@@ -6,11 +6,11 @@ use longhaul_protocol::Reason;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskQueue, WorkerId, WorkflowId};
 use longhaul_store::Quiet;
 
-use crate::query_tasks::QueryRefusal;
-use crate::questions::{QuestionKind, QuestionRefusal};
-use crate::rollouts::DrainingQueue;
-use crate::sessions::SessionRefused;
-use crate::update_validation::ValidationRefusal;
+use crate::operations::sessions::SessionRefused;
+use crate::questions::query::QueryRefusal;
+use crate::questions::table::{QuestionKind, QuestionRefusal};
+use crate::questions::validation::ValidationRefusal;
+use crate::registry::rollouts::DrainingQueue;
 
 /// A refusal, a failure of the store, or a bug; never mixed.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longhaul_engine::run::elapse::next_due;
+use longhaul_engine::run::advance_time::next_due;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::TaskId;
 use longhaul_store::LeaseFilter;

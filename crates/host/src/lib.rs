@@ -16,79 +16,48 @@ use longhaul_store::{LeaseFilter, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-mod activity_counts;
-mod activity_tasks;
-mod alarms;
-mod asking;
-mod audit;
-mod cache;
-mod cancellations;
 pub mod clock;
-mod debug;
-mod dispatch;
+mod commit;
 pub mod error;
-mod execute;
-mod fairness;
-mod hints;
 mod idle;
-mod keep_running;
-mod ledger;
-mod local_activities;
-mod locks;
+mod matching;
 mod metrics;
-mod namespaces;
-mod outbox;
-mod polling;
-mod polls;
-mod query_tasks;
+mod operations;
 mod questions;
-mod queues;
-mod rate;
-mod requests;
-mod rollouts;
-mod search_attributes;
-mod session_sweep;
-mod sessions;
-mod streams;
-mod tasks;
-mod update_validation;
-mod updates;
-mod wake;
-mod weight;
-mod worker_sweep;
-mod workers;
-mod workflow_tasks;
-mod workflows;
+mod registry;
+mod sweeps;
 
-pub use activity_counts::{ActivityCounts, ActivityTotals, OpenActivities};
-pub use activity_tasks::ActivityReport;
-pub use asking::LeasedQuestion;
-pub use audit::AuditPlace;
-pub use debug::DebugView;
-pub use dispatch::{FairnessView, PollCaps};
 pub use error::{Error, Result, question_reason};
 pub use idle::Idle;
-pub use ledger::Throttle;
+pub use matching::admission::Throttle;
+pub use matching::dispatch::{FairnessView, PollCaps};
+pub use matching::poll::{Poll, Polled};
 pub use metrics::Metrics;
-pub use namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
-pub use polling::{Poll, Polled};
-pub use query_tasks::{Queried, QueryAdmission, QueryRefusal};
-pub use questions::{
+pub use operations::activity_counts::{ActivityCounts, ActivityTotals, OpenActivities};
+pub use operations::activity_tasks::ActivityReport;
+pub use operations::debug::DebugView;
+pub use operations::queues::{QueueAdmission, QueueRates, QueueView};
+pub use operations::request_limits::{NamespaceCaps, RequestCaps, RequestSlot};
+pub use operations::sessions::{
+    Holder, SessionCounts, SessionList, SessionReceipt, SessionRefused, SessionView,
+};
+pub use operations::tasks::ClaimStatus;
+pub use operations::updates::UpdateWait;
+pub use operations::workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
+pub use operations::workflows::{
+    CommandPage, CommandTarget, Description, Handlers, HistoryRequest, RunList,
+};
+pub use questions::query::{Queried, QueryAdmission, QueryRefusal};
+pub use questions::table::{
     Held, QueryResult, QuestionFailure, QuestionHolder, QuestionKind, QuestionLimits,
     QuestionRefusal, QuestionTimes, TimeoutStage,
 };
-pub use queues::{QueueAdmission, QueueRates, QueueView};
-pub use requests::{NamespaceCaps, RequestCaps, RequestSlot};
-pub use rollouts::{Blocked, Cohort, DrainingQueue};
-pub use sessions::{
-    Holder, SessionCounts, SessionList, SessionReceipt, SessionRefused, SessionView,
-};
-pub use tasks::ClaimStatus;
-pub use update_validation::{ValidationRefusal, WorkflowWork};
-pub use updates::UpdateWait;
-pub use workers::{Fleet, Registration, WorkerFilter, WorkerList, WorkerView};
-pub use workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
-pub use workflows::{CommandPage, CommandTarget, Description, Handlers, HistoryRequest, RunList};
+pub use questions::validation::{ValidationRefusal, WorkflowWork};
+pub use questions::waiter::LeasedQuestion;
+pub use registry::namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
+pub use registry::rollouts::{Blocked, Cohort, DrainingQueue};
+pub use registry::workers::{Fleet, Registration, WorkerFilter, WorkerList, WorkerView};
+pub use sweeps::audit::AuditPlace;
 
 /// A name for one failure, to find it in the log.
 pub fn mint_error_id() -> String {
@@ -105,8 +74,8 @@ pub use longhaul_store::{
 };
 
 use clock::{Clock, SystemClock};
-use execute::Executor;
-use wake::Hub;
+use commit::execute::Executor;
+use commit::wakes::Hub;
 
 /// Leases whose polls are remembered again after a restart. More than any server holds at once.
 const RESTORED_LEASES_MAX: usize = 200_000;
@@ -139,8 +108,8 @@ impl Default for Config {
             limits: Limits::default(),
             worker_heartbeat_seconds: 20,
             worker_stale_seconds: 60,
-            worker_forget_seconds: worker_sweep::FORGET_SECONDS_DEFAULT,
-            run_cache_bytes: cache::CACHED_BYTES_DEFAULT,
+            worker_forget_seconds: sweeps::workers::FORGET_SECONDS_DEFAULT,
+            run_cache_bytes: commit::cache::CACHED_BYTES_DEFAULT,
             questions: QuestionLimits::default(),
             admission: Admission::default(),
             poll_caps: PollCaps::default(),
@@ -161,15 +130,15 @@ struct Inner {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     hub: Arc<Hub>,
-    workers: workers::Workers,
-    namespaces: namespaces::Namespaces,
-    search_attributes: search_attributes::SearchAttributes,
-    questions: questions::Questions,
-    queries: query_tasks::QueryLines,
-    validating: update_validation::Validating,
-    rollouts: rollouts::Rollouts,
-    sessions: sessions::Sessions,
-    requests: Arc<requests::Requests>,
+    workers: registry::workers::Workers,
+    namespaces: registry::namespaces::Namespaces,
+    search_attributes: registry::search_attributes::SearchAttributes,
+    questions: questions::table::Questions,
+    queries: questions::query::QueryLines,
+    validating: questions::validation::Validating,
+    rollouts: registry::rollouts::Rollouts,
+    sessions: operations::sessions::Sessions,
+    requests: Arc<operations::request_limits::Requests>,
     config: Config,
     /// Cancelled first: polls answer and nothing new is leased.
     stopping: CancellationToken,
@@ -189,7 +158,7 @@ impl Host {
         config: Config,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
-        let dispatch = dispatch::Dispatch::new(
+        let dispatch = matching::dispatch::Dispatch::new(
             Arc::clone(&clock),
             config.admission.clone(),
             config.poll_caps,
@@ -206,20 +175,20 @@ impl Host {
             Arc::clone(&hub),
             config.run_cache_bytes,
         ));
-        let queries = query_tasks::QueryLines::new(Arc::clone(&clock), config.poll_caps);
+        let queries = questions::query::QueryLines::new(Arc::clone(&clock), config.poll_caps);
         let inner = Inner {
             executor,
             store,
             clock,
             hub,
-            workers: workers::Workers::default(),
-            namespaces: namespaces::Namespaces::default(),
-            search_attributes: search_attributes::SearchAttributes::default(),
-            questions: questions::Questions::default(),
+            workers: registry::workers::Workers::default(),
+            namespaces: registry::namespaces::Namespaces::default(),
+            search_attributes: registry::search_attributes::SearchAttributes::default(),
+            questions: questions::table::Questions::default(),
             queries,
-            validating: update_validation::Validating::default(),
-            rollouts: rollouts::Rollouts::default(),
-            sessions: sessions::Sessions::default(),
+            validating: questions::validation::Validating::default(),
+            rollouts: registry::rollouts::Rollouts::default(),
+            sessions: operations::sessions::Sessions::default(),
             requests: Arc::default(),
             config,
             stopping: CancellationToken::new(),
@@ -231,16 +200,16 @@ impl Host {
         host.recover().await?;
         host.keep_running("alarms", |host| {
             let inner = &host.inner;
-            alarms::run(
+            sweeps::alarms::run(
                 Arc::clone(&inner.executor),
                 Arc::clone(&inner.hub),
                 inner.stopping.clone(),
             )
         });
-        host.keep_running("outbox", outbox::run);
-        host.keep_running("audit", audit::run);
-        host.keep_running("session sweep", session_sweep::run);
-        host.keep_running("worker sweep", worker_sweep::run);
+        host.keep_running("outbox", sweeps::outbox::run);
+        host.keep_running("audit", sweeps::audit::run);
+        host.keep_running("session sweep", sweeps::sessions::run);
+        host.keep_running("worker sweep", sweeps::workers::run);
         Ok(host)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
-use crate::activity_counts::Totals;
+use crate::operations::activity_counts::Totals;
 use longhaul_engine::RunChange;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -11,13 +11,13 @@ use longhaul_protocol::workflow_command::{CancellationPolicy, FieldErrors, Paren
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::complete::Holder;
-use super::draft::{Cause, Draft};
-use super::external::{Request, Stop, is_current, refuse_closed};
-use super::outbox::LetterBody;
-use super::room::CANCELLATION_EVENTS;
-use super::state::{Part, PartKey, Resume, Run, Status};
 use crate::change::TaskStatus;
+use crate::run::draft::{Cause, Draft};
+use crate::run::family::outbox::LetterBody;
+use crate::run::message::external::{Request, Stop, is_current, refuse_closed};
+use crate::run::state::room::CANCELLATION_EVENTS;
+use crate::run::state::{Part, PartKey, Resume, Run, Status};
+use crate::run::workflow_task::complete::Holder;
 use crate::{Command, Decision, Moment, Rejection};
 
 /// What a worker must be able to do to be given tasks of a run that was asked to end.
@@ -377,7 +377,7 @@ impl Draft<'_> {
     }
 
     /// A request that did not reach the code of a run that continues as new is the new run's.
-    pub(super) fn take_over_cancellation(&mut self, earlier: &Cancellation) {
+    pub(crate) fn take_over_cancellation(&mut self, earlier: &Cancellation) {
         let mut context = earlier.context.clone();
         let own = json!(self.spec.run_id);
         if context["root_request_id"] == json!(earlier.request_id) {
@@ -494,7 +494,7 @@ impl Draft<'_> {
     }
 
     /// Whether the request has not reached the workflow's code yet.
-    pub(super) fn has_undelivered_cancellation(&self) -> bool {
+    pub(crate) fn has_undelivered_cancellation(&self) -> bool {
         self.core
             .cancellation
             .as_ref()
@@ -502,7 +502,7 @@ impl Draft<'_> {
     }
 
     /// Cleanup has had its time; whether the run is closed for it.
-    pub(super) fn cancel_if_cleanup_is_over(&mut self) -> bool {
+    pub(crate) fn cancel_if_cleanup_is_over(&mut self) -> bool {
         let Some(cancellation) = self.core.cancellation.clone() else {
             return false;
         };

@@ -10,16 +10,16 @@ use longhaul_protocol::id::{CommandId, RunId};
 use longhaul_protocol::workflow_command::FailWorkflow;
 use serde_json::{Map, Value, json};
 
-use super::draft::Draft;
-use super::external::Stop;
-use super::outbox::LetterBody;
-use super::state::{Closed, ClosedReason, Outcome, Part, PartKey, RunFailure, Status};
 use crate::change::TaskStatus;
+use crate::run::draft::Draft;
+use crate::run::family::outbox::LetterBody;
+use crate::run::message::external::Stop;
+use crate::run::state::{Closed, ClosedReason, Outcome, Part, PartKey, RunFailure, Status};
 
 impl Draft<'_> {
     /// Sets the run closed and removes everything open. The terminal event has been written; what follows it are the ends of
     /// open updates. Other runs learn of it by letter: open children as their policy says, and the parent.
-    pub(super) fn close(
+    pub(crate) fn close(
         &mut self,
         reason: ClosedReason,
         note: Option<String>,
@@ -50,7 +50,7 @@ impl Draft<'_> {
         for key in keys {
             self.remove(key);
         }
-        self.core.open = super::state::OpenCounts::default();
+        self.core.open = crate::run::state::OpenCounts::default();
         if let Some(outcome) = outcome {
             self.put(PartKey::Outcome, Part::Outcome(Box::new(outcome)));
         }
@@ -83,7 +83,7 @@ impl Draft<'_> {
     }
 
     /// Says for every open activity and timer that it ends here.
-    pub(super) fn cancel_open_work(&mut self, command_id: Option<&CommandId>) {
+    pub(crate) fn cancel_open_work(&mut self, command_id: Option<&CommandId>) {
         for activity in self.activities().cloned().collect::<Vec<_>>() {
             self.append(EventPayload::ActivityCancelled(ActivityCancelled {
                 call: activity.call(),
@@ -106,7 +106,7 @@ impl Draft<'_> {
     }
 
     /// Closes the run if one of its deadlines has passed; whether it did. Grace: none.
-    pub(super) fn time_out_if_due(&mut self) -> bool {
+    pub(crate) fn time_out_if_due(&mut self) -> bool {
         let passed = |deadline: Option<longhaul_protocol::Timestamp>| {
             deadline.filter(|deadline| *deadline <= self.now)
         };
@@ -149,7 +149,7 @@ impl Draft<'_> {
     }
 
     /// `fail_workflow`, or a structural limit that a completion broke.
-    pub(super) fn fail_run(&mut self, command: &FailWorkflow, limit: Option<LimitBreach>) {
+    pub(crate) fn fail_run(&mut self, command: &FailWorkflow, limit: Option<LimitBreach>) {
         // The SDKs' words for code that ended because it was asked to: the run is cancelled, not failed.
         const ENDED_AS_ASKED: [&str; 2] = ["WorkflowCancelled", "WorkflowCancellationRequested"];
         if let Some(cancellation) = self.core.cancellation.clone()
@@ -210,7 +210,7 @@ impl Draft<'_> {
 }
 
 /// The failure of a run whose completion broke a limit.
-pub(super) fn limit_failure(limit: &LimitBreach) -> FailWorkflow {
+pub(crate) fn limit_failure(limit: &LimitBreach) -> FailWorkflow {
     FailWorkflow {
         message: format!(
             "Structural limit {} exceeded: {} is over {}.",

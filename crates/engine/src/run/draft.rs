@@ -10,50 +10,50 @@ use longhaul_protocol::history::{Event, EventPayload};
 use longhaul_protocol::id::{CommandId, RunId, TaskId};
 use longhaul_protocol::{Ids, Timestamp};
 
-use super::child::Child;
-use super::state::{
-    Activity, Core, Message, OpenGroup, Part, PartKey, Run, Signal, Spec, Timer, Update, Wait,
-};
 use crate::change::{Changes, CommandRow, InstanceChange, RunChange, TaskRow};
 use crate::limits::Limits;
+use crate::run::family::child::Child;
+use crate::run::state::{
+    Activity, Core, Message, OpenGroup, Part, PartKey, Run, Signal, Spec, Timer, Update, Wait,
+};
 use crate::{Decision, Moment};
 
 /// Messages that the workflow has not been shown.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Unseen {
-    pub(super) messages: u64,
+pub(crate) struct Unseen {
+    pub(crate) messages: u64,
     /// Bytes of the arguments of signals among them.
-    pub(super) signal_bytes: u64,
+    pub(crate) signal_bytes: u64,
 }
 
-pub(super) struct Draft<'a> {
+pub(crate) struct Draft<'a> {
     base: Option<&'a Run>,
-    pub(super) spec: Arc<Spec>,
-    pub(super) core: Core,
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) core: Core,
     changed: BTreeMap<PartKey, Option<Part>>,
-    pub(super) events: Vec<Event>,
-    pub(super) tasks: BTreeMap<TaskId, TaskRow>,
-    pub(super) commands: Vec<CommandRow>,
-    pub(super) forgotten_commands: Vec<u64>,
-    pub(super) instance: Option<InstanceChange>,
-    pub(super) created: Vec<RunChange>,
-    pub(super) ids: Ids,
-    pub(super) now: Timestamp,
-    pub(super) limits: &'a Limits,
+    pub(crate) events: Vec<Event>,
+    pub(crate) tasks: BTreeMap<TaskId, TaskRow>,
+    pub(crate) commands: Vec<CommandRow>,
+    pub(crate) forgotten_commands: Vec<u64>,
+    pub(crate) instance: Option<InstanceChange>,
+    pub(crate) created: Vec<RunChange>,
+    pub(crate) ids: Ids,
+    pub(crate) now: Timestamp,
+    pub(crate) limits: &'a Limits,
     /// What the events being written are attributed to.
-    pub(super) cause: Cause,
+    pub(crate) cause: Cause,
 }
 
 /// Who or what writes events right now.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cause {
-    pub(super) task_id: Option<TaskId>,
-    pub(super) command_id: Option<CommandId>,
-    pub(super) principal: Option<String>,
+pub(crate) struct Cause {
+    pub(crate) task_id: Option<TaskId>,
+    pub(crate) command_id: Option<CommandId>,
+    pub(crate) principal: Option<String>,
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn of(run: &'a Run, moment: Moment<'a>) -> Self {
+    pub(crate) fn of(run: &'a Run, moment: Moment<'a>) -> Self {
         Self::with(
             Some(run),
             Arc::clone(&run.spec),
@@ -65,7 +65,7 @@ impl<'a> Draft<'a> {
     }
 
     /// A run that does not exist yet.
-    pub(super) fn new_run(
+    pub(crate) fn new_run(
         spec: Arc<Spec>,
         core: Core,
         ids: Ids,
@@ -101,16 +101,16 @@ impl<'a> Draft<'a> {
         }
     }
 
-    pub(super) fn run_id(&self) -> &RunId {
+    pub(crate) fn run_id(&self) -> &RunId {
         &self.spec.run_id
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.core.closed.is_none()
     }
 
     /// Appends one event and returns its sequence.
-    pub(super) fn append(&mut self, payload: EventPayload) -> u64 {
+    pub(crate) fn append(&mut self, payload: EventPayload) -> u64 {
         let text = serde_json::to_string(&payload)
             .expect("event payloads are plain data with string keys");
         let sequence = self.core.last_history_sequence + 1;
@@ -134,18 +134,18 @@ impl<'a> Draft<'a> {
         sequence
     }
 
-    pub(super) fn part(&self, key: PartKey) -> Option<&Part> {
+    pub(crate) fn part(&self, key: PartKey) -> Option<&Part> {
         match self.changed.get(&key) {
             Some(changed) => changed.as_ref(),
             None => self.base.and_then(|run| run.parts.get(&key)),
         }
     }
 
-    pub(super) fn put(&mut self, key: PartKey, part: Part) {
+    pub(crate) fn put(&mut self, key: PartKey, part: Part) {
         self.changed.insert(key, Some(part));
     }
 
-    pub(super) fn remove(&mut self, key: PartKey) {
+    pub(crate) fn remove(&mut self, key: PartKey) {
         if self.base.is_some_and(|run| run.parts.contains_key(&key)) {
             self.changed.insert(key, None);
         } else {
@@ -154,7 +154,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Every part as it is now, ascending by key.
-    pub(super) fn parts(&self) -> impl Iterator<Item = (&PartKey, &Part)> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&PartKey, &Part)> {
         let base = self
             .base
             .into_iter()
@@ -171,54 +171,54 @@ impl<'a> Draft<'a> {
     }
 
     /// No less than the number of parts as they are now.
-    pub(super) fn part_count_max(&self) -> usize {
+    pub(crate) fn part_count_max(&self) -> usize {
         self.base.map_or(0, |run| run.parts.len()) + self.changed.len()
     }
 
-    pub(super) fn activity(&self, sequence: u64) -> Option<&Activity> {
+    pub(crate) fn activity(&self, sequence: u64) -> Option<&Activity> {
         self.part(PartKey::Activity(sequence))
             .and_then(Part::as_activity)
     }
 
-    pub(super) fn timer(&self, sequence: u64) -> Option<&Timer> {
+    pub(crate) fn timer(&self, sequence: u64) -> Option<&Timer> {
         self.part(PartKey::Timer(sequence)).and_then(Part::as_timer)
     }
 
-    pub(super) fn wait(&self, sequence: u64) -> Option<&Wait> {
+    pub(crate) fn wait(&self, sequence: u64) -> Option<&Wait> {
         self.part(PartKey::Wait(sequence)).and_then(Part::as_wait)
     }
 
-    pub(super) fn signal(&self, command_sequence: u64) -> Option<&Signal> {
+    pub(crate) fn signal(&self, command_sequence: u64) -> Option<&Signal> {
         self.part(PartKey::Signal(command_sequence))
             .and_then(Part::as_signal)
     }
 
-    pub(super) fn open_group(&self, base: u64) -> Option<&OpenGroup> {
+    pub(crate) fn open_group(&self, base: u64) -> Option<&OpenGroup> {
         self.part(PartKey::Group(base)).and_then(Part::as_group)
     }
 
-    pub(super) fn activities(&self) -> impl Iterator<Item = &Activity> {
+    pub(crate) fn activities(&self) -> impl Iterator<Item = &Activity> {
         self.parts().filter_map(|(_, part)| part.as_activity())
     }
 
-    pub(super) fn timers(&self) -> impl Iterator<Item = &Timer> {
+    pub(crate) fn timers(&self) -> impl Iterator<Item = &Timer> {
         self.parts().filter_map(|(_, part)| part.as_timer())
     }
 
-    pub(super) fn waits(&self) -> impl Iterator<Item = &Wait> {
+    pub(crate) fn waits(&self) -> impl Iterator<Item = &Wait> {
         self.parts().filter_map(|(_, part)| part.as_wait())
     }
 
-    pub(super) fn signals(&self) -> impl Iterator<Item = &Signal> {
+    pub(crate) fn signals(&self) -> impl Iterator<Item = &Signal> {
         self.parts().filter_map(|(_, part)| part.as_signal())
     }
 
-    pub(super) fn updates(&self) -> impl Iterator<Item = &Update> {
+    pub(crate) fn updates(&self) -> impl Iterator<Item = &Update> {
         self.parts().filter_map(|(_, part)| part.as_update())
     }
 
     /// Open children: of this run, and of the runs before it.
-    pub(super) fn children(&self) -> Vec<Child> {
+    pub(crate) fn children(&self) -> Vec<Child> {
         self.parts()
             .filter_map(|(_, part)| part.as_child())
             .cloned()
@@ -226,7 +226,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Whether a worker holds the workflow task.
-    pub(super) fn is_leased(&self) -> bool {
+    pub(crate) fn is_leased(&self) -> bool {
         self.core
             .workflow_task
             .as_ref()
@@ -234,7 +234,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Messages behind the lease, in command order.
-    pub(super) fn buffered(&self) -> Vec<Message> {
+    pub(crate) fn buffered(&self) -> Vec<Message> {
         self.parts()
             .filter_map(|(_, part)| part.as_buffered())
             .cloned()
@@ -242,7 +242,7 @@ impl<'a> Draft<'a> {
     }
 
     /// What arrived behind the leased task and was not shown to it.
-    pub(super) fn unseen(&self) -> Unseen {
+    pub(crate) fn unseen(&self) -> Unseen {
         let mut unseen = Unseen::default();
         for message in self.parts().filter_map(|(_, part)| part.as_buffered()) {
             unseen.messages += 1;
@@ -254,7 +254,7 @@ impl<'a> Draft<'a> {
     }
 
     /// When the run next needs attention by itself.
-    pub(super) fn next_due(&self) -> Option<Timestamp> {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
         if !self.is_open() {
             let letters = self.parts().filter_map(|(_, part)| part.as_letter());
             return letters.map(|letter| letter.retry_at).min();
@@ -316,7 +316,7 @@ impl<'a> Draft<'a> {
     }
 
     /// The rows of this draft.
-    pub(super) fn into_change(mut self) -> (Box<RunChange>, Vec<RunChange>) {
+    pub(crate) fn into_change(mut self) -> (Box<RunChange>, Vec<RunChange>) {
         self.look_after_locals();
         self.set_alarm();
         let sets_search_attributes = match self.base {
@@ -343,7 +343,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Everything this draft changed, with the answer for the caller.
-    pub(super) fn finish<R>(self, reply: Result<R, crate::Rejection>) -> Decision<R> {
+    pub(crate) fn finish<R>(self, reply: Result<R, crate::Rejection>) -> Decision<R> {
         let (run, created) = self.into_change();
         Decision {
             changes: Changes {
@@ -356,7 +356,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-pub(super) fn earliest(left: Option<Timestamp>, right: Option<Timestamp>) -> Option<Timestamp> {
+pub(crate) fn earliest(left: Option<Timestamp>, right: Option<Timestamp>) -> Option<Timestamp> {
     match (left, right) {
         (Some(left), Some(right)) => Some(left.min(right)),
         (some, None) | (None, some) => some,

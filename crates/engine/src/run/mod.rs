@@ -1,41 +1,16 @@
-//! A run: its state, and a file per family of commands that change it.
+//! A run: its state, and a folder per family of commands that change it.
 
 pub mod activity;
-pub mod activity_claim;
-pub mod activity_heartbeat;
-pub mod activity_report;
-pub mod activity_stop;
-pub mod archive;
-pub mod audit;
+pub mod advance_time;
 pub mod cancellation;
-pub mod child;
-pub mod claim;
-pub mod complete;
-pub mod diagnose;
-pub mod elapse;
-pub mod external;
-pub mod fail;
+pub mod family;
 pub mod local_activity;
-pub mod outbox;
-pub mod repair;
-pub mod selection;
+pub mod message;
+pub mod operator;
 pub mod start;
 pub mod state;
-pub mod sticky;
-pub mod stream;
-pub mod update;
-pub mod view;
+pub mod wait;
+pub mod workflow_task;
 
-mod activity_timeout;
-mod batch;
 mod close;
-mod continue_as_new;
 mod draft;
-mod group;
-mod part;
-mod record;
-mod room;
-mod signal;
-mod task;
-mod timer;
-mod wait;

@@ -9,10 +9,10 @@ use longhaul_protocol::id::{CommandId, Namespace, RunId, TaskQueue, WorkflowId};
 use longhaul_protocol::{Ids, Payload, Timestamp};
 use serde_json::{Map, Value};
 
-use super::draft::{Cause, Draft};
-use super::record::check_attributes;
-use super::state::{Core, OpenCounts, Resume, Routing, Run, Spec, Status};
 use crate::change::{CommandRow, InstanceChange};
+use crate::run::draft::{Cause, Draft};
+use crate::run::state::{Core, OpenCounts, Resume, Routing, Run, Spec, Status};
+use crate::run::workflow_task::record::check_attributes;
 use crate::{Changes, Command, Decision, Moment, Rejection, limits};
 
 /// Commands without effect that a run remembers: refused ones, and those that found nothing to do. Anybody can send any number of
@@ -207,7 +207,7 @@ fn memo_bytes(memo: &Payload) -> u64 {
 }
 
 /// The core of a run that has no events yet.
-pub(super) fn fresh_core(now: Timestamp) -> Core {
+pub(crate) fn fresh_core(now: Timestamp) -> Core {
     Core {
         status: Status::Pending,
         closed: None,
@@ -237,7 +237,7 @@ pub(super) fn fresh_core(now: Timestamp) -> Core {
 
 impl Core {
     /// What a run that takes over, or a child, has from the beginning.
-    pub(super) fn hand_on_to(&self, next: &mut Self) {
+    pub(crate) fn hand_on_to(&self, next: &mut Self) {
         next.memo.clone_from(&self.memo);
         next.search_attributes = Arc::clone(&self.search_attributes);
         next.search_attribute_types = Arc::clone(&self.search_attribute_types);
@@ -245,7 +245,7 @@ impl Core {
 }
 
 impl Draft<'_> {
-    pub(super) fn append_started(&mut self, command_id: Option<CommandId>) {
+    pub(crate) fn append_started(&mut self, command_id: Option<CommandId>) {
         let spec = Arc::clone(&self.spec);
         self.append(EventPayload::WorkflowStarted(Box::new(WorkflowStarted {
             workflow_type: spec.workflow_type.clone(),
@@ -289,7 +289,7 @@ impl Draft<'_> {
     }
 
     /// An external command for the audit trail, numbered per workflow.
-    pub(super) fn record_command(
+    pub(crate) fn record_command(
         &mut self,
         command_type: &str,
         command_id: CommandId,

@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskKind;
-use longhaul_engine::run::activity_report::Failure;
-use longhaul_engine::run::external::Stop;
+use longhaul_engine::run::activity::report::Failure;
 use longhaul_engine::run::local_activity::attempt::{LocalBeat, LocalReport, Settled};
-use longhaul_engine::run::sticky::StickyClaim;
-use longhaul_engine::run::stream::StreamCursor;
+use longhaul_engine::run::message::external::Stop;
+use longhaul_engine::run::message::stream::StreamCursor;
+use longhaul_engine::run::workflow_task::sticky::StickyClaim;
 use longhaul_engine::visibility::Type;
 use longhaul_protocol::Payload;
 use longhaul_protocol::history::DeliveryPlace;

@@ -10,17 +10,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
-use longhaul_engine::run::activity_claim::ClaimActivityTask;
-use longhaul_engine::run::activity_heartbeat::{Beat, HeartbeatActivity};
-use longhaul_engine::run::activity_report::{CompleteActivity, FailActivity, Failure, Reporter};
-use longhaul_engine::run::claim::{ClaimWorkflowTask, WorkflowClaim};
-use longhaul_engine::run::complete::{CompleteWorkflowTask, Holder};
-use longhaul_engine::run::elapse::Elapse;
-use longhaul_engine::run::fail::{FailWorkflowTask, HeartbeatWorkflowTask, ReleaseWorkflowTask};
+use longhaul_engine::run::activity::claim::ClaimActivityTask;
+use longhaul_engine::run::activity::heartbeat::{Beat, HeartbeatActivity};
+use longhaul_engine::run::activity::report::{CompleteActivity, FailActivity, Failure, Reporter};
+use longhaul_engine::run::advance_time::Elapse;
+use longhaul_engine::run::message::stream::StreamCursor;
 use longhaul_engine::run::start::{DuplicatePolicy, Start, Started};
 use longhaul_engine::run::state::{Routing, Run};
-use longhaul_engine::run::sticky::StickyClaim;
-use longhaul_engine::run::stream::StreamCursor;
+use longhaul_engine::run::workflow_task::claim::{ClaimWorkflowTask, WorkflowClaim};
+use longhaul_engine::run::workflow_task::complete::{CompleteWorkflowTask, Holder};
+use longhaul_engine::run::workflow_task::fail::{
+    FailWorkflowTask, HeartbeatWorkflowTask, ReleaseWorkflowTask,
+};
+use longhaul_engine::run::workflow_task::sticky::StickyClaim;
 use longhaul_engine::visibility::Definitions;
 use longhaul_engine::{Command, Decision, Limits, Moment, Rejection};
 use longhaul_protocol::history::Event;

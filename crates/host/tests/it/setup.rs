@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_host::clock::ManualClock;
-use longhaul_host::engine::run::activity_claim::ActivityClaim;
+use longhaul_host::engine::run::activity::claim::ActivityClaim;
 use longhaul_host::engine::run::start::{DuplicatePolicy, Start, Started};
 use longhaul_host::engine::run::state::Routing;
 use longhaul_host::{

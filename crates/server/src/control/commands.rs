@@ -5,8 +5,8 @@
 use http::StatusCode;
 use longhaul_host::engine::Rejection;
 use longhaul_host::engine::run::cancellation::CleanupBudget;
-use longhaul_host::engine::run::external::{Receipt, Stop};
-use longhaul_host::engine::run::stream::MESSAGE_STREAM_SIGNAL;
+use longhaul_host::engine::run::message::external::{Receipt, Stop};
+use longhaul_host::engine::run::message::stream::MESSAGE_STREAM_SIGNAL;
 use longhaul_host::{CommandTarget, Error, Handlers, Host};
 use longhaul_protocol::Reason;
 use longhaul_protocol::payload::{self, Payload};

@@ -1,7 +1,7 @@
 //! Message streams into a workflow (control-plane.md §12.1).
 
 use http::StatusCode;
-use longhaul_host::engine::run::stream::Stream;
+use longhaul_host::engine::run::message::stream::Stream;
 use longhaul_protocol::Reason;
 use longhaul_protocol::payload::{self, Payload};
 use longhaul_protocol::workflow_command::FieldErrors;

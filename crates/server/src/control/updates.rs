@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use longhaul_host::engine::Rejection;
 use longhaul_host::engine::change::{UpdateRecord, UpdateStatus};
-use longhaul_host::engine::run::external::Receipt;
+use longhaul_host::engine::run::message::external::Receipt;
 use longhaul_host::{CommandTarget, Error, UpdateWait};
 use longhaul_protocol::payload::{self, Payload};
 use longhaul_protocol::workflow_command::FieldErrors;

@@ -4,10 +4,10 @@ use axum::body::Body as HttpBody;
 use axum::extract::State;
 use axum::response::Response;
 use http::{Request, StatusCode};
-use longhaul_host::engine::run::claim::WorkflowClaim;
+use longhaul_host::engine::run::message::stream::StreamCursor;
 use longhaul_host::engine::run::state::Status;
-use longhaul_host::engine::run::sticky::StickyClaim;
-use longhaul_host::engine::run::stream::StreamCursor;
+use longhaul_host::engine::run::workflow_task::claim::WorkflowClaim;
+use longhaul_host::engine::run::workflow_task::sticky::StickyClaim;
 use longhaul_host::{Completion, Error, LeasedWorkflowTask, Polled, TaskHolder, WorkflowWork};
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{

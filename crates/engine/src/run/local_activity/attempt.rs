@@ -12,9 +12,9 @@ use super::prepare::Cleanup;
 use super::settle::Written;
 use super::{LocalActivity, LocalAttempt, RecordedHeartbeat, Stand, hold, refused};
 use crate::run::cancellation::Cancellation;
-use crate::run::complete::Holder;
 use crate::run::draft::Draft;
 use crate::run::state::{Run, Status, WorkflowTask};
+use crate::run::workflow_task::complete::Holder;
 use crate::{Command, Decision, Moment, Rejection};
 
 /// Which attempt, and who says so.
@@ -262,7 +262,7 @@ impl Command for AcknowledgeLocalStop {
 
 impl Run {
     /// How this caller's attempt was settled before, if it was.
-    pub(super) fn settled_before(
+    pub(crate) fn settled_before(
         &self,
         holder: &Holder,
         same: impl Fn(&Settled) -> bool,
@@ -321,7 +321,7 @@ impl Draft<'_> {
     }
 
     /// What the caller is told. With a retry the claim ends; otherwise the worker reads history again and goes on.
-    pub(super) fn settle_under(
+    pub(crate) fn settle_under(
         &mut self,
         task: &WorkflowTask,
         local: &LocalActivity,

@@ -10,10 +10,10 @@ use longhaul_protocol::workflow_command::WorkflowCommand;
 use serde::{Deserialize, Serialize};
 
 use super::{hold, refused};
-use crate::run::batch::Batch;
-use crate::run::complete::{Holder, check_sizes, fail_over_limit};
 use crate::run::draft::Draft;
 use crate::run::state::Run;
+use crate::run::workflow_task::batch::Batch;
+use crate::run::workflow_task::complete::{Holder, check_sizes, fail_over_limit};
 use crate::visibility::Definitions;
 use crate::{Command, Decision, Moment, Rejection, limits};
 
@@ -142,7 +142,7 @@ impl Draft<'_> {
 
     /// The worker went past these waits before it asked for what comes now: what its lease delivered is taken, and conditions that it
     /// did not name again hold.
-    pub(super) fn consume_under_lease(&mut self, kept: &[u64]) {
+    pub(crate) fn consume_under_lease(&mut self, kept: &[u64]) {
         let Some(task) = self.core.workflow_task.clone() else {
             return;
         };

@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::attempt::Settled;
-use super::complete::Holder;
 use super::draft::Draft;
 use super::state::{
     ClosedReason, Part, PartKey, Resume, RetryPolicy, Run, WorkflowLease, WorkflowTask,
 };
+use crate::run::workflow_task::complete::Holder;
 use crate::{Decision, Moment, Rejection};
 
 pub mod attempt;
@@ -186,7 +186,7 @@ impl Stand {
 
 impl LocalActivity {
     /// Attempts the policy allows; None is without limit.
-    pub(super) fn max_attempts(&self) -> Option<u64> {
+    pub(crate) fn max_attempts(&self) -> Option<u64> {
         self.retry
             .as_ref()
             .map_or(Some(1), |retry| retry.max_attempts)
@@ -392,13 +392,13 @@ struct Claim {
 }
 
 impl Draft<'_> {
-    pub(super) fn local(&self, sequence: u64) -> Option<&LocalActivity> {
+    pub(crate) fn local(&self, sequence: u64) -> Option<&LocalActivity> {
         self.part(PartKey::LocalActivity(sequence))
             .and_then(Part::as_local)
     }
 
     /// Every open local activity. Most runs have none, and are not searched.
-    pub(super) fn locals(&self) -> Vec<LocalActivity> {
+    pub(crate) fn locals(&self) -> Vec<LocalActivity> {
         if self.core.open.local_activities == 0 {
             return Vec::new();
         }

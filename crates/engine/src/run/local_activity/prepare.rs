@@ -9,9 +9,9 @@ use super::{
     Claim, LocalActivity, LocalAttempt, RetryPolicy, arguments_hash, hold, refused, retry_snapshot,
 };
 use crate::change::TaskStatus;
-use crate::run::complete::Holder;
 use crate::run::draft::{Draft, earliest};
 use crate::run::state::{Run, WorkflowTask};
+use crate::run::workflow_task::complete::Holder;
 use crate::{Command, Decision, Moment, Rejection, limits};
 
 /// The request to begin an attempt.
@@ -272,7 +272,7 @@ impl Draft<'_> {
     }
 
     /// What a call may still do in a run that was asked to end: nothing, unless it cleans up after the delivery.
-    pub(super) fn cleanup(&self, proof: Option<&CleanupProof>) -> Result<Option<Cleanup>, Reason> {
+    pub(crate) fn cleanup(&self, proof: Option<&CleanupProof>) -> Result<Option<Cleanup>, Reason> {
         let (cancellation, proof) = match (&self.core.cancellation, proof) {
             (None, None) => return Ok(None),
             (Some(cancellation), Some(proof)) => (cancellation, proof),
@@ -294,7 +294,7 @@ impl Draft<'_> {
     }
 
     /// The moment at which a cleanup attempt must be over.
-    pub(super) fn earlier_of_cleanup(
+    pub(crate) fn earlier_of_cleanup(
         &self,
         local: &LocalActivity,
         deadline: Timestamp,

@@ -192,7 +192,7 @@ impl Draft<'_> {
     }
 
     /// The failure exactly as the worker showed it to the workflow: nothing is added to it.
-    pub(super) fn local_failed(
+    pub(crate) fn local_failed(
         &mut self,
         local: &LocalActivity,
         attempt: &LocalAttempt,

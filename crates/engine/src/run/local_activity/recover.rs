@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::attempt::Settled;
 use super::settle::Why;
 use super::{LocalAttempt, hold, refused};
-use crate::run::complete::Holder;
 use crate::run::state::{Run, WorkflowTask};
+use crate::run::workflow_task::complete::Holder;
 use crate::{Command, Decision, Moment};
 
 /// A worker found a started attempt that is not its own.

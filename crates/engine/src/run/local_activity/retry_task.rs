@@ -60,7 +60,7 @@ impl RetryTask {
 }
 
 impl Draft<'_> {
-    pub(super) fn retry_row(
+    pub(crate) fn retry_row(
         &self,
         local: &LocalActivity,
         task: &RetryTask,

@@ -17,16 +17,16 @@ use crate::run::draft::{Draft, earliest};
 use crate::run::state::{Part, PartKey, WorkflowTask};
 
 /// Why another attempt will follow.
-pub(super) struct Why {
-    pub(super) reason: &'static str,
-    pub(super) attempt_status: &'static str,
-    pub(super) timeout_kind: Option<LocalTimeout>,
-    pub(super) failure: LocalFailure,
-    pub(super) recovery: Option<Value>,
+pub(crate) struct Why {
+    pub(crate) reason: &'static str,
+    pub(crate) attempt_status: &'static str,
+    pub(crate) timeout_kind: Option<LocalTimeout>,
+    pub(crate) failure: LocalFailure,
+    pub(crate) recovery: Option<Value>,
 }
 
 impl Why {
-    pub(super) fn failure(failure: LocalFailure) -> Self {
+    pub(crate) fn failure(failure: LocalFailure) -> Self {
         Self {
             reason: "failure",
             attempt_status: "failed",
@@ -36,7 +36,7 @@ impl Why {
         }
     }
 
-    pub(super) fn timeout(local: &LocalActivity, kind: LocalTimeout) -> Self {
+    pub(crate) fn timeout(local: &LocalActivity, kind: LocalTimeout) -> Self {
         Self {
             reason: "timeout",
             attempt_status: "failed",
@@ -51,11 +51,11 @@ impl Why {
 }
 
 /// The event that settled an attempt.
-pub(super) struct Written {
-    pub(super) event_id: EventId,
-    pub(super) event_type: &'static str,
+pub(crate) struct Written {
+    pub(crate) event_id: EventId,
+    pub(crate) event_type: &'static str,
     /// The task of the next attempt.
-    pub(super) retry_task: Option<TaskId>,
+    pub(crate) retry_task: Option<TaskId>,
 }
 
 impl LocalActivity {
@@ -72,7 +72,7 @@ impl LocalActivity {
     }
 
     /// When another attempt may begin, if attempts are left and the whole call has the time.
-    pub(super) fn retry_at(&self, now: Timestamp) -> Option<(Timestamp, u64)> {
+    pub(crate) fn retry_at(&self, now: Timestamp) -> Option<(Timestamp, u64)> {
         if self
             .max_attempts()
             .is_some_and(|max| self.attempt_count >= max)
@@ -87,7 +87,7 @@ impl LocalActivity {
     }
 
     /// The deadline that has passed; of several, the one that weighs most.
-    pub(super) fn passed_deadline(&self, now: Timestamp) -> Option<LocalTimeout> {
+    pub(crate) fn passed_deadline(&self, now: Timestamp) -> Option<LocalTimeout> {
         let passed = |deadline: Option<Timestamp>| deadline.is_some_and(|deadline| deadline <= now);
         if passed(self.schedule_to_close_deadline_at) {
             return Some(LocalTimeout::ScheduleToClose);
@@ -116,7 +116,7 @@ impl LocalActivity {
 }
 
 impl Draft<'_> {
-    pub(super) fn put_local(&mut self, local: LocalActivity) {
+    pub(crate) fn put_local(&mut self, local: LocalActivity) {
         self.put(
             PartKey::LocalActivity(local.sequence),
             Part::LocalActivity(Box::new(local)),
@@ -143,7 +143,7 @@ impl Draft<'_> {
     }
 
     /// The attempt succeeded; a result that is too large is a failure instead.
-    pub(super) fn complete_local(
+    pub(crate) fn complete_local(
         &mut self,
         local: &LocalActivity,
         attempt: &LocalAttempt,
@@ -177,7 +177,7 @@ impl Draft<'_> {
     }
 
     /// The attempt failed: another one follows if the policy allows it.
-    pub(super) fn fail_or_retry_local(
+    pub(crate) fn fail_or_retry_local(
         &mut self,
         local: &LocalActivity,
         attempt: &LocalAttempt,
@@ -198,7 +198,7 @@ impl Draft<'_> {
     }
 
     /// A deadline has passed: `schedule_to_close` ends the call, the others are tried again.
-    pub(super) fn time_out_or_retry_local(
+    pub(crate) fn time_out_or_retry_local(
         &mut self,
         local: &LocalActivity,
         kind: LocalTimeout,
@@ -220,7 +220,7 @@ impl Draft<'_> {
     }
 
     /// Schedules the next attempt as a workflow task of its own.
-    pub(super) fn retry_local(
+    pub(crate) fn retry_local(
         &mut self,
         local: &LocalActivity,
         (at, backoff): (Timestamp, u64),
@@ -274,7 +274,7 @@ impl Draft<'_> {
     }
 
     /// The call failed for good.
-    pub(super) fn fail_local(
+    pub(crate) fn fail_local(
         &mut self,
         local: &LocalActivity,
         attempt: &LocalAttempt,
@@ -396,7 +396,7 @@ impl Draft<'_> {
     }
 
     /// The worker's part is done: the task is finished, and whatever waited behind its lease is looked at.
-    pub(super) fn release_claim(&mut self, task: &WorkflowTask) {
+    pub(crate) fn release_claim(&mut self, task: &WorkflowTask) {
         let wrote = !self.events.is_empty();
         let unseen = self.unseen();
         self.flush_buffered();
@@ -407,7 +407,7 @@ impl Draft<'_> {
 
     /// Applies a passed deadline when nobody reported it. The lease of a worker that was told nothing is given up, because it will
     /// find its attempt gone and leave the task alone.
-    pub(super) fn expire_local(&mut self, sequence: u64) -> bool {
+    pub(crate) fn expire_local(&mut self, sequence: u64) -> bool {
         let Some(local) = self.local(sequence).cloned() else {
             return false;
         };

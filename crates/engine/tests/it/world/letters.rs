@@ -3,9 +3,9 @@
 
 use longhaul_engine::Rejection;
 use longhaul_engine::run::cancellation::{CleanupBudget, PassOnCancellation};
-use longhaul_engine::run::child::Reported;
-use longhaul_engine::run::external::{Stop, StopRun};
-use longhaul_engine::run::outbox::{Delivery, LetterDelivered, Order, deliveries};
+use longhaul_engine::run::family::child::Reported;
+use longhaul_engine::run::family::outbox::{Delivery, LetterDelivered, Order, deliveries};
+use longhaul_engine::run::message::external::{Stop, StopRun};
 use longhaul_protocol::id::{RunId, WorkflowId};
 
 use super::{Step, World};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use longhaul_engine::Rejection;
-use longhaul_engine::run::claim::{ClaimWorkflowTask, WorkflowClaim};
 use longhaul_engine::run::local_activity::attempt::{
     AttemptHolder, BeatLocalActivity, LocalBeat, LocalReport, SettleLocalActivity, Settled,
 };
 use longhaul_engine::run::local_activity::checkpoint::CheckpointCommands;
 use longhaul_engine::run::local_activity::prepare::{PrepareLocalActivity, Prepared};
 use longhaul_engine::run::local_activity::recover::RecoverLocalActivity;
+use longhaul_engine::run::workflow_task::claim::{ClaimWorkflowTask, WorkflowClaim};
 use longhaul_protocol::id::{ActivityAttemptId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::{LocalActivityCall, WorkflowCommand, parse_descriptor};
 use serde_json::{Value, json};

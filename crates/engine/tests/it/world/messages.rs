@@ -2,16 +2,18 @@
 
 use longhaul_engine::Rejection;
 use longhaul_engine::contract::Declared;
-use longhaul_engine::run::activity_stop::{AcknowledgeStop, StopAcknowledged};
-use longhaul_engine::run::archive::ArchiveRun;
+use longhaul_engine::run::activity::stop::{AcknowledgeStop, StopAcknowledged};
 use longhaul_engine::run::cancellation::{
     CancellationReceipt, CleanupBudget, DeliverCancellation, Delivered, EarlierRun,
     RequestCancellation, requester,
 };
-use longhaul_engine::run::external::{Earlier, Receipt, Request, SignalRun, Stop, StopRun};
-use longhaul_engine::run::repair::RepairRun;
-use longhaul_engine::run::stream::{AppendMessage, Appended};
-use longhaul_engine::run::update::UpdateRun;
+use longhaul_engine::run::message::external::{
+    Earlier, Receipt, Request, SignalRun, Stop, StopRun,
+};
+use longhaul_engine::run::message::stream::{AppendMessage, Appended};
+use longhaul_engine::run::message::update::UpdateRun;
+use longhaul_engine::run::operator::archive::ArchiveRun;
+use longhaul_engine::run::operator::repair::RepairRun;
 use longhaul_protocol::Payload;
 use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::{CommandId, RunId, WorkflowId};

@@ -3,8 +3,8 @@
 
 use longhaul_host::Description;
 use longhaul_host::engine::change::CommandRow;
+use longhaul_host::engine::run::operator::view::waits_for;
 use longhaul_host::engine::run::state::{Outcome, Run, RunFailure};
-use longhaul_host::engine::run::view::waits_for;
 use longhaul_protocol::payload::{CODEC, Payload};
 use serde_json::{Map, Value, json};
 

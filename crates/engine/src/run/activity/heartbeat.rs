@@ -1,0 +1,339 @@
+//! Heartbeats of an activity's worker, and its question whether to go on (engine.md §6.6).
+
+use longhaul_protocol::history::{ActivityHeartbeatRecorded, EventPayload};
+use longhaul_protocol::id::TaskQueue;
+use longhaul_protocol::worker_session::WorkerSessionOptions;
+use longhaul_protocol::{Reason, Timestamp};
+use serde_json::Value;
+
+use crate::change::TaskStatus;
+use crate::rejection::activity_reason;
+use crate::run::activity::report::{Fenced, Reporter};
+use crate::run::activity::schedule::Deadlines;
+use crate::run::activity::stop::StopOrder;
+use crate::run::draft::Draft;
+use crate::run::state::{Activity, Attempt, Closed, Run, Status};
+use crate::session::{self, Owner, Refusal, Session};
+use crate::{Changes, Command, Decision, Moment, Rejection};
+
+/// The worker is alive, or asks whether it should go on.
+#[derive(Clone, Debug)]
+pub struct HeartbeatActivity {
+    pub reporter: Reporter,
+    pub beat: Beat,
+    /// The session that the activity runs in, as it is stored.
+    pub session: Option<Box<Stored>>,
+}
+
+/// A session's row and whether its owner is there.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub session: Option<Session>,
+    pub owner: Owner,
+}
+
+/// What a heartbeat does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Beat {
+    /// Renews the lease and stores the progress, if any.
+    Renew { progress: Option<Value> },
+    /// Only looks.
+    Look,
+}
+
+/// The answer to a heartbeat or a status call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pulse {
+    pub can_continue: bool,
+    pub cancel_requested: bool,
+    pub recorded: bool,
+    pub reason: Option<Reason>,
+    pub lease_expires_at: Option<Timestamp>,
+    pub last_heartbeat_at: Option<Timestamp>,
+    pub task_status: TaskStatus,
+    pub attempt_status: &'static str,
+    pub activity_status: &'static str,
+    pub run_status: Status,
+    pub closed: Option<Closed>,
+    pub deadlines: Deadlines,
+    /// What the worker needs to say that its callback stopped.
+    pub stop_order: Option<StopOrder>,
+    /// The session it runs in: as it was renewed, or as it refused.
+    pub session: Option<Box<SessionPulse>>,
+}
+
+/// A session in the answer to a heartbeat, with what the activity's author asked of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionPulse {
+    pub options: WorkerSessionOptions,
+    pub queue: TaskQueue,
+    pub session: Option<Session>,
+}
+
+impl Command for HeartbeatActivity {
+    type Reply = Pulse;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Pulse> {
+        let (activity, attempt) = match self.reporter.fence(run, None) {
+            Fenced::Current(activity, attempt) => (activity, attempt),
+            Fenced::Duplicate(_) => {
+                return Decision::unchanged(self.stopped(run, Reason::AttemptClosed));
+            }
+            Fenced::Refused(rejection) => {
+                // Mistakes of the caller are refused; news about the attempt is an answer.
+                let reason = match &rejection {
+                    Rejection::RunClosed(closed) => activity_reason(closed.closed.reason),
+                    Rejection::StaleAttempt
+                    | Rejection::AttemptClosed
+                    | Rejection::ActivityCancelled => rejection.reason(),
+                    Rejection::AttemptNotFound
+                    | Rejection::TaskMismatch
+                    | Rejection::LeaseOwnerMismatch { .. }
+                    | Rejection::TaskNotFound
+                    | Rejection::NotClaimable { .. }
+                    | Rejection::SessionRefused(_)
+                    | Rejection::RunTimedOut { .. }
+                    | Rejection::TaskNotLeased { .. }
+                    | Rejection::LeaseExpired { .. }
+                    | Rejection::AttemptMismatch { .. }
+                    | Rejection::InvalidCommands { .. }
+                    | Rejection::VersionMarkerConflict { .. }
+                    | Rejection::RunNotActive { .. }
+                    | Rejection::NotCurrent
+                    | Rejection::RunNotClosed
+                    | Rejection::AlreadyStarted { .. }
+                    | Rejection::OtherWorkflowType { .. }
+                    | Rejection::InvalidSearchAttributes { .. }
+                    | Rejection::LimitExceeded(_)
+                    | Rejection::RequestIdConflict { .. }
+                    | Rejection::UnknownSignal { .. }
+                    | Rejection::InvalidSignalArguments { .. }
+                    | Rejection::NotCooperative
+                    | Rejection::ActiveClaimNotCooperative { .. }
+                    | Rejection::CancellationMismatch
+                    | Rejection::MessageIdentityConflict { .. }
+                    | Rejection::LocalActivityRefused { .. }
+                    | Rejection::UpdateRefused(_) => {
+                        return Decision::reject(rejection);
+                    }
+                };
+                return self.stop(run, self.stopped(run, reason), moment);
+            }
+        };
+        if activity.stop_requested {
+            let pulse = self.stopped(run, Reason::ActivityCancelled);
+            return self.stop(run, pulse, moment);
+        }
+        let Beat::Renew { progress } = &self.beat else {
+            let mut pulse = healthy(run, &activity, &attempt, false);
+            if !self.session_is_usable(moment.now) {
+                pulse.can_continue = false;
+                pulse.reason = Some(Reason::WorkerSessionUnavailable);
+            }
+            pulse.session = self.session_pulse(None);
+            return Decision::unchanged(pulse);
+        };
+        let mut draft = Draft::of(run, moment);
+        if draft.time_out_if_due() {
+            let pulse = self.stopped_by(
+                draft.core.status,
+                draft.core.closed.clone(),
+                Reason::RunClosed,
+            );
+            return draft.finish(Ok(pulse));
+        }
+        let renewed = match self.renew_session(moment.now).transpose() {
+            Ok(renewed) => renewed,
+            // Nothing is recorded: the attempt is redelivered rather than failed (worker-sessions.md §10).
+            Err(refusal) => {
+                let mut pulse = healthy(run, &activity, &attempt, false);
+                pulse.can_continue = false;
+                pulse.reason = Some(refusal.reason());
+                pulse.session = self.session_pulse(refusal.session().cloned());
+                return Decision::unchanged(pulse);
+            }
+        };
+        let (activity, attempt) = draft.renew_activity(*activity, attempt, progress.as_ref());
+        let mut pulse = healthy(run, &activity, &attempt, true);
+        pulse.session = self.session_pulse(renewed.clone());
+        let mut decision = draft.finish(Ok(pulse));
+        decision.changes.sessions.extend(renewed);
+        decision
+    }
+}
+
+impl HeartbeatActivity {
+    /// The answer that tells the worker to stop. Its session is renewed all the same while it cleans up, unless another attempt
+    /// took its place.
+    fn stop(&self, run: &Run, mut pulse: Pulse, moment: Moment<'_>) -> Decision<Pulse> {
+        let renews =
+            pulse.cancel_requested && matches!(self.beat, Beat::Renew { .. }) && self.was_last(run);
+        let renewed = renews
+            .then(|| self.renew_session(moment.now))
+            .flatten()
+            .and_then(Result::ok);
+        pulse.session = self.session_pulse(renewed.clone());
+        Decision {
+            changes: Changes::of_sessions(renewed.into_iter().collect()),
+            reply: Ok(pulse),
+        }
+    }
+
+    /// Whether the reporter's attempt is the newest of its task.
+    fn was_last(&self, run: &Run) -> bool {
+        let row = &self.reporter.row;
+        let open = run
+            .activity(row.sequence)
+            .and_then(|activity| activity.attempt.as_ref())
+            .map(|attempt| (&attempt.id, &attempt.owner));
+        let ended = row.closed.as_ref().and_then(|closed| {
+            let attempt_id = closed.attempts.last()?;
+            Some((attempt_id, row.lease_owner.as_ref()?))
+        });
+        open.or(ended) == Some((&self.reporter.attempt_id, &self.reporter.owner))
+    }
+
+    /// Renews with the activity's own lease time; None when the activity runs in no session.
+    fn renew_session(&self, now: Timestamp) -> Option<Result<Session, Refusal>> {
+        let options = self.reporter.row.worker_session.as_ref()?;
+        let stored = self.session.as_ref()?;
+        Some(session::renew(
+            stored.session.as_ref(),
+            stored.owner,
+            &self.reporter.owner,
+            Some(options.lease_seconds()),
+            now,
+        ))
+    }
+
+    fn session_is_usable(&self, now: Timestamp) -> bool {
+        let in_session = self.reporter.row.worker_session.is_some();
+        !in_session
+            || self.session.as_ref().is_some_and(|stored| {
+                let session = stored.session.as_ref();
+                session::is_usable(session, stored.owner, &self.reporter.owner, now)
+            })
+    }
+
+    /// The session as it was just written, else as it is stored.
+    fn session_pulse(&self, newer: Option<Session>) -> Option<Box<SessionPulse>> {
+        let row = &self.reporter.row;
+        let options = row.worker_session.as_ref()?;
+        let stored = self.session.as_ref();
+        Some(Box::new(SessionPulse {
+            options: (**options).clone(),
+            queue: row.queue.clone(),
+            session: newer.or_else(|| stored.and_then(|stored| stored.session.clone())),
+        }))
+    }
+
+    fn stopped(&self, run: &Run, reason: Reason) -> Pulse {
+        let mut pulse = self.stopped_by(run.core.status, run.core.closed.clone(), reason);
+        let said = self
+            .reporter
+            .row
+            .closed
+            .as_ref()
+            .is_some_and(|closed| closed.stopped);
+        pulse.stop_order = run
+            .core
+            .cancellation
+            .as_deref()
+            .filter(|_| pulse.cancel_requested)
+            .map(|cancellation| StopOrder::of(cancellation, said));
+        pulse
+    }
+
+    fn stopped_by(&self, run_status: Status, closed: Option<Closed>, reason: Reason) -> Pulse {
+        let by_run = closed
+            .as_ref()
+            .is_some_and(|closed| closed.reason.was_stopped());
+        let given_up = reason == Reason::ActivityCancelled;
+        let over = closed.is_some() || given_up;
+        Pulse {
+            can_continue: false,
+            cancel_requested: by_run || given_up,
+            recorded: false,
+            reason: Some(reason),
+            lease_expires_at: None,
+            last_heartbeat_at: None,
+            task_status: if over {
+                TaskStatus::Cancelled
+            } else {
+                self.reporter.row.status
+            },
+            attempt_status: if over { "cancelled" } else { "expired" },
+            activity_status: if over { "cancelled" } else { "running" },
+            run_status,
+            closed,
+            deadlines: Deadlines::default(),
+            stop_order: None,
+            session: None,
+        }
+    }
+}
+
+fn healthy(run: &Run, activity: &Activity, attempt: &Attempt, recorded: bool) -> Pulse {
+    Pulse {
+        can_continue: true,
+        cancel_requested: false,
+        recorded,
+        reason: None,
+        lease_expires_at: attempt.lease_expires_at,
+        last_heartbeat_at: attempt.last_heartbeat_at,
+        task_status: if attempt.lease_expires_at.is_some() {
+            TaskStatus::Leased
+        } else {
+            TaskStatus::Ready
+        },
+        attempt_status: "running",
+        activity_status: "running",
+        run_status: run.core.status,
+        closed: None,
+        deadlines: activity.deadlines(&run.spec),
+        stop_order: None,
+        session: None,
+    }
+}
+
+impl Draft<'_> {
+    /// An accepted heartbeat. One that comes after the lease ran out, and before the next claim, takes the task back.
+    fn renew_activity(
+        &mut self,
+        mut activity: Activity,
+        mut attempt: Attempt,
+        progress: Option<&Value>,
+    ) -> (Activity, Attempt) {
+        let lease_expires_at = self.now.plus_seconds(self.limits.activity_lease_seconds);
+        attempt.lease_expires_at = Some(lease_expires_at);
+        attempt.last_heartbeat_at = Some(self.now);
+        let timeout = activity
+            .retry
+            .as_ref()
+            .and_then(|retry| retry.heartbeat_timeout);
+        attempt.heartbeat_deadline_at = timeout.map(|seconds| self.now.plus_seconds(seconds));
+        let quiet_until = attempt
+            .recorded_heartbeat_at
+            .map(|at| at.plus_seconds(self.limits.heartbeat_event_seconds));
+        if progress.is_some() {
+            attempt.progress = progress.cloned();
+        }
+        // History has a budget: a chatty activity writes at most one event per interval, with its newest progress.
+        if quiet_until.is_none_or(|until| until <= self.now) && self.has_room_to_inform() {
+            attempt.recorded_heartbeat_at = Some(self.now);
+            self.append(EventPayload::ActivityHeartbeatRecorded(
+                ActivityHeartbeatRecorded {
+                    call: activity.call(),
+                    activity_attempt_id: attempt.id.clone(),
+                    attempt_number: attempt.number,
+                    heartbeat_at: self.now,
+                    lease_expires_at: Some(lease_expires_at),
+                    progress: attempt.progress.clone(),
+                },
+            ));
+        }
+        activity.attempt = Some(attempt.clone());
+        self.put_activity(activity.clone());
+        (activity, attempt)
+    }
+}

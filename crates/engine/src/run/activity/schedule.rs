@@ -1,0 +1,385 @@
+//! Activities: scheduling, retries and the rows that show them (engine.md §6). Claims are in `activity_claim`, the reports of
+//! workers in `activity_report` and `activity_heartbeat`, deadlines in `activity_timeout`.
+
+use longhaul_protocol::history::{
+    ActivityCall, ActivityRetryScheduled, ActivityScheduled, ActivitySnapshot, EventPayload,
+    GroupKeys, LimitBreach, PAYLOAD_CODEC,
+};
+use longhaul_protocol::id::{ActivityAttemptId, TaskId, TaskQueue};
+use longhaul_protocol::workflow_command::ScheduleActivity;
+use longhaul_protocol::{Payload, Timestamp};
+use serde_json::Value;
+
+use crate::change::{ClosedTask, Report, TaskKind, TaskRow, TaskStatus};
+use crate::limits;
+use crate::run::draft::Draft;
+use crate::run::state::{Activity, Part, PartKey, PastAttempt, Resume, RetryPolicy, Run, Spec};
+
+/// How many finished attempts of one activity are remembered, so that a late report is told from an unknown one.
+const PAST_ATTEMPTS_MAX: usize = 16;
+
+/// When an activity must be where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadlines {
+    pub schedule_to_start: Option<Timestamp>,
+    pub start_to_close: Option<Timestamp>,
+    pub schedule_to_close: Option<Timestamp>,
+    pub heartbeat: Option<Timestamp>,
+    pub run: Option<Timestamp>,
+    pub execution: Option<Timestamp>,
+}
+
+impl Activity {
+    /// Whether a worker holds it.
+    pub(crate) fn is_running(&self) -> bool {
+        let attempt = self.attempt.as_ref();
+        attempt.is_some_and(|attempt| attempt.lease_expires_at.is_some())
+    }
+
+    /// Attempts the policy allows; None is without limit.
+    pub(crate) fn max_attempts(&self) -> Option<u64> {
+        self.retry
+            .as_ref()
+            .map_or(Some(1), |retry| retry.max_attempts)
+    }
+
+    /// Seconds to wait after attempt `number`.
+    pub(crate) fn backoff_seconds(&self, number: u64) -> u64 {
+        let list = self
+            .retry
+            .as_ref()
+            .map_or(&[][..], |retry| &retry.backoff_seconds);
+        let place = usize::try_from(number.saturating_sub(1))
+            .unwrap_or(usize::MAX)
+            .min(list.len().saturating_sub(1));
+        list.get(place).copied().unwrap_or(0)
+    }
+
+    /// The keys every event of this call repeats.
+    pub(crate) fn call(&self) -> ActivityCall {
+        ActivityCall {
+            activity_execution_id: self.execution_id.clone(),
+            activity_type: self.activity_type.clone(),
+            activity_class: self.activity_type.clone(),
+            sequence: self.sequence,
+            cancellation_policy: self.cancellation_policy,
+            group: GroupKeys(self.group.clone()),
+            local: None,
+        }
+    }
+
+    pub(crate) fn resume(&self, event_type: &str) -> Resume {
+        Resume {
+            workflow_wait_kind: Some("activity".to_owned()),
+            open_wait_id: Some(format!("activity:{}", self.execution_id)),
+            resume_source_kind: Some("activity_execution".to_owned()),
+            resume_source_id: Some(self.execution_id.to_string()),
+            activity_execution_id: Some(self.execution_id.clone()),
+            activity_attempt_id: self.attempt.as_ref().map(|attempt| attempt.id.clone()),
+            activity_type: Some(self.activity_type.clone()),
+            workflow_sequence: Some(self.sequence),
+            workflow_event_type: Some(event_type.to_owned()),
+            ..Resume::default()
+        }
+    }
+
+    /// The current attempt may no longer report.
+    pub(crate) fn retire_attempt(&mut self) {
+        if let Some(attempt) = self.attempt.take() {
+            self.past_attempts.push(PastAttempt {
+                id: attempt.id,
+                task_id: self.task_id.clone(),
+            });
+            if self.past_attempts.len() > PAST_ATTEMPTS_MAX {
+                self.past_attempts.remove(0);
+            }
+        }
+    }
+
+    fn attempts_of_current_task(&self) -> Vec<ActivityAttemptId> {
+        let past = self
+            .past_attempts
+            .iter()
+            .filter(|past| past.task_id == self.task_id)
+            .map(|past| past.id.clone());
+        past.chain(self.attempt.iter().map(|attempt| attempt.id.clone()))
+            .collect()
+    }
+
+    /// All deadlines, with those of the run.
+    pub fn deadlines(&self, spec: &Spec) -> Deadlines {
+        let attempt = self.attempt.as_ref();
+        Deadlines {
+            schedule_to_start: self.schedule_deadline_at,
+            start_to_close: attempt.and_then(|attempt| attempt.close_deadline_at),
+            schedule_to_close: self.schedule_to_close_deadline_at,
+            heartbeat: attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
+            run: spec.run_deadline_at,
+            execution: spec.execution_deadline_at,
+        }
+    }
+}
+
+impl Draft<'_> {
+    /// `schedule_activity`.
+    pub(crate) fn schedule_activity(
+        &mut self,
+        sequence: u64,
+        command: &ScheduleActivity,
+    ) -> Result<(), LimitBreach> {
+        limits::check(
+            "pending_activity_count",
+            self.core.open.activities + 1,
+            self.limits.pending_activities,
+        )?;
+        let retry = retry_snapshot(command);
+        let after = |seconds: Option<u64>| seconds.map(|seconds| self.now.plus_seconds(seconds));
+        let activity = Activity {
+            sequence,
+            activity_type: command.activity_type.clone(),
+            queue: self.activity_queue(command),
+            worker_session: command.worker_session.clone(),
+            cancellation_policy: command.cancellation_policy,
+            stop_requested: false,
+            scheduled_at: self.now,
+            available_at: self.now,
+            offered: true,
+            attempt_count: 0,
+            attempt: None,
+            past_attempts: Vec::new(),
+            schedule_deadline_at: after(command.schedule_to_start_timeout),
+            schedule_to_close_deadline_at: after(command.schedule_to_close_timeout),
+            group: command.group.clone(),
+            retry,
+            execution_id: self.ids.mint(),
+            task_id: self.ids.mint(),
+        };
+        self.join_group(
+            sequence,
+            "activity",
+            Some(&command.activity_type),
+            command.group.as_ref(),
+            activity.execution_id.as_str(),
+        );
+        let arguments = command
+            .arguments
+            .clone()
+            .unwrap_or_else(Payload::empty_list);
+        self.append(EventPayload::ActivityScheduled(Box::new(
+            ActivityScheduled {
+                call: activity.call(),
+                activity: ActivitySnapshot {
+                    id: activity.execution_id.clone(),
+                    idempotency_key: activity.execution_id.clone(),
+                    sequence,
+                    activity_type: activity.activity_type.clone(),
+                    class: activity.activity_type.clone(),
+                    execution_mode: None,
+                    local_activity: false,
+                    status: "pending",
+                    attempt_count: 0,
+                    payload_codec: PAYLOAD_CODEC,
+                    queue: Some(activity.queue.to_string()),
+                    retry_policy: activity.retry.as_ref().map(snapshot_json),
+                    worker_session: activity.worker_session.clone(),
+                    arguments: arguments.clone(),
+                    created_at: None,
+                },
+            },
+        )));
+        self.core.open.activities += 1;
+        self.put(PartKey::Arguments(sequence), Part::Arguments(arguments));
+        self.put_activity(activity);
+        Ok(())
+    }
+
+    /// The call's own queue, else its session's, else the run's.
+    fn activity_queue(&self, command: &ScheduleActivity) -> TaskQueue {
+        let session = command.worker_session.as_deref();
+        let named = command
+            .queue
+            .as_deref()
+            .or_else(|| session.and_then(|session| session.queue.as_deref()));
+        named.map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from)
+    }
+
+    /// Stores the activity and shows its open task to the matching side.
+    pub(crate) fn put_activity(&mut self, activity: Activity) {
+        let leased = activity
+            .attempt
+            .as_ref()
+            .is_some_and(|attempt| attempt.lease_expires_at.is_some());
+        let status = match (leased, activity.offered) {
+            (true, _) => TaskStatus::Leased,
+            (false, true) => TaskStatus::Ready,
+            (false, false) => TaskStatus::Scheduled,
+        };
+        let row = self.activity_row(&activity, status, None);
+        self.tasks.insert(row.task_id.clone(), row);
+        self.put(
+            PartKey::Activity(activity.sequence),
+            Part::Activity(Box::new(activity)),
+        );
+    }
+
+    pub(crate) fn activity_row(
+        &self,
+        activity: &Activity,
+        status: TaskStatus,
+        closed: Option<ClosedTask>,
+    ) -> TaskRow {
+        let routing = &self.spec.routing;
+        let lease = activity
+            .attempt
+            .as_ref()
+            .filter(|attempt| attempt.lease_expires_at.is_some());
+        TaskRow {
+            task_id: activity.task_id.clone(),
+            run_id: self.spec.run_id.clone(),
+            namespace: self.spec.namespace.clone(),
+            workflow_id: self.spec.workflow_id.clone(),
+            kind: TaskKind::Activity,
+            queue: activity.queue.clone(),
+            type_name: activity.activity_type.clone(),
+            status,
+            available_at: activity.available_at,
+            priority: routing.priority,
+            fairness_key: routing.fairness_key.clone(),
+            fairness_weight: routing.fairness_weight,
+            required_capability: None,
+            held_for: None,
+            worker_session: activity.worker_session.clone(),
+            compatibility: routing.compatibility.clone(),
+            sequence: activity.sequence,
+            attempt: activity.attempt_count,
+            lease_owner: lease.map(|attempt| attempt.owner.clone()),
+            lease_expires_at: lease.and_then(|attempt| attempt.lease_expires_at),
+            poll_request_id: lease.and_then(|attempt| attempt.poll_request_id.clone()),
+            closed: closed.map(Box::new),
+        }
+    }
+
+    /// Ends the activity's current task; the activity itself may live on in a retry.
+    pub(crate) fn close_activity_task(
+        &mut self,
+        activity: &Activity,
+        status: TaskStatus,
+        outcome: &str,
+        report: Option<Report>,
+    ) {
+        let closed = ClosedTask {
+            report,
+            attempts: activity.attempts_of_current_task(),
+            activity_status: Some(outcome.to_owned()),
+            stopped: false,
+        };
+        let row = self.activity_row(activity, status, Some(closed));
+        self.tasks.insert(row.task_id.clone(), row);
+    }
+
+    /// The activity is over, whatever its outcome.
+    pub(crate) fn drop_activity(&mut self, sequence: u64) {
+        self.remove(PartKey::Activity(sequence));
+        self.remove(PartKey::Arguments(sequence));
+        self.core.open.activities = self.core.open.activities.saturating_sub(1);
+    }
+
+    /// When another attempt may start, if the policy, the deadline and the number of attempts allow one.
+    pub(crate) fn retry_at(&self, activity: &Activity) -> Option<(Timestamp, u64)> {
+        if activity.stop_requested {
+            return None;
+        }
+        if activity
+            .max_attempts()
+            .is_some_and(|max| activity.attempt_count >= max)
+        {
+            return None;
+        }
+        let backoff = activity.backoff_seconds(activity.attempt_count);
+        let at = self.now.plus_seconds(backoff);
+        (activity
+            .schedule_to_close_deadline_at
+            .is_none_or(|deadline| at < deadline))
+        .then_some((at, backoff))
+    }
+
+    /// Schedules the next attempt and returns its task. `why` fills the event beyond what is the same for all retries.
+    pub(crate) fn retry_activity(
+        &mut self,
+        mut activity: Activity,
+        (at, backoff): (Timestamp, u64),
+        why: impl FnOnce(&mut ActivityRetryScheduled),
+    ) -> TaskId {
+        let attempt_id = activity.attempt.as_ref().map(|attempt| attempt.id.clone());
+        let next: TaskId = self.ids.mint();
+        let mut event = ActivityRetryScheduled {
+            call: activity.call(),
+            activity_attempt_id: attempt_id.clone(),
+            retry_task_id: Some(next.clone()),
+            retry_of_task_id: Some(activity.task_id.clone()),
+            retry_available_at: Some(at),
+            retry_backoff_seconds: backoff,
+            retry_after_attempt_id: attempt_id,
+            retry_after_attempt: activity.attempt_count,
+            retry_reason: "failure",
+            max_attempts: activity.max_attempts(),
+            retry_policy: activity.retry.as_ref().map(snapshot_json),
+            timeout_kind: None,
+            exception_type: None,
+            exception_class: None,
+            message: None,
+            code: None,
+        };
+        why(&mut event);
+        self.inform(EventPayload::ActivityRetryScheduled(Box::new(event)));
+        activity.retire_attempt();
+        activity.task_id = next.clone();
+        activity.available_at = at;
+        activity.offered = at <= self.now;
+        let to_start = activity
+            .retry
+            .as_ref()
+            .and_then(|retry| retry.schedule_to_start_timeout);
+        activity.schedule_deadline_at = to_start.map(|seconds| at.plus_seconds(seconds));
+        self.put_activity(activity);
+        next
+    }
+
+    /// The workflow task that this decision created, if any.
+    pub(crate) fn created_workflow_task(&self, before: &Run) -> Option<&TaskId> {
+        let task = self.core.workflow_task.as_ref()?;
+        (before
+            .core
+            .workflow_task
+            .as_ref()
+            .is_none_or(|old| old.id != task.id))
+        .then_some(&task.id)
+    }
+}
+
+fn retry_snapshot(command: &ScheduleActivity) -> Option<RetryPolicy> {
+    let timeouts = [
+        command.start_to_close_timeout,
+        command.schedule_to_start_timeout,
+        command.schedule_to_close_timeout,
+        command.heartbeat_timeout,
+    ];
+    if command.retry_policy.is_none() && timeouts.iter().all(Option::is_none) {
+        return None;
+    }
+    let policy = command.retry_policy.clone().unwrap_or_default();
+    Some(RetryPolicy {
+        snapshot_version: 1,
+        max_attempts: policy.max_attempts.unwrap_or(Some(1)),
+        backoff_seconds: policy.backoff_seconds,
+        start_to_close_timeout: command.start_to_close_timeout,
+        schedule_to_start_timeout: command.schedule_to_start_timeout,
+        schedule_to_close_timeout: command.schedule_to_close_timeout,
+        heartbeat_timeout: command.heartbeat_timeout,
+        non_retryable_error_types: policy.non_retryable_error_types,
+    })
+}
+
+fn snapshot_json(retry: &RetryPolicy) -> Value {
+    serde_json::to_value(retry).expect("a retry policy is plain data")
+}

@@ -1,0 +1,116 @@
+//! Activities that a cancellation interrupts: their worker is told to stop, stops, and says so. A delivery that waits for this goes
+//! on when it is said, or when the lease of the attempt runs out.
+
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::history::{ActivityCancelled, EventPayload};
+use longhaul_protocol::id::{CommandId, EventId};
+
+use crate::change::TaskStatus;
+use crate::run::activity::report::{Fenced, Reporter};
+use crate::run::cancellation::Cancellation;
+use crate::run::draft::Draft;
+use crate::run::state::{Activity, Run};
+use crate::{Command, Decision, Moment, Rejection};
+
+/// What a worker needs to say that its callback stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopOrder {
+    pub request_id: CommandId,
+    pub root_request_id: String,
+    pub cleanup_deadline_at: Timestamp,
+    pub event_id: EventId,
+    /// Whether it was said already.
+    pub stopped: bool,
+}
+
+impl StopOrder {
+    pub(crate) fn of(cancellation: &Cancellation, stopped: bool) -> Self {
+        Self {
+            request_id: cancellation.request_id.clone(),
+            root_request_id: cancellation.root_request_id().to_owned(),
+            cleanup_deadline_at: cancellation.cleanup_deadline_at,
+            event_id: cancellation.event_id.clone(),
+            stopped,
+        }
+    }
+}
+
+/// The worker's callback has stopped.
+#[derive(Clone, Debug)]
+pub struct AcknowledgeStop {
+    pub reporter: Reporter,
+    pub request_id: CommandId,
+}
+
+/// It is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopAcknowledged {
+    pub duplicate: bool,
+    pub event_id: EventId,
+}
+
+impl Command for AcknowledgeStop {
+    type Reply = StopAcknowledged;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<StopAcknowledged> {
+        let request = run
+            .core
+            .cancellation
+            .as_deref()
+            .filter(|cancellation| cancellation.request_id == self.request_id);
+        let Some(cancellation) = request else {
+            return Decision::reject(Rejection::CancellationMismatch);
+        };
+        let acknowledged = |duplicate| StopAcknowledged {
+            duplicate,
+            event_id: cancellation.event_id.clone(),
+        };
+        match self.reporter.fence(run, None) {
+            Fenced::Current(activity, _) if activity.stop_requested => {
+                let mut draft = Draft::of(run, moment);
+                draft.end_stopped_activity(&activity);
+                draft.finish(Ok(acknowledged(false)))
+            }
+            Fenced::Current(..) => Decision::reject(Rejection::CancellationMismatch),
+            Fenced::Duplicate(_) => Decision::unchanged(acknowledged(true)),
+            Fenced::Refused(Rejection::ActivityCancelled | Rejection::RunClosed(_)) => {
+                let mut row = (*self.reporter.row).clone();
+                match &mut row.closed {
+                    Some(closed) if !closed.stopped => closed.stopped = true,
+                    _ => return Decision::unchanged(acknowledged(true)),
+                }
+                let mut draft = Draft::of(run, moment);
+                draft.tasks.insert(row.task_id.clone(), row);
+                draft.finish(Ok(acknowledged(false)))
+            }
+            Fenced::Refused(rejection) => Decision::reject(rejection),
+        }
+    }
+}
+
+impl Draft<'_> {
+    /// The callback is taken for stopped: the activity ends, and the delivery that waits for it goes on.
+    pub(crate) fn end_stopped_activity(&mut self, activity: &Activity) {
+        self.append(EventPayload::ActivityCancelled(ActivityCancelled {
+            call: activity.call(),
+            workflow_command_id: None,
+            activity_attempt_id: activity.attempt.as_ref().map(|attempt| attempt.id.clone()),
+            attempt_number: activity.attempt.as_ref().map(|attempt| attempt.number),
+            cancelled_at: self.now,
+        }));
+        self.close_activity_task(activity, TaskStatus::Cancelled, "cancelled", None);
+        if let Some(closed) = self
+            .tasks
+            .get_mut(&activity.task_id)
+            .and_then(|row| row.closed.as_mut())
+        {
+            closed.stopped = true;
+        }
+        self.drop_activity(activity.sequence);
+        self.resolve(
+            activity.group.as_ref(),
+            true,
+            activity.resume("ActivityCancelled"),
+        );
+    }
+}

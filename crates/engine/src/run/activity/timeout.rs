@@ -1,0 +1,184 @@
+//! Deadlines and leases of activities, by the server's clock (engine.md §6.4, §6.7). When several have passed, the order is
+//! schedule-to-close, schedule-to-start, heartbeat, start-to-close, and only then the lease.
+
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::history::{ActivityTimedOut, EventPayload};
+
+use crate::change::TaskStatus;
+use crate::run::draft::{Draft, earliest};
+use crate::run::state::Activity;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timeout {
+    ScheduleToClose,
+    ScheduleToStart,
+    Heartbeat,
+    StartToClose,
+}
+
+impl Timeout {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::ScheduleToClose => "schedule_to_close",
+            Self::ScheduleToStart => "schedule_to_start",
+            Self::Heartbeat => "heartbeat",
+            Self::StartToClose => "start_to_close",
+        }
+    }
+
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::ScheduleToClose => "schedule-to-close",
+            Self::ScheduleToStart => "schedule-to-start",
+            Self::Heartbeat => "heartbeat",
+            Self::StartToClose => "start-to-close",
+        }
+    }
+}
+
+impl Activity {
+    /// The next moment at which something happens to it by itself.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        let mut due = self.schedule_to_close_deadline_at;
+        match &self.attempt {
+            Some(attempt) => {
+                due = earliest(due, attempt.close_deadline_at);
+                due = earliest(due, attempt.heartbeat_deadline_at);
+                due = earliest(due, attempt.lease_expires_at);
+            }
+            None => {
+                due = earliest(due, self.schedule_deadline_at);
+                if !self.offered {
+                    due = earliest(due, Some(self.available_at));
+                }
+            }
+        }
+        due
+    }
+
+    fn passed_deadline(&self, now: Timestamp) -> Option<Timeout> {
+        let passed = |deadline: Option<Timestamp>| deadline.is_some_and(|deadline| deadline <= now);
+        if passed(self.schedule_to_close_deadline_at) {
+            return Some(Timeout::ScheduleToClose);
+        }
+        match &self.attempt {
+            None if passed(self.schedule_deadline_at) => Some(Timeout::ScheduleToStart),
+            Some(attempt) if passed(attempt.heartbeat_deadline_at) => Some(Timeout::Heartbeat),
+            Some(attempt) if passed(attempt.close_deadline_at) => Some(Timeout::StartToClose),
+            None | Some(_) => None,
+        }
+    }
+}
+
+impl Draft<'_> {
+    /// Applies a passed deadline of the activity; whether there was one.
+    pub(crate) fn expire_activity(&mut self, sequence: u64) -> bool {
+        let Some(mut activity) = self.activity(sequence).cloned() else {
+            return false;
+        };
+        let Some(timeout) = activity.passed_deadline(self.now) else {
+            return false;
+        };
+        if timeout == Timeout::ScheduleToStart {
+            // The wait that nobody ended counts as an attempt, or a queue without workers would retry for ever.
+            activity.attempt_count += 1;
+        }
+        let retry = if timeout == Timeout::ScheduleToClose || activity.stop_requested {
+            None
+        } else {
+            self.retry_at(&activity)
+        };
+        self.close_activity_task(&activity, TaskStatus::Cancelled, "failed", None);
+        match retry {
+            Some(at) => {
+                let message = timeout_message(&activity, timeout);
+                self.retry_activity(activity, at, |event| {
+                    event.retry_reason = "timeout";
+                    event.timeout_kind = Some(timeout.as_str());
+                    event.message = Some(message);
+                });
+            }
+            None => self.time_out_activity(&activity, timeout),
+        }
+        true
+    }
+
+    fn time_out_activity(&mut self, activity: &Activity, timeout: Timeout) {
+        let attempt = activity.attempt.as_ref();
+        let only =
+            |kind: Timeout, deadline: Option<Timestamp>| deadline.filter(|_| kind == timeout);
+        let failure_id = self.ids.mint();
+        self.append(EventPayload::ActivityTimedOut(Box::new(ActivityTimedOut {
+            call: activity.call(),
+            activity_attempt_id: attempt.map(|attempt| attempt.id.clone()),
+            attempt_number: activity.attempt_count,
+            failure_id,
+            failure_category: "timeout",
+            timeout_kind: timeout.as_str(),
+            message: timeout_message(activity, timeout),
+            exception_class: None,
+            schedule_deadline_at: only(Timeout::ScheduleToStart, activity.schedule_deadline_at),
+            close_deadline_at: only(
+                Timeout::StartToClose,
+                attempt.and_then(|attempt| attempt.close_deadline_at),
+            ),
+            schedule_to_close_deadline_at: only(
+                Timeout::ScheduleToClose,
+                activity.schedule_to_close_deadline_at,
+            ),
+            heartbeat_deadline_at: only(
+                Timeout::Heartbeat,
+                attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
+            ),
+        })));
+        self.drop_activity(activity.sequence);
+        self.resolve(
+            activity.group.as_ref(),
+            true,
+            activity.resume("ActivityTimedOut"),
+        );
+    }
+
+    /// Deadlines, expired leases and due retries of every activity.
+    pub(crate) fn elapse_activities(&mut self) {
+        let due: Vec<u64> = self
+            .activities()
+            .filter(|activity| activity.next_due().is_some_and(|at| at <= self.now))
+            .map(|activity| activity.sequence)
+            .collect();
+        for sequence in due {
+            if self.expire_activity(sequence) {
+                continue;
+            }
+            let Some(mut activity) = self.activity(sequence).cloned() else {
+                continue;
+            };
+            match &mut activity.attempt {
+                // The attempt stays current until the next claim: its worker may only be late.
+                // Asked to stop and gone silent: taken for stopped.
+                Some(attempt)
+                    if activity.stop_requested
+                        && attempt.lease_expires_at.is_some_and(|at| at <= self.now) =>
+                {
+                    self.end_stopped_activity(&activity);
+                    continue;
+                }
+                Some(attempt) if attempt.lease_expires_at.is_some_and(|at| at <= self.now) => {
+                    attempt.lease_expires_at = None;
+                    activity.available_at = self.now;
+                }
+                _ => {}
+            }
+            activity.offered = activity.available_at <= self.now;
+            self.put_activity(activity);
+        }
+    }
+}
+
+fn timeout_message(activity: &Activity, timeout: Timeout) -> String {
+    format!(
+        "Activity {} {} deadline expired.",
+        activity.activity_type,
+        timeout.in_words()
+    )
+}

@@ -1,0 +1,79 @@
+//! Time passes: everything of a run that is due by itself. One command serves timers, deadlines, leases and retries, because
+//! all of them are moments at which the run must be looked at; the store keeps the earliest as the run's alarm.
+//!
+//! Invariant: after this, nothing in the run is due at `now`, so the alarm lies in the future or is none.
+
+use longhaul_protocol::Timestamp;
+
+use crate::run::draft::Draft;
+use crate::run::state::Run;
+use crate::{Command, Decision, Moment};
+
+/// Does whatever is due at the moment of the decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Elapse;
+
+impl Command for Elapse {
+    type Reply = ();
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
+        if run.core.alarm.is_none_or(|alarm| alarm > moment.now) {
+            return Decision::unchanged(());
+        }
+        let mut draft = Draft::of(run, moment);
+        draft.offer_letters();
+        if run.core.closed.is_some() || draft.time_out_if_due() || draft.cancel_if_cleanup_is_over()
+        {
+            return draft.finish(Ok(()));
+        }
+        draft.do_what_is_due();
+        draft.finish(Ok(()))
+    }
+}
+
+/// When time next does something to the run. The alarm that is stored with it may be earlier.
+pub fn next_due(run: &Run, moment: Moment<'_>) -> Option<Timestamp> {
+    Draft::of(run, moment).next_due()
+}
+
+impl Draft<'_> {
+    /// Everything of an open run that is due, but for its deadlines and letters.
+    pub(crate) fn do_what_is_due(&mut self) {
+        self.expire_workflow_lease();
+        self.offer_workflow_task();
+        self.end_hold();
+        self.fire_due_timers();
+        self.elapse_activities();
+        self.elapse_locals();
+    }
+
+    /// The worker is taken for lost: the same task goes to the next one, and what arrived meanwhile enters history.
+    pub(crate) fn expire_workflow_lease(&mut self) {
+        let expired = self
+            .core
+            .workflow_task
+            .as_ref()
+            .and_then(|task| task.lease.as_ref())
+            .is_some_and(|lease| lease.expires_at <= self.now);
+        if expired {
+            self.flush_undecided();
+            if let Some(task) = &mut self.core.workflow_task {
+                task.expired = task.lease.clone().map(Box::new);
+            }
+            let now = self.now;
+            self.return_workflow_task(now);
+        }
+    }
+
+    /// A task that was put off is ready now.
+    fn offer_workflow_task(&mut self) {
+        let now = self.now;
+        let Some(task) = &mut self.core.workflow_task else {
+            return;
+        };
+        if task.lease.is_none() && !task.offered && task.available_at <= now {
+            task.offered = true;
+            self.show_workflow_task();
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! Child workflows (engine.md §7.6). A child is created in the transaction that asks for it; everything the two runs tell each
+//! other afterwards goes through the outbox, because a transaction writes one existing run only.
+//!
+//! A child retries by itself: the transaction that closes a failed run starts the next one, exactly as continue-as-new does.
+//! So the workflow id always has a current run, and the parent merely learns that another run of the same call began.
+
+use std::sync::Arc;
+
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::group::Group;
+use longhaul_protocol::history::{
+    ChildCall, ChildFailure, ChildResult, ChildRetry, ChildRetryPolicy, ChildRunClosed,
+    ChildRunStarted, ChildTimeoutPolicy, ChildTiming, ChildWorkflowScheduled, EventPayload,
+    GroupKeys, LimitBreach, PAYLOAD_CODEC, ParentKeys,
+};
+use longhaul_protocol::id::{ChildCallId, RunId, TaskQueue, WorkflowId};
+use longhaul_protocol::workflow_command::{
+    CancellationPolicy, CommandRetryPolicy, ParentClosePolicy, StartChildWorkflow,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::change::InstanceChange;
+use crate::run::draft::Draft;
+use crate::run::family::outbox::LetterBody;
+use crate::run::start::fresh_core;
+use crate::run::state::{
+    ClosedReason, Message, Outcome, Part, PartKey, Resume, Run, RunFailure, Spec,
+};
+use crate::{Command, Decision, Moment, limits};
+
+/// The call that a child run answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parent {
+    pub workflow_id: WorkflowId,
+    pub run_id: RunId,
+    /// Command sequence of the call.
+    pub sequence: u64,
+    pub call_id: ChildCallId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<ChildRetryPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_policy: Option<ChildTimeoutPolicy>,
+    /// Runs that this call has started, continued ones not counted.
+    pub attempt: u64,
+    /// Set when the run repeats one that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<ChildRetry>,
+}
+
+/// An open call of a child workflow, on the parent's side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Child {
+    pub sequence: u64,
+    pub call_id: ChildCallId,
+    pub workflow_id: WorkflowId,
+    pub first_run_id: RunId,
+    /// Newest run that is known here.
+    pub run_id: RunId,
+    pub run_number: u64,
+    /// As scheduled, whatever the child continued as.
+    pub workflow_type: String,
+    pub parent_close_policy: ParentClosePolicy,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellation_policy: Option<CancellationPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<ChildRetryPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_policy: Option<ChildTimeoutPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Group>,
+    /// A cancellation request was passed on to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stop_requested: bool,
+}
+
+impl Child {
+    /// A member of a selection is known by the run that was started first, in every event: that is its identity for replay.
+    fn shown_run_id(&self) -> &RunId {
+        let selected = self
+            .group
+            .as_ref()
+            .is_some_and(|group| group.member().is_some());
+        if selected {
+            &self.first_run_id
+        } else {
+            &self.run_id
+        }
+    }
+
+    fn call(&self) -> ChildCall {
+        ChildCall {
+            sequence: self.sequence,
+            child_call_id: self.call_id.clone(),
+            workflow_link_id: self.call_id.clone(),
+            child_workflow_instance_id: self.workflow_id.clone(),
+            child_workflow_run_id: self.shown_run_id().clone(),
+            child_workflow_type: self.workflow_type.clone(),
+            parent_close_policy: self.parent_close_policy,
+            cancellation_policy: self.cancellation_policy,
+            group: GroupKeys(self.group.clone()),
+        }
+    }
+
+    fn started(&self, timing: ChildTiming, retry: Option<ChildRetry>) -> EventPayload {
+        EventPayload::ChildRunStarted(Box::new(ChildRunStarted {
+            call: self.call(),
+            child_run_number: self.run_number,
+            retry_policy: self.retry_policy.clone(),
+            timeout_policy: self.timeout_policy.clone(),
+            timing,
+            retry,
+        }))
+    }
+}
+
+impl Parent {
+    pub(crate) fn keys(&self) -> ParentKeys {
+        ParentKeys {
+            parent_workflow_instance_id: self.workflow_id.clone(),
+            parent_workflow_run_id: self.run_id.clone(),
+            parent_sequence: self.sequence,
+            workflow_link_id: self.call_id.clone(),
+            child_call_id: self.call_id.clone(),
+            retry_policy: self.retry_policy.clone(),
+            timeout_policy: self.timeout_policy.clone(),
+        }
+    }
+}
+
+/// A run of a child as its parent is told about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChildRun {
+    pub run_id: RunId,
+    pub run_number: u64,
+    pub timing: ChildTiming,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<ChildRetry>,
+}
+
+impl ChildRun {
+    pub(crate) fn of(spec: &Spec) -> Self {
+        Self {
+            run_id: spec.run_id.clone(),
+            run_number: spec.run_number,
+            timing: timing(spec),
+            retry: spec.parent.as_ref().and_then(|parent| parent.retry.clone()),
+        }
+    }
+}
+
+fn timing(spec: &Spec) -> ChildTiming {
+    ChildTiming {
+        execution_timeout_seconds: spec.execution_timeout_seconds,
+        run_timeout_seconds: spec.run_timeout_seconds,
+        execution_deadline_at: spec.execution_deadline_at,
+        run_deadline_at: spec.run_deadline_at,
+    }
+}
+
+/// A child tells its parent that a run of it began, or how it ended. Delivered at least once, applied once.
+#[derive(Clone, Debug)]
+pub struct ReportChildRun {
+    pub call_id: ChildCallId,
+    pub run: ChildRun,
+    pub closed: Option<ChildClosed>,
+}
+
+/// How a child ended.
+#[derive(Clone, Debug)]
+pub struct ChildClosed {
+    pub reason: ClosedReason,
+    pub at: Timestamp,
+    /// Text given to cancel or terminate.
+    pub note: Option<String>,
+    pub outcome: Option<Outcome>,
+}
+
+/// Where a report ended up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// Applied, or of no interest any more.
+    Taken,
+    /// The parent continued as this run, which keeps the child for its close policy.
+    Forward(RunId),
+}
+
+impl Command for ReportChildRun {
+    type Reply = Reported;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Reported> {
+        if let Some(closed) = &run.core.closed {
+            return Decision::unchanged(match &closed.continued_to {
+                Some(next) => Reported::Forward(next.clone()),
+                None => Reported::Taken,
+            });
+        }
+        let slot = run.parts.iter().find_map(|(key, part)| {
+            let child = part.as_child()?;
+            (child.call_id == self.call_id).then(|| (*key, child.clone()))
+        });
+        let Some((key, child)) = slot.filter(|(_, child)| child.run_number <= self.run.run_number)
+        else {
+            return Decision::unchanged(Reported::Taken);
+        };
+        let mut draft = Draft::of(run, moment);
+        if draft.time_out_if_due() {
+            return draft.finish(Ok(Reported::Taken));
+        }
+        draft.report_child(key, child, self);
+        draft.finish(Ok(Reported::Taken))
+    }
+}
+
+impl Draft<'_> {
+    /// `start_child_workflow`: the call, and the child's first run beside it.
+    pub(crate) fn start_child(
+        &mut self,
+        sequence: u64,
+        command: &StartChildWorkflow,
+    ) -> Result<(), LimitBreach> {
+        limits::check(
+            "pending_child_count",
+            self.core.open.children + 1,
+            self.limits.pending_children,
+        )?;
+        let retry_policy = command.retry_policy.as_ref().map(retry_snapshot);
+        let timeout_policy = (command.execution_timeout_seconds.is_some()
+            || command.run_timeout_seconds.is_some())
+        .then_some(ChildTimeoutPolicy {
+            snapshot_version: 1,
+            execution_timeout_seconds: command.execution_timeout_seconds,
+            run_timeout_seconds: command.run_timeout_seconds,
+        });
+        let call_id: ChildCallId = self.ids.mint();
+        let after = |seconds: Option<u64>| seconds.map(|seconds| self.now.plus_seconds(seconds));
+        let spec = Spec {
+            namespace: self.spec.namespace.clone(),
+            workflow_id: self.ids.mint(),
+            run_id: self.ids.mint(),
+            run_number: 1,
+            workflow_type: command.workflow_type.clone(),
+            task_queue: command
+                .queue
+                .as_deref()
+                .map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from),
+            arguments: command
+                .arguments
+                .clone()
+                .unwrap_or_else(longhaul_protocol::Payload::empty_list),
+            started_at: self.now,
+            business_key: None,
+            run_timeout_seconds: command.run_timeout_seconds,
+            execution_timeout_seconds: command.execution_timeout_seconds,
+            run_deadline_at: after(command.run_timeout_seconds),
+            execution_deadline_at: after(command.execution_timeout_seconds),
+            continued_from: None,
+            parent: Some(Box::new(Parent {
+                workflow_id: self.spec.workflow_id.clone(),
+                run_id: self.spec.run_id.clone(),
+                sequence,
+                call_id: call_id.clone(),
+                retry_policy: retry_policy.clone(),
+                timeout_policy: timeout_policy.clone(),
+                attempt: 1,
+                retry: None,
+            })),
+            routing: self.spec.routing.clone(),
+            declared: serde_json::Map::new(),
+        };
+        let child = Child {
+            sequence,
+            call_id,
+            workflow_id: spec.workflow_id.clone(),
+            first_run_id: spec.run_id.clone(),
+            run_id: spec.run_id.clone(),
+            run_number: 1,
+            workflow_type: command.workflow_type.clone(),
+            parent_close_policy: command.parent_close_policy,
+            cancellation_policy: command.cancellation_policy,
+            retry_policy,
+            timeout_policy,
+            group: command.group.clone(),
+            stop_requested: false,
+        };
+        self.join_group(
+            sequence,
+            "child",
+            Some(&command.workflow_type),
+            command.group.as_ref(),
+            child.run_id.as_str(),
+        );
+        self.append(EventPayload::ChildWorkflowScheduled(Box::new(
+            ChildWorkflowScheduled {
+                call: child.call(),
+                retry_policy: child.retry_policy.clone(),
+                timeout_policy: child.timeout_policy.clone(),
+            },
+        )));
+        self.append(child.started(timing(&spec), None));
+        self.core.open.children += 1;
+        self.put(PartKey::Child(sequence), Part::Child(Box::new(child)));
+        self.create_run(spec, InstanceChange::Create, 0, self.now, Vec::new());
+        Ok(())
+    }
+
+    /// Another run that begins in this transaction, with what it inherits.
+    fn create_run(
+        &mut self,
+        spec: Spec,
+        instance: InstanceChange,
+        instance_command_sequence: u64,
+        available_at: Timestamp,
+        moved: Vec<Message>,
+    ) {
+        let mut core = fresh_core(self.now);
+        core.instance_command_sequence = instance_command_sequence;
+        // Streams belong to the workflow, not to one run of it.
+        if spec.workflow_id == self.spec.workflow_id {
+            core.streams = Arc::clone(&self.core.streams);
+        }
+        self.core.hand_on_to(&mut core);
+        let mut next = Draft::new_run(
+            Arc::new(spec),
+            core,
+            self.ids.clone(),
+            self.now,
+            self.limits,
+        );
+        next.instance = Some(instance);
+        next.append_started(None);
+        next.create_workflow_task(Resume::default());
+        if available_at > self.now {
+            next.put_off_workflow_task(available_at);
+        }
+        for message in moved {
+            next.accept_message(message);
+        }
+        self.ids = next.ids.clone();
+        self.created.push(*next.into_change().0);
+    }
+
+    /// A failed child run is tried again if its policy allows it. Whether it is.
+    pub(crate) fn retry_child(&mut self, failure: &RunFailure) -> Option<RunId> {
+        let parent = self.spec.parent.as_deref()?;
+        let policy = parent.retry_policy.as_ref()?;
+        let listed = |name: &Option<String>| {
+            name.as_ref()
+                .is_some_and(|name| policy.non_retryable_error_types.contains(name))
+        };
+        let spent = policy.max_attempts.is_some_and(|max| parent.attempt >= max);
+        let out_of_time = self
+            .spec
+            .execution_deadline_at
+            .is_some_and(|deadline| deadline <= self.now);
+        if spent
+            || out_of_time
+            || failure.non_retryable
+            || listed(&failure.exception_type)
+            || listed(&failure.exception_class)
+        {
+            return None;
+        }
+        let backoff = backoff_seconds(&policy.backoff_seconds, parent.attempt);
+        let run_id: RunId = self.ids.mint();
+        let parent = Parent {
+            attempt: parent.attempt + 1,
+            retry: Some(ChildRetry {
+                retry_attempt: parent.attempt + 1,
+                retry_of_child_workflow_run_id: self.spec.run_id.clone(),
+                retry_backoff_seconds: backoff,
+            }),
+            ..parent.clone()
+        };
+        let spec = Spec {
+            run_id: run_id.clone(),
+            run_number: self.spec.run_number + 1,
+            started_at: self.now,
+            run_deadline_at: self
+                .spec
+                .run_timeout_seconds
+                .map(|seconds| self.now.plus_seconds(seconds.saturating_add(backoff))),
+            continued_from: None,
+            parent: Some(Box::new(parent)),
+            ..(*self.spec).clone()
+        };
+        self.post(LetterBody::ChildRunStarted(ChildRun::of(&spec)));
+        let available_at = self.now.plus_seconds(backoff);
+        let instance = InstanceChange::MoveCurrent {
+            run_number: spec.run_number,
+        };
+        let sequence = self.core.instance_command_sequence;
+        let unread = self.stream_messages_to_move();
+        self.create_run(spec, instance, sequence, available_at, unread);
+        Some(run_id)
+    }
+
+    /// What a child says about itself, once.
+    fn report_child(&mut self, key: PartKey, mut child: Child, report: &ReportChildRun) {
+        let adopted = matches!(key, PartKey::Adopted(_));
+        if child.run_number < report.run.run_number {
+            child.run_id = report.run.run_id.clone();
+            child.run_number = report.run.run_number;
+            if !adopted {
+                self.inform(child.started(report.run.timing.clone(), report.run.retry.clone()));
+            }
+        }
+        let Some(closed) = &report.closed else {
+            let child = Box::new(child);
+            self.put(
+                key,
+                if adopted {
+                    Part::Adopted(child)
+                } else {
+                    Part::Child(child)
+                },
+            );
+            return;
+        };
+        self.remove(key);
+        if adopted {
+            return;
+        }
+        self.core.open.children = self.core.open.children.saturating_sub(1);
+        let event = self.child_closed(&child, closed);
+        let resume = Resume {
+            workflow_wait_kind: Some("child".to_owned()),
+            open_wait_id: Some(format!("child:{}", child.call_id)),
+            resume_source_kind: Some("child_workflow_run".to_owned()),
+            resume_source_id: Some(child.run_id.to_string()),
+            child_call_id: Some(child.call_id.clone()),
+            child_workflow_run_id: Some(child.run_id.clone()),
+            workflow_sequence: Some(child.sequence),
+            workflow_event_type: Some(event.event_type().to_owned()),
+            ..Resume::default()
+        };
+        self.append(event);
+        let failed = closed.reason != ClosedReason::Completed;
+        self.resolve(child.group.as_ref(), failed, resume);
+    }
+
+    fn child_closed(&mut self, child: &Child, closed: &ChildClosed) -> EventPayload {
+        let (result, failure) = match &closed.outcome {
+            Some(Outcome::Output(output)) => (
+                Some(ChildResult {
+                    result: output.clone(),
+                    output: output.clone(),
+                    payload_codec: PAYLOAD_CODEC,
+                }),
+                None,
+            ),
+            Some(Outcome::Failure(failure)) => {
+                (None, Some(self.child_failure(child, closed, failure)))
+            }
+            None => (None, None),
+        };
+        let event = Box::new(ChildRunClosed {
+            call: child.call(),
+            child_run_number: child.run_number,
+            child_status: closed.reason.status().as_str(),
+            closed_reason: closed.reason.as_str(),
+            closed_at: closed.at,
+            result,
+            failure,
+        });
+        match closed.reason {
+            ClosedReason::Completed | ClosedReason::Continued => {
+                EventPayload::ChildRunCompleted(event)
+            }
+            ClosedReason::Failed | ClosedReason::TimedOut => EventPayload::ChildRunFailed(event),
+            ClosedReason::Cancelled => EventPayload::ChildRunCancelled(event),
+            ClosedReason::Terminated => EventPayload::ChildRunTerminated(event),
+        }
+    }
+
+    fn child_failure(
+        &mut self,
+        child: &Child,
+        closed: &ChildClosed,
+        failure: &RunFailure,
+    ) -> ChildFailure {
+        let message = match &closed.note {
+            _ if !closed.reason.was_stopped() => failure.message.clone(),
+            Some(note) => format!(
+                "Child workflow {} closed as {}: {note}",
+                child.workflow_id,
+                closed.reason.as_str(),
+            ),
+            None => format!(
+                "Child workflow {} closed as {}.",
+                child.workflow_id,
+                closed.reason.as_str(),
+            ),
+        };
+        ChildFailure {
+            failure_id: self.ids.mint(),
+            failure_category: failure.failure_category.clone(),
+            non_retryable: failure.non_retryable,
+            exception_type: failure.exception_type.clone(),
+            exception_class: failure.exception_class.clone(),
+            message,
+            exception: failure.exception.clone(),
+        }
+    }
+}
+
+/// Retries as the command asked for them, shown in history without any default merged in but the one attempt.
+fn retry_snapshot(policy: &CommandRetryPolicy) -> ChildRetryPolicy {
+    ChildRetryPolicy {
+        snapshot_version: 1,
+        max_attempts: policy.max_attempts.unwrap_or(Some(1)),
+        backoff_seconds: policy.backoff_seconds.clone(),
+        non_retryable_error_types: policy.non_retryable_error_types.clone(),
+    }
+}
+
+/// The pause after so many attempts; the last one given counts for all that follow.
+fn backoff_seconds(backoff: &[u64], attempts: u64) -> u64 {
+    let place = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
+    backoff
+        .get(place)
+        .or_else(|| backoff.last())
+        .copied()
+        .unwrap_or(0)
+}

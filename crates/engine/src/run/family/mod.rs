@@ -1,0 +1,6 @@
+//! Runs that belong together: children and parents, the outbox between them, and continue-as-new.
+
+pub mod child;
+pub mod outbox;
+
+pub(crate) mod continue_as_new;

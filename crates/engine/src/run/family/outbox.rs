@@ -1,0 +1,287 @@
+//! Letters from one run to another. A transaction writes one existing run only, so what another run must learn is written
+//! down here, in the sender, with the change that causes it; the host delivers it as a command, at least once, and then tells
+//! the sender (engine.md §12.1). A letter that was delivered twice is recognised by the receiver: by the call it is about, or by
+//! a request id made from the sender and the letter's number.
+
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::history::{EventPayload, ParentClosePolicyDone};
+use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
+use longhaul_protocol::workflow_command::ParentClosePolicy;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::run::draft::Draft;
+use crate::run::family::child::{Child, ChildClosed, ChildRun, ReportChildRun};
+use crate::run::message::external::Stop;
+use crate::run::state::{Part, PartKey, Run};
+use crate::{Command, Decision, Moment};
+
+/// How long the host has before a letter is offered to it again. Only a crash or an outage makes it wait this long.
+const DELIVERY_SECONDS: u64 = 5;
+
+/// A letter that is not delivered yet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Letter {
+    pub retry_at: Timestamp,
+    pub body: LetterBody,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LetterBody {
+    /// To the parent: another run of this child began.
+    ChildRunStarted(ChildRun),
+    /// To the parent: this child is closed. How, says the run itself.
+    ChildRunClosed,
+    /// To a child: stop.
+    StopChild {
+        workflow_id: WorkflowId,
+        run_id: RunId,
+        policy: ParentClosePolicy,
+        reason: String,
+        /// Whether the sender's history says what became of it.
+        recorded: bool,
+    },
+    /// To a child: clean up and end.
+    RequestCancellation {
+        workflow_id: WorkflowId,
+        run_id: RunId,
+        cleanup_deadline_at: Timestamp,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// Null when the request begins here.
+        context: Value,
+        policy: ParentClosePolicy,
+        recorded: bool,
+    },
+}
+
+/// A letter as the host delivers it.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    pub number: u64,
+    pub namespace: Namespace,
+    /// By which the receiver knows a letter that comes again.
+    pub request_id: String,
+    pub order: Order,
+}
+
+/// What to do with the receiver.
+#[derive(Clone, Debug)]
+pub enum Order {
+    Report {
+        parent_run_id: RunId,
+        report: Box<ReportChildRun>,
+    },
+    Stop {
+        workflow_id: WorkflowId,
+        how: Stop,
+        reason: String,
+    },
+    RequestCancellation {
+        workflow_id: WorkflowId,
+        cleanup_deadline_at: Timestamp,
+        reason: Option<String>,
+        /// Of the run that passes it on.
+        context: Option<Value>,
+    },
+}
+
+/// Everything that a run still has to tell others, oldest first.
+pub fn deliveries(run: &Run) -> Vec<Delivery> {
+    run.parts
+        .iter()
+        .filter_map(|(key, part)| match (key, part) {
+            (PartKey::Outbox(number), Part::Outbox(letter)) => Some(Delivery {
+                number: *number,
+                namespace: run.spec.namespace.clone(),
+                request_id: format!("outbox:{}:{number}", run.run_id()),
+                order: order(run, &letter.body)?,
+            }),
+            _ => None,
+        })
+        .collect()
+}
+
+fn order(run: &Run, body: &LetterBody) -> Option<Order> {
+    match body {
+        LetterBody::ChildRunStarted(started) => report(run, started.clone(), None),
+        LetterBody::ChildRunClosed => {
+            let closed = run.core.closed.as_ref().map(|closed| ChildClosed {
+                reason: closed.reason,
+                at: closed.at,
+                note: closed.note.clone(),
+                outcome: run.outcome().cloned(),
+            });
+            report(run, ChildRun::of(&run.spec), closed)
+        }
+        LetterBody::StopChild {
+            workflow_id,
+            policy,
+            reason,
+            ..
+        } => Some(Order::Stop {
+            workflow_id: workflow_id.clone(),
+            how: match policy {
+                ParentClosePolicy::Terminate => Stop::Terminate,
+                ParentClosePolicy::Abandon
+                | ParentClosePolicy::RequestCancel
+                | ParentClosePolicy::RequestCancellation => Stop::Cancel,
+            },
+            reason: reason.clone(),
+        }),
+        LetterBody::RequestCancellation {
+            workflow_id,
+            cleanup_deadline_at,
+            reason,
+            context,
+            ..
+        } => Some(Order::RequestCancellation {
+            workflow_id: workflow_id.clone(),
+            cleanup_deadline_at: *cleanup_deadline_at,
+            reason: reason.clone(),
+            context: Some(context.clone()).filter(|context| !context.is_null()),
+        }),
+    }
+}
+
+fn report(run: &Run, child: ChildRun, closed: Option<ChildClosed>) -> Option<Order> {
+    let parent = run.spec.parent.as_deref()?;
+    Some(Order::Report {
+        parent_run_id: parent.run_id.clone(),
+        report: Box::new(ReportChildRun {
+            call_id: parent.call_id.clone(),
+            run: child,
+            closed,
+        }),
+    })
+}
+
+/// The letter reached its receiver, which may have refused it.
+#[derive(Clone, Debug)]
+pub struct LetterDelivered {
+    pub number: u64,
+    /// Why the receiver did not do as asked.
+    pub refusal: Option<String>,
+}
+
+impl Command for LetterDelivered {
+    type Reply = ();
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
+        let key = PartKey::Outbox(self.number);
+        let Some(Part::Outbox(letter)) = run.parts.get(&key) else {
+            return Decision::unchanged(());
+        };
+        let mut draft = Draft::of(run, moment);
+        let policy = match &letter.body {
+            LetterBody::StopChild {
+                workflow_id,
+                run_id,
+                policy,
+                reason,
+                recorded: true,
+            } => Some((workflow_id, run_id, policy, reason.clone())),
+            LetterBody::RequestCancellation {
+                workflow_id,
+                run_id,
+                policy,
+                reason,
+                recorded: true,
+                ..
+            } => Some((
+                workflow_id,
+                run_id,
+                policy,
+                reason.clone().unwrap_or_default(),
+            )),
+            LetterBody::ChildRunStarted(_)
+            | LetterBody::ChildRunClosed
+            | LetterBody::StopChild { .. }
+            | LetterBody::RequestCancellation { .. } => None,
+        };
+        if let Some((workflow_id, run_id, policy, reason)) = policy {
+            let done = ParentClosePolicyDone {
+                child_instance_id: workflow_id.clone(),
+                child_run_id: run_id.clone(),
+                policy: *policy,
+                reason,
+                error: self.refusal.clone(),
+            };
+            draft.append(if self.refusal.is_some() {
+                EventPayload::ParentClosePolicyFailed(done)
+            } else {
+                EventPayload::ParentClosePolicyApplied(done)
+            });
+        }
+        draft.remove(key);
+        draft.finish(Ok(()))
+    }
+}
+
+impl Draft<'_> {
+    /// Writes a letter.
+    pub(crate) fn post(&mut self, body: LetterBody) {
+        self.core.outbox_sequence += 1;
+        let letter = Letter {
+            retry_at: self.now.plus_seconds(DELIVERY_SECONDS),
+            body,
+        };
+        self.put(
+            PartKey::Outbox(self.core.outbox_sequence),
+            Part::Outbox(Box::new(letter)),
+        );
+    }
+
+    /// Asks a child to stop, as its close policy wants.
+    pub(crate) fn post_close_policy(&mut self, child: &Child) {
+        if child.parent_close_policy == ParentClosePolicy::Abandon {
+            return;
+        }
+        let why = self
+            .core
+            .closed
+            .as_ref()
+            .map_or("closed", |closed| closed.reason.as_str());
+        let reason = format!(
+            "Parent workflow closed ({why}); parent-close policy: {}.",
+            child.parent_close_policy.as_str()
+        );
+        let (workflow_id, run_id) = (child.workflow_id.clone(), child.run_id.clone());
+        let policy = child.parent_close_policy;
+        self.post(if policy == ParentClosePolicy::RequestCancellation {
+            LetterBody::RequestCancellation {
+                workflow_id,
+                run_id,
+                cleanup_deadline_at: self.now.plus_seconds(self.limits.cleanup_seconds),
+                reason: Some(reason),
+                context: Value::Null,
+                policy,
+                recorded: true,
+            }
+        } else {
+            LetterBody::StopChild {
+                workflow_id,
+                run_id,
+                policy,
+                reason,
+                recorded: true,
+            }
+        });
+    }
+
+    /// Letters whose delivery has not been heard of are offered again.
+    pub(crate) fn offer_letters(&mut self) {
+        let due: Vec<(PartKey, Letter)> = self
+            .parts()
+            .filter_map(|(key, part)| {
+                let letter = part.as_letter()?;
+                (letter.retry_at <= self.now).then(|| (*key, letter.clone()))
+            })
+            .collect();
+        for (key, mut letter) in due {
+            letter.retry_at = self.now.plus_seconds(DELIVERY_SECONDS);
+            self.put(key, Part::Outbox(Box::new(letter)));
+        }
+    }
+}

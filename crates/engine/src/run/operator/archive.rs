@@ -1,0 +1,93 @@
+//! An operator keeps a closed run out of retention's reach (engine.md §5.2, control-plane.md §10.8). The only thing that still
+//! happens to a closed run.
+
+use longhaul_protocol::history::{ArchiveRequested, EventPayload, WorkflowArchived};
+
+use crate::run::draft::{Cause, Draft};
+use crate::run::message::external::{Receipt, Request, is_current};
+use crate::run::state::{Archived, Run};
+use crate::{Command, Decision, Moment, Rejection};
+
+/// Archives the run.
+#[derive(Clone, Debug)]
+pub struct ArchiveRun {
+    pub request: Request,
+    pub reason: Option<String>,
+}
+
+impl Command for ArchiveRun {
+    type Reply = Receipt;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Receipt> {
+        if let Some(repeat) = self.request.repeat(run, "archive", None, None) {
+            return repeat;
+        }
+        if !is_current(run, &self.request) {
+            return Decision::reject(Rejection::NotCurrent);
+        }
+        let mut draft = Draft::of(run, moment);
+        let Some(closed) = &run.core.closed else {
+            // A run whose time is up closes now, and can be archived when somebody asks again.
+            draft.time_out_if_due();
+            // The request id stays free: nothing was done, and the same request is right when the run is closed.
+            let request = Request {
+                request_id: None,
+                ..self.request.clone()
+            };
+            draft.record_request(
+                &request,
+                "archive",
+                None,
+                None,
+                "rejected_run_not_closed",
+                Some("run_not_closed"),
+            );
+            return draft.finish(Err(Rejection::RunNotClosed));
+        };
+        let is_first = closed.archived.is_none();
+        let outcome = if is_first {
+            "archived"
+        } else {
+            "archive_not_needed"
+        };
+        let mut command = draft.record_request(&self.request, "archive", None, None, outcome, None);
+        command.reason.clone_from(&self.reason);
+        if let Some(row) = draft.commands.last_mut() {
+            row.reason.clone_from(&self.reason);
+        }
+        if !is_first {
+            let receipt = draft.receipt(command);
+            return draft.finish(Ok(receipt));
+        }
+        draft.cause = Cause {
+            task_id: None,
+            command_id: Some(command.command_id.clone()),
+            principal: self.request.principal.clone(),
+        };
+        draft.append(EventPayload::ArchiveRequested(ArchiveRequested {
+            workflow_command_id: command.command_id.clone(),
+            workflow_instance_id: draft.spec.workflow_id.clone(),
+            workflow_run_id: draft.spec.run_id.clone(),
+            command_type: "archive",
+            outcome,
+            reason: self.reason.clone(),
+        }));
+        draft.append(EventPayload::WorkflowArchived(WorkflowArchived {
+            workflow_command_id: command.command_id.clone(),
+            workflow_instance_id: draft.spec.workflow_id.clone(),
+            workflow_run_id: draft.spec.run_id.clone(),
+            archive_command_id: command.command_id.clone(),
+            reason: self.reason.clone(),
+        }));
+        let archived = Archived {
+            at: draft.now,
+            command_id: command.command_id.clone(),
+            reason: self.reason.clone(),
+        };
+        if let Some(closed) = &mut draft.core.closed {
+            closed.archived = Some(Box::new(archived));
+        }
+        let receipt = draft.receipt(command);
+        draft.finish(Ok(receipt))
+    }
+}

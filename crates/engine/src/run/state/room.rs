@@ -1,0 +1,131 @@
+//! How many events a run may still write.
+//!
+//! A history has at most `events_per_run` events. What is open in a run has a claim on some of them: an open timer fires or is
+//! cancelled, an accepted update is applied and completed. These events are *promised*. Written and promised events together are
+//! what is *spoken for*. Three rules follow:
+//! - a request from outside is accepted only while everything spoken for stays below the limit, less a reserve for the workflow;
+//! - an event that only informs (a heartbeat, the start of an attempt) is left out when it does not fit;
+//! - a decision of the workflow fails the run only if it asks for more than there is. What was promised is always written, and a
+//!   command that closes the run is always accepted.
+
+use longhaul_protocol::history::{EventPayload, LimitBreach};
+
+use crate::limits::{self, Limits};
+use crate::run::draft::Draft;
+use crate::run::state::Run;
+use crate::run::state::part::{Message, Part};
+
+/// The name of the limit in refusals and failures.
+const KIND: &str = "history_event_count";
+
+/// `UpdateAccepted`, `UpdateApplied` and `UpdateCompleted`.
+pub(crate) const UPDATE_EVENTS: u64 = 3;
+
+/// `CooperativeCancellationRequested` and `CooperativeCancellationDelivered`.
+pub(crate) const CANCELLATION_EVENTS: u64 = 2;
+
+impl Run {
+    /// Events that are written or promised.
+    pub fn events_spoken_for(&self) -> u64 {
+        let undelivered = self
+            .core
+            .cancellation
+            .as_ref()
+            .is_some_and(|cancellation| cancellation.delivered.is_none());
+        self.core.last_history_sequence + u64::from(undelivered) + promised(self.parts.values())
+    }
+
+    /// Whether a request from outside may have so many events.
+    pub(crate) fn admit_events(&self, events: u64, limits: &Limits) -> Result<(), LimitBreach> {
+        let most = limits.events_for_requests();
+        let written = self.core.last_history_sequence + events;
+        if at_most(written, self.parts.len()) <= most {
+            return Ok(());
+        }
+        limits::check(KIND, self.events_spoken_for() + events, most)
+    }
+}
+
+impl Draft<'_> {
+    fn events_spoken_for(&self) -> u64 {
+        self.core.last_history_sequence
+            + u64::from(self.has_undelivered_cancellation())
+            + promised(self.parts().map(|(_, part)| part))
+    }
+
+    /// Whether what the workflow asked for fits. A decision that asks for nothing new always fits, whatever the history holds.
+    pub(crate) fn check_events_since(&self, before: &Run) -> Result<(), LimitBreach> {
+        let most = self.limits.events_per_run;
+        if at_most(self.core.last_history_sequence, self.part_count_max()) <= most {
+            return Ok(());
+        }
+        let spoken_for = self.events_spoken_for();
+        if spoken_for <= before.events_spoken_for() {
+            return Ok(());
+        }
+        limits::check(KIND, spoken_for, most)
+    }
+
+    /// Whether the workflow may have so many events more.
+    pub(crate) fn check_own_events(&self, events: u64) -> Result<(), LimitBreach> {
+        limits::check(
+            KIND,
+            self.events_spoken_for() + events,
+            self.limits.events_per_run,
+        )
+    }
+
+    /// Whether an event that only informs still fits.
+    pub(crate) fn has_room_to_inform(&self) -> bool {
+        let most = self.limits.events_for_requests();
+        at_most(self.core.last_history_sequence, self.part_count_max()) < most
+            || self.events_spoken_for() < most
+    }
+
+    /// Writes an event that only informs, if it fits. Replay does not need it, and the row says the same.
+    pub(crate) fn inform(&mut self, payload: EventPayload) {
+        if self.has_room_to_inform() {
+            self.append(payload);
+        }
+    }
+}
+
+/// No less than what is spoken for. The exact sum over all parts is needed only near the limit, which few runs ever reach.
+fn at_most(written: u64, parts: usize) -> u64 {
+    written + 1 + UPDATE_EVENTS * parts as u64
+}
+
+fn promised<'a>(parts: impl Iterator<Item = &'a Part>) -> u64 {
+    parts.map(Part::promised_events).sum()
+}
+
+impl Part {
+    /// Events that will be written because this is open, whatever the workflow decides.
+    fn promised_events(&self) -> u64 {
+        match self {
+            // Its end, or what its close policy did.
+            Self::Activity(_)
+            | Self::LocalActivity(_)
+            | Self::Timer(_)
+            | Self::Child(_)
+            | Self::Adopted(_) => 1,
+            // `ConditionWaitSatisfied` or `SignalApplied`.
+            Self::Wait(_) => 1,
+            Self::Update(_) => UPDATE_EVENTS - 1,
+            Self::Buffered(message) => match **message {
+                Message::Signal(_) => 1,
+                Message::Update(_) => UPDATE_EVENTS,
+            },
+            // The choice of a selection.
+            Self::Group(group) => group
+                .selection
+                .as_ref()
+                .map_or(0, |selection| u64::from(!selection.decided)),
+            Self::Arguments(_)
+            | Self::Signal(_)
+            | Self::Outbox(_)
+            | Self::Member(_)
+            | Self::Outcome(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Waits for conditions and signals. The server cannot evaluate a predicate: the worker sends the wait again while it is
+//! false, and a wait that is no longer sent was satisfied (engine.md §7.4).
+
+use std::collections::BTreeSet;
+
+use longhaul_protocol::group::Group;
+use longhaul_protocol::history::{ConditionWait, EventPayload, GroupKeys, SignalWaitOpened};
+use longhaul_protocol::id::{TimerId, WaitId};
+use longhaul_protocol::workflow_command::OpenConditionWait;
+
+use crate::run::draft::Draft;
+use crate::run::state::{Part, PartKey, Resume, TimerKind, Wait, WaitFor};
+
+impl Draft<'_> {
+    pub(crate) fn open_condition_wait(&mut self, sequence: u64, command: &OpenConditionWait) {
+        let group = command.group.as_ref();
+        let id: WaitId = self.ids.mint();
+        self.join_group(
+            sequence,
+            "condition",
+            command.condition_key.as_deref(),
+            group,
+            id.as_str(),
+        );
+        let wait = Wait {
+            id,
+            sequence,
+            timeout_seconds: command.timeout_seconds,
+            what: WaitFor::Condition {
+                occurrence_id: command.condition_wait_occurrence_id.clone(),
+                key: command.condition_key.clone(),
+                fingerprint: command.condition_definition_fingerprint.clone(),
+            },
+            group: group.cloned(),
+        };
+        self.append(EventPayload::ConditionWaitOpened(condition_payload(
+            &wait, None, None,
+        )));
+        self.put(PartKey::Wait(sequence), Part::Wait(Box::new(wait)));
+        if let Some(timeout) = command.timeout_seconds {
+            self.start_wait_timeout(sequence, timeout, TimerKind::ConditionTimeout, group);
+        }
+        // A worker that names its waits opens a selected one even when its condition holds, and looks at it in the next task.
+        let selected = group.is_some_and(|group| group.member().is_some());
+        if selected && command.condition_wait_occurrence_id.is_some() {
+            self.wake(Resume::default());
+        }
+    }
+
+    pub(crate) fn open_signal_wait(
+        &mut self,
+        sequence: u64,
+        name: &str,
+        timeout_seconds: Option<u64>,
+        group: Option<&Group>,
+    ) {
+        let bound = self.oldest_unbound_signal(name);
+        let id = match bound
+            .and_then(|signal| self.signal(signal))
+            .and_then(|signal| signal.wait_id.clone())
+        {
+            Some(id) => id,
+            None => self.ids.mint(),
+        };
+        self.join_group(sequence, "signal", Some(name), group, id.as_str());
+        let wait = Wait {
+            id,
+            sequence,
+            timeout_seconds,
+            what: WaitFor::Signal {
+                name: name.to_owned(),
+                bound,
+            },
+            group: group.cloned(),
+        };
+        self.append(EventPayload::SignalWaitOpened(SignalWaitOpened {
+            signal_name: name.to_owned(),
+            signal_wait_id: wait.id.clone(),
+            sequence,
+            timeout_seconds,
+            group: GroupKeys(group.cloned()),
+        }));
+        self.put(PartKey::Wait(sequence), Part::Wait(Box::new(wait)));
+        // A wait whose signal is already here needs no timeout: the next task delivers it.
+        if let (Some(timeout), None) = (timeout_seconds, bound) {
+            self.start_wait_timeout(sequence, timeout, TimerKind::SignalTimeout, group);
+        }
+    }
+
+    /// Open condition waits that the decision did not send again were satisfied. Written before the decision's own events.
+    pub(crate) fn satisfy_conditions(
+        &mut self,
+        sent_again: &BTreeSet<u64>,
+        closes_run: bool,
+        resume: &Resume,
+    ) {
+        let satisfied: Vec<Wait> = self
+            .waits()
+            .filter(|wait| !sent_again.contains(&wait.sequence))
+            .filter(|wait| self.was_satisfied(wait, resume))
+            .cloned()
+            .collect();
+        // A terminal decision does not say which of several waits it passed.
+        if closes_run && satisfied.len() != 1 {
+            return;
+        }
+        for wait in satisfied {
+            let timer_id = self.timer(wait.sequence).map(|timer| timer.id.clone());
+            let satisfied = self.append(EventPayload::ConditionWaitSatisfied(condition_payload(
+                &wait,
+                timer_id,
+                Some(resume),
+            )));
+            self.cancel_timer(wait.sequence);
+            self.remove(PartKey::Wait(wait.sequence));
+            self.resolve_consumed(wait.group.as_ref(), satisfied);
+        }
+    }
+
+    /// Whether an open wait that was not sent again is over. Inside a selection only until that is decided: afterwards nobody
+    /// looks at the others any more. A worker that does not name its waits never sends a selected one again; there the newest
+    /// one counts as satisfied when a message woke the task (engine.md §7.4).
+    fn was_satisfied(&self, wait: &Wait, resume: &Resume) -> bool {
+        let WaitFor::Condition { occurrence_id, .. } = &wait.what else {
+            return false;
+        };
+        let Some(group) = wait.group.as_ref().filter(|group| group.member().is_some()) else {
+            return true;
+        };
+        if self.is_decided(group) {
+            return false;
+        }
+        let by_message = matches!(
+            resume.resume_source_kind.as_deref(),
+            Some("workflow_signal" | "workflow_update")
+        );
+        occurrence_id.is_some() || (by_message && self.newest_wait() == Some(wait.sequence))
+    }
+
+    /// A wait that this decision consumed is resolved. A worker waits for the choice of a selection to be recorded, so that is
+    /// worth another look.
+    pub(crate) fn resolve_consumed(&mut self, group: Option<&Group>, resolved_by: u64) {
+        let selected = group.is_some_and(|group| group.member().is_some());
+        if self.resolve_member(group, false, resolved_by) && selected {
+            self.wake(Resume::default());
+        }
+    }
+
+    /// The newest open wait, by which a message says where in the workflow it arrived.
+    pub(crate) fn newest_wait(&self) -> Option<u64> {
+        self.waits().map(|wait| wait.sequence).max()
+    }
+
+    /// The oldest open signal wait of that name that no signal is meant for.
+    pub(crate) fn oldest_free_wait(&self, name: &str) -> Option<(u64, WaitId)> {
+        let free = |wait: &&Wait| match &wait.what {
+            WaitFor::Signal {
+                name: waits_for,
+                bound,
+            } => waits_for == name && bound.is_none(),
+            WaitFor::Condition { .. } => false,
+        };
+        self.waits()
+            .find(free)
+            .map(|wait| (wait.sequence, wait.id.clone()))
+    }
+}
+
+fn condition_payload(
+    wait: &Wait,
+    timer_id: Option<TimerId>,
+    resume: Option<&Resume>,
+) -> ConditionWait {
+    let (occurrence_id, key, fingerprint) = match &wait.what {
+        WaitFor::Condition {
+            occurrence_id,
+            key,
+            fingerprint,
+        } => (occurrence_id.clone(), key.clone(), fingerprint.clone()),
+        WaitFor::Signal { .. } => (None, None, None),
+    };
+    let signal_id = resume.and_then(|resume| resume.workflow_signal_id.clone());
+    ConditionWait {
+        condition_wait_id: wait.id.clone(),
+        condition_wait_occurrence_id: occurrence_id,
+        condition_key: key,
+        condition_definition_fingerprint: fingerprint,
+        sequence: wait.sequence,
+        timeout_seconds: wait.timeout_seconds,
+        timer_id,
+        signal_name: resume
+            .filter(|_| signal_id.is_some())
+            .and_then(|resume| resume.signal_name.clone()),
+        workflow_signal_id: signal_id,
+        workflow_update_id: resume
+            .filter(|resume| resume.resume_source_kind.as_deref() == Some("workflow_update"))
+            .and_then(|resume| resume.resume_source_id.as_deref())
+            .map(longhaul_protocol::id::UpdateId::from),
+        group: GroupKeys(wait.group.clone()),
+    }
+}

@@ -1,0 +1,158 @@
+//! Parallel groups. The workflow is woken when every member of the outermost group is resolved, whatever the outcomes
+//! (engine.md §4.2, full barrier): a replay that saw only some of them could choose differently later.
+
+use longhaul_protocol::group::Group;
+
+use crate::run::draft::Draft;
+use crate::run::state::{Member, OpenGroup, Part, PartKey, Resume};
+
+impl Draft<'_> {
+    /// Remembers a new call of a group, so that the same call sent again is recognised.
+    pub(crate) fn join_group(
+        &mut self,
+        sequence: u64,
+        kind: &str,
+        name: Option<&str>,
+        group: Option<&Group>,
+        identity: &str,
+    ) {
+        let Some(group) = group else { return };
+        let outermost = group.outermost();
+        let fan_out = group
+            .levels()
+            .iter()
+            .map(|level| level.size)
+            .max()
+            .unwrap_or(0);
+        self.core.history_fan_out = self.core.history_fan_out.max(fan_out);
+        let mut open = self
+            .open_group(outermost.base)
+            .cloned()
+            .unwrap_or(OpenGroup {
+                size: outermost.size,
+                // Counted before they are recorded: a member may be over at once, as a timer of no time is.
+                unresolved: outermost.size,
+                failed: false,
+                resolved_at: None,
+                selection: None,
+            });
+        if let Some(member) = group.member() {
+            open.selection
+                .get_or_insert_default()
+                .join(outermost, member, identity);
+        }
+        self.put(PartKey::Group(outermost.base), Part::Group(open));
+        let member = Member {
+            kind: kind.to_owned(),
+            name: name.map(str::to_owned),
+            group: group.clone(),
+        };
+        self.put(PartKey::Member(sequence), Part::Member(Box::new(member)));
+    }
+
+    /// A call is resolved, by the event at `resolved_by`. Whether the workflow should look now.
+    pub(crate) fn resolve_member(
+        &mut self,
+        group: Option<&Group>,
+        failed: bool,
+        resolved_by: u64,
+    ) -> bool {
+        let Some(group) = group else { return true };
+        let base = group.outermost().base;
+        let Some(mut open) = self.open_group(base).cloned() else {
+            return true;
+        };
+        open.unresolved = open.unresolved.saturating_sub(1);
+        open.failed |= failed;
+        let mut look = open.unresolved == 0;
+        if let (Some(selection), Some(member)) = (&mut open.selection, group.member()) {
+            let level = group.outermost();
+            look = self.settle_member(level, selection, member.base, failed, resolved_by);
+        }
+        if open.unresolved == 0 {
+            open.resolved_at = Some(self.core.last_history_sequence);
+        }
+        self.put(PartKey::Group(base), Part::Group(open));
+        look
+    }
+
+    /// A call is resolved by the newest event: wakes the workflow unless its group is still open. A cancellation that has not
+    /// reached the code may have waited for just this call, and a run that has no other open call must not be left alone.
+    pub(crate) fn resolve(&mut self, group: Option<&Group>, failed: bool, resume: Resume) {
+        let resolved_by = self.core.last_history_sequence;
+        let look = self.resolve_member(group, failed, resolved_by);
+        let left_alone = !self.is_leased() && !self.has_open_call();
+        if look || left_alone || self.has_undelivered_cancellation() {
+            self.wake(resume);
+        }
+    }
+
+    /// Whether the workflow has asked for something that is not over.
+    pub(crate) fn has_open_call(&self) -> bool {
+        self.parts().any(|(_, part)| {
+            matches!(
+                part,
+                Part::Activity(_)
+                    | Part::LocalActivity(_)
+                    | Part::Timer(_)
+                    | Part::Wait(_)
+                    | Part::Child(_)
+            )
+        })
+    }
+
+    /// Forgets groups that a finished plain task has seen resolved. Until then a worker may send their members again.
+    pub(crate) fn forget_handled_groups(&mut self) {
+        let handled = self.core.handled_sequence;
+        let done: Vec<(u64, u64)> = self
+            .parts()
+            .filter_map(|(key, part)| match (key, part) {
+                (PartKey::Group(base), Part::Group(group))
+                    if group.resolved_at.is_some_and(|at| at <= handled) =>
+                {
+                    Some((*base, group.size))
+                }
+                _ => None,
+            })
+            .collect();
+        for (base, size) in done {
+            self.remove(PartKey::Group(base));
+            for sequence in base..base + size {
+                self.remove(PartKey::Member(sequence));
+            }
+        }
+    }
+
+    /// A signal is of no use to a run whose every open call belongs to one group that already has a failure, unless one of
+    /// them waits for signals: the worker could only send the group again (engine.md §4.2).
+    pub(crate) fn signals_are_of_no_use(&self) -> bool {
+        let mut only = None;
+        for (_, part) in self.parts() {
+            let group = match part {
+                Part::Activity(activity) => activity.group.as_ref(),
+                Part::LocalActivity(local) => local.group.as_ref(),
+                Part::Timer(timer) => timer.group.as_ref(),
+                Part::Child(child) => child.group.as_ref(),
+                Part::Wait(_) => return false,
+                Part::Arguments(_)
+                | Part::Signal(_)
+                | Part::Update(_)
+                | Part::Buffered(_)
+                | Part::Adopted(_)
+                | Part::Outbox(_)
+                | Part::Group(_)
+                | Part::Member(_)
+                | Part::Outcome(_) => continue,
+            };
+            let base = group.map(|group| group.outermost().base);
+            match (base, only) {
+                (None, _) => return false,
+                _ if group.is_some_and(|group| group.member().is_some()) => return false,
+                (Some(base), Some(other)) if base != other => return false,
+                (Some(base), _) => only = Some(base),
+            }
+        }
+        only.and_then(|base| self.open_group(base))
+            .is_some_and(|group| group.failed)
+    }
+}

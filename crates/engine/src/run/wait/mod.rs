@@ -1,0 +1,7 @@
+//! What a workflow waits for besides activities and children: conditions and signals, timers, parallel groups, selections.
+
+pub mod selection;
+
+pub(crate) mod condition;
+pub(crate) mod group;
+pub(crate) mod timer;

@@ -1,0 +1,204 @@
+//! Durable selections: of several members, each a call or a group of calls, the first that settles decides, once, in the
+//! transaction of the event that settled it (engine.md §7.10). The others go on; the workflow may wait for them later or give
+//! them up.
+
+use std::collections::BTreeMap;
+
+use longhaul_protocol::group::{Group, Level, Member};
+use longhaul_protocol::history::{ActivityCancelled, EventPayload, SelectionResolved};
+use longhaul_protocol::workflow_command::{ParentClosePolicy, SelectionMember};
+use serde::{Deserialize, Serialize};
+
+use crate::change::TaskStatus;
+use crate::run::draft::Draft;
+use crate::run::family::outbox::LetterBody;
+use crate::run::state::{Part, PartKey};
+
+/// How far a selection got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Selection {
+    /// Whether the choice is recorded.
+    pub decided: bool,
+    /// By command sequence of the member's first call.
+    pub members: BTreeMap<u64, MemberProgress>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemberProgress {
+    pub member: SelectionMember,
+    /// Calls of it that are not over.
+    pub open: u64,
+    /// Whether its outcome is known: all calls completed, or one failed, or it was given up.
+    pub settled: bool,
+}
+
+impl Selection {
+    /// A call of one of its members is recorded. A member that is one call is known by that call's id.
+    pub(crate) fn join(&mut self, level: &Level, member: &Member, identity: &str) {
+        self.members.entry(member.base).or_insert_with(|| {
+            let operation_identity = if member.kind == "group" {
+                format!("group:{}:{}", member.base, member.size)
+            } else {
+                identity.to_owned()
+            };
+            MemberProgress {
+                member: SelectionMember {
+                    selection_group_id: level.id.clone(),
+                    member_key: member.key.clone(),
+                    member_index: member.index,
+                    member_base_sequence: member.base,
+                    member_size: member.size,
+                    operation_kind: member.kind.clone(),
+                    operation_identity,
+                },
+                open: member.size,
+                settled: false,
+            }
+        });
+    }
+}
+
+impl Draft<'_> {
+    /// A call of a member ended with the event at `resolved_by`. Whether the workflow should look: its member is settled by it.
+    pub(crate) fn settle_member(
+        &mut self,
+        level: &Level,
+        selection: &mut Selection,
+        member: u64,
+        failed: bool,
+        resolved_by: u64,
+    ) -> bool {
+        let Some(progress) = selection.members.get_mut(&member) else {
+            return true;
+        };
+        progress.open = progress.open.saturating_sub(1);
+        if progress.settled || !(failed || progress.open == 0) {
+            return false;
+        }
+        progress.settled = true;
+        if !selection.decided {
+            selection.decided = true;
+            let deciding = self
+                .events
+                .iter()
+                .rfind(|event| event.sequence == resolved_by)
+                .expect("the event that settled it is of this decision");
+            let resolved = SelectionResolved {
+                selection_group_base_sequence: level.base,
+                selection_group_size: level.size,
+                outcome: if failed { "failed" } else { "completed" },
+                resolution_event_id: deciding.id.clone(),
+                resolution_event_type: deciding.event_type,
+                member: progress.member.clone(),
+            };
+            self.append(EventPayload::SelectionResolved(Box::new(resolved)));
+        }
+        true
+    }
+
+    /// Whether the choice of the call's selection is recorded.
+    pub(crate) fn is_decided(&self, group: &Group) -> bool {
+        self.open_group(group.outermost().base)
+            .and_then(|group| group.selection.as_deref())
+            .is_none_or(|selection| selection.decided)
+    }
+
+    /// `cancel_selection_operation`: gives up a member that is not settled; otherwise there is nothing to do.
+    pub(crate) fn cancel_member(&mut self, command: &SelectionMember) {
+        let Some((base, mut open)) = self.parts().find_map(|(key, part)| match (key, part) {
+            (PartKey::Group(base), Part::Group(group))
+                if group.selection.as_ref().is_some_and(|selection| {
+                    selection
+                        .members
+                        .get(&command.member_base_sequence)
+                        .is_some_and(|progress| {
+                            progress.member.selection_group_id == command.selection_group_id
+                                && !progress.settled
+                        })
+                }) =>
+            {
+                Some((*base, group.clone()))
+            }
+            _ => None,
+        }) else {
+            return;
+        };
+        let Some(progress) = open
+            .selection
+            .as_mut()
+            .and_then(|selection| selection.members.get_mut(&command.member_base_sequence))
+        else {
+            return;
+        };
+        // The recorded member counts, not what the command says about it.
+        let member = &progress.member;
+        let calls = member.member_base_sequence
+            ..member
+                .member_base_sequence
+                .saturating_add(member.member_size);
+        for sequence in calls {
+            if self.give_up(sequence) {
+                progress.open = progress.open.saturating_sub(1);
+                open.unresolved = open.unresolved.saturating_sub(1);
+            }
+        }
+        progress.settled = true;
+        let member = progress.member.clone();
+        let sequence = self.append(EventPayload::SelectionOperationCancelled(Box::new(member)));
+        if open.unresolved == 0 {
+            open.resolved_at = Some(sequence);
+        }
+        self.put(PartKey::Group(base), Part::Group(open));
+    }
+
+    /// Ends the open work of one call. Whether there was any.
+    pub(crate) fn give_up(&mut self, sequence: u64) -> bool {
+        if self.activity(sequence).is_some() {
+            self.cancel_activity(sequence);
+            return true;
+        }
+        if self.local(sequence).is_some() {
+            self.cancel_local(sequence, None);
+            return true;
+        }
+        if self.wait(sequence).is_some() {
+            self.cancel_timer(sequence);
+            self.remove(PartKey::Wait(sequence));
+            return true;
+        }
+        if self.timer(sequence).is_some() {
+            self.cancel_timer(sequence);
+            return true;
+        }
+        if let Some(Part::Child(child)) = self.part(PartKey::Child(sequence)) {
+            let child = (**child).clone();
+            self.remove(PartKey::Child(sequence));
+            self.core.open.children = self.core.open.children.saturating_sub(1);
+            self.post(LetterBody::StopChild {
+                workflow_id: child.workflow_id,
+                run_id: child.run_id,
+                policy: ParentClosePolicy::RequestCancel,
+                reason: "The parent workflow gave this child up.".to_owned(),
+                recorded: false,
+            });
+            return true;
+        }
+        false
+    }
+
+    /// Ends an activity; its worker learns it at the next heartbeat.
+    pub(crate) fn cancel_activity(&mut self, sequence: u64) {
+        let Some(activity) = self.activity(sequence).cloned() else {
+            return;
+        };
+        self.append(EventPayload::ActivityCancelled(ActivityCancelled {
+            call: activity.call(),
+            workflow_command_id: None,
+            activity_attempt_id: activity.attempt.as_ref().map(|attempt| attempt.id.clone()),
+            attempt_number: activity.attempt.as_ref().map(|attempt| attempt.number),
+            cancelled_at: self.now,
+        }));
+        self.close_activity_task(&activity, TaskStatus::Cancelled, "cancelled", None);
+        self.drop_activity(sequence);
+    }
+}

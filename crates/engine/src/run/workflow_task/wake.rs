@@ -1,0 +1,175 @@
+//! The one open workflow task of a run: when it is created, and the row that shows it to the matching side.
+//!
+//! Invariant: at most one workflow task is open. A wake that arrives while it is ready needs nothing, because the claim will
+//! observe it; one that arrives while it is leased, or while an update has its turn, waits in `next_wake`.
+
+use crate::change::{ClosedTask, TaskKind, TaskRow, TaskStatus};
+use crate::run::cancellation::CAPABILITY;
+use crate::run::draft::Draft;
+use crate::run::local_activity;
+use crate::run::state::{Resume, Status, Wake, WorkflowTask};
+
+impl Draft<'_> {
+    /// Something happened that the workflow should look at (engine.md §4.2, §4.3).
+    pub(crate) fn wake(&mut self, resume: Resume) {
+        self.wake_at(self.core.last_history_sequence, resume);
+    }
+
+    /// As [`Self::wake`], for an event that is not the newest.
+    pub(crate) fn wake_at(&mut self, sequence: u64, resume: Resume) {
+        match &self.core.workflow_task {
+            None => self.create_workflow_task(resume),
+            Some(task) if task.lease.is_some() || task.is_update() => {
+                self.core.next_wake.get_or_insert(Wake { sequence, resume });
+            }
+            Some(_) => {}
+        }
+    }
+
+    pub(crate) fn create_workflow_task(&mut self, resume: Resume) {
+        let task = WorkflowTask {
+            id: self.ids.mint(),
+            available_at: self.now,
+            attempt: 0,
+            lease: None,
+            resume,
+            held: self.hold(),
+            failures: 0,
+            last_error: None,
+            replay_blocked: false,
+            offered: true,
+            expired: None,
+            last_report: None,
+            local_receipts: Vec::new(),
+        };
+        self.core.workflow_task = Some(task);
+        self.show_workflow_task();
+    }
+
+    /// After the leased task is finished: the next one, if anything wants it.
+    pub(crate) fn choose_next_task(&mut self, progress_without_block: bool) {
+        if !self.is_open() || self.core.workflow_task.is_some() {
+            return;
+        }
+        self.core.status = Status::Waiting;
+        // Kept as a wake, so that it is not lost to an update that has its turn first: one that the task saw.
+        if progress_without_block && self.deliverable_signal().is_none() {
+            let sequence = self.core.handled_sequence + 1;
+            self.core.next_wake.get_or_insert_with(|| Wake {
+                sequence,
+                resume: Resume::default(),
+            });
+        }
+        // Oldest cause first: an update has its turn among the wakes (engine.md §4.3).
+        let wake_at = self.core.next_wake.as_ref().map(|wake| wake.sequence);
+        if let Some((accepted_at, resume)) = self.oldest_update()
+            && wake_at.is_none_or(|wake_at| accepted_at < wake_at)
+        {
+            self.create_workflow_task(resume);
+        } else if let Some(wake) = self.core.next_wake.take() {
+            self.create_workflow_task(wake.resume);
+        } else if let Some((signal, _)) = self.deliverable_signal() {
+            let resume = self
+                .signal(signal)
+                .map(crate::run::message::signal::resume)
+                .unwrap_or_default();
+            self.create_workflow_task(resume);
+        }
+    }
+
+    /// The lease ended without a decision: the same task is ready again, now or later, and will observe everything.
+    pub(crate) fn return_workflow_task(&mut self, available_at: longhaul_protocol::Timestamp) {
+        if let Some(task) = &mut self.core.workflow_task {
+            task.lease = None;
+            task.held = None;
+            task.local_receipts.clear();
+            if !task.is_update() {
+                self.core.next_wake = None;
+            }
+        }
+        self.core.status = Status::Waiting;
+        self.put_off_workflow_task(available_at);
+    }
+
+    /// The open task may be leased from then on.
+    pub(crate) fn put_off_workflow_task(&mut self, available_at: longhaul_protocol::Timestamp) {
+        let now = self.now;
+        if let Some(task) = &mut self.core.workflow_task {
+            task.available_at = available_at;
+            task.offered = available_at <= now;
+        }
+        self.show_workflow_task();
+    }
+
+    /// Writes the row of the open workflow task as it is now.
+    pub(crate) fn show_workflow_task(&mut self) {
+        let Some(task) = self.core.workflow_task.clone() else {
+            return;
+        };
+        let status = match (&task.lease, task.offered) {
+            (Some(_), _) => TaskStatus::Leased,
+            (None, true) => TaskStatus::Ready,
+            (None, false) => TaskStatus::Scheduled,
+        };
+        let row = self.workflow_task_row(&task, status, None);
+        self.tasks.insert(row.task_id.clone(), row);
+    }
+
+    /// Ends the open workflow task. `closed` is what a repeat of the finishing call is answered from.
+    pub(crate) fn close_workflow_task(&mut self, status: TaskStatus, closed: Option<ClosedTask>) {
+        let Some(task) = self.core.workflow_task.take() else {
+            return;
+        };
+        let row = self.workflow_task_row(&task, status, closed.map(Box::new));
+        self.tasks.insert(row.task_id.clone(), row);
+    }
+
+    /// What a worker must be able to do to go on with this run.
+    fn required_capability(&self) -> Option<&'static str> {
+        let is_cancelled = self.core.cancellation.is_some();
+        match (is_cancelled, self.core.open.local_activities > 0) {
+            (false, false) => None,
+            (true, false) => Some(CAPABILITY),
+            (false, true) => Some(local_activity::CAPABILITY),
+            (true, true) => Some(local_activity::CAPABILITY_WITH_CANCELLATION),
+        }
+    }
+
+    pub(crate) fn workflow_task_row(
+        &self,
+        task: &WorkflowTask,
+        status: TaskStatus,
+        closed: Option<Box<ClosedTask>>,
+    ) -> TaskRow {
+        let routing = &self.spec.routing;
+        let lease = task.lease.as_ref();
+        TaskRow {
+            task_id: task.id.clone(),
+            run_id: self.spec.run_id.clone(),
+            namespace: self.spec.namespace.clone(),
+            workflow_id: self.spec.workflow_id.clone(),
+            kind: TaskKind::Workflow,
+            queue: self.spec.task_queue.clone(),
+            type_name: self.spec.workflow_type.clone(),
+            status,
+            available_at: task.available_at,
+            priority: routing.priority,
+            fairness_key: routing.fairness_key.clone(),
+            fairness_weight: routing.fairness_weight,
+            compatibility: routing.compatibility.clone(),
+            required_capability: self.required_capability().map(str::to_owned),
+            held_for: task
+                .held
+                .as_ref()
+                .filter(|_| task.lease.is_none())
+                .map(|held| held.worker_id.clone()),
+            worker_session: None,
+            sequence: 0,
+            attempt: task.attempt,
+            lease_owner: lease.map(|lease| lease.owner.clone()),
+            lease_expires_at: lease.map(|lease| lease.expires_at),
+            poll_request_id: lease.and_then(|lease| lease.poll_request_id.clone()),
+            closed,
+        }
+    }
+}

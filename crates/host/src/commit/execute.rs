@@ -1,0 +1,474 @@
+//! The one way in: load → decide → commit → wake.
+//!
+//! Within this process, commands on one run decide one after another on a cached copy, and each commit is handed to the
+//! store before the next command decides; so several commands of one run share a sync to disk. Nothing is answered before
+//! everything it rests on is durable. The version check in the store is the real guarantee: when a commit comes second, the
+//! cached copy is dropped and the command is decided again on what is stored.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures::FutureExt;
+use longhaul_engine::run::start::{Start, Started};
+use longhaul_engine::run::state::Run;
+use longhaul_engine::session::Session;
+use longhaul_engine::{Changes, Command, Decision, Limits, Moment};
+use longhaul_protocol::id::RunId;
+use longhaul_store::{Error as StoreError, Store};
+use tokio::sync::MutexGuard;
+
+use crate::clock::Clock;
+use crate::commit::cache::{Cache, Cell, CellState};
+use crate::commit::hints::{Commit, Hints};
+use crate::commit::wakes::Hub;
+use crate::error::{Error, Result};
+
+/// How often a command is decided again after losing to another commit, before its caller is told to come back. Losing
+/// once is ordinary with several servers; losing eight times in a row means something is wrong.
+const CONFLICT_RETRIES: usize = 8;
+
+/// Decides and commits.
+pub(crate) struct Executor {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) limits: Limits,
+    hub: Arc<Hub>,
+    cache: Cache,
+}
+
+/// A run under its lock.
+pub(crate) struct Locked<'a> {
+    state: MutexGuard<'a, CellState>,
+}
+
+impl Locked<'_> {
+    pub(crate) fn run(&self) -> &Run {
+        self.state.run.as_ref().expect("a locked run is loaded")
+    }
+
+    /// Waits until all that this process wrote to the run is durable, so that rows read from the store are current.
+    pub(crate) async fn settle(&self) -> Result<()> {
+        match self.state.tail.clone() {
+            Some(tail) => Ok(tail.await?),
+            None => Ok(()),
+        }
+    }
+}
+
+/// How a prepared command goes on.
+pub(crate) enum Prepared<C> {
+    Decide(C),
+    /// The run named here must be asked instead.
+    Elsewhere(RunId),
+}
+
+/// A command that needs something read under the run's lock first.
+pub(crate) trait Prepare: Sync {
+    type Command: Command;
+
+    fn prepare(
+        &self,
+        locked: &Locked<'_>,
+    ) -> impl Future<Output = Result<Prepared<Self::Command>>> + Send;
+}
+
+/// A command that needs nothing.
+struct Plain<'a, C>(&'a C);
+
+impl<'a, C: Command + Sync> Prepare for Plain<'a, C> {
+    type Command = &'a C;
+
+    async fn prepare(&self, _locked: &Locked<'_>) -> Result<Prepared<&'a C>> {
+        Ok(Prepared::Decide(self.0))
+    }
+}
+
+impl Executor {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        limits: Limits,
+        hub: Arc<Hub>,
+        cache_bytes_max: u64,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            limits,
+            hub,
+            cache: Cache::new(cache_bytes_max),
+        }
+    }
+
+    pub(crate) fn moment(&self) -> Moment<'_> {
+        Moment {
+            now: self.clock.now(),
+            entropy: rand::random(),
+            limits: &self.limits,
+        }
+    }
+
+    /// Decides one command on one run. `Ok(None)` when there is no such run.
+    pub(crate) async fn execute<C: Command + Sync>(
+        &self,
+        run_id: &RunId,
+        command: &C,
+    ) -> Result<Option<C::Reply>> {
+        self.execute_prepared(run_id, &Plain(command)).await
+    }
+
+    /// As [`Self::execute`], for commands that need something read under the run's lock first.
+    pub(crate) async fn execute_prepared<P: Prepare>(
+        &self,
+        run_id: &RunId,
+        prepare: &P,
+    ) -> Result<Option<<P::Command as Command>::Reply>> {
+        let mut run_id = run_id.clone();
+        for _ in 0..CONFLICT_RETRIES {
+            let cell = self.cache.cell(&run_id);
+            let Some(mut locked) = self.lock(&cell, &run_id).await? else {
+                return Ok(None);
+            };
+            let command = match prepare.prepare(&locked).await? {
+                Prepared::Decide(command) => command,
+                Prepared::Elsewhere(other) => {
+                    run_id = other;
+                    continue;
+                }
+            };
+            let decision = self.decide(|moment| command.decide(locked.run(), moment))?;
+            if decision.changes.run.is_none() && !self.is_current(&locked).await? {
+                locked.state.run = None;
+                continue;
+            }
+            let (reply, durable) = self.conclude(&cell, &mut locked.state, decision);
+            drop(locked);
+            match durable.wait().await {
+                Ok(()) => return reply.map(Some).map_err(Error::from),
+                Err(error) => self.recover(&cell, error).await?,
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// Starts a workflow that has no run yet. [`StoreError::Conflict`] surfaces as `Contended`: the id was taken meanwhile.
+    pub(crate) async fn create(&self, start: &Start) -> Result<Started> {
+        let decision = self.decide(|moment| start.decide_new(moment))?;
+        let reply = decision.reply?;
+        let changes = Arc::new(decision.changes);
+        let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
+        let created = self.remember_created(&changes, &commit);
+        match self.finish(commit, None, created).wait().await {
+            Ok(()) => Ok(reply),
+            Err(error) => {
+                self.cache.forget(&reply.run_id);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Commits sessions on their own; false when another commit of one of them came first.
+    pub(crate) async fn commit_sessions(&self, sessions: Vec<Session>) -> Result<bool> {
+        let changes = Arc::new(Changes::of_sessions(sessions));
+        let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
+        let hints = Arc::<Hints>::default();
+        hints.expect(&commit, &changes);
+        match self.finish(commit, Some(hints), Vec::new()).wait().await {
+            Ok(()) => Ok(true),
+            Err(StoreError::Conflict) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The run as it is now, durable.
+    pub(crate) async fn read(&self, run_id: &RunId) -> Result<Option<Run>> {
+        let cell = self.cache.cell(run_id);
+        let Some(mut locked) = self.lock(&cell, run_id).await? else {
+            return Ok(None);
+        };
+        if !self.is_current(&locked).await? {
+            locked.state.run = self.store.run(run_id).await?;
+            locked.state.tail = None;
+            self.cache.reloaded(&cell, &locked.state);
+        }
+        let run = locked.run().clone();
+        let tail = locked.state.tail.clone();
+        drop(locked);
+        Durable::Resting(tail).wait().await?;
+        Ok(Some(run))
+    }
+
+    /// A decision that writes nothing is not checked by a commit. Where other servers write too, the copy it was made on is
+    /// compared with the store instead.
+    async fn is_current(&self, locked: &Locked<'_>) -> Result<bool> {
+        if !self.store.is_shared() {
+            return Ok(true);
+        }
+        locked.settle().await?;
+        let run = locked.run();
+        Ok(self.store.version(run.run_id()).await? == Some(run.version))
+    }
+
+    /// A panic while deciding is a bug that ends this request only: nothing was written, and the run is untouched.
+    fn decide<R>(&self, decide: impl FnOnce(Moment<'_>) -> Decision<R>) -> Result<Decision<R>> {
+        catch_unwind(AssertUnwindSafe(|| decide(self.moment()))).map_err(|_| {
+            tracing::error!(
+                "a decision panicked; the request was answered internal_error and nothing was committed"
+            );
+            Error::Internal
+        })
+    }
+
+    async fn lock<'c>(&self, cell: &'c Arc<Cell>, run_id: &RunId) -> Result<Option<Locked<'c>>> {
+        let mut state = cell.state.lock().await;
+        if state.run.is_none() {
+            state.run = self.store.run(run_id).await?;
+            state.tail = None;
+            self.cache.reloaded(cell, &state);
+        }
+        if state.run.is_none() {
+            drop(state);
+            self.cache.forget(run_id);
+            return Ok(None);
+        }
+        Ok(Some(Locked { state }))
+    }
+
+    /// Hands the changes to the store and moves the cached run on.
+    fn conclude<R>(
+        &self,
+        cell: &Cell,
+        state: &mut CellState,
+        decision: Decision<R>,
+    ) -> (Verdict<R>, Durable) {
+        let Decision { changes, reply } = decision;
+        if changes.run.is_none() && changes.sessions.is_empty() {
+            return (reply, Durable::Resting(state.tail.clone()));
+        }
+        let changes = Arc::new(changes);
+        let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
+        if let Some(change) = &changes.run {
+            self.cache.apply(cell, state, change);
+        }
+        // Changes of a session alone do not follow upon the run's own: it rests on both.
+        if changes.run.is_some() {
+            state.tail = Some(commit.clone());
+        }
+        cell.hints.expect(&commit, &changes);
+        let created = self.remember_created(&changes, &commit);
+        let own = Some(Arc::clone(&cell.hints));
+        (reply, self.finish(commit, own, created))
+    }
+
+    fn finish(&self, commit: Commit, own: Option<Arc<Hints>>, created: Vec<Arc<Hints>>) -> Durable {
+        Durable::Committing(Finishing {
+            commit: Some(commit),
+            own,
+            created,
+            hub: Arc::clone(&self.hub),
+        })
+    }
+
+    /// Runs that this commit creates are known before anybody asks for them.
+    fn remember_created(&self, changes: &Arc<Changes>, commit: &Commit) -> Vec<Arc<Hints>> {
+        let remember = |(place, created)| {
+            let hints = Arc::<Hints>::default();
+            hints.expect_created(commit, changes, place);
+            self.cache.add_created(created, commit, Arc::clone(&hints));
+            hints
+        };
+        changes.created.iter().enumerate().map(remember).collect()
+    }
+
+    /// Runs in memory, and about how many bytes they take.
+    pub(crate) fn cached(&self) -> (usize, u64) {
+        self.cache.size()
+    }
+
+    /// The cached copy rests on a commit that did not happen: drop it. A conflict is worth another try, an outage is not.
+    async fn recover(&self, cell: &Arc<Cell>, error: StoreError) -> Result<()> {
+        {
+            let mut state = cell.state.lock().await;
+            state.run = None;
+            state.tail = None;
+            self.cache.reloaded(cell, &state);
+        }
+        match error {
+            StoreError::Conflict => Ok(()),
+            other => Err(other.into()),
+        }
+    }
+}
+
+/// What the caller is told, once that may be said.
+type Verdict<R> = std::result::Result<R, longhaul_engine::Rejection>;
+
+/// What a reply waits for.
+enum Durable {
+    /// Nothing new was written; what the decision rests on may still be on its way to disk.
+    Resting(Option<Commit>),
+    Committing(Finishing),
+}
+
+impl Durable {
+    async fn wait(self) -> std::result::Result<(), StoreError> {
+        match self {
+            Self::Resting(Some(tail)) => tail.await,
+            Self::Resting(None) => Ok(()),
+            Self::Committing(finishing) => finishing.wait().await,
+        }
+    }
+}
+
+/// A commit on its way, and whom to tell afterwards. The caller may hang up while it waits; the commit happens all the same,
+/// and dropping this early hands the telling to a task of its own.
+struct Finishing {
+    commit: Option<Commit>,
+    /// Of the run that was decided on.
+    own: Option<Arc<Hints>>,
+    /// Of the runs that are created.
+    created: Vec<Arc<Hints>>,
+    hub: Arc<Hub>,
+}
+
+impl Finishing {
+    async fn wait(mut self) -> std::result::Result<(), StoreError> {
+        let Some(commit) = &self.commit else {
+            return Ok(());
+        };
+        let outcome = commit.clone().await;
+        self.commit = None;
+        self.deliver();
+        outcome
+    }
+
+    fn deliver(&self) {
+        for hints in self.own.iter().chain(&self.created) {
+            hints.deliver(&self.hub);
+        }
+    }
+}
+
+impl Drop for Finishing {
+    fn drop(&mut self) {
+        let Some(commit) = self.commit.take() else {
+            return;
+        };
+        let rest = Self {
+            commit: None,
+            own: self.own.take(),
+            created: std::mem::take(&mut self.created),
+            hub: Arc::clone(&self.hub),
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // A failed commit is told too: hints of the run's other commits may wait behind it.
+                let _ = commit.await;
+                rest.deliver();
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_engine::queue::Admission;
+    use longhaul_engine::run::start::DuplicatePolicy;
+    use longhaul_engine::run::state::Routing;
+    use longhaul_engine::run::workflow_task::claim::ClaimWorkflowTask;
+    use longhaul_engine::run::workflow_task::fail::ReleaseWorkflowTask;
+    use longhaul_protocol::Payload;
+    use longhaul_protocol::id::{TaskId, WorkerId};
+    use longhaul_store::memory::Memory;
+    use serde_json::Map;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::matching::dispatch::{Dispatch, PollCaps};
+
+    fn executor() -> Executor {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let dispatch = Dispatch::new(
+            Arc::clone(&clock),
+            Admission::default(),
+            PollCaps::default(),
+        );
+        let hub = Arc::new(Hub::new(Arc::default(), dispatch, 60));
+        let store = Arc::new(Memory::new());
+        Executor::new(store, clock, Limits::default(), hub, 1 << 20)
+    }
+
+    async fn started(executor: &Executor) -> (RunId, TaskId) {
+        let start = Start {
+            namespace: "default".into(),
+            workflow_id: "w".into(),
+            workflow_type: "order".to_owned(),
+            task_queue: "q".into(),
+            arguments: Payload::empty_list(),
+            business_key: None,
+            memo: None,
+            search_attributes: Map::new(),
+            run_timeout_seconds: None,
+            execution_timeout_seconds: None,
+            routing: Routing::default(),
+            duplicate_policy: DuplicatePolicy::Fail,
+            declared: Map::new(),
+            principal: None,
+            context: None,
+        };
+        let run_id = executor.create(&start).await.unwrap().run_id;
+        let run = executor.read(&run_id).await.unwrap().unwrap();
+        (run_id, run.core.workflow_task.unwrap().id)
+    }
+
+    /// Decides and hands the commit to the store; whoever asked has not looked at its answer yet.
+    async fn begin<C: Command>(executor: &Executor, run_id: &RunId, command: C) -> Durable {
+        let cell = executor.cache.cell(run_id);
+        let mut locked = executor.lock(&cell, run_id).await.unwrap().unwrap();
+        let decision = command.decide(locked.run(), executor.moment());
+        let (reply, durable) = executor.conclude(&cell, &mut locked.state, decision);
+        assert!(reply.is_ok());
+        durable
+    }
+
+    async fn lease_and_give_back(executor: &Executor) -> (TaskId, Durable, Durable) {
+        let (run_id, task_id) = started(executor).await;
+        let claim = ClaimWorkflowTask {
+            task_id: task_id.clone(),
+            worker_id: WorkerId::from("w1"),
+            runtime: "python".to_owned(),
+            poll_request_id: None,
+        };
+        let leased = begin(executor, &run_id, claim).await;
+        let release = ReleaseWorkflowTask {
+            task_id: task_id.clone(),
+            owner: WorkerId::from("w1"),
+        };
+        let released = begin(executor, &run_id, release).await;
+        (task_id, leased, released)
+    }
+
+    #[tokio::test]
+    async fn a_late_hint_does_not_undo_a_newer_one() {
+        let executor = executor();
+        let (task_id, leased, released) = lease_and_give_back(&executor).await;
+        released.wait().await.unwrap();
+        assert!(executor.hub.leased_row(&task_id).is_none());
+        leased.wait().await.unwrap();
+        assert!(
+            executor.hub.leased_row(&task_id).is_none(),
+            "the lease is over, and nobody would ever take note of its end again"
+        );
+    }
+
+    #[tokio::test]
+    async fn hints_of_a_caller_that_hung_up_are_delivered_in_their_order() {
+        let executor = executor();
+        let (task_id, leased, released) = lease_and_give_back(&executor).await;
+        drop(leased);
+        released.wait().await.unwrap();
+        tokio::task::yield_now().await;
+        assert!(executor.hub.leased_row(&task_id).is_none());
+        assert_eq!(executor.hub.dispatch.size(), (1, 1), "it is ready again");
+    }
+}

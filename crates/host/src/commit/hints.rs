@@ -1,0 +1,93 @@
+//! Delivers the changes of a commit to waiting polls and callers, in the order of each run's versions. A caller learns that its
+//! commit is durable on its own task, at any time; a hint that came late would undo a newer one: a task that is finished would
+//! be counted as leased for ever. So each run has a line of hints, in the order of its commits, and whoever finishes a commit
+//! delivers all that is due, oldest first.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared};
+use longhaul_engine::{Changes, RunChange};
+use longhaul_store::Error as StoreError;
+use parking_lot::Mutex;
+
+use crate::commit::wakes::Hub;
+
+/// A commit that several may wait for.
+pub(crate) type Commit = Shared<BoxFuture<'static, Result<(), StoreError>>>;
+
+/// The hints of one run that are not delivered yet.
+#[derive(Default)]
+pub(crate) struct Hints {
+    waiting: Mutex<VecDeque<Hint>>,
+}
+
+struct Hint {
+    commit: Commit,
+    changes: Arc<Changes>,
+    about: About,
+}
+
+/// Which of the runs of a change a hint is about.
+enum About {
+    /// The run it was decided on, and sessions.
+    Decided,
+    /// The created run of this place.
+    Created(usize),
+}
+
+impl Hints {
+    /// The next commit of the run. Called in the order of versions: under the run's lock, or before the run is known.
+    pub(crate) fn expect(&self, commit: &Commit, changes: &Arc<Changes>) {
+        self.push(commit, changes, About::Decided);
+    }
+
+    /// The commit that creates the run.
+    pub(crate) fn expect_created(&self, commit: &Commit, changes: &Arc<Changes>, place: usize) {
+        self.push(commit, changes, About::Created(place));
+    }
+
+    fn push(&self, commit: &Commit, changes: &Arc<Changes>, about: About) {
+        self.waiting.lock().push_back(Hint {
+            commit: commit.clone(),
+            changes: Arc::clone(changes),
+            about,
+        });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.lock().is_empty()
+    }
+
+    /// Delivers every hint whose commit is known to be durable, and those before it. A store answers the commits of a run in
+    /// order, so when one is answered all before it are. A task that finds one of them still being polled by another task
+    /// leaves the rest to that task, which comes here when it is done.
+    pub(crate) fn deliver(&self, hub: &Hub) {
+        let mut waiting = self.waiting.lock();
+        while let Some(first) = waiting.front() {
+            let Some(outcome) = first.commit.clone().now_or_never() else {
+                return;
+            };
+            if let (Some(hint), true) = (waiting.pop_front(), outcome.is_ok()) {
+                hint.tell(hub);
+            }
+        }
+    }
+}
+
+impl Hint {
+    fn tell(&self, hub: &Hub) {
+        let run: Option<&RunChange> = match self.about {
+            About::Decided => {
+                // Sessions first: a task that follows is offered by what its session says now.
+                hub.wake_sessions(&self.changes.sessions);
+                self.changes.run.as_deref()
+            }
+            About::Created(place) => self.changes.created.get(place),
+        };
+        if let Some(change) = run {
+            hub.wake_run(change);
+        }
+    }
+}

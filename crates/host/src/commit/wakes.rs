@@ -1,0 +1,167 @@
+//! Hints after a commit: polls waiting for a queue, callers waiting for a run, the alarm loop. Losing one costs latency, never
+//! correctness. A waiter registers before it looks, so nothing slips between.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longhaul_engine::RunChange;
+use longhaul_engine::change::{TaskRow, TaskStatus};
+use longhaul_engine::session::Session;
+use longhaul_protocol::id::{RunId, TaskId};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::idle::Rest;
+use crate::matching::dispatch::Dispatch;
+use crate::matching::poll_dedup::Polls;
+use crate::metrics::Metrics;
+use crate::sweeps::alarms::AlarmBell;
+use crate::sweeps::outbox::Outbox;
+
+/// Rows of leased tasks kept in memory, about a kilobyte each. More than workers usually hold at once; a report about another task
+/// costs one read.
+const LEASED_ROWS_MAX: usize = 50_000;
+
+/// Where committed changes are told to whoever waits.
+pub(crate) struct Hub {
+    pub(crate) dispatch: Dispatch,
+    pub(crate) bell: AlarmBell,
+    /// When sessions are swept next.
+    pub(crate) session_bell: AlarmBell,
+    pub(crate) polls: Arc<Polls>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) outbox: Outbox,
+    pub(crate) rest: Rest,
+    worker_stale_seconds: u64,
+    /// Rows of leased tasks: reports come by task id, and this saves a read for each.
+    leased: Mutex<HashMap<TaskId, TaskRow>>,
+    watched: Mutex<HashMap<RunId, Watched>>,
+}
+
+struct Watched {
+    changed: Arc<Notify>,
+    watchers: usize,
+}
+
+impl Hub {
+    pub(crate) fn new(
+        metrics: Arc<Metrics>,
+        dispatch: Dispatch,
+        worker_stale_seconds: u64,
+    ) -> Self {
+        Self {
+            dispatch,
+            bell: AlarmBell::default(),
+            session_bell: AlarmBell::default(),
+            polls: Arc::default(),
+            metrics,
+            outbox: Outbox::default(),
+            rest: Rest::default(),
+            worker_stale_seconds,
+            leased: Mutex::default(),
+            watched: Mutex::default(),
+        }
+    }
+
+    /// Tells which sessions a durable commit changed.
+    pub(crate) fn wake_sessions(&self, sessions: &[Session]) {
+        if sessions.is_empty() {
+            return;
+        }
+        self.dispatch.sessions_changed(sessions);
+        for session in sessions {
+            if let Some(deadline) = session.deadline() {
+                // Its owner may fall silent before that.
+                let silent = session.updated_at.plus_seconds(self.worker_stale_seconds);
+                self.session_bell.set_no_later_than(deadline.min(silent));
+            }
+        }
+    }
+
+    /// Tells what a durable commit changed in a run. Called in the order of the run's versions (`hints.rs`).
+    pub(crate) fn wake_run(&self, change: &RunChange) {
+        self.metrics.committed(change);
+        self.outbox.note(change);
+        if let Some(alarm) = change.core.alarm {
+            self.bell.set_no_later_than(alarm);
+        }
+        for row in &change.tasks {
+            self.show(row);
+        }
+        if !change.events.is_empty()
+            && let Some(watched) = self.watched.lock().get(&change.spec.run_id)
+        {
+            watched.changed.notify_waiters();
+        }
+    }
+
+    /// Takes note of a durable task row.
+    pub(crate) fn show(&self, row: &TaskRow) {
+        if row.status == TaskStatus::Leased {
+            let before = self.remember_leased(row);
+            let is_new = before.is_none();
+            if before.is_none_or(|before| before.attempt != row.attempt) {
+                self.dispatch.count_lease(row, is_new);
+            }
+            self.dispatch.update(row);
+            return;
+        }
+        let leased = self.leased.lock().remove(&row.task_id);
+        self.polls.released(&row.task_id);
+        self.dispatch.update(row);
+        if let Some(leased) = leased {
+            self.dispatch.lease_ended(&leased);
+        }
+    }
+
+    /// Keeps the row of a leased task; returns the one before it. Beyond the limit only rows that count against a cap are kept.
+    fn remember_leased(&self, row: &TaskRow) -> Option<TaskRow> {
+        let mut leased = self.leased.lock();
+        if leased.len() >= LEASED_ROWS_MAX
+            && !leased.contains_key(&row.task_id)
+            && self.dispatch.is_unlimited()
+        {
+            return None;
+        }
+        leased.insert(row.task_id.clone(), row.clone())
+    }
+
+    /// The row of a leased task, if this process knows it.
+    pub(crate) fn leased_row(&self, task_id: &TaskId) -> Option<TaskRow> {
+        self.leased.lock().get(task_id).cloned()
+    }
+
+    /// Watches a run for new events. Register first, look second, wait third.
+    pub(crate) fn watch(self: &Arc<Self>, run_id: &RunId) -> Watch {
+        let mut watched = self.watched.lock();
+        let entry = watched.entry(run_id.clone()).or_insert_with(|| Watched {
+            changed: Arc::default(),
+            watchers: 0,
+        });
+        entry.watchers += 1;
+        Watch {
+            hub: Arc::clone(self),
+            run_id: run_id.clone(),
+            changed: Arc::clone(&entry.changed),
+        }
+    }
+}
+
+/// A registered interest in one run.
+pub(crate) struct Watch {
+    hub: Arc<Hub>,
+    run_id: RunId,
+    pub(crate) changed: Arc<Notify>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut watched = self.hub.watched.lock();
+        if let Some(entry) = watched.get_mut(&self.run_id) {
+            entry.watchers -= 1;
+            if entry.watchers == 0 {
+                watched.remove(&self.run_id);
+            }
+        }
+    }
+}

@@ -1,0 +1,954 @@
+//! Matching: who is given which ready task. In memory there is a copy of what the store holds as ready, filled from commits and
+//! at start; a claim is decided on the run, so a stale entry here costs one refused claim and nothing else.
+//!
+//! A task is handed to exactly one waiting poll, so a new task wakes one worker and not all of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
+use longhaul_engine::queue::{Admission, Caps, Usage};
+use longhaul_engine::rollout::build_fits;
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
+use longhaul_protocol::worker_session::WorkerSessionOptions;
+use longhaul_store::{QueueKey, WorkerRow};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::clock::Clock;
+use crate::matching::admission::{Ledger, Throttle};
+use crate::matching::fairness::Fairness;
+use crate::matching::rate::Rate;
+use crate::questions::table::{Question, QuestionKind};
+
+mod in_session;
+mod session_index;
+mod session_queues;
+
+pub(crate) use in_session::READY_IN_SESSION_MAX;
+
+use session_index::Book;
+use session_queues::{LaneKey, Lanes};
+
+/// Ready tasks of one queue kept in memory, besides those of sessions. More are left in the store and fetched when these are gone.
+pub(crate) const READY_PER_QUEUE_MAX: usize = 50_000;
+
+/// Bytes of ready tasks and queues kept in memory, over all queues. Some 60,000 tasks; beyond that tasks stay in the store until a
+/// poll asks for them.
+const READY_BYTES_MAX: u64 = 64 << 20;
+
+/// Ready tasks that a poll may fetch from the store although memory is full: enough that a busy queue reads rarely.
+pub(crate) const FETCHED_WHEN_FULL: usize = 1000;
+
+/// About what a queue takes in memory besides its tasks and its name.
+const QUEUE_BYTES: u64 = 2048;
+
+/// About what a ready task takes besides its names: ids, times, and its places in two tables.
+const READY_TASK_BYTES: u64 = 512;
+
+/// Queues that are idle but were used in the last minute, for their rates and fair shares. More are forgotten early.
+const RECENT_QUEUES_MAX: usize = 10_000;
+
+/// Idle queues are looked for after this many uses of queues, or as many as there are queues: often enough to be rid of them, and
+/// rarely enough to cost each use next to nothing.
+const TIDY_AFTER_USES: usize = 1024;
+
+/// Polls that may wait at once, over all queues. A parked poll costs a few kilobytes; this bounds them to some hundred MB.
+const WAITING_POLLS_MAX: usize = 50_000;
+
+/// A ready task as matching sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReadyTask {
+    pub(crate) task_id: TaskId,
+    pub(crate) run_id: RunId,
+    pub(crate) sequence: u64,
+    pub(crate) available_at: Timestamp,
+    priority: u8,
+    type_name: String,
+    compatibility: Option<String>,
+    required_capability: Option<String>,
+    held_for: Option<WorkerId>,
+    fairness_key: Option<String>,
+    fairness_weight: u32,
+    /// The update to validate, when this is no stored task but a question (`questions.rs`).
+    validates: Option<String>,
+    /// The session that it must run in.
+    pub(crate) session: Option<Arc<WorkerSessionOptions>>,
+}
+
+/// Workflow types with the updates they validate.
+pub(crate) type Validators = BTreeSet<(String, String)>;
+
+/// What a worker takes.
+#[derive(Clone, Debug)]
+pub(crate) struct Appetite {
+    /// Empty means every type.
+    pub(crate) types: std::sync::Arc<Vec<String>>,
+    pub(crate) build_id: Option<String>,
+    /// Empty means that it is given no validation.
+    pub(crate) validators: std::sync::Arc<Validators>,
+    pub(crate) capabilities: std::sync::Arc<Vec<String>>,
+    pub(crate) worker_id: WorkerId,
+    /// Sessions that it may hold at once.
+    pub(crate) max_sessions: u64,
+}
+
+impl Appetite {
+    fn takes(&self, task: &ReadyTask) -> bool {
+        let type_fits = match &task.validates {
+            None => self.types.is_empty() || self.types.contains(&task.type_name),
+            Some(update) => self
+                .validators
+                .contains(&(task.type_name.clone(), update.clone())),
+        };
+        let able = task
+            .required_capability
+            .as_ref()
+            .is_none_or(|capability| self.capabilities.contains(capability));
+        let free = task
+            .held_for
+            .as_ref()
+            .is_none_or(|worker_id| *worker_id == self.worker_id);
+        type_fits
+            && able
+            && free
+            && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
+    }
+}
+
+pub(crate) struct Dispatch {
+    clock: Arc<dyn Clock>,
+    poll_caps: PollCaps,
+    state: Mutex<State>,
+}
+
+/// How many polls may wait at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PollCaps {
+    /// On this server; none means as many as it can hold.
+    pub max: Option<usize>,
+    pub max_per_namespace: Option<usize>,
+}
+
+struct State {
+    /// Whether tasks are copies of stored ones, which can be fetched again.
+    is_stored: bool,
+    /// A queue that is idle and known to be empty in the store is not here.
+    queues: HashMap<QueueKey, Queue>,
+    /// The store may hold ready tasks of queues that are not here.
+    is_partial: bool,
+    /// What the ready tasks here take.
+    ready_bytes: u64,
+    /// Uses of queues since idle ones were last looked for.
+    uses: usize,
+    /// Where each ready task stands, so that it can be taken out by id.
+    places: HashMap<TaskId, (QueueKey, Place)>,
+    waiting: usize,
+    waiting_in: HashMap<Namespace, usize>,
+    next_waiter: u64,
+    ledger: Ledger,
+    book: Book,
+}
+
+/// Ready tasks of one fairness class, oldest first.
+type Class = BTreeMap<(Timestamp, TaskId), ReadyTask>;
+
+/// Where a ready task stands in its queue.
+enum Place {
+    Line(LinePlace),
+    Lane(LaneKey, session_queues::Order),
+}
+
+/// Priority, fairness class, then age.
+type LinePlace = (u8, Option<String>, Timestamp, TaskId);
+
+#[derive(Default)]
+struct Queue {
+    /// Priority tier → fairness class → oldest first.
+    tiers: BTreeMap<u8, BTreeMap<Option<String>, Class>>,
+    len: usize,
+    /// Tasks that must run in a session.
+    lanes: Lanes,
+    waiters: VecDeque<Waiter>,
+    fairness: Fairness,
+    added: Rate,
+    dispatched: Rate,
+    /// The store holds ready tasks that are not here.
+    truncated: bool,
+    /// The same for tasks of sessions.
+    lanes_truncated: bool,
+}
+
+struct Waiter {
+    number: u64,
+    appetite: Appetite,
+    hand: oneshot::Sender<ReadyTask>,
+}
+
+/// What a poll finds when it asks.
+pub(crate) enum Found {
+    Task(ReadyTask),
+    /// Nothing here, but the store may have more.
+    AskStore,
+    /// Nothing now. The throttle says that there is work which may not be leased yet.
+    Wait(Ticket, Option<Throttle>),
+    /// Too many polls wait already.
+    Full,
+}
+
+/// A place in the line. Dropping it leaves the line; a task that was handed over in that moment goes back.
+pub(crate) struct Ticket {
+    pub(crate) handed: oneshot::Receiver<ReadyTask>,
+    queue: QueueKey,
+    number: u64,
+}
+
+impl Dispatch {
+    /// Matching of stored tasks.
+    pub(crate) fn new(clock: Arc<dyn Clock>, admission: Admission, poll_caps: PollCaps) -> Self {
+        Self::build(clock, admission, poll_caps, true)
+    }
+
+    /// Matching of questions, which are in no store: none is ever left out.
+    pub(crate) fn of_questions(clock: Arc<dyn Clock>, poll_caps: PollCaps) -> Self {
+        Self::build(clock, Admission::default(), poll_caps, false)
+    }
+
+    fn build(
+        clock: Arc<dyn Clock>,
+        admission: Admission,
+        poll_caps: PollCaps,
+        is_stored: bool,
+    ) -> Self {
+        Self {
+            clock,
+            poll_caps,
+            state: Mutex::new(State {
+                is_stored,
+                is_partial: false,
+                ready_bytes: 0,
+                uses: 0,
+                queues: HashMap::new(),
+                places: HashMap::new(),
+                waiting: 0,
+                waiting_in: HashMap::new(),
+                next_waiter: 0,
+                ledger: Ledger::new(admission),
+                book: Book::default(),
+            }),
+        }
+    }
+
+    /// A committed row: a ready task is offered, any other is taken out.
+    pub(crate) fn update(&self, row: &TaskRow) {
+        let mut state = self.state.lock();
+        if row.worker_session.is_some() {
+            state.note_attempt(row, self.clock.now());
+        }
+        if row.status == TaskStatus::Ready {
+            let (key, now) = (queue_of(row), self.clock.now());
+            // A task that waits here may now be for others: it is looked at anew.
+            let known = state.places.contains_key(&row.task_id);
+            state.withdraw(&row.task_id);
+            if !known && (state.has_room() || state.queues.contains_key(&key)) {
+                state.queue(&key, now).added.count(now);
+            }
+            state.offer(key, ReadyTask::from(row), Origin::Commit, now);
+        } else {
+            state.withdraw(&row.task_id);
+        }
+    }
+
+    /// A lease was granted for the first time or again; a renewal is neither.
+    pub(crate) fn count_lease(&self, row: &TaskRow, is_new: bool) {
+        let mut state = self.state.lock();
+        let (key, now) = (queue_of(row), self.clock.now());
+        if is_new {
+            state.ledger.lease(&key);
+        }
+        state.ledger.dispatch(&key, now);
+        state.queue(&key, now).dispatched.count(now);
+    }
+
+    /// A lease that was counted ended: what was withheld for it may go out.
+    pub(crate) fn lease_ended(&self, row: &TaskRow) {
+        let mut state = self.state.lock();
+        if state.ledger.is_unlimited() {
+            return;
+        }
+        let key = queue_of(row);
+        state.ledger.release(&key);
+        state.pump_namespace(&key, self.clock.now());
+    }
+
+    /// The caps that apply to a queue and what counts against them.
+    pub(crate) fn admission(&self, queue: &QueueKey) -> (Arc<Caps>, Usage) {
+        let mut state = self.state.lock();
+        let caps = state.ledger.caps(queue);
+        let usage = state.ledger.usage(queue, &caps, self.clock.now());
+        (caps, usage)
+    }
+
+    /// Ready tasks in memory by priority and fairness class, and what each class was given lately.
+    pub(crate) fn fairness(&self, queue: &QueueKey) -> FairnessView {
+        let state = self.state.lock();
+        let Some(queue) = state.queues.get(queue) else {
+            return FairnessView::default();
+        };
+        let tier = |(priority, classes): (&u8, &BTreeMap<Option<String>, Class>)| PriorityTier {
+            priority: *priority,
+            classes: classes
+                .iter()
+                .map(|(key, class)| FairnessClass {
+                    fairness_key: key.clone(),
+                    ready: class.len(),
+                    fairness_weight: class.values().next().map_or(1, |task| task.fairness_weight),
+                })
+                .collect(),
+        };
+        FairnessView {
+            tiers: queue.tiers.iter().map(tier).collect(),
+            recent: queue.fairness.recent(self.clock.now()),
+        }
+    }
+
+    /// Tasks that became ready, and leases granted, in the last minute.
+    pub(crate) fn last_minute(&self, queue: &QueueKey) -> (u64, u64) {
+        let (state, now) = (self.state.lock(), self.clock.now());
+        state.queues.get(queue).map_or((0, 0), |queue| {
+            (
+                queue.added.last_minute(now),
+                queue.dispatched.last_minute(now),
+            )
+        })
+    }
+
+    /// A task that was taken is leased, or goes back.
+    pub(crate) fn settle(&self, queue: &QueueKey, taken: &Taking, back: Option<ReadyTask>) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        state.ledger.settle(queue);
+        state.settle_taking(queue, taken, now);
+        if let Some(task) = back {
+            state.offer(queue.clone(), task, Origin::Commit, now);
+        }
+        if !state.ledger.is_unlimited() {
+            state.pump_namespace(queue, now);
+        }
+    }
+
+    /// A question that somebody waits for.
+    pub(crate) fn ask(&self, queue: &QueueKey, question: ReadyTask) {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        state.offer(queue.clone(), question, Origin::Question, now);
+    }
+
+    /// What withholds ready work from a poll now.
+    pub(crate) fn withheld(&self, queue: &QueueKey, appetite: &Appetite) -> Option<Throttle> {
+        let mut state = self.state.lock();
+        let throttle = state.ledger.admit(queue, self.clock.now()).err()?;
+        let is_full = state.is_full(queue, appetite);
+        let queue = state.queues.get(queue)?;
+        queue.has(appetite, is_full).then_some(throttle)
+    }
+
+    /// Tasks read from the store. `complete` says that these are all there are.
+    pub(crate) fn fill(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        state.queue(queue, now).truncated = !complete;
+        for row in rows {
+            state.offer(queue.clone(), ReadyTask::from(row), Origin::Fetched, now);
+        }
+    }
+
+    /// As [`Self::fill`], for tasks that must run in a session.
+    pub(crate) fn fill_lanes(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        state.queue(queue, now).lanes_truncated = !complete;
+        for row in rows {
+            state.offer(queue.clone(), ReadyTask::from(row), Origin::Fetched, now);
+        }
+    }
+
+    /// Whether more ready tasks may be kept in memory.
+    pub(crate) fn has_room(&self) -> bool {
+        self.state.lock().has_room()
+    }
+
+    /// The store may hold ready tasks of queues that were never read.
+    pub(crate) fn leave_out_rest(&self) {
+        self.state.lock().is_partial = true;
+    }
+
+    /// Whether no lease is limited, so that none need be counted.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.state.lock().ledger.is_unlimited()
+    }
+
+    /// Queues and ready tasks in memory.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.queues.len(), state.places.len())
+    }
+
+    /// Takes the best fitting ready task, or a place in the line.
+    pub(crate) fn take(&self, queue: &QueueKey, appetite: &Appetite) -> Found {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        let throttle = state.ledger.admit(queue, now).err();
+        let mut withheld = None;
+        match throttle {
+            None => {
+                if let Some(task) = state.pick(queue, appetite, now) {
+                    state.ledger.reserve(queue);
+                    return Found::Task(task);
+                }
+            }
+            Some(throttle) => {
+                let is_full = state.is_full(queue, appetite);
+                let entry = state.queues.get(queue);
+                let has = entry.is_some_and(|entry| entry.has(appetite, is_full));
+                withheld = has.then_some(throttle);
+            }
+        }
+        let entry = state.queue(queue, now);
+        if (entry.truncated && entry.len == 0) || (entry.lanes_truncated && entry.lanes.len() == 0)
+        {
+            return Found::AskStore;
+        }
+        if !self.poll_caps.admit(&state, &queue.namespace) {
+            return Found::Full;
+        }
+        state.began_waiting(&queue.namespace);
+        state.next_waiter += 1;
+        let number = state.next_waiter;
+        let (hand, handed) = oneshot::channel();
+        let entry = state.queue(queue, now);
+        entry.waiters.push_back(Waiter {
+            number,
+            appetite: appetite.clone(),
+            hand,
+        });
+        let ticket = Ticket {
+            handed,
+            queue: queue.clone(),
+            number,
+        };
+        Found::Wait(ticket, withheld)
+    }
+
+    /// Leaves the line.
+    pub(crate) fn leave(&self, mut ticket: Ticket) {
+        let mut state = self.state.lock();
+        let waiters = state
+            .queues
+            .get_mut(&ticket.queue)
+            .map(|queue| &mut queue.waiters);
+        if let Some(waiters) = waiters
+            && let Some(place) = waiters
+                .iter()
+                .position(|waiter| waiter.number == ticket.number)
+        {
+            waiters.remove(place);
+            state.ended_waiting(&ticket.queue.namespace);
+        }
+        // Handed over while leaving: the next in line gets it.
+        if let Ok(task) = ticket.handed.try_recv() {
+            let now = self.clock.now();
+            state.ledger.settle(&ticket.queue);
+            state.settle_taking(&ticket.queue, &task.taking(), now);
+            state.offer(ticket.queue, task, Origin::Commit, now);
+        }
+    }
+
+    /// Takes out a task that nobody may have any more.
+    pub(crate) fn withdraw(&self, task_id: &TaskId) {
+        self.state.lock().withdraw(task_id);
+    }
+
+    /// Whether a poll of this worker waits.
+    pub(crate) fn is_waited_at(&self, worker: &WorkerRow) -> bool {
+        let state = self.state.lock();
+        [TaskKind::Workflow, TaskKind::Activity]
+            .into_iter()
+            .any(|kind| {
+                let key = QueueKey {
+                    namespace: worker.namespace.clone(),
+                    kind,
+                    queue: worker.task_queue.clone(),
+                };
+                let queue = state.queues.get(&key);
+                queue.is_some_and(|queue| {
+                    let mut waiters = queue.waiters.iter();
+                    waiters.any(|waiter| waiter.appetite.worker_id == worker.worker_id)
+                })
+            })
+    }
+
+    /// Polls that wait now.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.lock().waiting
+    }
+
+    /// A lease was granted: counted for fairness.
+    pub(crate) fn dispatched(&self, queue: &QueueKey, task: &ReadyTask) {
+        if task.fairness_key.is_some() || task.fairness_weight != 1 {
+            let (mut state, now) = (self.state.lock(), self.clock.now());
+            let entry = state.queue(queue, now);
+            entry.fairness.count(task.fairness_key.as_deref(), now);
+        }
+    }
+}
+
+impl PollCaps {
+    fn admit(self, state: &State, namespace: &Namespace) -> bool {
+        let in_namespace = state.waiting_in.get(namespace).copied().unwrap_or(0);
+        state.waiting < self.max.unwrap_or(WAITING_POLLS_MAX).min(WAITING_POLLS_MAX)
+            && self.max_per_namespace.is_none_or(|max| in_namespace < max)
+    }
+}
+
+impl State {
+    fn began_waiting(&mut self, namespace: &Namespace) {
+        self.waiting += 1;
+        *self.waiting_in.entry(namespace.clone()).or_default() += 1;
+    }
+
+    fn ended_waiting(&mut self, namespace: &Namespace) {
+        self.waiting -= 1;
+        if let Some(waiting) = self.waiting_in.get_mut(namespace) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.waiting_in.remove(namespace);
+            }
+        }
+    }
+
+    /// The queue's entry, made when there is none.
+    fn queue(&mut self, key: &QueueKey, now: Timestamp) -> &mut Queue {
+        self.uses += 1;
+        if self.uses > self.queues.len().max(TIDY_AFTER_USES) {
+            self.uses = 0;
+            self.tidy(now);
+        }
+        let is_partial = self.is_partial;
+        self.queues.entry(key.clone()).or_insert_with(|| Queue {
+            truncated: is_partial,
+            lanes_truncated: is_partial && key.kind == TaskKind::Activity,
+            ..Queue::default()
+        })
+    }
+
+    /// Forgets queues that nobody waits at and that hold nothing: an unknown queue is an empty one, or one that is read when
+    /// somebody asks. Rates and fair shares of the last minute are kept for a bounded number.
+    fn tidy(&mut self, now: Timestamp) {
+        let is_partial = self.is_partial;
+        let mut recent = 0;
+        self.queues.retain(|_, queue| {
+            let left_out = queue.truncated || queue.lanes_truncated;
+            if !queue.is_idle() || (left_out && !is_partial) {
+                return true;
+            }
+            recent += usize::from(queue.is_recent(now));
+            queue.is_recent(now) && recent <= RECENT_QUEUES_MAX
+        });
+        if self.queues.capacity() > 4 * self.queues.len().max(TIDY_AFTER_USES) {
+            self.queues.shrink_to_fit();
+            self.places.shrink_to_fit();
+        }
+    }
+
+    /// Whether more ready tasks may be kept.
+    fn has_room(&self) -> bool {
+        let queues = self.queues.len() as u64 * QUEUE_BYTES;
+        !self.is_stored || self.ready_bytes + queues < READY_BYTES_MAX
+    }
+
+    fn offer(&mut self, key: QueueKey, task: ReadyTask, origin: Origin, now: Timestamp) {
+        if self.places.contains_key(&task.task_id) {
+            return;
+        }
+        if task.session.is_some() {
+            self.offer_in_session(&key, task, origin, now);
+            return;
+        }
+        if !self.ledger.is_unlimited() {
+            // Older tasks may be withheld here: the best one goes first.
+            self.insert(key.clone(), task, origin, now);
+            self.pump(&key, now);
+            return;
+        }
+        let mut task = task;
+        while let Some(waiter) = self.waiter_for(&key, &task) {
+            self.ended_waiting(&key.namespace);
+            match waiter.hand.send(task) {
+                Ok(()) => return,
+                // The poll ended in this moment.
+                Err(back) => task = back,
+            }
+        }
+        self.insert(key, task, origin, now);
+    }
+
+    /// Takes the poll out of the line that waits longest for such a task.
+    fn waiter_for(&mut self, key: &QueueKey, task: &ReadyTask) -> Option<Waiter> {
+        let waiters = &mut self.queues.get_mut(key)?.waiters;
+        let place = waiters
+            .iter()
+            .position(|waiter| waiter.appetite.takes(task))?;
+        waiters.remove(place)
+    }
+
+    /// Hands out what may go out, to the polls that wait longest.
+    fn pump(&mut self, key: &QueueKey, now: Timestamp) {
+        while self.ledger.admit(key, now).is_ok() {
+            let waiting = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
+            let handed = (0..waiting).find_map(|place| {
+                let waiter = self.queues.get(key)?.waiters.get(place)?;
+                let appetite = waiter.appetite.clone();
+                Some((place, self.pick(key, &appetite, now)?))
+            });
+            let Some((place, task)) = handed else {
+                return;
+            };
+            let waiter = self
+                .queues
+                .get_mut(key)
+                .and_then(|queue| queue.waiters.remove(place))
+                .expect("the place was just found");
+            self.ended_waiting(&key.namespace);
+            match waiter.hand.send(task) {
+                Ok(()) => self.ledger.reserve(key),
+                // The poll ended in this moment.
+                Err(back) if back.session.is_some() => {
+                    self.settle_taking(key, &back.taking(), now);
+                    self.offer_in_session(key, back, Origin::Fetched, now);
+                }
+                Err(back) => self.insert(key.clone(), back, Origin::Fetched, now),
+            }
+        }
+    }
+
+    /// Caps reach over all queues of a namespace, so room for one may be room for another.
+    fn pump_namespace(&mut self, key: &QueueKey, now: Timestamp) {
+        let waiting: Vec<QueueKey> = self
+            .queues
+            .iter()
+            .filter(|(other, queue)| {
+                other.namespace == key.namespace
+                    && other.kind == key.kind
+                    && queue.len + queue.lanes.len() > 0
+                    && !queue.waiters.is_empty()
+            })
+            .map(|(other, _)| other.clone())
+            .collect();
+        for other in waiting {
+            self.pump(&other, now);
+        }
+    }
+
+    fn insert(&mut self, key: QueueKey, task: ReadyTask, origin: Origin, now: Timestamp) {
+        let has_room = self.has_room();
+        let is_question = task.validates.is_some() || !self.is_stored;
+        let origin = if is_question {
+            Origin::Question
+        } else {
+            origin
+        };
+        match self.queues.get_mut(&key) {
+            // Where somebody waits, a task is soon gone again.
+            Some(queue)
+                if !origin.may_enter(
+                    queue.len,
+                    READY_PER_QUEUE_MAX,
+                    has_room || !queue.waiters.is_empty(),
+                ) =>
+            {
+                queue.truncated = true;
+                return;
+            }
+            None if !origin.may_enter(0, READY_PER_QUEUE_MAX, has_room) => {
+                self.is_partial = true;
+                return;
+            }
+            Some(_) | None => {}
+        }
+        self.ready_bytes += task.bytes();
+        let queue = self.queue(&key, now);
+        let place: LinePlace = (
+            task.priority,
+            task.fairness_key.clone(),
+            task.available_at,
+            task.task_id.clone(),
+        );
+        let class = queue
+            .tiers
+            .entry(place.0)
+            .or_default()
+            .entry(place.1.clone())
+            .or_default();
+        class.insert((place.2, place.3.clone()), task);
+        queue.len += 1;
+        let task_id = place.3.clone();
+        self.places.insert(task_id, (key, Place::Line(place)));
+    }
+
+    fn withdraw(&mut self, task_id: &TaskId) {
+        let Some((key, place)) = self.places.remove(task_id) else {
+            return;
+        };
+        match place {
+            Place::Line(place) => {
+                let queue = self.queues.get_mut(&key);
+                if let Some(task) = queue.and_then(|queue| queue.remove(&place)) {
+                    self.ready_bytes -= task.bytes();
+                }
+            }
+            Place::Lane(lane, order) => {
+                self.remove_from_lane(&key, &lane, &order);
+            }
+        }
+    }
+
+    /// Takes the best task that fits out of the queue.
+    fn pick(&mut self, key: &QueueKey, appetite: &Appetite, now: Timestamp) -> Option<ReadyTask> {
+        let queue = self.queues.get(key)?;
+        let plain = queue.best(appetite, now);
+        // Without tasks of sessions nothing more is looked at.
+        let in_session = queue
+            .lanes
+            .can_serve()
+            .then(|| queue.lanes.best(appetite, self.is_full(key, appetite)))
+            .flatten();
+        let goes_first = match (plain, in_session) {
+            // Of one class, the order in which they became ready counts, to the last bit.
+            (Some(plain), Some((_, task))) if task.fairness_key == plain.fairness_key => {
+                session_queues::order_of(task) < session_queues::order_of(plain)
+            }
+            (Some(plain), Some((_, task))) => {
+                task.priority < plain.priority
+                    || (task.priority == plain.priority
+                        && queue.fairness.prefers(task.order(), plain.order(), now))
+            }
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        if let Some((lane, task)) = in_session.filter(|_| goes_first) {
+            let (lane, order) = (lane.clone(), session_queues::order_of(task));
+            return self.take_from_lane(key, &lane, &order, &appetite.worker_id, now);
+        }
+        let task = plain?.clone();
+        self.withdraw(&task.task_id);
+        Some(task)
+    }
+
+    /// A task is no longer on its way.
+    fn settle_taking(&mut self, queue: &QueueKey, taking: &Taking, now: Timestamp) {
+        if let Some(options) = &taking.session {
+            self.settle_in_session(queue, &taking.task_id, options, now);
+        }
+    }
+}
+
+/// A task on its way from its queue to a lease.
+#[derive(Clone, Debug)]
+pub(crate) struct Taking {
+    task_id: TaskId,
+    session: Option<Arc<WorkerSessionOptions>>,
+}
+
+impl Queue {
+    /// Whether a task is here that fits.
+    fn has(&self, appetite: &Appetite, is_full: bool) -> bool {
+        self.lanes.best(appetite, is_full).is_some()
+            || self
+                .tiers
+                .values()
+                .flat_map(BTreeMap::values)
+                .flat_map(BTreeMap::values)
+                .any(|task| appetite.takes(task))
+    }
+
+    /// The best task that fits and needs no session: lowest priority number, then the class that was served least for its
+    /// weight, then age.
+    fn best(&self, appetite: &Appetite, now: Timestamp) -> Option<&ReadyTask> {
+        for classes in self.tiers.values() {
+            let mut candidates = classes
+                .values()
+                .filter_map(|class| class.values().find(|task| appetite.takes(task)));
+            let first = candidates.next();
+            let best = candidates.fold(first, |best, task| match best {
+                Some(other) if !self.fairness.prefers(task.order(), other.order(), now) => {
+                    Some(other)
+                }
+                _ => Some(task),
+            });
+            if best.is_some() {
+                return best;
+            }
+        }
+        None
+    }
+
+    /// Whether nobody waits here and nothing is ready.
+    fn is_idle(&self) -> bool {
+        self.waiters.is_empty() && self.len == 0 && self.lanes.len() == 0
+    }
+
+    /// Whether something happened here in the last minute.
+    fn is_recent(&self, now: Timestamp) -> bool {
+        self.added.last_minute(now) > 0 || self.dispatched.last_minute(now) > 0
+    }
+
+    fn remove(&mut self, place: &LinePlace) -> Option<ReadyTask> {
+        let classes = self.tiers.get_mut(&place.0)?;
+        let mut removed = None;
+        if let Some(class) = classes.get_mut(&place.1) {
+            removed = class.remove(&(place.2, place.3.clone()));
+            self.len -= usize::from(removed.is_some());
+            if class.is_empty() {
+                classes.remove(&place.1);
+            }
+        }
+        if classes.is_empty() {
+            self.tiers.remove(&place.0);
+        }
+        removed
+    }
+}
+
+/// Why a task is offered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// It became ready: it may stay in the store when memory is full.
+    Commit,
+    /// A poll asked the store for it, or was about to get it: some are kept although memory is full, or the poll would ask again
+    /// for ever.
+    Fetched,
+    /// It is in no store: it must be kept, and another limit bounds those.
+    Question,
+}
+
+impl Origin {
+    /// Whether a task may enter a line that holds `len` tasks and may hold `max`.
+    fn may_enter(self, len: usize, max: usize, has_room: bool) -> bool {
+        match self {
+            Self::Question => true,
+            Self::Commit => has_room && len < max,
+            Self::Fetched => len < max && (has_room || len < FETCHED_WHEN_FULL),
+        }
+    }
+}
+
+/// How ready tasks of one kind stand in line.
+#[derive(Clone, Debug, Default)]
+pub struct FairnessView {
+    /// The most urgent first.
+    pub tiers: Vec<PriorityTier>,
+    /// What each class was given lately, faded.
+    pub recent: Vec<(Option<String>, f64)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PriorityTier {
+    pub priority: u8,
+    pub classes: Vec<FairnessClass>,
+}
+
+#[derive(Clone, Debug)]
+pub struct FairnessClass {
+    pub fairness_key: Option<String>,
+    pub ready: usize,
+    pub fairness_weight: u32,
+}
+
+fn queue_of(row: &TaskRow) -> QueueKey {
+    QueueKey {
+        namespace: row.namespace.clone(),
+        kind: row.kind,
+        queue: row.queue.clone(),
+    }
+}
+
+impl ReadyTask {
+    /// A question that somebody waits for: ahead of everything that is stored.
+    pub(crate) fn question(task_id: TaskId, question: &Question, now: Timestamp) -> Self {
+        let run = &question.run;
+        let validates = match question.kind {
+            QuestionKind::Query => None,
+            QuestionKind::UpdateValidation => Some(question.name.clone()),
+        };
+        Self {
+            task_id,
+            run_id: run.run_id.clone(),
+            sequence: 0,
+            available_at: now,
+            priority: 0,
+            type_name: run.workflow_type.clone(),
+            compatibility: run.routing.compatibility.clone(),
+            fairness_key: None,
+            fairness_weight: 1,
+            required_capability: question.required_capability.map(str::to_owned),
+            held_for: None,
+            validates,
+            session: None,
+        }
+    }
+
+    /// About what it takes in memory. Names are counted twice, because its place repeats them.
+    fn bytes(&self) -> u64 {
+        let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let session = self.session.as_ref().map_or(0, |options| {
+            let requirements = options.requirements.iter();
+            512 + requirements.map(String::len).sum::<usize>()
+        });
+        let names = self.type_name.len()
+            + optional(&self.compatibility)
+            + optional(&self.required_capability)
+            + optional(&self.fairness_key)
+            + optional(&self.validates)
+            + session;
+        READY_TASK_BYTES + 2 * names as u64
+    }
+
+    /// What matching must know to settle it.
+    pub(crate) fn taking(&self) -> Taking {
+        Taking {
+            task_id: self.task_id.clone(),
+            session: self.session.clone(),
+        }
+    }
+
+    /// Fairness class, weight and age.
+    fn order(&self) -> (Option<&str>, u32, Timestamp) {
+        (
+            self.fairness_key.as_deref(),
+            self.fairness_weight,
+            self.available_at,
+        )
+    }
+}
+
+impl From<&TaskRow> for ReadyTask {
+    fn from(row: &TaskRow) -> Self {
+        Self {
+            task_id: row.task_id.clone(),
+            run_id: row.run_id.clone(),
+            sequence: row.sequence,
+            available_at: row.available_at,
+            priority: row.priority,
+            type_name: row.type_name.clone(),
+            compatibility: row.compatibility.clone(),
+            required_capability: row.required_capability.clone(),
+            held_for: row.held_for.clone(),
+            fairness_key: row.fairness_key.clone(),
+            fairness_weight: row.fairness_weight,
+            validates: None,
+            session: row.worker_session.as_deref().cloned().map(Arc::new),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Which waiting poll gets which ready task.
+
+pub(crate) mod admission;
+pub(crate) mod dispatch;
+pub(crate) mod fairness;
+pub(crate) mod poll;
+pub(crate) mod poll_dedup;
+pub(crate) mod rate;

@@ -1,0 +1,412 @@
+//! A poll, from the worker's registration to a lease. A client may hang up at any moment: what it was waiting for goes to the
+//! next in line, and what it was about to be given is found again by its poll request id.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_engine::Rejection;
+use longhaul_engine::change::TaskKind;
+use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
+use longhaul_store::QueueKey;
+use tokio::time::Instant;
+
+use crate::Host;
+use crate::error::{Error, Result};
+use crate::matching::admission::Throttle;
+use crate::matching::dispatch::{
+    Appetite, Dispatch, FETCHED_WHEN_FULL, Found, READY_IN_SESSION_MAX, READY_PER_QUEUE_MAX,
+    ReadyTask, Taking, Ticket,
+};
+use crate::matching::poll_dedup::{FirstPoll, Granted, PollKey, Polls, Turn};
+use crate::registry::workers::Known;
+
+/// How often a waiting poll looks into a store that other servers write to as well. A safety net, not the way a task is
+/// usually found.
+const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A worker's request for one task.
+#[derive(Clone, Debug)]
+pub struct Poll {
+    pub namespace: Namespace,
+    pub worker_id: WorkerId,
+    pub task_queue: TaskQueue,
+    pub build_id: Option<String>,
+    pub poll_request_id: Option<String>,
+    /// Zero answers at once.
+    pub timeout: Duration,
+}
+
+/// How a poll ended.
+#[derive(Clone, Debug)]
+pub enum Polled<T> {
+    Leased(T),
+    /// Nothing came before the timeout, or the server began to stop.
+    Empty,
+    /// There is work, and a cap withholds it.
+    Throttled(Throttle),
+}
+
+/// What a waiting poll comes to.
+enum Next {
+    Task(ReadyTask),
+    Empty,
+    Throttled(Throttle),
+}
+
+impl<T> Polled<T> {
+    /// The same outcome with another view of the task.
+    pub fn map<U>(self, view: impl FnOnce(T) -> U) -> Polled<U> {
+        match self {
+            Self::Leased(task) => Polled::Leased(view(task)),
+            Self::Empty => Polled::Empty,
+            Self::Throttled(throttle) => Polled::Throttled(throttle),
+        }
+    }
+}
+
+/// How a kind of task is claimed.
+pub(crate) trait Claim: Send + Sync + Clone + 'static {
+    type Reply: Send + 'static;
+
+    fn kind(&self) -> TaskKind;
+    /// What the task is called in counters.
+    fn label(&self) -> &'static str {
+        self.kind().as_str()
+    }
+    fn appetite(&self, worker: &Known) -> Appetite;
+    /// Where polls of this kind wait, and what they were answered with.
+    fn lines<'a>(&self, host: &'a Host) -> Lines<'a> {
+        Lines {
+            dispatch: &host.inner.hub.dispatch,
+            polls: &host.inner.hub.polls,
+            is_stored: true,
+        }
+    }
+    /// Leases the task, or leases it again to the same poll; None when it is not to be had.
+    fn claim(
+        &self,
+        host: &Host,
+        granted: &Granted,
+        worker: &Known,
+        poll: &Poll,
+    ) -> impl Future<Output = Result<Option<Self::Reply>>> + Send;
+}
+
+/// Where polls of one kind wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines<'a> {
+    pub(crate) dispatch: &'a Dispatch,
+    pub(crate) polls: &'a Arc<Polls>,
+    /// Whether the store may hold ready tasks that are not in memory.
+    pub(crate) is_stored: bool,
+}
+
+impl Host {
+    pub(crate) async fn poll<C: Claim>(&self, poll: &Poll, claim: &C) -> Result<Polled<C::Reply>> {
+        let deadline = Instant::now() + poll.timeout;
+        if self.inner.stopping.is_cancelled() {
+            return Err(Error::Stopping);
+        }
+        let worker = self.polling_worker(poll).await?;
+        let queue = QueueKey {
+            namespace: poll.namespace.clone(),
+            kind: claim.kind(),
+            queue: poll.task_queue.clone(),
+        };
+        let mut first = None;
+        if let Some(request_id) = &poll.poll_request_id {
+            let key = PollKey {
+                queue: queue.clone(),
+                worker_id: poll.worker_id.clone(),
+                request_id: request_id.clone(),
+            };
+            match self.take_turn(&key, &worker, poll, claim, deadline).await? {
+                TurnTaken::Answered(answer) => return Ok(answer),
+                TurnTaken::First(turn) => first = Some(turn),
+            }
+        }
+        let lines = claim.lines(self);
+        let (mut worker, mut appetite) = (Arc::clone(&worker), claim.appetite(&worker));
+        loop {
+            let next = self
+                .next_task(&queue, lines, &worker, &appetite, deadline)
+                .await?;
+            let task = match next {
+                Next::Task(task) => task,
+                Next::Empty => {
+                    self.inner.hub.metrics.polled("empty");
+                    return Ok(Polled::Empty);
+                }
+                Next::Throttled(throttle) => {
+                    self.inner.hub.metrics.polled("throttled");
+                    return Ok(Polled::Throttled(throttle));
+                }
+            };
+            let claimed = self
+                .claim(&queue, task, &worker, poll, claim, &mut first)
+                .await?;
+            // None: somebody else was quicker, or the task is gone. The next one.
+            if let Some(reply) = claimed {
+                self.inner.hub.metrics.polled("leased");
+                self.inner.hub.metrics.leased(claim.label());
+                return Ok(Polled::Leased(reply));
+            }
+            // The registration may have changed while the poll waited, and with it what the worker may have.
+            worker = self.polling_worker(poll).await?;
+            appetite = claim.appetite(&worker);
+        }
+    }
+
+    /// Waits behind a poll with the same id, or takes its place, or gets the same answer.
+    async fn take_turn<C: Claim>(
+        &self,
+        key: &PollKey,
+        worker: &Known,
+        poll: &Poll,
+        claim: &C,
+        deadline: Instant,
+    ) -> Result<TurnTaken<C::Reply>> {
+        let polls = claim.lines(self).polls;
+        let mut waited = false;
+        loop {
+            match polls.enter(key) {
+                // The first one ended without a task: so does this one.
+                Turn::First(_) if waited => {
+                    self.refuse_draining(worker)?;
+                    return Ok(TurnTaken::Answered(Polled::Empty));
+                }
+                Turn::First(first) => return Ok(TurnTaken::First(first)),
+                Turn::After(mut done) => {
+                    waited = true;
+                    if tokio::time::timeout_at(deadline, done.changed())
+                        .await
+                        .is_err()
+                    {
+                        return Ok(TurnTaken::Answered(Polled::Empty));
+                    }
+                }
+                Turn::Again(granted) => match claim.claim(self, &granted, worker, poll).await {
+                    Ok(Some(reply)) => return Ok(TurnTaken::Answered(Polled::Leased(reply))),
+                    Ok(None) | Err(Error::Rejected(_)) => polls.forget(key),
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// A worker whose build drains gets nothing new.
+    pub(crate) fn refuse_draining(&self, worker: &Known) -> Result<()> {
+        let row = &worker.row;
+        if self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()) {
+            self.inner.hub.metrics.polled("draining");
+            return Err(Error::WorkerDraining(row.worker_id.clone()));
+        }
+        Ok(())
+    }
+
+    /// The next task for this worker, or what the waiting came to.
+    async fn next_task(
+        &self,
+        queue: &QueueKey,
+        lines: Lines<'_>,
+        worker: &Known,
+        appetite: &Appetite,
+        deadline: Instant,
+    ) -> Result<Next> {
+        let mut rollouts = self.inner.rollouts.watch();
+        self.refresh_rollouts().await?;
+        let shared = lines.is_stored && self.inner.store.is_shared();
+        // Another server's commits do not wake this one's polls: where there may be any, look before waiting, and then now
+        // and then.
+        let mut look_at = shared.then(Instant::now);
+        loop {
+            if self.inner.stopping.is_cancelled() {
+                return Ok(Next::Empty);
+            }
+            rollouts.mark_unchanged();
+            self.refuse_draining(worker)?;
+            match lines.dispatch.take(queue, appetite) {
+                Found::Task(task) => return Ok(Next::Task(task)),
+                Found::AskStore => self.refill(queue).await?,
+                Found::Full => return Err(Error::TooManyPolls),
+                Found::Wait(ticket, withheld) => {
+                    let mut line = InLine {
+                        dispatch: lines.dispatch,
+                        ticket: Some(ticket),
+                    };
+                    self.inner.hub.rest.tell();
+                    let until = look_at.map_or(deadline, |at| at.min(deadline));
+                    let room = async {
+                        match withheld.and_then(|throttle| throttle.room_at) {
+                            Some(at) => self.inner.clock.sleep_until(at).await,
+                            None => std::future::pending().await,
+                        }
+                    };
+                    tokio::select! {
+                        biased;
+                        handed = line.handed() => {
+                            line.ticket = None;
+                            match handed {
+                                // Drained in the moment of the handing over: the next in line gets it.
+                                Some(task) if self.refuse_draining(worker).is_err() => {
+                                    lines.dispatch.settle(queue, &task.taking(), Some(task));
+                                    continue;
+                                }
+                                Some(task) => return Ok(Next::Task(task)),
+                                None => return Ok(Next::Empty),
+                            }
+                        }
+                        () = self.inner.stopping.cancelled() => return Ok(Next::Empty),
+                        _ = rollouts.changed() => continue,
+                        () = tokio::time::sleep_until(until) => {}
+                        () = room => continue,
+                    }
+                    drop(line);
+                    match look_at {
+                        Some(at) if at <= Instant::now() => {
+                            self.refill(queue).await?;
+                            self.refresh_rollouts().await?;
+                            look_at = Some(Instant::now() + SHARED_LOOK_INTERVAL);
+                        }
+                        Some(_) | None => {
+                            let withheld = lines.dispatch.withheld(queue, appetite);
+                            return Ok(withheld.map_or(Next::Empty, Next::Throttled));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Claims a task that was taken from the queue; None when it is not to be had any more. The poll's id is bound to the task
+    /// before the claim: a client that hangs up now and sends the same poll again is given this task, leased or not yet.
+    async fn claim<C: Claim>(
+        &self,
+        queue: &QueueKey,
+        task: ReadyTask,
+        worker: &Known,
+        poll: &Poll,
+        claim: &C,
+        first: &mut Option<FirstPoll>,
+    ) -> Result<Option<C::Reply>> {
+        let granted = Granted {
+            task_id: task.task_id.clone(),
+            run_id: task.run_id.clone(),
+            sequence: task.sequence,
+            session_id: task
+                .session
+                .as_ref()
+                .map(|options| options.session_id.clone()),
+        };
+        let lines = claim.lines(self);
+        let bound = first.take().map(|turn| turn.grant(granted.clone()));
+        let mut taken = Taken {
+            dispatch: lines.dispatch,
+            queue,
+            taking: task.taking(),
+            task: Some(task),
+        };
+        match claim.claim(self, &granted, worker, poll).await {
+            Ok(Some(reply)) => {
+                if let Some(task) = taken.task.take() {
+                    lines.dispatch.dispatched(queue, &task);
+                }
+                Ok(Some(reply))
+            }
+            // The task stays ready; the next worker that its session lets in gets it.
+            Err(Error::Rejected(Rejection::SessionRefused(refusal))) => {
+                if let Some(session_id) = &granted.session_id {
+                    self.note_session_refusal(&queue.namespace, session_id, &refusal);
+                    let store = &self.inner.store;
+                    let stored = store.session(&queue.namespace, session_id).await?;
+                    let fresh = self.polling_worker(poll).await?;
+                    let appetite = claim.appetite(&fresh);
+                    // Nothing waits from here on: a poll that ends early has given the task back.
+                    if let Some(task) = taken.task.take() {
+                        lines
+                            .dispatch
+                            .refused(queue, task, stored.as_ref(), &appetite);
+                    }
+                }
+                *first = bound.and_then(|key| lines.polls.regain(&key));
+                Ok(None)
+            }
+            Ok(None) | Err(Error::Rejected(Rejection::NotClaimable { .. })) => {
+                taken.task = None;
+                *first = bound.and_then(|key| lines.polls.regain(&key));
+                Ok(None)
+            }
+            Err(error) => {
+                if let Some(key) = bound {
+                    lines.polls.forget(&key);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Fills the in-memory queue from the store, with fewer tasks when memory is full.
+    pub(crate) async fn refill(&self, queue: &QueueKey) -> Result<()> {
+        let dispatch = &self.inner.hub.dispatch;
+        let limit = |max: usize| {
+            if dispatch.has_room() {
+                max
+            } else {
+                FETCHED_WHEN_FULL
+            }
+        };
+        let max = limit(READY_PER_QUEUE_MAX);
+        let rows = self.inner.store.ready_tasks(queue, max).await?;
+        dispatch.fill(queue, &rows, rows.len() < max);
+        if queue.kind == TaskKind::Activity {
+            let max = limit(READY_IN_SESSION_MAX);
+            let rows = self.inner.store.ready_session_tasks(queue, max).await?;
+            dispatch.fill_lanes(queue, &rows, rows.len() < max);
+        }
+        Ok(())
+    }
+}
+
+enum TurnTaken<R> {
+    First(FirstPoll),
+    Answered(Polled<R>),
+}
+
+/// A task that was taken from the queue and is not leased yet. Whatever ends the claim early puts it back; if it was leased
+/// after all, the next claim of it is refused and nothing else happens.
+struct Taken<'a> {
+    dispatch: &'a Dispatch,
+    queue: &'a QueueKey,
+    taking: Taking,
+    task: Option<ReadyTask>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.dispatch
+            .settle(self.queue, &self.taking, self.task.take());
+    }
+}
+
+/// Leaves the line when the poll ends for whatever reason.
+struct InLine<'a> {
+    dispatch: &'a Dispatch,
+    ticket: Option<Ticket>,
+}
+
+impl InLine<'_> {
+    async fn handed(&mut self) -> Option<ReadyTask> {
+        match &mut self.ticket {
+            Some(ticket) => (&mut ticket.handed).await.ok(),
+            None => None,
+        }
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.dispatch.leave(ticket);
+        }
+    }
+}

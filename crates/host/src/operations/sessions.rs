@@ -1,0 +1,500 @@
+//! Sessions of workers: what workers and operators do with them by name. The rules stand in `engine::session`; here rows are
+//! read, decided on and committed, and whoever waits for a session is told. Admission of activities is in `activity_tasks`,
+//! what time does in `session_sweep`.
+//!
+//! Locks are taken in the order worker, session, run. They spare conflicts; the version of the row decides.
+
+use std::sync::Arc;
+
+use longhaul_engine::session::{
+    self, Acquired, Admission, Applicant, Attempt, Outcome, Owner, Refusal, Session, Status,
+};
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::{Namespace, SessionId, TaskQueue, WorkerId};
+use longhaul_protocol::worker_session::WorkerSessionOptions;
+use longhaul_store::SessionFilter;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::Host;
+use crate::commit::locks::Locks;
+use crate::error::{Error, Result};
+use crate::registry::workers::Known;
+
+/// As for runs: losing that often in a row means something is wrong.
+const CONFLICT_RETRIES: usize = 8;
+
+/// Shared state of sessions.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    workers: Locks<(Namespace, WorkerId)>,
+    sessions: Locks<(Namespace, SessionId)>,
+}
+
+impl Sessions {
+    /// Waits until no other admission of this worker is decided, nor anything on this session.
+    pub(crate) async fn lock_both(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+        session_id: &SessionId,
+    ) -> (OwnedMutexGuard<()>, OwnedMutexGuard<()>) {
+        let worker = self.lock_worker(namespace, worker_id).await;
+        (worker, self.lock_session(namespace, session_id).await)
+    }
+
+    pub(crate) async fn lock_worker(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> OwnedMutexGuard<()> {
+        let name = (namespace.clone(), worker_id.clone());
+        self.workers.lock(&name).await
+    }
+
+    pub(crate) async fn lock_session(
+        &self,
+        namespace: &Namespace,
+        session_id: &SessionId,
+    ) -> OwnedMutexGuard<()> {
+        let name = (namespace.clone(), session_id.clone());
+        self.sessions.lock(&name).await
+    }
+}
+
+/// A session with its holder's standing.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    pub session: Session,
+    /// The registration behind the owner; none when it is gone.
+    pub holder: Option<Holder>,
+    pub active_activity_count: u64,
+}
+
+/// The worker that a session names as owner.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    pub task_queue: TaskQueue,
+    pub status: &'static str,
+    pub last_heartbeat_at: Timestamp,
+    pub is_stale: bool,
+}
+
+/// What became of an explicit call.
+#[derive(Clone, Debug)]
+pub struct SessionReceipt {
+    /// `created`, `reused`, `reacquired`, `heartbeat_recorded`, `closed` or `already_closed`.
+    pub outcome: &'static str,
+    pub view: SessionView,
+}
+
+/// A refusal with the session as it was.
+#[derive(Clone, Debug)]
+pub struct SessionRefused {
+    pub refusal: Refusal,
+    pub view: Option<SessionView>,
+}
+
+/// One page of sessions.
+#[derive(Clone, Debug)]
+pub struct SessionList {
+    pub sessions: Vec<SessionView>,
+    /// Where the next page begins, when there is one.
+    pub next: Option<(Timestamp, SessionId)>,
+    pub counts: SessionCounts,
+}
+
+/// Sessions of a namespace by status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionCounts(Vec<(Status, u64)>);
+
+impl SessionCounts {
+    pub fn of(&self, status: Status) -> u64 {
+        let found = self.0.iter().find(|(of, _)| *of == status);
+        found.map_or(0, |(_, count)| *count)
+    }
+
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|(_, count)| count).sum()
+    }
+}
+
+impl Host {
+    /// A worker makes a session, or uses it again, or takes it over.
+    pub async fn create_session(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+        options: &WorkerSessionOptions,
+    ) -> Result<SessionReceipt> {
+        let worker = self.registered_worker(namespace, worker_id).await?;
+        let registered = &worker.row.task_queue;
+        let queue = options
+            .queue
+            .as_deref()
+            .map_or_else(|| registered.clone(), TaskQueue::from);
+        if queue != *registered {
+            let refusal = Refusal::QueueMismatch {
+                registered: registered.clone(),
+                requested: queue,
+            };
+            return Err(self.session_refused(refusal).await);
+        }
+        self.refuse_draining(&worker)?;
+        let _locks = self
+            .inner
+            .sessions
+            .lock_both(namespace, worker_id, &options.session_id)
+            .await;
+        for _ in 0..CONFLICT_RETRIES {
+            let admission = self
+                .session_admission(namespace, &options.session_id, worker_id)
+                .await?;
+            let now = self.now();
+            let acquired = session::acquire(&admission, namespace, options, &queue, None, now);
+            let Acquired { session, outcome } = match acquired {
+                Ok(acquired) => acquired,
+                Err(refusal) => {
+                    self.note_session_refusal(namespace, &options.session_id, &refusal);
+                    return Err(self.session_refused(refusal).await);
+                }
+            };
+            if self.write_session(&session).await? {
+                self.note_acquisition(&session, outcome);
+                return self.receipt(outcome.as_str(), session).await;
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// The holder renews its session.
+    pub async fn heartbeat_session(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+        session_id: &SessionId,
+        lease_seconds: Option<u64>,
+    ) -> Result<SessionReceipt> {
+        let _lock = self
+            .inner
+            .sessions
+            .lock_session(namespace, session_id)
+            .await;
+        for _ in 0..CONFLICT_RETRIES {
+            let (stored, owner) = self.stored_session(namespace, session_id).await?;
+            let now = self.now();
+            match session::renew(stored.as_ref(), owner, worker_id, lease_seconds, now) {
+                Ok(session) if self.write_session(&session).await? => {
+                    self.inner.hub.metrics.session("renewed");
+                    return self.receipt("heartbeat_recorded", session).await;
+                }
+                Ok(_) => {}
+                Err(refusal) => return Err(self.session_refused(refusal).await),
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// The holder ends its session for good.
+    pub async fn close_session(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+        session_id: &SessionId,
+        reason: Option<&str>,
+    ) -> Result<SessionReceipt> {
+        let _lock = self
+            .inner
+            .sessions
+            .lock_session(namespace, session_id)
+            .await;
+        for _ in 0..CONFLICT_RETRIES {
+            let (stored, owner) = self.stored_session(namespace, session_id).await?;
+            match session::close(stored.as_ref(), owner, worker_id, self.now()) {
+                Ok(Some(session)) if self.write_session(&session).await? => {
+                    self.inner.hub.metrics.session("closed");
+                    tracing::info!(%namespace, %session_id, %worker_id, reason, "a session was closed");
+                    return self.receipt("closed", session).await;
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let session = stored.ok_or(Error::Internal)?;
+                    return self.receipt("already_closed", session).await;
+                }
+                Err(refusal) => return Err(self.session_refused(refusal).await),
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// One page of sessions as they are now.
+    pub async fn list_sessions(&self, filter: &SessionFilter) -> Result<SessionList> {
+        self.sweep_sessions().await?;
+        let namespace = &filter.namespace;
+        let more = SessionFilter {
+            limit: filter.limit + 1,
+            ..filter.clone()
+        };
+        let mut rows = self.inner.store.list_sessions(&more).await?;
+        let next = if rows.len() > filter.limit {
+            rows.truncate(filter.limit);
+            rows.last()
+                .map(|row| (row.updated_at, row.session_id.clone()))
+        } else {
+            None
+        };
+        let attempts = self.inner.store.session_attempts(namespace, None).await?;
+        let mut sessions = Vec::with_capacity(rows.len());
+        for session in rows {
+            let own = attempts.iter().filter(|row| {
+                let options = row.worker_session.as_ref();
+                options.is_some_and(|options| options.session_id == session.session_id)
+            });
+            let own: Vec<Attempt> = own.filter_map(attempt).collect();
+            sessions.push(self.view_session(session, &own).await?);
+        }
+        Ok(SessionList {
+            sessions,
+            next,
+            counts: self.session_counts(namespace).await?,
+        })
+    }
+
+    /// One session as it is now.
+    pub async fn session(
+        &self,
+        namespace: &Namespace,
+        session_id: &SessionId,
+    ) -> Result<SessionView> {
+        self.refresh_session(namespace, session_id).await?;
+        let stored = self.inner.store.session(namespace, session_id).await?;
+        let session = stored.ok_or_else(|| Error::SessionNotFound(session_id.clone()))?;
+        self.shown(session).await
+    }
+
+    /// Sessions of a namespace by status, as they are now.
+    pub async fn count_sessions(&self, namespace: &Namespace) -> Result<SessionCounts> {
+        self.sweep_sessions().await?;
+        self.session_counts(namespace).await
+    }
+
+    async fn session_counts(&self, namespace: &Namespace) -> Result<SessionCounts> {
+        let counts = self.inner.store.session_counts(namespace).await?;
+        Ok(SessionCounts(counts))
+    }
+
+    /// What an admission of this worker is decided on, as it is stored now.
+    pub(crate) async fn session_admission(
+        &self,
+        namespace: &Namespace,
+        session_id: &SessionId,
+        worker_id: &WorkerId,
+    ) -> Result<Admission> {
+        let (session, owner) = self.stored_session(namespace, session_id).await?;
+        let worker = self.registered_worker(namespace, worker_id).await?;
+        let attempts = self
+            .inner
+            .store
+            .session_attempts(namespace, Some(session_id))
+            .await?;
+        Ok(Admission {
+            session,
+            owner,
+            applicant: self.applicant(&worker).await?,
+            attempts: attempts.iter().filter_map(attempt).collect(),
+        })
+    }
+
+    /// The worker as the rules see it.
+    pub(crate) async fn applicant(&self, worker: &Known) -> Result<Applicant> {
+        let row = &worker.row;
+        let holds = self
+            .inner
+            .store
+            .held_sessions(&row.namespace, &row.worker_id)
+            .await?;
+        Ok(Applicant {
+            worker_id: row.worker_id.clone(),
+            task_queue: row.task_queue.clone(),
+            capabilities: Arc::clone(&worker.capabilities),
+            max_sessions: row.max_concurrent_worker_sessions,
+            holds,
+        })
+    }
+
+    /// A session's row, and whether its owner is there.
+    pub(crate) async fn stored_session(
+        &self,
+        namespace: &Namespace,
+        session_id: &SessionId,
+    ) -> Result<(Option<Session>, Owner)> {
+        let session = self.inner.store.session(namespace, session_id).await?;
+        let owner = match &session {
+            Some(session) => self.owner_of(session).await?,
+            None => Owner::Gone,
+        };
+        Ok((session, owner))
+    }
+
+    pub(crate) async fn owner_of(&self, session: &Session) -> Result<Owner> {
+        let known = self
+            .known_worker(&session.namespace, &session.lease_owner)
+            .await?;
+        let is_live = known.is_some_and(|known| !self.is_stale(&known, self.now()));
+        Ok(if is_live { Owner::Live } else { Owner::Gone })
+    }
+
+    /// Brings a session's status up to now; whether it changed.
+    pub(crate) async fn refresh_session(
+        &self,
+        namespace: &Namespace,
+        session_id: &SessionId,
+    ) -> Result<bool> {
+        let _lock = self
+            .inner
+            .sessions
+            .lock_session(namespace, session_id)
+            .await;
+        for _ in 0..CONFLICT_RETRIES {
+            let (stored, owner) = self.stored_session(namespace, session_id).await?;
+            let now = self.now();
+            let Some(session) = stored.and_then(|stored| stored.refreshed(owner, now)) else {
+                return Ok(false);
+            };
+            if self.write_session(&session).await? {
+                let why = session.failure_reason.map_or("", |why| why.as_str());
+                self.inner.hub.metrics.session(session.status.as_str());
+                tracing::info!(
+                    %namespace, %session_id, worker_id = %session.lease_owner, status = session.status.as_str(), why,
+                    "a session was lost"
+                );
+                return Ok(true);
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// Another process came under the worker's id: the sessions that the first one held are lost.
+    pub(crate) async fn fail_sessions(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<()> {
+        for held in self.inner.store.held_sessions(namespace, worker_id).await? {
+            let session_id = &held.session_id;
+            let _lock = self
+                .inner
+                .sessions
+                .lock_session(namespace, session_id)
+                .await;
+            for _ in 0..CONFLICT_RETRIES {
+                let stored = self.inner.store.session(namespace, session_id).await?;
+                let own = stored.filter(|session| session.lease_owner == *worker_id);
+                let Some(failed) = own.and_then(|session| session.failed(self.now())) else {
+                    break;
+                };
+                if self.write_session(&failed).await? {
+                    self.inner.hub.metrics.session("failed");
+                    tracing::info!(%namespace, %session_id, %worker_id, "another process took a session's owner's place");
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The worker left: its sessions are orphaned at once.
+    pub(crate) async fn orphan_sessions(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<()> {
+        for held in self.inner.store.held_sessions(namespace, worker_id).await? {
+            self.refresh_session(namespace, &held.session_id).await?;
+        }
+        Ok(())
+    }
+
+    /// Commits one session; false when somebody else was quicker.
+    async fn write_session(&self, session: &Session) -> Result<bool> {
+        self.inner
+            .executor
+            .commit_sessions(vec![session.clone()])
+            .await
+    }
+
+    pub(crate) fn note_acquisition(&self, session: &Session, outcome: Outcome) {
+        self.inner.hub.metrics.session(outcome.as_str());
+        if outcome != Outcome::Reused {
+            tracing::info!(
+                namespace = %session.namespace, session_id = %session.session_id, worker_id = %session.lease_owner,
+                outcome = outcome.as_str(), "a worker got a session"
+            );
+        }
+    }
+
+    pub(crate) fn note_session_refusal(
+        &self,
+        namespace: &Namespace,
+        session_id: &SessionId,
+        refusal: &Refusal,
+    ) {
+        let reason = refusal.reason().as_str();
+        self.inner.hub.metrics.session_refused(reason);
+        tracing::debug!(%namespace, %session_id, reason, "a session let a worker not in");
+    }
+
+    async fn receipt(&self, outcome: &'static str, session: Session) -> Result<SessionReceipt> {
+        let view = self.shown(session).await?;
+        Ok(SessionReceipt { outcome, view })
+    }
+
+    async fn session_refused(&self, refusal: Refusal) -> Error {
+        let view = match refusal.session().cloned() {
+            Some(session) => self.shown(session).await.map(Some),
+            None => Ok(None),
+        };
+        match view {
+            Ok(view) => Error::Session(Box::new(SessionRefused { refusal, view })),
+            Err(error) => error,
+        }
+    }
+
+    async fn shown(&self, session: Session) -> Result<SessionView> {
+        let attempts = self
+            .inner
+            .store
+            .session_attempts(&session.namespace, Some(&session.session_id))
+            .await?;
+        let attempts: Vec<Attempt> = attempts.iter().filter_map(attempt).collect();
+        self.view_session(session, &attempts).await
+    }
+
+    async fn view_session(&self, session: Session, attempts: &[Attempt]) -> Result<SessionView> {
+        let known = self
+            .known_worker(&session.namespace, &session.lease_owner)
+            .await?;
+        let holder = known.map(|known| {
+            let view = self.view(&known);
+            Holder {
+                status: view.status(),
+                is_stale: view.is_stale,
+                last_heartbeat_at: view.row.last_heartbeat_at,
+                task_queue: view.row.task_queue,
+            }
+        });
+        Ok(SessionView {
+            active_activity_count: session::running(&session, attempts, self.now()),
+            holder,
+            session,
+        })
+    }
+}
+
+/// A leased task's row as an attempt inside its session.
+pub(crate) fn attempt(row: &longhaul_engine::change::TaskRow) -> Option<Attempt> {
+    Some(Attempt {
+        task_id: row.task_id.clone(),
+        owner: row.lease_owner.clone()?,
+        lease_expires_at: row.lease_expires_at?,
+    })
+}

@@ -1,0 +1,45 @@
+//! Message streams from the control plane's side.
+
+use longhaul_engine::run::message::stream::{AppendMessage, Appended, Stream};
+use longhaul_protocol::Payload;
+use longhaul_protocol::id::{Namespace, WorkflowId};
+
+use crate::Host;
+use crate::error::Result;
+use crate::operations::workflows::CommandTarget;
+
+impl Host {
+    /// Appends a message, or says where it is already.
+    pub async fn append_message(
+        &self,
+        target: &CommandTarget,
+        stream_name: &str,
+        message_id: &str,
+        arguments: Payload,
+    ) -> Result<Appended> {
+        let target = CommandTarget {
+            request_id: Some(AppendMessage::request_id(stream_name, message_id)),
+            ..target.clone()
+        };
+        self.command(&target, |request, _| AppendMessage {
+            request,
+            stream_name: stream_name.to_owned(),
+            message_id: message_id.to_owned(),
+            arguments: arguments.clone(),
+        })
+        .await
+    }
+
+    /// Every stream of a workflow, by name.
+    pub async fn message_streams(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+    ) -> Result<Vec<(String, Stream)>> {
+        let (run, _) = self.workflow_run(namespace, workflow_id, None).await?;
+        let streams = run.core.streams.iter();
+        Ok(streams
+            .map(|(name, stream)| (name.clone(), stream.clone()))
+            .collect())
+    }
+}

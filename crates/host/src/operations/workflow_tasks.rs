@@ -1,0 +1,285 @@
+//! The workflow-task bridge contract: poll, claim, claim status, history, complete, fail, heartbeat.
+
+use std::sync::Arc;
+
+use longhaul_engine::change::TaskKind;
+use longhaul_engine::run::activity::report::Answer;
+use longhaul_engine::run::message::stream::StreamCursor;
+use longhaul_engine::run::workflow_task::claim::{ClaimWorkflowTask, WorkflowClaim};
+use longhaul_engine::run::workflow_task::complete::{CompleteWorkflowTask, Holder};
+use longhaul_engine::run::workflow_task::fail::{
+    FailWorkflowTask, HeartbeatWorkflowTask, ReadHistory, Renewed,
+};
+use longhaul_engine::run::workflow_task::sticky::StickyClaim;
+use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
+use longhaul_protocol::workflow_command::WorkflowCommand;
+use longhaul_store::{Page, StoredEvent};
+
+use crate::Host;
+use crate::error::Result;
+use crate::matching::dispatch::Appetite;
+use crate::matching::poll::{Claim, Poll, Polled};
+use crate::matching::poll_dedup::Granted;
+use crate::operations::tasks::ClaimStatus;
+use crate::registry::workers::Known;
+
+/// A leased task with the first page of its history.
+#[derive(Clone, Debug)]
+pub struct LeasedWorkflowTask {
+    pub claim: WorkflowClaim,
+    pub history: HistoryPage,
+}
+
+/// Contiguous events of one run.
+#[derive(Clone, Debug)]
+pub struct HistoryPage {
+    pub events: Vec<StoredEvent>,
+    /// Events up to the lease's snapshot.
+    pub total: u64,
+    /// The last sequence on this page, when more follow.
+    pub next_after: Option<u64>,
+}
+
+impl HistoryPage {
+    /// What its payloads take.
+    pub fn bytes(&self) -> usize {
+        self.events.iter().map(|event| event.payload.len()).sum()
+    }
+
+    /// The events after `after`, of a history that ends at `end`.
+    pub(crate) fn of(events: Vec<StoredEvent>, after: u64, end: u64) -> Self {
+        let last = events.last().map_or(after, |event| event.sequence);
+        Self {
+            next_after: (last < end && !events.is_empty()).then_some(last),
+            events,
+            total: end,
+        }
+    }
+}
+
+/// Who speaks about a leased task.
+#[derive(Clone, Debug)]
+pub struct TaskHolder {
+    pub namespace: Namespace,
+    pub task_id: TaskId,
+    pub owner: WorkerId,
+    pub attempt: u64,
+    /// Who speaks, from authentication, as JSON text.
+    pub principal: Option<String>,
+}
+
+/// What a worker decided.
+#[derive(Clone, Debug, Default)]
+pub struct Completion {
+    pub commands: Vec<WorkflowCommand>,
+    /// How far the workflow has read its message streams.
+    pub cursors: Vec<StreamCursor>,
+    /// The worker kept the run's history in memory.
+    pub sticky: Option<StickyClaim>,
+}
+
+impl From<Vec<WorkflowCommand>> for Completion {
+    fn from(commands: Vec<WorkflowCommand>) -> Self {
+        Self {
+            commands,
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct WorkflowTasks;
+
+impl WorkflowTasks {
+    fn command(granted: &Granted, worker: &Known, poll: &Poll) -> ClaimWorkflowTask {
+        ClaimWorkflowTask {
+            task_id: granted.task_id.clone(),
+            worker_id: poll.worker_id.clone(),
+            runtime: worker.row.runtime.clone(),
+            poll_request_id: poll.poll_request_id.clone(),
+        }
+    }
+}
+
+impl Claim for WorkflowTasks {
+    type Reply = WorkflowClaim;
+
+    fn kind(&self) -> TaskKind {
+        TaskKind::Workflow
+    }
+
+    fn appetite(&self, worker: &Known) -> Appetite {
+        worker.appetite(&worker.workflow_types)
+    }
+
+    async fn claim(
+        &self,
+        host: &Host,
+        granted: &Granted,
+        worker: &Known,
+        poll: &Poll,
+    ) -> Result<Option<WorkflowClaim>> {
+        let command = Self::command(granted, worker, poll);
+        host.inner.executor.execute(&granted.run_id, &command).await
+    }
+}
+
+impl Host {
+    /// Waits for a workflow task and leases it.
+    pub async fn poll_workflow_task(
+        &self,
+        poll: &Poll,
+        page_size: usize,
+    ) -> Result<Polled<LeasedWorkflowTask>> {
+        match self.poll(poll, &WorkflowTasks).await? {
+            Polled::Leased(claim) => Ok(Polled::Leased(self.with_history(claim, page_size).await?)),
+            Polled::Empty => Ok(Polled::Empty),
+            Polled::Throttled(throttle) => Ok(Polled::Throttled(throttle)),
+        }
+    }
+
+    /// Leases one task by its id, without waiting.
+    pub async fn claim_workflow_task(
+        &self,
+        poll: &Poll,
+        task_id: &TaskId,
+        page_size: usize,
+    ) -> Result<LeasedWorkflowTask> {
+        let worker = self.polling_worker(poll).await?;
+        let row = self
+            .task_row(&poll.namespace, task_id, TaskKind::Workflow)
+            .await?;
+        worker.check_build(&row)?;
+        self.refuse_draining(&worker)?;
+        let granted = Granted {
+            task_id: task_id.clone(),
+            run_id: row.run_id.clone(),
+            sequence: 0,
+            session_id: None,
+        };
+        let claim = self
+            .report(row, |_| WorkflowTasks::command(&granted, &worker, poll))
+            .await?;
+        self.with_history(claim, page_size).await
+    }
+
+    /// Whether a task is claimed, can be, or cannot.
+    pub async fn workflow_claim_status(
+        &self,
+        namespace: &Namespace,
+        task_id: &TaskId,
+    ) -> Result<ClaimStatus> {
+        self.claim_status(namespace, task_id, TaskKind::Workflow)
+            .await
+    }
+
+    pub(crate) async fn with_history(
+        &self,
+        claim: WorkflowClaim,
+        page_size: usize,
+    ) -> Result<LeasedWorkflowTask> {
+        let history = self
+            .history_page(&claim.spec.run_id, 0, claim.observed_sequence, page_size)
+            .await?;
+        Ok(LeasedWorkflowTask { claim, history })
+    }
+
+    pub(crate) async fn history_page(
+        &self,
+        run_id: &RunId,
+        after: u64,
+        up_to: u64,
+        page_size: usize,
+    ) -> Result<HistoryPage> {
+        let page = Page::of(page_size);
+        let events = self.inner.store.history(run_id, after, up_to, page).await?;
+        Ok(HistoryPage::of(events, after, up_to))
+    }
+
+    /// One page of a leased task's history, cut at the lease's snapshot.
+    pub async fn workflow_task_history(
+        &self,
+        holder: &TaskHolder,
+        after: u64,
+        page_size: usize,
+    ) -> Result<HistoryPage> {
+        let row = self
+            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .await?;
+        let run_id = row.run_id.clone();
+        let observed = self
+            .report(row, |row| ReadHistory {
+                holder: holder.with(row),
+            })
+            .await?;
+        self.history_page(&run_id, after.min(observed), observed, page_size)
+            .await
+    }
+
+    /// Applies the worker's decision.
+    pub async fn complete_workflow_task(
+        &self,
+        holder: &TaskHolder,
+        completion: impl Into<Completion> + Send,
+    ) -> Result<Answer> {
+        let completion = completion.into();
+        let row = self
+            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .await?;
+        let definitions = self
+            .definitions_for(&holder.namespace, &completion.commands)
+            .await?;
+        self.report(row, |row| CompleteWorkflowTask {
+            holder: holder.with(row),
+            commands: completion.commands.clone(),
+            cursors: completion.cursors.clone(),
+            sticky: completion.sticky.clone(),
+            definitions: Arc::clone(&definitions),
+        })
+        .await
+    }
+
+    /// Takes the task back from a worker that could not decide, or had nothing to decide.
+    pub async fn fail_workflow_task(
+        &self,
+        holder: &TaskHolder,
+        message: &str,
+        failure_type: Option<&str>,
+        reason: Option<&str>,
+        stack_trace: Option<&str>,
+    ) -> Result<Answer> {
+        let row = self
+            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .await?;
+        let build = |row| FailWorkflowTask {
+            holder: holder.with(row),
+            message: message.to_owned(),
+            failure_type: failure_type.map(str::to_owned),
+            reason: reason.map(str::to_owned),
+            stack_trace: stack_trace.map(str::to_owned),
+        };
+        self.report(row, build).await
+    }
+
+    /// Renews the lease.
+    pub async fn heartbeat_workflow_task(&self, holder: &TaskHolder) -> Result<Renewed> {
+        let row = self
+            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .await?;
+        self.report(row, |row| HeartbeatWorkflowTask {
+            holder: holder.with(row),
+        })
+        .await
+    }
+}
+
+impl TaskHolder {
+    pub(crate) fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Holder {
+        Holder {
+            row,
+            owner: self.owner.clone(),
+            attempt: self.attempt,
+            principal: self.principal.clone(),
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! The control plane's operations on workflows: start, signal, cancel, terminate, and the reads.
+
+use std::time::Duration;
+
+use longhaul_engine::Rejection;
+use longhaul_engine::change::CommandRow;
+use longhaul_engine::contract::Declared;
+use longhaul_engine::run::message::external::{
+    Earlier, Receipt, Request, SignalRun, Stop, StopRun,
+};
+use longhaul_engine::run::operator::archive::ArchiveRun;
+use longhaul_engine::run::operator::repair::RepairRun;
+use longhaul_engine::run::start::{Start, Started};
+use longhaul_engine::run::state::Run;
+use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
+use longhaul_protocol::{Ids, Payload};
+use longhaul_store::{Instance, PAGE_BYTES_MAX, Page, RunFilter, RunSummary};
+use serde_json::Value;
+
+use crate::Host;
+use crate::commit::execute::{Locked, Prepare, Prepared};
+use crate::error::{Error, Result};
+use crate::operations::workflow_tasks::HistoryPage;
+
+/// How often a start is tried again when the id is taken and freed in the same moment; it never is twice.
+const START_RETRIES: usize = 4;
+
+/// A page of an export. Smaller than other pages: an export is large, and is made while it is sent, so a few of them at once
+/// should take little.
+const EXPORT_PAGE_EVENTS: usize = 1000;
+const EXPORT_PAGE_BYTES: usize = 1 << 20;
+
+/// Which workflow a command is for.
+#[derive(Clone, Debug)]
+pub struct CommandTarget {
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    /// Set when the caller named a run.
+    pub run_id: Option<RunId>,
+    pub request_id: Option<String>,
+    /// Who asks, as JSON text.
+    pub principal: Option<String>,
+    /// How the command came in: text that is kept with it.
+    pub context: Option<String>,
+}
+
+/// A run with what surrounds it.
+#[derive(Clone, Debug)]
+pub struct Description {
+    pub run: Run,
+    pub run_count: u64,
+    pub is_current: bool,
+    pub current_run_id: RunId,
+}
+
+/// A page of a run's commands.
+#[derive(Clone, Debug)]
+pub struct CommandPage {
+    /// Newest first.
+    pub commands: Vec<CommandRow>,
+    /// All that are kept.
+    pub total: u64,
+    pub has_more: bool,
+}
+
+/// A kind of message a workflow can declare handlers for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handlers {
+    Signals,
+    Queries,
+    Updates,
+}
+
+impl Handlers {
+    /// Keys of the declaration: the names, and the contracts with parameters.
+    fn keys(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Signals => ("declared_signals", "declared_signal_contracts"),
+            Self::Queries => ("declared_queries", "declared_query_contracts"),
+            Self::Updates => ("declared_updates", "declared_update_contracts"),
+        }
+    }
+}
+
+/// A page of runs.
+#[derive(Clone, Debug)]
+pub struct RunList {
+    pub runs: Vec<RunSummary>,
+    pub has_more: bool,
+}
+
+/// A read of a run's history.
+#[derive(Clone, Debug)]
+pub struct HistoryRequest {
+    pub namespace: Namespace,
+    pub workflow_id: WorkflowId,
+    pub run_id: RunId,
+    /// The last sequence already seen.
+    pub after: u64,
+    pub page_size: usize,
+    /// How long to wait for an event after that; zero answers at once.
+    pub wait: Duration,
+    /// Wait for the end of the run, whatever happens before it.
+    pub until_closed: bool,
+}
+
+impl Host {
+    /// Starts a workflow, or answers for the id that is taken.
+    pub async fn start_workflow(&self, mut start: Start) -> Result<Started> {
+        self.check_search_attributes(&start.namespace, &start.search_attributes)
+            .await?;
+        if start.declared.is_empty() {
+            start.declared =
+                self.declared_contract(&start.namespace, &start.task_queue, &start.workflow_type);
+        }
+        for _ in 0..START_RETRIES {
+            match self
+                .inner
+                .store
+                .instance(&start.namespace, &start.workflow_id)
+                .await?
+            {
+                None => {
+                    let named = start.routing.compatibility.take();
+                    start.routing.compatibility = self
+                        .pin_start(&start.namespace, &start.task_queue, named)
+                        .await?;
+                    match self.inner.executor.create(&start).await {
+                        // Another start of the same id came first: answer as its duplicate.
+                        Err(Error::Contended) => {}
+                        other => return other,
+                    }
+                }
+                Some(instance) => {
+                    if let Some(started) = self
+                        .inner
+                        .executor
+                        .execute(&instance.current_run_id, &start)
+                        .await?
+                    {
+                        return Ok(started);
+                    }
+                }
+            }
+        }
+        Err(Error::Contended)
+    }
+
+    /// An id for a workflow whose starter gave none.
+    pub fn mint_workflow_id(&self) -> WorkflowId {
+        Ids::new(self.now(), rand::random()).mint()
+    }
+
+    async fn instance(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> Result<Instance> {
+        let instance = self.inner.store.instance(namespace, workflow_id).await?;
+        instance.ok_or_else(|| Error::InstanceNotFound(workflow_id.clone()))
+    }
+
+    /// The named run, or the current one. A run of another workflow or namespace does not exist here.
+    async fn run_of(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        run_id: Option<&RunId>,
+    ) -> Result<(Instance, Run)> {
+        let mut instance = self.instance(namespace, workflow_id).await?;
+        loop {
+            let wanted = run_id.unwrap_or(&instance.current_run_id).clone();
+            let run = self.inner.executor.read(&wanted).await?;
+            let run = run.filter(|run| {
+                run.spec.namespace == *namespace && run.spec.workflow_id == *workflow_id
+            });
+            let Some(run) = run else {
+                return Err(Error::RunNotFound(workflow_id.clone(), wanted));
+            };
+            // The run may have continued as new between the two reads: then the next one is current.
+            match run
+                .core
+                .closed
+                .as_ref()
+                .and_then(|closed| closed.continued_to.clone())
+            {
+                Some(next) if instance.current_run_id == wanted => {
+                    instance.current_run_id = next;
+                    instance.run_count += 1;
+                    if run_id.is_some() {
+                        return Ok((instance, run));
+                    }
+                }
+                _ => return Ok((instance, run)),
+            }
+        }
+    }
+
+    /// The named run, or the current one, and whether it is current.
+    pub async fn workflow_run(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        run_id: Option<&RunId>,
+    ) -> Result<(Run, bool)> {
+        let (instance, run) = self.run_of(namespace, workflow_id, run_id).await?;
+        let is_current = instance.current_run_id == *run.run_id();
+        Ok((run, is_current))
+    }
+
+    /// Everything about one run.
+    pub async fn describe_workflow(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        run_id: Option<&RunId>,
+    ) -> Result<Description> {
+        let (instance, run) = self.run_of(namespace, workflow_id, run_id).await?;
+        Ok(Description {
+            is_current: instance.current_run_id == *run.run_id(),
+            current_run_id: instance.current_run_id,
+            run_count: instance.run_count,
+            run,
+        })
+    }
+
+    /// One page of a run's commands, newest first; those numbered below `before`, if that is given.
+    pub async fn workflow_commands(
+        &self,
+        run_id: &RunId,
+        before: Option<u64>,
+        page_size: usize,
+    ) -> Result<CommandPage> {
+        let store = &self.inner.store;
+        let total = store.command_count(run_id).await?;
+        let mut commands = store.commands(run_id, before, page_size + 1).await?;
+        let has_more = commands.len() > page_size;
+        commands.truncate(page_size);
+        Ok(CommandPage {
+            commands,
+            total,
+            has_more,
+        })
+    }
+
+    /// All commands of a run, oldest first. Their number is limited by that of a run's events.
+    pub async fn all_commands(&self, run_id: &RunId) -> Result<Vec<CommandRow>> {
+        let store = &self.inner.store;
+        let mut commands = store.commands(run_id, None, usize::MAX).await?;
+        commands.reverse();
+        Ok(commands)
+    }
+
+    /// One page of a run's history up to `end`, for a caller that reads all of it page by page.
+    pub async fn export_page(&self, run_id: &RunId, after: u64, end: u64) -> Result<HistoryPage> {
+        let page = Page {
+            events: EXPORT_PAGE_EVENTS,
+            bytes: EXPORT_PAGE_BYTES,
+        };
+        let events = self.inner.store.history(run_id, after, end, page).await?;
+        Ok(HistoryPage::of(events, after, end))
+    }
+
+    /// All runs of a workflow, oldest first.
+    pub async fn workflow_runs(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+    ) -> Result<Vec<RunSummary>> {
+        self.instance(namespace, workflow_id).await?;
+        Ok(self.inner.store.runs_of(namespace, workflow_id).await?)
+    }
+
+    /// One page of runs, newest first.
+    pub async fn list_workflows(&self, filter: &RunFilter) -> Result<RunList> {
+        let mut one_more = filter.clone();
+        one_more.limit += 1;
+        let mut runs = self.inner.store.list_runs(&one_more).await?;
+        let bytes: usize = runs.iter().map(RunSummary::bytes).sum();
+        let has_more = runs.len() > filter.limit || bytes > PAGE_BYTES_MAX;
+        // The last one only shows that there is more. A page that is full of bytes has it too, and more than one run.
+        if has_more && runs.len() > 1 {
+            runs.pop();
+        }
+        Ok(RunList { runs, has_more })
+    }
+
+    /// One page of a run's history, waiting for a new event if asked to.
+    pub async fn workflow_history(&self, request: &HistoryRequest) -> Result<HistoryPage> {
+        let watch = self.inner.hub.watch(&request.run_id);
+        let (_, mut run) = self
+            .run_of(
+                &request.namespace,
+                &request.workflow_id,
+                Some(&request.run_id),
+            )
+            .await?;
+        let deadline = tokio::time::Instant::now() + request.wait;
+        loop {
+            let changed = watch.changed.notified();
+            tokio::pin!(changed);
+            // Registers this waiter, so an event committed between the look and the wait is not missed.
+            changed.as_mut().enable();
+            if let Some(fresh) = self.inner.executor.read(&request.run_id).await? {
+                run = fresh;
+            }
+            let end = run.core.last_history_sequence;
+            let is_news = end > request.after && !request.until_closed;
+            if is_news || request.wait.is_zero() || run.core.closed.is_some() {
+                return self
+                    .history_page(
+                        &request.run_id,
+                        request.after.min(end),
+                        end,
+                        request.page_size,
+                    )
+                    .await;
+            }
+            tokio::select! {
+                () = &mut changed => {}
+                () = tokio::time::sleep_until(deadline) => {
+                    return Ok(HistoryPage { events: Vec::new(), total: end, next_after: None });
+                }
+                () = self.inner.stopping.cancelled() => {
+                    return Ok(HistoryPage { events: Vec::new(), total: end, next_after: None });
+                }
+            }
+        }
+    }
+
+    /// Sends a signal.
+    pub async fn signal_workflow(
+        &self,
+        target: &CommandTarget,
+        name: &str,
+        arguments: Payload,
+    ) -> Result<Receipt> {
+        self.command(target, |request, run| SignalRun {
+            request,
+            name: name.to_owned(),
+            arguments: arguments.clone(),
+            declared: self.declared_handlers(run, Handlers::Signals),
+        })
+        .await
+    }
+
+    /// Closes the current run from outside.
+    pub async fn stop_workflow(
+        &self,
+        target: &CommandTarget,
+        how: Stop,
+        reason: Option<&str>,
+    ) -> Result<Receipt> {
+        self.command(target, |request, _| StopRun {
+            request,
+            how,
+            reason: reason.map(str::to_owned),
+        })
+        .await
+    }
+
+    /// Looks whether something is stuck, and puts it right.
+    pub async fn repair_workflow(&self, target: &CommandTarget) -> Result<Receipt> {
+        self.command(target, |request, _| RepairRun { request })
+            .await
+    }
+
+    /// Keeps a closed run.
+    pub async fn archive_workflow(
+        &self,
+        target: &CommandTarget,
+        reason: Option<&str>,
+    ) -> Result<Receipt> {
+        self.command(target, |request, _| ArchiveRun {
+            request,
+            reason: reason.map(str::to_owned),
+        })
+        .await
+    }
+
+    /// What the workflow declares about its handlers: at its start, else by its newest live worker.
+    pub fn declared_handlers(&self, run: &Run, handlers: Handlers) -> Declared {
+        let newest;
+        let declared = if run.spec.declared.is_empty() {
+            let spec = &run.spec;
+            newest = self.declared_contract(&spec.namespace, &spec.task_queue, &spec.workflow_type);
+            &newest
+        } else {
+            &run.spec.declared
+        };
+        let list = |key: &str| {
+            declared
+                .get(key)
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default()
+        };
+        let (names, contracts) = handlers.keys();
+        let names = list(names);
+        Declared {
+            names: names
+                .iter()
+                .filter_map(Value::as_str)
+                .map(str::to_owned)
+                .collect(),
+            contracts: list(contracts),
+        }
+    }
+
+    pub(crate) async fn command<C, F>(&self, target: &CommandTarget, build: F) -> Result<C::Reply>
+    where
+        C: longhaul_engine::Command + Send + Sync,
+        F: Fn(Request, &Run) -> C + Send + Sync,
+    {
+        let instance = self
+            .instance(&target.namespace, &target.workflow_id)
+            .await?;
+        if let Some(run_id) = &target.run_id {
+            // A named run must exist; whether it is current is decided under its lock.
+            self.run_of(&target.namespace, &target.workflow_id, Some(run_id))
+                .await?;
+            if *run_id != instance.current_run_id {
+                return Err(Error::Rejected(Rejection::NotCurrent));
+            }
+        }
+        let command = ExternalCommand {
+            host: self,
+            target,
+            build,
+        };
+        let reply = self
+            .inner
+            .executor
+            .execute_prepared(&instance.current_run_id, &command)
+            .await?;
+        reply.ok_or_else(|| Error::InstanceNotFound(target.workflow_id.clone()))
+    }
+}
+
+/// A command from outside: it follows a run that continued as new, and finds out what its request id stood for before.
+struct ExternalCommand<'a, F> {
+    host: &'a Host,
+    target: &'a CommandTarget,
+    build: F,
+}
+
+impl<C, F> Prepare for ExternalCommand<'_, F>
+where
+    C: longhaul_engine::Command + Send + Sync,
+    F: Fn(Request, &Run) -> C + Send + Sync,
+{
+    type Command = C;
+
+    async fn prepare(&self, locked: &Locked<'_>) -> Result<Prepared<C>> {
+        let run = locked.run();
+        if let (Some(next), None) = (
+            run.core
+                .closed
+                .as_ref()
+                .and_then(|closed| closed.continued_to.as_ref()),
+            &self.target.run_id,
+        ) {
+            return Ok(Prepared::Elsewhere(next.clone()));
+        }
+        let earlier = match &self.target.request_id {
+            Some(request_id) => {
+                locked.settle().await?;
+                let store = &self.host.inner.store;
+                store
+                    .command_by_request(
+                        &self.target.namespace,
+                        &self.target.workflow_id,
+                        request_id,
+                    )
+                    .await?
+            }
+            None => None,
+        };
+        let request = Request {
+            requested_run_id: self.target.run_id.clone(),
+            request_id: self.target.request_id.clone(),
+            earlier: earlier.map(|(run_id, command)| Box::new(Earlier { run_id, command })),
+            principal: self.target.principal.clone(),
+            context: self.target.context.clone(),
+        };
+        Ok(Prepared::Decide((self.build)(request, run)))
+    }
+}

@@ -1,0 +1,321 @@
+//! Queries: a caller asks, a worker replays the run's history and answers, nothing is recorded (worker-protocol §9,
+//! control-plane §10.4). A closed run answers like an open one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longhaul_engine::Rejection;
+use longhaul_engine::change::TaskKind;
+use longhaul_engine::run::state::Run;
+use longhaul_protocol::history::LimitBreach;
+use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
+use longhaul_protocol::workflow_command::FieldErrors;
+use longhaul_protocol::{Payload, Reason};
+use parking_lot::Mutex;
+
+use crate::Host;
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::matching::dispatch::{Appetite, Dispatch, PollCaps};
+use crate::matching::poll::{Claim, Lines, Poll, Polled};
+use crate::matching::poll_dedup::{Granted, Polls};
+use crate::operations::workflows::Handlers;
+use crate::questions::table::{
+    Answer, Held, Outcome, QueryResult, Question, QuestionFailure, QuestionHolder, QuestionKind,
+    TimeoutStage,
+};
+use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
+use crate::registry::workers::Known;
+
+/// What a worker registers that answers queries.
+const CAPABILITY: &str = "query_tasks";
+
+/// Where query polls wait.
+pub(crate) struct QueryLines {
+    pub(crate) dispatch: Dispatch,
+    pub(crate) polls: Arc<Polls>,
+    open: Mutex<HashMap<(Namespace, WorkerId), usize>>,
+}
+
+impl QueryLines {
+    /// Caps on leases and dispatches are for stored work: queries have a limit of their own.
+    pub(crate) fn new(clock: Arc<dyn Clock>, poll_caps: PollCaps) -> Self {
+        Self {
+            dispatch: Dispatch::of_questions(clock, poll_caps),
+            polls: Arc::default(),
+            open: Mutex::default(),
+        }
+    }
+}
+
+/// Why a query has no result.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum QueryRefusal {
+    #[error("the workflow declares its queries and this is none of them")]
+    Unknown { declared: Vec<String> },
+    #[error("the arguments do not fit the declared query")]
+    InvalidArguments { errors: FieldErrors },
+    #[error("no live worker runs this workflow type on queue `{0}`")]
+    WorkerUnavailable(TaskQueue),
+    #[error("no live worker of queue `{0}` answers queries for this run's type and build")]
+    WorkerIncompatible(TaskQueue),
+    #[error("too many queries wait for a worker on this queue ({limit})")]
+    QueueFull { limit: usize },
+    #[error("the server is stopping and takes no queries")]
+    QueueUnavailable,
+    #[error("no worker answered the query in time ({})", .0.as_str())]
+    TimedOut(TimeoutStage),
+    /// The worker's own words.
+    #[error("{}", .0.message)]
+    Failed(QuestionFailure),
+}
+
+impl QueryRefusal {
+    /// The machine-readable word for it; a worker may give another one.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Unknown { .. } => Reason::RejectedUnknownQuery,
+            Self::InvalidArguments { .. } => Reason::InvalidQueryArguments,
+            Self::WorkerUnavailable(_) => Reason::QueryWorkerUnavailable,
+            Self::WorkerIncompatible(_) => Reason::QueryWorkerIncompatible,
+            Self::QueueFull { .. } => Reason::QueryTaskQueueFull,
+            Self::QueueUnavailable => Reason::QueryTaskQueueUnavailable,
+            Self::TimedOut(_) => Reason::QueryWorkerTimeout,
+            Self::Failed(failure) => match failure.reason.as_deref() {
+                Some("rejected_unknown_query") => Reason::RejectedUnknownQuery,
+                Some("invalid_query_arguments") => Reason::InvalidQueryArguments,
+                Some(_) | None => Reason::QueryRejected,
+            },
+        }
+    }
+}
+
+/// A query's answer.
+#[derive(Clone, Debug)]
+pub struct Queried {
+    pub run_id: RunId,
+    pub workflow_type: String,
+    pub result: QueryResult,
+}
+
+/// How many queries a queue holds and may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct QueryAdmission {
+    pub pending: usize,
+    pub pending_max: usize,
+    /// Nothing is taken in while the server stops.
+    pub is_stopping: bool,
+}
+
+#[derive(Clone)]
+struct QueryTasks;
+
+impl Claim for QueryTasks {
+    type Reply = LeasedQuestion;
+
+    fn kind(&self) -> TaskKind {
+        TaskKind::Workflow
+    }
+
+    fn label(&self) -> &'static str {
+        "query"
+    }
+
+    fn appetite(&self, worker: &Known) -> Appetite {
+        worker.appetite(&worker.workflow_types)
+    }
+
+    fn lines<'a>(&self, host: &'a Host) -> Lines<'a> {
+        host.question_lines(QuestionKind::Query)
+    }
+
+    async fn claim(
+        &self,
+        host: &Host,
+        granted: &Granted,
+        _worker: &Known,
+        poll: &Poll,
+    ) -> Result<Option<LeasedQuestion>> {
+        host.lease_question(granted, poll).await
+    }
+}
+
+impl Host {
+    /// Asks a run, open or closed, and waits for the answer.
+    pub async fn query_workflow(
+        &self,
+        namespace: &Namespace,
+        workflow_id: &WorkflowId,
+        run_id: Option<&RunId>,
+        name: &str,
+        arguments: Payload,
+    ) -> Result<Queried> {
+        let (run, _) = self.workflow_run(namespace, workflow_id, run_id).await?;
+        let declared = self.declared_handlers(&run, Handlers::Queries);
+        if !declared.knows(name) {
+            return Err(Error::Query(QueryRefusal::Unknown {
+                declared: declared.names,
+            }));
+        }
+        let errors = declared.check(name, &arguments);
+        if !errors.is_empty() {
+            return Err(Error::Query(QueryRefusal::InvalidArguments { errors }));
+        }
+        self.require_room(&arguments)?;
+        if let Some(message) = too_long_to_ask(&run) {
+            return Err(Error::Query(QueryRefusal::Failed(QuestionFailure {
+                message,
+                ..QuestionFailure::default()
+            })));
+        }
+        self.require_query_worker(&run)?;
+        let limit = self.inner.config.questions.pending_max;
+        let asked = self.ask(Question {
+            kind: QuestionKind::Query,
+            run: Arc::clone(&run.spec),
+            name: name.to_owned(),
+            arguments,
+            required_capability: required_capability(&run),
+        });
+        let asked = asked.map_err(|_| Error::Query(QueryRefusal::QueueFull { limit }))?;
+        let refusal = match asked.outcome().await {
+            Outcome::Answered(Answer::Done(Some(result))) => {
+                return Ok(Queried {
+                    run_id: run.spec.run_id.clone(),
+                    workflow_type: run.spec.workflow_type.clone(),
+                    result,
+                });
+            }
+            Outcome::Answered(Answer::Failed(failure)) => QueryRefusal::Failed(failure),
+            Outcome::TimedOut(stage) => QueryRefusal::TimedOut(stage),
+            // A query's result is always there, and a lost worker's query is offered again: these do not happen.
+            Outcome::Answered(Answer::Done(None)) | Outcome::WorkerLost => {
+                QueryRefusal::TimedOut(TimeoutStage::Executing)
+            }
+            Outcome::Stopping => QueryRefusal::QueueUnavailable,
+        };
+        Err(Error::Query(refusal))
+    }
+
+    pub(crate) fn require_room(&self, arguments: &Payload) -> Result<()> {
+        let value = arguments.blob().len() as u64;
+        let configured = self.inner.config.limits.payload_bytes;
+        if value <= configured {
+            return Ok(());
+        }
+        Err(Error::Rejected(Rejection::LimitExceeded(LimitBreach {
+            kind: "payload_size",
+            value,
+            configured,
+        })))
+    }
+
+    /// Somebody must be there to answer; otherwise the caller is told at once and not after the whole wait.
+    fn require_query_worker(&self, run: &Run) -> Result<()> {
+        let spec = &run.spec;
+        let live = self.live_workers(&spec.namespace, &spec.task_queue, &spec.workflow_type);
+        if live.is_empty() {
+            let queue = spec.task_queue.clone();
+            return Err(Error::Query(QueryRefusal::WorkerUnavailable(queue)));
+        }
+        let pinned = spec.routing.compatibility.as_deref();
+        let able = |worker: &Known| required_capability(run).is_none_or(|name| worker.can(name));
+        if !live
+            .iter()
+            .any(|worker| self.answers_queries(worker) && worker.fits_build(pinned) && able(worker))
+        {
+            let queue = spec.task_queue.clone();
+            return Err(Error::Query(QueryRefusal::WorkerIncompatible(queue)));
+        }
+        Ok(())
+    }
+
+    /// A worker says so when it registers, or shows it by polling for them.
+    fn answers_queries(&self, worker: &Known) -> bool {
+        let key = (worker.row.namespace.clone(), worker.row.worker_id.clone());
+        worker.can(CAPABILITY) || self.inner.queries.open.lock().contains_key(&key)
+    }
+
+    /// Waits for a query and leases it.
+    pub async fn poll_query_task(&self, poll: &Poll) -> Result<Polled<LeasedQuestion>> {
+        let _open = OpenPoll::new(&self.inner.queries, poll);
+        self.poll(poll, &QueryTasks).await
+    }
+
+    /// The query has a result; true when it was reported before.
+    pub fn complete_query_task(
+        &self,
+        holder: &QuestionHolder,
+        result: QueryResult,
+    ) -> Result<bool> {
+        self.answer(QuestionKind::Query, holder, Answer::Done(Some(result)))
+    }
+
+    /// The query has none; true when it was reported before.
+    pub fn fail_query_task(
+        &self,
+        holder: &QuestionHolder,
+        failure: QuestionFailure,
+    ) -> Result<bool> {
+        self.answer(QuestionKind::Query, holder, Answer::Failed(failure))
+    }
+
+    /// Whether the worker should go on with a query. Looking renews nothing.
+    pub fn query_task_status(&self, holder: &QuestionHolder) -> Result<Held> {
+        let kind = QuestionKind::Query;
+        let held = self.inner.questions.standing(kind, holder, self.now());
+        held.map_err(|refusal| Error::Question { kind, refusal })
+    }
+
+    pub(crate) fn answer(
+        &self,
+        kind: QuestionKind,
+        holder: &QuestionHolder,
+        answer: Answer,
+    ) -> Result<bool> {
+        let questions = &self.inner.questions;
+        match questions.answer(kind, holder, answer, self.now()) {
+            Ok(is_repeat) => {
+                self.let_go(kind, &holder.task_id);
+                Ok(is_repeat)
+            }
+            Err(refusal) => Err(Error::Question { kind, refusal }),
+        }
+    }
+
+    /// How many queries wait on a queue.
+    pub fn query_admission(&self, namespace: &Namespace, queue: &TaskQueue) -> QueryAdmission {
+        let questions = &self.inner.questions;
+        QueryAdmission {
+            pending: questions.pending(QuestionKind::Query, namespace, queue),
+            pending_max: self.inner.config.questions.pending_max,
+            is_stopping: self.inner.stopping.is_cancelled(),
+        }
+    }
+}
+
+/// A query poll that waits: while it does, its worker answers queries whatever it registered.
+struct OpenPoll<'a> {
+    lines: &'a QueryLines,
+    key: (Namespace, WorkerId),
+}
+
+impl<'a> OpenPoll<'a> {
+    fn new(lines: &'a QueryLines, poll: &Poll) -> Self {
+        let key = (poll.namespace.clone(), poll.worker_id.clone());
+        *lines.open.lock().entry(key.clone()).or_default() += 1;
+        Self { lines, key }
+    }
+}
+
+impl Drop for OpenPoll<'_> {
+    fn drop(&mut self) {
+        let mut open = self.lines.open.lock();
+        if let Some(count) = open.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.key);
+            }
+        }
+    }
+}

@@ -1,0 +1,586 @@
+//! Questions: tasks that somebody waits for and that are never stored. There are two kinds, queries and validations of updates,
+//! and one life: asked, leased to one worker, answered once; or over when the asker stops waiting (worker-protocol §9).
+//!
+//! Nothing here touches a run. A restart forgets all of it: the askers' connections are gone with it. What is over is remembered
+//! for a while, without its payloads, so that a worker that reports late or twice is told so.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use longhaul_engine::run::state::Spec;
+use longhaul_protocol::id::{Namespace, TaskId, TaskQueue, WorkerId};
+use longhaul_protocol::{Payload, Timestamp};
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+
+use crate::matching::dispatch::READY_PER_QUEUE_MAX;
+
+/// How long questions are waited for and remembered.
+#[derive(Clone, Debug)]
+pub struct QuestionLimits {
+    /// How long the caller of a query waits. A worker's lease on it ends at the same moment.
+    pub query_timeout_seconds: u64,
+    /// How long the caller of an update waits for its validator.
+    pub validation_timeout_seconds: u64,
+    /// How long a worker may take over one validation before it counts as lost.
+    pub validation_lease_seconds: u64,
+    /// How long a question is remembered after it was asked.
+    pub remembered_seconds: u64,
+    /// Questions of one kind that may wait for a worker on one queue.
+    pub pending_max: usize,
+}
+
+impl QuestionLimits {
+    /// The most that [`Self::pending_max`] may say: fewer than a line in memory holds, because no store backs it.
+    pub const PENDING_MAX: usize = READY_PER_QUEUE_MAX - 1;
+}
+
+impl Default for QuestionLimits {
+    fn default() -> Self {
+        // Clients give up after 60 seconds; they should get an answer that says why before that (control-plane §10.4, §28).
+        Self {
+            query_timeout_seconds: 45,
+            validation_timeout_seconds: 10,
+            validation_lease_seconds: 5,
+            remembered_seconds: 180,
+            pending_max: 1024,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QuestionKind {
+    Query,
+    UpdateValidation,
+}
+
+/// What is asked of a worker.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) kind: QuestionKind,
+    pub(crate) run: Arc<Spec>,
+    /// The query, or the update.
+    pub(crate) name: String,
+    pub(crate) arguments: Payload,
+    /// What a worker must have registered to replay the run.
+    pub(crate) required_capability: Option<&'static str>,
+}
+
+/// A worker's right to answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuestionLease {
+    pub owner: WorkerId,
+    pub attempt: u64,
+    pub leased_at: Timestamp,
+    pub expires_at: Timestamp,
+    pub(crate) poll_request_id: Option<String>,
+}
+
+/// When a question was asked and until when its asker waits.
+#[derive(Clone, Copy, Debug)]
+pub struct QuestionTimes {
+    pub admitted_at: Timestamp,
+    pub deadline_at: Timestamp,
+}
+
+/// Who speaks about which question.
+#[derive(Clone, Debug)]
+pub struct QuestionHolder {
+    pub namespace: Namespace,
+    pub task_id: TaskId,
+    pub owner: WorkerId,
+    pub attempt: u64,
+}
+
+/// What a worker says.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    /// The result of a query; an approved update has none.
+    Done(Option<QueryResult>),
+    Failed(QuestionFailure),
+}
+
+/// The result of a query: the copy for people and the payload that is the authority, both as the worker gave them.
+#[derive(Clone, Debug)]
+pub struct QueryResult {
+    pub shown: Value,
+    pub envelope: Payload,
+}
+
+/// Why a worker could not answer, or what its validator found.
+#[derive(Clone, Debug, Default)]
+pub struct QuestionFailure {
+    pub message: String,
+    pub reason: Option<String>,
+    pub failure_type: Option<String>,
+    pub validation_errors: Map<String, Value>,
+}
+
+/// How far a question came before time was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutStage {
+    NotClaimed,
+    Executing,
+}
+
+impl TimeoutStage {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotClaimed => "not_claimed",
+            Self::Executing => "executing",
+        }
+    }
+}
+
+/// How a question ended for its asker.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Answered(Answer),
+    TimedOut(TimeoutStage),
+    /// The worker that had it is gone, or kept it longer than it may.
+    WorkerLost,
+    /// The server stops.
+    Stopping,
+}
+
+/// Why a worker's word about a question does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuestionRefusal {
+    NotFound,
+    NotLeased,
+    /// It was answered already, in another way.
+    Answered,
+    OwnerMismatch,
+    AttemptMismatch {
+        current: u64,
+    },
+    LeaseExpired,
+    /// Nobody waits any more.
+    TimedOut,
+}
+
+enum Standing {
+    Pending,
+    Leased(QuestionLease),
+    Answered {
+        by: QuestionLease,
+        is_failure: bool,
+        /// Until the asker has taken it.
+        answer: Option<Answer>,
+    },
+    TimedOut(TimeoutStage),
+    WorkerLost,
+}
+
+struct Entry {
+    line: Line,
+    /// Gone when it is over: payloads are not remembered.
+    question: Option<Arc<Question>>,
+    times: QuestionTimes,
+    /// Of the newest lease; 0 before the first.
+    attempt: u64,
+    standing: Standing,
+    changed: Arc<Notify>,
+}
+
+/// Where questions of one kind wait.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Line {
+    kind: QuestionKind,
+    namespace: Namespace,
+    queue: TaskQueue,
+}
+
+/// Every question that is open or remembered.
+#[derive(Default)]
+pub(crate) struct Questions {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<TaskId, Entry>,
+    pending: HashMap<Line, usize>,
+    /// When each is forgotten.
+    forget: BTreeSet<(Timestamp, TaskId)>,
+}
+
+/// What an asker finds when it looks.
+pub(crate) enum Look {
+    /// Look again then, or when something changed.
+    Until(Timestamp),
+    Over(Outcome),
+}
+
+/// Too many wait already.
+pub(crate) struct Full;
+
+impl Questions {
+    /// Takes in a question.
+    pub(crate) fn admit(
+        &self,
+        task_id: &TaskId,
+        question: Question,
+        limits: &QuestionLimits,
+        now: Timestamp,
+    ) -> Result<Arc<Notify>, Full> {
+        let mut state = self.state.lock();
+        state.sweep(now);
+        let line = Line {
+            kind: question.kind,
+            namespace: question.run.namespace.clone(),
+            queue: question.run.task_queue.clone(),
+        };
+        let pending = state.pending.entry(line.clone()).or_default();
+        if *pending >= limits.pending_max {
+            return Err(Full);
+        }
+        *pending += 1;
+        let timeout = match question.kind {
+            QuestionKind::Query => limits.query_timeout_seconds,
+            QuestionKind::UpdateValidation => limits.validation_timeout_seconds,
+        };
+        // A worker that reports a minute late is still told that it is late.
+        let remembered = limits.remembered_seconds.max(timeout + 60);
+        let changed = Arc::<Notify>::default();
+        state
+            .forget
+            .insert((now.plus_seconds(remembered), task_id.clone()));
+        state.entries.insert(
+            task_id.clone(),
+            Entry {
+                line,
+                question: Some(Arc::new(question)),
+                times: QuestionTimes {
+                    admitted_at: now,
+                    deadline_at: now.plus_seconds(timeout),
+                },
+                attempt: 0,
+                standing: Standing::Pending,
+                changed: Arc::clone(&changed),
+            },
+        );
+        Ok(changed)
+    }
+
+    /// Whether there is or was such a question.
+    pub(crate) fn knows(&self, task_id: &TaskId) -> bool {
+        self.state.lock().entries.contains_key(task_id)
+    }
+
+    /// Whether it may still be leased or is.
+    pub(crate) fn is_open(&self, task_id: &TaskId) -> bool {
+        let state = self.state.lock();
+        let entry = state.entries.get(task_id);
+        entry.is_some_and(|entry| matches!(entry.standing, Standing::Pending | Standing::Leased(_)))
+    }
+
+    /// Leases it, or finds the lease that the same poll was given before. None: not to be had.
+    pub(crate) fn lease(
+        &self,
+        task_id: &TaskId,
+        owner: &WorkerId,
+        poll_request_id: Option<&str>,
+        limits: &QuestionLimits,
+        now: Timestamp,
+    ) -> Option<(Arc<Question>, QuestionLease, QuestionTimes)> {
+        let mut state = self.state.lock();
+        let entry = state.entries.get_mut(task_id)?;
+        if now >= entry.times.deadline_at {
+            return None;
+        }
+        let lease = match &entry.standing {
+            Standing::Leased(lease)
+                if lease.owner == *owner
+                    && poll_request_id.is_some()
+                    && lease.poll_request_id.as_deref() == poll_request_id
+                    && now < lease.expires_at =>
+            {
+                lease.clone()
+            }
+            Standing::Pending => {
+                entry.attempt += 1;
+                let deadline = entry.times.deadline_at;
+                QuestionLease {
+                    owner: owner.clone(),
+                    attempt: entry.attempt,
+                    leased_at: now,
+                    // Never longer than anybody waits: both SDKs refuse such a lease.
+                    expires_at: match entry.line.kind {
+                        QuestionKind::Query => deadline,
+                        QuestionKind::UpdateValidation => now
+                            .plus_seconds(limits.validation_lease_seconds)
+                            .min(deadline),
+                    },
+                    poll_request_id: poll_request_id.map(str::to_owned),
+                }
+            }
+            Standing::Leased(_)
+            | Standing::Answered { .. }
+            | Standing::TimedOut(_)
+            | Standing::WorkerLost => return None,
+        };
+        let question = Arc::clone(entry.question.as_ref()?);
+        let times = entry.times;
+        let changed = Arc::clone(&entry.changed);
+        state.stand(task_id, Standing::Leased(lease.clone()));
+        // The asker waits for the end of the lease from now on.
+        changed.notify_one();
+        Some((question, lease, times))
+    }
+
+    /// What the asker should do now. Time that is over ends the question here.
+    pub(crate) fn look(&self, task_id: &TaskId, now: Timestamp) -> Look {
+        let mut state = self.state.lock();
+        let Some(entry) = state.entries.get_mut(task_id) else {
+            return Look::Over(Outcome::TimedOut(TimeoutStage::NotClaimed));
+        };
+        let deadline = entry.times.deadline_at;
+        let kind = entry.line.kind;
+        let ended = match &mut entry.standing {
+            Standing::Answered { answer, .. } => {
+                return match answer.take() {
+                    Some(answer) => Look::Over(Outcome::Answered(answer)),
+                    None => Look::Over(Outcome::TimedOut(TimeoutStage::Executing)),
+                };
+            }
+            Standing::TimedOut(stage) => return Look::Over(Outcome::TimedOut(*stage)),
+            Standing::WorkerLost => return Look::Over(Outcome::WorkerLost),
+            Standing::Pending if now >= deadline => Standing::TimedOut(TimeoutStage::NotClaimed),
+            Standing::Leased(_) if now >= deadline => Standing::TimedOut(TimeoutStage::Executing),
+            Standing::Leased(lease)
+                if kind == QuestionKind::UpdateValidation && now >= lease.expires_at =>
+            {
+                Standing::WorkerLost
+            }
+            Standing::Leased(lease) => return Look::Until(lease.expires_at.min(deadline)),
+            Standing::Pending => return Look::Until(deadline),
+        };
+        let outcome = match ended {
+            Standing::TimedOut(stage) => Outcome::TimedOut(stage),
+            _ => Outcome::WorkerLost,
+        };
+        state.stand(task_id, ended);
+        Look::Over(outcome)
+    }
+
+    /// The asker waits no longer.
+    pub(crate) fn abandon(&self, task_id: &TaskId) {
+        let mut state = self.state.lock();
+        let stage = match state.entries.get(task_id).map(|entry| &entry.standing) {
+            Some(Standing::Pending) => TimeoutStage::NotClaimed,
+            Some(Standing::Leased(_)) => TimeoutStage::Executing,
+            _ => return,
+        };
+        state.stand(task_id, Standing::TimedOut(stage));
+    }
+
+    /// Takes a worker's answer; true when it is the accepted one again.
+    pub(crate) fn answer(
+        &self,
+        kind: QuestionKind,
+        holder: &QuestionHolder,
+        answer: Answer,
+        now: Timestamp,
+    ) -> Result<bool, QuestionRefusal> {
+        let mut state = self.state.lock();
+        state.sweep(now);
+        let is_failure = matches!(answer, Answer::Failed(_));
+        let entry = state.held(kind, holder).ok_or(QuestionRefusal::NotFound)?;
+        let lease = match &entry.standing {
+            Standing::Answered {
+                by,
+                is_failure: was_failure,
+                ..
+            } => {
+                check_holder(by, holder)?;
+                return if *was_failure == is_failure {
+                    Ok(true)
+                } else {
+                    Err(QuestionRefusal::Answered)
+                };
+            }
+            standing => check_lease(standing, holder, entry.times, now)?.clone(),
+        };
+        let changed = Arc::clone(&entry.changed);
+        state.stand(
+            &holder.task_id,
+            Standing::Answered {
+                by: lease,
+                is_failure,
+                answer: Some(answer),
+            },
+        );
+        changed.notify_one();
+        Ok(false)
+    }
+
+    /// The lease as it stands, if the holder still has it.
+    pub(crate) fn standing(
+        &self,
+        kind: QuestionKind,
+        holder: &QuestionHolder,
+        now: Timestamp,
+    ) -> Result<Held, QuestionRefusal> {
+        let mut state = self.state.lock();
+        state.sweep(now);
+        let entry = state.held(kind, holder).ok_or(QuestionRefusal::NotFound)?;
+        match &entry.standing {
+            Standing::Answered { by, is_failure, .. } => {
+                check_holder(by, holder)?;
+                Ok(Held {
+                    lease: by.clone(),
+                    times: entry.times,
+                    status: if *is_failure { "failed" } else { "completed" },
+                    refusal: Some(QuestionRefusal::NotLeased),
+                })
+            }
+            standing => {
+                let lease = check_lease(standing, holder, entry.times, now)?.clone();
+                Ok(Held {
+                    lease,
+                    times: entry.times,
+                    status: "leased",
+                    refusal: None,
+                })
+            }
+        }
+    }
+
+    /// A worker left: what it had goes to the next one, or is lost. The questions that may be offered again.
+    pub(crate) fn release(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Vec<(TaskId, Option<Arc<Question>>)> {
+        let mut state = self.state.lock();
+        let held: Vec<TaskId> = state
+            .entries
+            .iter()
+            .filter(|(_, entry)| {
+                entry.line.namespace == *namespace
+                    && matches!(&entry.standing, Standing::Leased(lease) if lease.owner == *worker_id)
+            })
+            .map(|(task_id, _)| task_id.clone())
+            .collect();
+        let mut released = Vec::new();
+        for task_id in held {
+            let entry = &state.entries[&task_id];
+            let changed = Arc::clone(&entry.changed);
+            let (standing, question) = match entry.line.kind {
+                QuestionKind::Query => (Standing::Pending, entry.question.clone()),
+                QuestionKind::UpdateValidation => (Standing::WorkerLost, None),
+            };
+            state.stand(&task_id, standing);
+            changed.notify_one();
+            released.push((task_id, question));
+        }
+        released
+    }
+
+    /// Questions that wait for a worker.
+    pub(crate) fn pending(
+        &self,
+        kind: QuestionKind,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+    ) -> usize {
+        let line = Line {
+            kind,
+            namespace: namespace.clone(),
+            queue: queue.clone(),
+        };
+        self.state.lock().pending.get(&line).copied().unwrap_or(0)
+    }
+}
+
+/// A question as one worker sees it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub lease: QuestionLease,
+    pub times: QuestionTimes,
+    pub status: &'static str,
+    /// Why the worker should not go on.
+    pub refusal: Option<QuestionRefusal>,
+}
+
+impl State {
+    /// The entry a holder speaks of, in its own namespace.
+    fn held(&self, kind: QuestionKind, holder: &QuestionHolder) -> Option<&Entry> {
+        let entry = self.entries.get(&holder.task_id)?;
+        (entry.line.kind == kind && entry.line.namespace == holder.namespace).then_some(entry)
+    }
+
+    /// The only place where a question changes its standing, so that the count of pending ones is right.
+    fn stand(&mut self, task_id: &TaskId, standing: Standing) {
+        let Some(entry) = self.entries.get_mut(task_id) else {
+            return;
+        };
+        let was_pending = matches!(entry.standing, Standing::Pending);
+        let is_pending = matches!(standing, Standing::Pending);
+        if !matches!(standing, Standing::Pending | Standing::Leased(_)) {
+            entry.question = None;
+        }
+        entry.standing = standing;
+        if was_pending == is_pending {
+            return;
+        }
+        let line = entry.line.clone();
+        let pending = self.pending.entry(line.clone()).or_default();
+        if is_pending {
+            *pending += 1;
+        } else {
+            *pending -= 1;
+        }
+        if *pending == 0 {
+            self.pending.remove(&line);
+        }
+    }
+
+    /// Forgets what is old enough. An open question is never that old.
+    fn sweep(&mut self, now: Timestamp) {
+        while let Some((at, _)) = self.forget.first()
+            && *at <= now
+            && let Some((_, task_id)) = self.forget.pop_first()
+        {
+            self.stand(&task_id, Standing::WorkerLost);
+            self.entries.remove(&task_id);
+        }
+    }
+}
+
+fn check_holder(lease: &QuestionLease, holder: &QuestionHolder) -> Result<(), QuestionRefusal> {
+    if lease.owner != holder.owner {
+        return Err(QuestionRefusal::OwnerMismatch);
+    }
+    if lease.attempt != holder.attempt {
+        return Err(QuestionRefusal::AttemptMismatch {
+            current: lease.attempt,
+        });
+    }
+    Ok(())
+}
+
+fn check_lease<'a>(
+    standing: &'a Standing,
+    holder: &QuestionHolder,
+    times: QuestionTimes,
+    now: Timestamp,
+) -> Result<&'a QuestionLease, QuestionRefusal> {
+    match standing {
+        Standing::TimedOut(_) => Err(QuestionRefusal::TimedOut),
+        Standing::Pending | Standing::Leased(_) if now >= times.deadline_at => {
+            Err(QuestionRefusal::TimedOut)
+        }
+        Standing::WorkerLost => Err(QuestionRefusal::LeaseExpired),
+        Standing::Pending | Standing::Answered { .. } => Err(QuestionRefusal::NotLeased),
+        Standing::Leased(lease) => {
+            check_holder(lease, holder)?;
+            if now >= lease.expires_at {
+                return Err(QuestionRefusal::LeaseExpired);
+            }
+            Ok(lease)
+        }
+    }
+}

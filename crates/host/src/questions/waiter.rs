@@ -1,0 +1,201 @@
+//! Asking a worker and waiting for its answer: what queries and validations of updates share above the table of questions.
+
+use std::sync::Arc;
+
+use longhaul_engine::change::TaskKind;
+use longhaul_engine::run::cancellation::CAPABILITY;
+use longhaul_engine::run::state::{Run, Spec, Status};
+use longhaul_protocol::id::{Namespace, TaskId, WorkerId};
+use longhaul_protocol::{Ids, Payload};
+use longhaul_store::{Page, QueueKey, StoredEvent};
+use tokio::sync::Notify;
+
+use crate::Host;
+use crate::error::Result;
+use crate::matching::dispatch::ReadyTask;
+use crate::matching::poll::{Lines, Poll};
+use crate::matching::poll_dedup::Granted;
+use crate::questions::table::{
+    Full, Look, Outcome, Question, QuestionKind, QuestionLease, QuestionTimes,
+};
+
+/// A question in a worker's hands.
+#[derive(Clone, Debug)]
+pub struct LeasedQuestion {
+    pub task_id: TaskId,
+    pub run: Arc<Spec>,
+    /// The query, or the update.
+    pub name: String,
+    pub arguments: Payload,
+    pub lease: QuestionLease,
+    pub times: QuestionTimes,
+    pub run_status: Status,
+    /// The whole history as it was committed when the question was leased, read once.
+    pub history: Vec<StoredEvent>,
+}
+
+impl LeasedQuestion {
+    /// What the payloads of its history take.
+    pub fn bytes(&self) -> usize {
+        self.history.iter().map(|event| event.payload.len()).sum()
+    }
+}
+
+/// A question that is being waited for. Dropping it ends the waiting: nobody is given the question any more.
+pub(crate) struct Asked<'a> {
+    host: &'a Host,
+    kind: QuestionKind,
+    task_id: TaskId,
+    changed: Arc<Notify>,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.host.inner.questions.abandon(&self.task_id);
+        self.host.let_go(self.kind, &self.task_id);
+    }
+}
+
+impl Asked<'_> {
+    /// Waits for the end.
+    pub(crate) async fn outcome(self) -> Outcome {
+        let inner = &self.host.inner;
+        loop {
+            match inner.questions.look(&self.task_id, self.host.now()) {
+                Look::Over(outcome) => return outcome,
+                Look::Until(at) => tokio::select! {
+                    () = self.changed.notified() => {}
+                    () = inner.clock.sleep_until(at) => {}
+                    () = inner.stopping.cancelled() => return Outcome::Stopping,
+                },
+            }
+        }
+    }
+}
+
+/// The most bytes of history that a question may carry. A question carries the whole history, because the protocol has no pages for
+/// it. The history budget recommends workers to continue as new at a third of this.
+const HISTORY_BYTES_MAX: u64 = 16 << 20;
+
+/// Why no worker can be asked about this run: its history is too long to be sent at once.
+pub(crate) fn too_long_to_ask(run: &Run) -> Option<String> {
+    let bytes = run.core.history_size_bytes;
+    (bytes > HISTORY_BYTES_MAX).then(|| {
+        format!(
+            "the run's history has {bytes} bytes, and a worker that is asked about it gets at most {HISTORY_BYTES_MAX}; \
+             let the workflow continue as new"
+        )
+    })
+}
+
+impl Host {
+    /// Where questions of a kind wait for a worker: queries on a line of their own, validations among the workflow tasks.
+    pub(crate) fn question_lines(&self, kind: QuestionKind) -> Lines<'_> {
+        match kind {
+            QuestionKind::Query => Lines {
+                dispatch: &self.inner.queries.dispatch,
+                polls: &self.inner.queries.polls,
+                is_stored: false,
+            },
+            QuestionKind::UpdateValidation => Lines {
+                dispatch: &self.inner.hub.dispatch,
+                polls: &self.inner.hub.polls,
+                is_stored: true,
+            },
+        }
+    }
+
+    /// Puts a question to the workers of its run's queue.
+    pub(crate) fn ask(&self, question: Question) -> std::result::Result<Asked<'_>, Full> {
+        let now = self.now();
+        let task_id: TaskId = Ids::new(now, rand::random()).mint();
+        let kind = question.kind;
+        let task = ReadyTask::question(task_id.clone(), &question, now);
+        let queue = line_of(&question.run);
+        let changed =
+            self.inner
+                .questions
+                .admit(&task_id, question, &self.inner.config.questions, now)?;
+        let asked = Asked {
+            host: self,
+            kind,
+            task_id,
+            changed,
+        };
+        self.question_lines(kind).dispatch.ask(&queue, task);
+        Ok(asked)
+    }
+
+    /// The question is over or released: no poll is given it, and none is given it again.
+    pub(crate) fn let_go(&self, kind: QuestionKind, task_id: &TaskId) {
+        let lines = self.question_lines(kind);
+        lines.dispatch.withdraw(task_id);
+        lines.polls.released(task_id);
+    }
+
+    /// A worker left. Its queries go to the next worker while their callers wait; its validations are lost.
+    pub(crate) fn release_questions(&self, namespace: &Namespace, worker_id: &WorkerId) {
+        for (task_id, question) in self.inner.questions.release(namespace, worker_id) {
+            if let Some(question) = question {
+                self.let_go(question.kind, &task_id);
+                let task = ReadyTask::question(task_id, &question, self.now());
+                let lines = self.question_lines(question.kind);
+                lines.dispatch.ask(&line_of(&question.run), task);
+            }
+        }
+    }
+
+    /// Leases a question with the history that answers it. The lease comes last: whatever fails before leaves the question to
+    /// the next poll.
+    pub(crate) async fn lease_question(
+        &self,
+        granted: &Granted,
+        poll: &Poll,
+    ) -> Result<Option<LeasedQuestion>> {
+        if !self.inner.questions.is_open(&granted.task_id) {
+            return Ok(None);
+        }
+        let Some(run) = self.inner.executor.read(&granted.run_id).await? else {
+            return Ok(None);
+        };
+        let end = run.core.last_history_sequence;
+        // All of it: its events are limited, and its bytes were looked at when the question was asked. What came since is little.
+        let whole = Page {
+            events: usize::try_from(end).unwrap_or(usize::MAX),
+            bytes: usize::MAX,
+        };
+        let store = &self.inner.store;
+        let history = store.history(&granted.run_id, 0, end, whole).await?;
+        let leased = self.inner.questions.lease(
+            &granted.task_id,
+            &poll.worker_id,
+            poll.poll_request_id.as_deref(),
+            &self.inner.config.questions,
+            self.now(),
+        );
+        Ok(leased.map(|(question, lease, times)| LeasedQuestion {
+            task_id: granted.task_id.clone(),
+            run: Arc::clone(&question.run),
+            name: question.name.clone(),
+            arguments: question.arguments.clone(),
+            lease,
+            times,
+            run_status: run.core.status,
+            history,
+        }))
+    }
+}
+
+/// The key of a run's queue. Queries have lines of their own, so theirs does not mix with that of workflow tasks.
+fn line_of(run: &Spec) -> QueueKey {
+    QueueKey {
+        namespace: run.namespace.clone(),
+        kind: TaskKind::Workflow,
+        queue: run.task_queue.clone(),
+    }
+}
+
+/// What a worker must have registered to replay the run: one that was asked to end shows it in its history.
+pub(crate) fn required_capability(run: &Run) -> Option<&'static str> {
+    run.core.cancellation.as_ref().map(|_| CAPABILITY)
+}

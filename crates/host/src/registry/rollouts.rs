@@ -1,0 +1,275 @@
+//! What operators said about the builds of a queue, and what follows for polls and starts. The rules stand in `engine::rollout`;
+//! here they are fed with rows and workers, and whoever waits is told that something changed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longhaul_engine::rollout::{self, Blockage, Change, Member, Rollout, StartRefusal};
+use longhaul_protocol::id::{Namespace, TaskQueue};
+use parking_lot::RwLock;
+use tokio::sync::{Mutex, watch};
+
+use crate::Host;
+use crate::error::{Error, Result};
+use crate::registry::workers::WorkerView;
+
+/// Everything said about cohorts, by their queue.
+type ByQueue = HashMap<(Namespace, TaskQueue), Arc<Vec<Rollout>>>;
+
+/// Everything said about the cohorts of each queue.
+pub(crate) struct Rollouts {
+    by_queue: RwLock<ByQueue>,
+    /// Ticks with every change, so that a waiting poll looks again.
+    changed: watch::Sender<()>,
+    /// One change at a time: each is decided on the outcome of the one before.
+    changing: Mutex<()>,
+}
+
+impl Default for Rollouts {
+    fn default() -> Self {
+        Self {
+            by_queue: RwLock::default(),
+            changed: watch::Sender::new(()),
+            changing: Mutex::default(),
+        }
+    }
+}
+
+impl Rollouts {
+    fn of(&self, namespace: &Namespace, queue: &TaskQueue) -> Arc<Vec<Rollout>> {
+        let key = (namespace.clone(), queue.clone());
+        self.by_queue.read().get(&key).cloned().unwrap_or_default()
+    }
+
+    /// Told when anything changes. Subscribe first, look second, wait third.
+    pub(crate) fn watch(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    fn replace(&self, rows: Vec<Rollout>) {
+        let mut by_queue: HashMap<_, Vec<Rollout>> = HashMap::new();
+        for row in rows {
+            let key = (row.namespace.clone(), row.task_queue.clone());
+            by_queue.entry(key).or_default().push(row);
+        }
+        let fresh: ByQueue = by_queue
+            .into_iter()
+            .map(|(key, rows)| (key, Arc::new(rows)))
+            .collect();
+        let mut known = self.by_queue.write();
+        if *known != fresh {
+            *known = fresh;
+            drop(known);
+            self.changed.send_replace(());
+        }
+    }
+}
+
+/// A cohort with its workers.
+#[derive(Clone, Debug)]
+pub struct Cohort {
+    pub rollout: Rollout,
+    pub workers: Vec<WorkerView>,
+    /// New runs without a build of their own are pinned to this one.
+    pub is_selected: bool,
+    /// Workflow types of which its live workers have several definitions, and how many.
+    pub fingerprint_conflicts: Vec<(String, usize)>,
+    /// `pending`, `active`, `promoted`, `draining`, `drained` or `rolled_back`.
+    pub state: &'static str,
+}
+
+/// Why a change was not made.
+#[derive(Clone, Debug)]
+pub struct Blocked {
+    pub cohort: Cohort,
+    pub blockages: Vec<Blockage>,
+}
+
+impl Host {
+    pub(crate) async fn load_rollouts(&self) -> Result<()> {
+        let rows = self.inner.store.rollouts().await?;
+        self.inner.rollouts.replace(rows);
+        Ok(())
+    }
+
+    /// Where other servers write too, what they said counts as well.
+    pub(crate) async fn refresh_rollouts(&self) -> Result<()> {
+        if self.inner.store.is_shared() {
+            self.load_rollouts().await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a worker of that build gets nothing now.
+    pub(crate) fn is_draining(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        build_id: Option<&str>,
+    ) -> bool {
+        let rollouts = self.inner.rollouts.of(namespace, queue);
+        rollout::is_draining(&rollouts, build_id)
+    }
+
+    /// Every cohort of a queue that has workers or of which something was said, that without a build id first.
+    pub async fn cohorts(&self, namespace: &Namespace, queue: &TaskQueue) -> Result<Vec<Cohort>> {
+        self.refresh_rollouts().await?;
+        let workers = self.workers_of(namespace, queue).await?;
+        let rollouts = self.inner.rollouts.of(namespace, queue);
+        let mut builds: Vec<Option<String>> = workers
+            .iter()
+            .map(|worker| worker.row.build_id.clone())
+            .chain(rollouts.iter().map(|rollout| rollout.build_id.clone()))
+            .collect();
+        builds.sort();
+        builds.dedup();
+        Ok(builds
+            .into_iter()
+            .map(|build_id| cohort(&rollouts, &workers, namespace, queue, build_id))
+            .collect())
+    }
+
+    /// Every queue that has cohorts.
+    pub async fn cohort_queues(&self, namespace: &Namespace) -> Result<Vec<TaskQueue>> {
+        self.refresh_rollouts().await?;
+        let known = self.known_workers(namespace, |_| true).await?;
+        let mut queues: Vec<TaskQueue> = known
+            .iter()
+            .map(|known| known.row.task_queue.clone())
+            .collect();
+        queues.sort();
+        queues.dedup();
+        let by_queue = self.inner.rollouts.by_queue.read();
+        queues.extend(
+            by_queue
+                .keys()
+                .filter(|(of, _)| of == namespace)
+                .map(|(_, queue)| queue.clone()),
+        );
+        queues.sort();
+        queues.dedup();
+        Ok(queues)
+    }
+
+    /// Drains, resumes, promotes or rolls back a cohort. It is durable, and every poll and start follows it, when this returns.
+    pub async fn change_rollout(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        build_id: Option<String>,
+        change: Change,
+    ) -> Result<std::result::Result<Cohort, Blocked>> {
+        let _turn = self.inner.rollouts.changing.lock().await;
+        self.refresh_rollouts().await?;
+        let workers = self.workers_of(namespace, queue).await?;
+        let rollouts = self.inner.rollouts.of(namespace, queue);
+        let target = Rollout::new(namespace.clone(), queue.clone(), build_id.clone());
+        let decided = rollout::decide(&rollouts, &members(&workers), &target, change, self.now());
+        let row = match decided {
+            Ok(row) => row,
+            Err(blockages) => {
+                let cohort = cohort(&rollouts, &workers, namespace, queue, build_id);
+                return Ok(Err(Blocked { cohort, blockages }));
+            }
+        };
+        self.inner.store.put_rollout(&row).await?;
+        self.load_rollouts().await?;
+        tracing::info!(%namespace, %queue, build_id, ?change, "the rollout of a build was changed");
+        // Workers are seen again: their standing follows from the row.
+        let workers = self.workers_of(namespace, queue).await?;
+        let rollouts = self.inner.rollouts.of(namespace, queue);
+        Ok(Ok(cohort(&rollouts, &workers, namespace, queue, build_id)))
+    }
+
+    /// The build a new run on that queue is pinned to.
+    pub(crate) async fn pin_start(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        named: Option<String>,
+    ) -> Result<Option<String>> {
+        self.refresh_rollouts().await?;
+        let rollouts = self.inner.rollouts.of(namespace, queue);
+        let validation = self.inner.config.fleet_validation;
+        // Nothing was said about this queue and nothing is asked: the usual case costs one look.
+        if rollouts.is_empty() && (named.is_none() || validation == rollout::FleetValidation::Warn)
+        {
+            return Ok(named);
+        }
+        let workers = self.workers_of(namespace, queue).await?;
+        rollout::admit_start(&rollouts, &members(&workers), named, validation).map_err(|refusal| {
+            match refusal {
+                StartRefusal::Draining { build_ids } => {
+                    Error::TaskQueueDraining(Box::new(DrainingQueue {
+                        task_queue: queue.clone(),
+                        stale_workers: workers.iter().filter(|worker| worker.is_stale).count(),
+                        draining_workers: workers.iter().filter(|worker| !worker.is_stale).count(),
+                        build_ids,
+                    }))
+                }
+                StartRefusal::NoCompatibleWorker { build_id } => Error::CompatibilityBlocked {
+                    task_queue: queue.clone(),
+                    build_id,
+                },
+            }
+        })
+    }
+
+    async fn workers_of(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+    ) -> Result<Vec<WorkerView>> {
+        let known = self
+            .known_workers(namespace, |known| known.row.task_queue == *queue)
+            .await?;
+        Ok(known.iter().map(|known| self.view(known)).collect())
+    }
+}
+
+/// A queue that takes no start, and why.
+#[derive(Clone, Debug)]
+pub struct DrainingQueue {
+    pub task_queue: TaskQueue,
+    pub build_ids: Vec<Option<String>>,
+    pub draining_workers: usize,
+    pub stale_workers: usize,
+}
+
+fn members(workers: &[WorkerView]) -> Vec<Member<'_>> {
+    workers
+        .iter()
+        .map(|worker| Member {
+            build_id: worker.row.build_id.as_deref(),
+            is_stale: worker.is_stale,
+            fingerprints: &worker.row.workflow_definition_fingerprints,
+        })
+        .collect()
+}
+
+fn cohort(
+    rollouts: &[Rollout],
+    workers: &[WorkerView],
+    namespace: &Namespace,
+    queue: &TaskQueue,
+    build_id: Option<String>,
+) -> Cohort {
+    let workers: Vec<WorkerView> = workers
+        .iter()
+        .filter(|worker| worker.row.build_id == build_id)
+        .cloned()
+        .collect();
+    let rollout = rollouts
+        .iter()
+        .find(|rollout| rollout.build_id == build_id)
+        .cloned()
+        .unwrap_or_else(|| Rollout::new(namespace.clone(), queue.clone(), build_id));
+    let live = workers.iter().filter(|worker| !worker.is_stale).count();
+    Cohort {
+        is_selected: rollout::selected(rollouts) == Some(&rollout),
+        fingerprint_conflicts: rollout::fingerprint_conflicts(members(&workers).iter()),
+        state: rollout::deployment_state(rollouts, &rollout, live),
+        rollout,
+        workers,
+    }
+}

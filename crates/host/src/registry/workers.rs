@@ -1,0 +1,750 @@
+//! Worker registrations. They are rows that outlive restarts and silence, because no published worker registers twice; how
+//! recently a worker was heard is refreshed in memory by every poll and stored with its heartbeats.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use longhaul_engine::Rejection;
+use longhaul_engine::change::{TaskKind, TaskRow};
+use longhaul_engine::rollout::build_fits;
+use longhaul_engine::run::workflow_task::fail::ReleaseWorkflowTask;
+use longhaul_engine::run::{cancellation, local_activity};
+use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
+use longhaul_protocol::{Ids, Reason, Timestamp};
+use longhaul_store::{LeaseFilter, PAGE_BYTES_MAX, QueueKey, WorkerRow};
+use parking_lot::RwLock;
+use serde_json::{Map, Value};
+
+use crate::Host;
+use crate::commit::weight::weight;
+use crate::error::{Error, Result};
+use crate::matching::dispatch::{Appetite, Validators};
+use crate::matching::poll::Poll;
+
+/// Leases given up in one go when a worker leaves. More than a worker can hold.
+const RELEASED_LEASES_MAX: usize = 10_000;
+
+#[derive(Default)]
+pub(crate) struct Workers {
+    pub(crate) known: RwLock<HashMap<(Namespace, WorkerId), Arc<Known>>>,
+}
+
+pub(crate) struct Known {
+    pub(crate) row: WorkerRow,
+    pub(crate) workflow_types: Arc<Vec<String>>,
+    pub(crate) activity_types: Arc<Vec<String>>,
+    /// Workflow types with the updates they validate.
+    validators: Arc<Validators>,
+    pub(crate) capabilities: Arc<Vec<String>>,
+    /// Microseconds of the last sign of life.
+    heard: AtomicI64,
+}
+
+impl Known {
+    /// What it takes, of these types and by its build.
+    pub(crate) fn appetite(&self, types: &Arc<Vec<String>>) -> Appetite {
+        Appetite {
+            types: Arc::clone(types),
+            build_id: self.row.build_id.clone(),
+            capabilities: Arc::clone(&self.capabilities),
+            worker_id: self.row.worker_id.clone(),
+            validators: Arc::default(),
+            max_sessions: self.row.max_concurrent_worker_sessions,
+        }
+    }
+
+    /// As [`Self::appetite`] for workflow tasks, and the validations it declares.
+    pub(crate) fn validating_appetite(&self) -> Appetite {
+        Appetite {
+            validators: Arc::clone(&self.validators),
+            ..self.appetite(&self.workflow_types)
+        }
+    }
+
+    pub(crate) fn runs_workflow(&self, workflow_type: &str) -> bool {
+        self.workflow_types.is_empty()
+            || self.workflow_types.iter().any(|name| name == workflow_type)
+    }
+
+    pub(crate) fn validates(&self, workflow_type: &str, update_name: &str) -> bool {
+        let key = (workflow_type.to_owned(), update_name.to_owned());
+        self.validators.contains(&key)
+    }
+
+    pub(crate) fn fits_build(&self, pinned: Option<&str>) -> bool {
+        build_fits(pinned, self.row.build_id.as_deref())
+    }
+
+    pub(crate) fn can(&self, capability: &str) -> bool {
+        self.capabilities.iter().any(|name| name == capability)
+    }
+
+    /// A task that is pinned to a build goes to that build only.
+    pub(crate) fn check_build(&self, row: &TaskRow) -> Result<()> {
+        match &row.compatibility {
+            Some(pinned) if !build_fits(Some(pinned), self.row.build_id.as_deref()) => {
+                Err(Error::Rejected(Rejection::NotClaimable {
+                    reason: Reason::CompatibilityBlocked,
+                }))
+            }
+            Some(_) | None => match &row.required_capability {
+                Some(capability) if !self.can(capability) => {
+                    Err(Error::Rejected(Rejection::NotClaimable {
+                        reason: Reason::CompatibilityBlocked,
+                    }))
+                }
+                Some(_) | None => Ok(()),
+            },
+        }
+    }
+
+    fn new(row: WorkerRow, heard: AtomicI64) -> Self {
+        Self {
+            workflow_types: Arc::new(row.supported_workflow_types.clone()),
+            activity_types: Arc::new(row.supported_activity_types.clone()),
+            validators: Arc::new(validators(&row.workflow_command_contracts)),
+            capabilities: Arc::new(abilities(&row.capabilities)),
+            row,
+            heard,
+        }
+    }
+}
+
+/// What a worker can do, in every word that a task may ask for it by. The registration itself is answered with what was sent.
+fn abilities(registered: &[String]) -> Vec<String> {
+    let mut abilities: Vec<String> = Vec::with_capacity(registered.len());
+    for capability in registered.iter().map(|capability| capability.trim()) {
+        if !abilities.iter().any(|known| known == capability) {
+            abilities.push(capability.to_owned());
+        }
+    }
+    let has = |name: &str| registered.iter().any(|known| known == name);
+    if has(local_activity::CAPABILITY) || has(local_activity::CAPABILITY_ALIAS) {
+        if !has(local_activity::CAPABILITY) {
+            abilities.push(local_activity::CAPABILITY.to_owned());
+        }
+        if has(cancellation::CAPABILITY) {
+            abilities.push(local_activity::CAPABILITY_WITH_CANCELLATION.to_owned());
+        }
+    }
+    abilities
+}
+
+/// The updates that contracts declare a validator for.
+fn validators(contracts: &Map<String, Value>) -> Validators {
+    let mut validators = Validators::new();
+    for (workflow_type, contract) in contracts {
+        let names = contract.get("update_validators").and_then(Value::as_array);
+        for name in names.into_iter().flatten().filter_map(Value::as_str) {
+            validators.insert((workflow_type.clone(), name.to_owned()));
+        }
+    }
+    validators
+}
+
+/// The same worker id in another process: what the first one held in memory is gone (worker-sessions.md §9.3).
+fn is_another_process(earlier: &WorkerRow, registration: &Registration) -> bool {
+    let differs = |key: &str| {
+        let value = |metrics: &Option<Value>| {
+            metrics
+                .as_ref()
+                .and_then(|metrics| metrics.get(key).cloned())
+        };
+        match (
+            value(&earlier.process_metrics),
+            value(&registration.process_metrics),
+        ) {
+            (Some(before), Some(now)) => before != now,
+            _ => false,
+        }
+    };
+    differs("process_id") || differs("process_started_at")
+}
+
+/// What a worker says about itself.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    pub namespace: Namespace,
+    /// None lets the server choose one.
+    pub worker_id: Option<WorkerId>,
+    pub task_queue: TaskQueue,
+    pub runtime: String,
+    pub sdk_version: Option<String>,
+    pub build_id: Option<String>,
+    pub supported_workflow_types: Vec<String>,
+    pub supported_activity_types: Vec<String>,
+    pub workflow_definition_fingerprints: Map<String, Value>,
+    pub workflow_command_contracts: Map<String, Value>,
+    pub capabilities: Vec<String>,
+    pub capability_manifest: Map<String, Value>,
+    pub max_concurrent_workflow_tasks: u64,
+    pub max_concurrent_activity_tasks: u64,
+    pub max_concurrent_worker_sessions: u64,
+    pub task_slots: Option<Value>,
+    pub process_metrics: Option<Value>,
+}
+
+/// A registration with its present standing.
+#[derive(Clone, Debug)]
+pub struct WorkerView {
+    pub row: WorkerRow,
+    pub is_stale: bool,
+    /// Its build drains: it gets nothing new.
+    pub is_draining: bool,
+}
+
+/// Which workers a list shows.
+#[derive(Clone, Debug)]
+pub struct WorkerFilter {
+    pub task_queue: Option<TaskQueue>,
+    /// `active`, `draining` or `stale`; none means those that are not stale.
+    pub status: Option<String>,
+    /// Only workers whose ids come after this one.
+    pub after: Option<WorkerId>,
+    pub limit: usize,
+}
+
+/// One page of workers.
+#[derive(Clone, Debug)]
+pub struct WorkerList {
+    pub workers: Vec<WorkerView>,
+    /// The last one, when there are more.
+    pub next: Option<WorkerId>,
+}
+
+/// The live workers of a namespace in short.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    pub active: usize,
+    pub queues: Vec<TaskQueue>,
+    pub build_ids: Vec<String>,
+    pub workers: Vec<WorkerView>,
+}
+
+impl WorkerView {
+    /// `active`, `draining` or `stale`.
+    pub fn status(&self) -> &'static str {
+        match (self.is_stale, self.is_draining) {
+            (true, _) => "stale",
+            (false, true) => "draining",
+            (false, false) => "active",
+        }
+    }
+}
+
+impl Host {
+    pub(crate) async fn load_workers(&self) -> Result<()> {
+        let now = self.now();
+        for namespace in self.namespaces().await? {
+            for mut row in self.inner.store.workers(&namespace.name).await? {
+                // Workers could not reach us while we were away: their silence says nothing yet.
+                row.last_heartbeat_at = row.last_heartbeat_at.max(now);
+                self.remember_worker(row);
+            }
+        }
+        Ok(())
+    }
+
+    fn remember_worker(&self, row: WorkerRow) {
+        let key = (row.namespace.clone(), row.worker_id.clone());
+        let heard = AtomicI64::new(row.last_heartbeat_at.as_micros());
+        self.inner
+            .workers
+            .known
+            .write()
+            .insert(key, Arc::new(Known::new(row, heard)));
+    }
+
+    pub(crate) async fn known_worker(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<Option<Arc<Known>>> {
+        let key = (namespace.clone(), worker_id.clone());
+        if let Some(known) = self.inner.workers.known.read().get(&key) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let Some(row) = self.inner.store.worker(namespace, worker_id).await? else {
+            return Ok(None);
+        };
+        self.remember_worker(row);
+        Ok(self.inner.workers.known.read().get(&key).cloned())
+    }
+
+    /// Registers a worker, or replaces its registration.
+    pub async fn register_worker(&self, registration: Registration) -> Result<WorkerView> {
+        let now = self.now();
+        let worker_id = registration
+            .worker_id
+            .clone()
+            .unwrap_or_else(|| Ids::new(now, rand::random()).mint());
+        let mut taken_over = false;
+        if let Some(earlier) = self
+            .known_worker(&registration.namespace, &worker_id)
+            .await?
+        {
+            self.check_definitions(&earlier, &registration, &worker_id, now)?;
+            taken_over =
+                self.is_stale(&earlier, now) || is_another_process(&earlier.row, &registration);
+        }
+        let row = WorkerRow {
+            namespace: registration.namespace,
+            worker_id,
+            task_queue: registration.task_queue,
+            runtime: registration.runtime,
+            sdk_version: registration.sdk_version,
+            build_id: registration.build_id,
+            supported_workflow_types: registration.supported_workflow_types,
+            supported_activity_types: registration.supported_activity_types,
+            workflow_definition_fingerprints: registration.workflow_definition_fingerprints,
+            workflow_command_contracts: registration.workflow_command_contracts,
+            capabilities: registration.capabilities,
+            capability_manifest: registration.capability_manifest,
+            max_concurrent_workflow_tasks: registration.max_concurrent_workflow_tasks,
+            max_concurrent_activity_tasks: registration.max_concurrent_activity_tasks,
+            max_concurrent_worker_sessions: registration.max_concurrent_worker_sessions,
+            task_slots: registration.task_slots,
+            process_metrics: registration.process_metrics,
+            registered_at: now,
+            last_heartbeat_at: now,
+            updated_at: now,
+        };
+        // Before the registration is replaced: the new process finds its sessions lost, never its own by mistake.
+        let _lock = self
+            .inner
+            .sessions
+            .lock_worker(&row.namespace, &row.worker_id)
+            .await;
+        if taken_over {
+            self.fail_sessions(&row.namespace, &row.worker_id).await?;
+        }
+        self.inner.store.put_worker(&row).await?;
+        self.remember_worker(row.clone());
+        let activities = QueueKey {
+            namespace: row.namespace.clone(),
+            kind: TaskKind::Activity,
+            queue: row.task_queue.clone(),
+        };
+        self.inner.hub.dispatch.worker_changed(
+            &activities,
+            &row.worker_id,
+            &Arc::new(abilities(&row.capabilities)),
+            row.max_concurrent_worker_sessions,
+        );
+        if taken_over {
+            self.release_questions(&row.namespace, &row.worker_id);
+            self.release_workflow_tasks(&row.namespace, &row.worker_id)
+                .await?;
+        }
+        self.refresh_rollouts().await?;
+        Ok(self.fresh_view(row))
+    }
+
+    /// A worker that was heard just now.
+    fn fresh_view(&self, row: WorkerRow) -> WorkerView {
+        WorkerView {
+            is_draining: self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()),
+            is_stale: false,
+            row,
+        }
+    }
+
+    /// A live worker id stands for one set of definitions; other code must come under another id.
+    fn check_definitions(
+        &self,
+        earlier: &Known,
+        registration: &Registration,
+        worker_id: &WorkerId,
+        now: Timestamp,
+    ) -> Result<()> {
+        if self.is_stale(earlier, now) {
+            return Ok(());
+        }
+        for (workflow_type, fingerprint) in &registration.workflow_definition_fingerprints {
+            let before = earlier
+                .row
+                .workflow_definition_fingerprints
+                .get(workflow_type);
+            if before.is_some_and(|before| before != fingerprint) {
+                return Err(Error::DefinitionChanged(
+                    worker_id.clone(),
+                    workflow_type.clone(),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_stale(&self, known: &Known, now: Timestamp) -> bool {
+        let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
+        heard.plus_seconds(self.inner.config.worker_stale_seconds) < now
+    }
+
+    /// From when on the worker is stale, if it is not heard again.
+    pub(crate) fn stale_from(&self, known: &Known) -> Timestamp {
+        let heard = known.heard.load(Ordering::Relaxed);
+        let last =
+            Timestamp::from_micros(heard).plus_seconds(self.inner.config.worker_stale_seconds);
+        Timestamp::from_micros(last.as_micros().saturating_add(1))
+    }
+
+    /// From when on the worker is forgotten, if it is not heard again.
+    pub(crate) fn forgotten_from(&self, known: &Known) -> Timestamp {
+        let config = &self.inner.config;
+        let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
+        let silence = config.worker_stale_seconds;
+        heard.plus_seconds(silence.saturating_add(config.worker_forget_seconds))
+    }
+
+    /// The registration of a worker that must have one.
+    pub(crate) async fn registered_worker(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<Arc<Known>> {
+        let known = self.known_worker(namespace, worker_id).await?;
+        known.ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
+    }
+
+    /// The registration behind a poll, which must fit it. A poll is a sign of life.
+    pub(crate) async fn polling_worker(&self, poll: &Poll) -> Result<Arc<Known>> {
+        let known = self.known_worker(&poll.namespace, &poll.worker_id).await?;
+        let known = known.ok_or_else(|| Error::WorkerNotRegistered(poll.worker_id.clone()))?;
+        known.heard.store(self.now().as_micros(), Ordering::Relaxed);
+        let row = &known.row;
+        if row.task_queue != poll.task_queue {
+            return Err(Error::TaskQueueMismatch {
+                registered: row.task_queue.clone(),
+                requested: poll.task_queue.clone(),
+            });
+        }
+        if poll.build_id.is_some() && poll.build_id != row.build_id {
+            return Err(Error::BuildIdMismatch {
+                registered: row.build_id.clone(),
+                requested: poll.build_id.clone(),
+            });
+        }
+        Ok(known)
+    }
+
+    /// The worker is alive, and may say how busy it is.
+    pub async fn heartbeat_worker(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+        task_slots: Option<Value>,
+        process_metrics: Option<Value>,
+    ) -> Result<WorkerView> {
+        let known = self.known_worker(namespace, worker_id).await?;
+        let known = known.ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))?;
+        let mut row = known.row.clone();
+        row.last_heartbeat_at = self.now();
+        row.task_slots = task_slots.or(row.task_slots);
+        row.process_metrics = process_metrics.or(row.process_metrics);
+        self.inner.store.put_worker(&row).await?;
+        self.remember_worker(row.clone());
+        Ok(self.fresh_view(row))
+    }
+
+    /// Removes a registration and gives up the workflow tasks it holds; how many. Activities are left alone: they may still be
+    /// running and may still complete.
+    pub async fn deregister_worker(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<u64> {
+        if !self.inner.store.delete_worker(namespace, worker_id).await? {
+            return Err(Error::WorkerNotRegistered(worker_id.clone()));
+        }
+        self.inner
+            .workers
+            .known
+            .write()
+            .remove(&(namespace.clone(), worker_id.clone()));
+        self.release_questions(namespace, worker_id);
+        self.orphan_sessions(namespace, worker_id).await?;
+        self.release_workflow_tasks(namespace, worker_id).await
+    }
+
+    /// Gives every workflow task that the worker holds to the next one; how many.
+    async fn release_workflow_tasks(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<u64> {
+        let filter = LeaseFilter {
+            namespace: Some(namespace.clone()),
+            owner: Some(worker_id.clone()),
+            queue: None,
+            kind: Some(TaskKind::Workflow),
+        };
+        let mut released = 0;
+        for row in self
+            .inner
+            .store
+            .leased_tasks(&filter, RELEASED_LEASES_MAX)
+            .await?
+        {
+            let command = ReleaseWorkflowTask {
+                task_id: row.task_id.clone(),
+                owner: worker_id.clone(),
+            };
+            if self
+                .inner
+                .executor
+                .execute(&row.run_id, &command)
+                .await?
+                .unwrap_or(false)
+            {
+                released += 1;
+            }
+        }
+        Ok(released)
+    }
+
+    pub(crate) fn view(&self, known: &Known) -> WorkerView {
+        let mut row = known.row.clone();
+        let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
+        row.last_heartbeat_at = row.last_heartbeat_at.max(heard);
+        WorkerView {
+            is_stale: self.is_stale(known, self.now()),
+            ..self.fresh_view(row)
+        }
+    }
+
+    /// One worker.
+    pub async fn worker(&self, namespace: &Namespace, worker_id: &WorkerId) -> Result<WorkerView> {
+        let known = self.known_worker(namespace, worker_id).await?;
+        known
+            .map(|known| self.view(&known))
+            .ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
+    }
+
+    /// Workers that could be given a task of this workflow type now: heard of lately, on the queue, of the type. This is the
+    /// one place that decides who may be asked; a reason to pass over a worker belongs here.
+    pub(crate) fn live_workers(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        workflow_type: &str,
+    ) -> Vec<Arc<Known>> {
+        let now = self.now();
+        let known = self.inner.workers.known.read();
+        known
+            .values()
+            .filter(|known| {
+                known.row.namespace == *namespace
+                    && known.row.task_queue == *queue
+                    && known.runs_workflow(workflow_type)
+                    && !self.is_stale(known, now)
+                    && !self.is_draining(namespace, queue, known.row.build_id.as_deref())
+            })
+            .map(Arc::clone)
+            .collect()
+    }
+
+    /// Workers that could be given an activity of this type now.
+    pub(crate) fn activity_workers(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        activity_type: &str,
+    ) -> Vec<Arc<Known>> {
+        let now = self.now();
+        let known = self.inner.workers.known.read();
+        let mut workers: Vec<Arc<Known>> = known
+            .values()
+            .filter(|known| {
+                let types = &known.activity_types;
+                known.row.namespace == *namespace
+                    && known.row.task_queue == *queue
+                    && (types.is_empty() || types.iter().any(|name| name == activity_type))
+                    && !self.is_stale(known, now)
+                    && !self.is_draining(namespace, queue, known.row.build_id.as_deref())
+            })
+            .map(Arc::clone)
+            .collect();
+        workers.sort_by(|left, right| left.row.worker_id.cmp(&right.row.worker_id));
+        workers
+    }
+
+    /// All workers of a namespace by id.
+    pub async fn workers(&self, namespace: &Namespace) -> Result<Vec<WorkerView>> {
+        let known = self.known_workers(namespace, |_| true).await?;
+        Ok(known.iter().map(|known| self.view(known)).collect())
+    }
+
+    /// Registrations of a namespace that are wanted, by id. Other servers may have taken some.
+    pub(crate) async fn known_workers(
+        &self,
+        namespace: &Namespace,
+        is_wanted: impl Fn(&Known) -> bool,
+    ) -> Result<Vec<Arc<Known>>> {
+        if self.inner.store.is_shared() {
+            for row in self.inner.store.workers(namespace).await? {
+                let key = (row.namespace.clone(), row.worker_id.clone());
+                if !self.inner.workers.known.read().contains_key(&key) {
+                    self.remember_worker(row);
+                }
+            }
+        }
+        let known = self.inner.workers.known.read();
+        let mut wanted: Vec<Arc<Known>> = known
+            .values()
+            .filter(|known| known.row.namespace == *namespace && is_wanted(known))
+            .map(Arc::clone)
+            .collect();
+        drop(known);
+        wanted.sort_by(|left, right| left.row.worker_id.cmp(&right.row.worker_id));
+        Ok(wanted)
+    }
+
+    /// One page of workers by id. Ends early when they are large.
+    pub async fn list_workers(
+        &self,
+        namespace: &Namespace,
+        filter: &WorkerFilter,
+    ) -> Result<WorkerList> {
+        let now = self.now();
+        let is_wanted = |known: &Known| {
+            let row = &known.row;
+            let status = || match (
+                self.is_stale(known, now),
+                self.is_draining(namespace, &row.task_queue, row.build_id.as_deref()),
+            ) {
+                (true, _) => "stale",
+                (false, true) => "draining",
+                (false, false) => "active",
+            };
+            filter
+                .after
+                .as_ref()
+                .is_none_or(|after| row.worker_id > *after)
+                && filter
+                    .task_queue
+                    .as_ref()
+                    .is_none_or(|queue| row.task_queue == *queue)
+                && match &filter.status {
+                    Some(wanted) => status() == wanted,
+                    None => !self.is_stale(known, now),
+                }
+        };
+        let known = self.known_workers(namespace, is_wanted).await?;
+        let mut workers = Vec::new();
+        let mut bytes = 0;
+        for known in &known {
+            if workers.len() >= filter.limit || bytes > PAGE_BYTES_MAX as u64 {
+                break;
+            }
+            bytes += weight(&known.row);
+            workers.push(self.view(known));
+        }
+        let has_more = workers.len() < known.len();
+        Ok(WorkerList {
+            next: workers
+                .last()
+                .filter(|_| has_more)
+                .map(|worker| worker.row.worker_id.clone()),
+            workers,
+        })
+    }
+
+    /// A namespace's live workers in short: how many, and at most `max` of them and of their queues and builds.
+    pub async fn fleet(&self, namespace: &Namespace, max: usize) -> Result<Fleet> {
+        let now = self.now();
+        let is_live = |known: &Known| !self.is_stale(known, now);
+        let live = self.known_workers(namespace, is_live).await?;
+        let mut queues: BTreeSet<&TaskQueue> = BTreeSet::new();
+        let mut build_ids: BTreeSet<&String> = BTreeSet::new();
+        for known in &live {
+            queues.insert(&known.row.task_queue);
+            build_ids.extend(&known.row.build_id);
+        }
+        Ok(Fleet {
+            active: live.len(),
+            queues: queues.into_iter().take(max).cloned().collect(),
+            build_ids: build_ids.into_iter().take(max).cloned().collect(),
+            workers: live
+                .iter()
+                .take(max)
+                .map(|known| self.view(known))
+                .collect(),
+        })
+    }
+
+    /// Whether a live worker of the queue registered the capability.
+    pub(crate) fn is_offered(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        capability: &str,
+    ) -> bool {
+        let now = self.now();
+        self.inner.workers.known.read().values().any(|known| {
+            known.row.namespace == *namespace
+                && known.row.task_queue == *queue
+                && known.can(capability)
+                && !self.is_stale(known, now)
+        })
+    }
+
+    /// Whether this worker registered the capability.
+    pub(crate) fn worker_can(
+        &self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+        capability: &str,
+    ) -> bool {
+        let key = (namespace.clone(), worker_id.clone());
+        let known = self.inner.workers.known.read();
+        known.get(&key).is_some_and(|known| known.can(capability))
+    }
+
+    /// The handlers that workers of this type and queue declare, as `declared_*` keys; the newest live registration counts.
+    pub(crate) fn declared_contract(
+        &self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        workflow_type: &str,
+    ) -> Map<String, Value> {
+        let now = self.now();
+        let known = self.inner.workers.known.read();
+        let contract = known
+            .values()
+            .filter(|known| {
+                known.row.namespace == *namespace
+                    && known.row.task_queue == *queue
+                    && !self.is_stale(known, now)
+            })
+            .filter_map(|known| {
+                known
+                    .row
+                    .workflow_command_contracts
+                    .get(workflow_type)
+                    .map(|contract| (known.row.registered_at, contract))
+            })
+            .max_by_key(|(registered_at, _)| *registered_at);
+        let Some((_, Value::Object(contract))) = contract else {
+            return Map::new();
+        };
+        let mut declared = Map::new();
+        for (from, to) in [
+            ("queries", "declared_queries"),
+            ("signals", "declared_signals"),
+            ("updates", "declared_updates"),
+            ("query_contracts", "declared_query_contracts"),
+            ("signal_contracts", "declared_signal_contracts"),
+            ("update_contracts", "declared_update_contracts"),
+            ("update_validators", "declared_update_validators"),
+        ] {
+            // An empty list declares nothing: one SDK sends it for every workflow.
+            if let Some(Value::Array(list)) = contract.get(from)
+                && !list.is_empty()
+            {
+                declared.insert(to.to_owned(), Value::Array(list.clone()));
+            }
+        }
+        declared
+    }
+}

@@ -1,0 +1,231 @@
+//! Delivers letters from one run to another: each becomes a command on its receiver, then the sender is told. A letter lives in
+//! its sender's rows until then, so whatever happens here is tried again: by the commit that wrote it, else by the sender's
+//! alarm.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use longhaul_engine::run::cancellation::CleanupBudget;
+use longhaul_engine::run::family::child::Reported;
+use longhaul_engine::run::family::outbox::{Delivery, LetterDelivered, Order, deliveries};
+use longhaul_engine::run::message::external::Stop;
+use longhaul_engine::run::state::PartKey;
+use longhaul_engine::{Rejection, RunChange};
+use longhaul_protocol::Reason;
+use longhaul_protocol::id::RunId;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::Host;
+use crate::error::{Error, Result};
+use crate::operations::workflows::CommandTarget;
+
+/// Runs whose letters are delivered at the same time; their commits share syncs.
+const CONCURRENT: usize = 64;
+
+/// How far a report follows a parent that keeps continuing as new while it is on its way.
+const FORWARDS_MAX: usize = 1000;
+
+/// Runs that have something to tell.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    senders: Mutex<HashMap<RunId, Sender>>,
+    written: Notify,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sender {
+    Waiting,
+    Delivering,
+    /// Wrote another letter while the others were on their way.
+    Again,
+}
+
+impl Outbox {
+    /// A commit wrote letters.
+    pub(crate) fn note(&self, change: &RunChange) {
+        let wrote = change
+            .parts
+            .iter()
+            .any(|(key, part)| matches!(key, PartKey::Outbox(_)) && part.is_some());
+        if !wrote {
+            return;
+        }
+        let mut senders = self.senders.lock();
+        senders
+            .entry(change.spec.run_id.clone())
+            .and_modify(|sender| {
+                if *sender == Sender::Delivering {
+                    *sender = Sender::Again;
+                }
+            })
+            .or_insert(Sender::Waiting);
+        drop(senders);
+        self.written.notify_one();
+    }
+
+    /// Whether every letter is delivered or left to its sender's alarm.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.senders.lock().is_empty()
+    }
+
+    fn take(&self, limit: usize) -> Vec<RunId> {
+        let mut senders = self.senders.lock();
+        let waiting: Vec<RunId> = senders
+            .iter()
+            .filter(|(_, sender)| **sender == Sender::Waiting)
+            .map(|(run_id, _)| run_id.clone())
+            .take(limit)
+            .collect();
+        for run_id in &waiting {
+            senders.insert(run_id.clone(), Sender::Delivering);
+        }
+        waiting
+    }
+
+    fn done(&self, run_id: &RunId) {
+        let mut senders = self.senders.lock();
+        match senders.get_mut(run_id) {
+            Some(sender @ Sender::Again) => {
+                *sender = Sender::Waiting;
+                self.written.notify_one();
+            }
+            Some(_) | None => {
+                senders.remove(run_id);
+            }
+        }
+    }
+}
+
+/// Runs until told to stop.
+pub(crate) async fn run(host: Host) {
+    let slots = Arc::new(tokio::sync::Semaphore::new(CONCURRENT));
+    let outbox = &host.inner.hub.outbox;
+    loop {
+        let written = outbox.written.notified();
+        let free = slots.available_permits().max(1);
+        for run_id in outbox.take(free) {
+            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
+                return;
+            };
+            let sender = host.clone();
+            host.inner.tasks.spawn(async move {
+                let delivery = AssertUnwindSafe(sender.deliver_letters(&run_id));
+                // The sender's alarm will bring what is left here again.
+                match delivery.catch_unwind().await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => {
+                        tracing::warn!(run_id = %run_id, %error, "letters to other runs could not be delivered yet");
+                    }
+                    Err(_) => tracing::error!(run_id = %run_id, "delivering letters to other runs panicked"),
+                }
+                let outbox = &sender.inner.hub.outbox;
+                outbox.done(&run_id);
+                sender.inner.hub.rest.tell();
+                drop(slot);
+                outbox.written.notify_one();
+            });
+        }
+        tokio::select! {
+            () = written => {}
+            () = host.inner.stopping.cancelled() => return,
+        }
+    }
+}
+
+impl Host {
+    /// Tells every receiver, oldest letter first.
+    async fn deliver_letters(&self, sender: &RunId) -> Result<()> {
+        let Some(run) = self.inner.executor.read(sender).await? else {
+            return Ok(());
+        };
+        for delivery in deliveries(&run) {
+            let number = delivery.number;
+            let refusal = self.deliver(delivery).await?;
+            let delivered = LetterDelivered { number, refusal };
+            self.inner.executor.execute(sender, &delivered).await?;
+        }
+        Ok(())
+    }
+
+    /// One letter. What a receiver refuses is an answer; an error means that nobody knows.
+    async fn deliver(&self, delivery: Delivery) -> Result<Option<String>> {
+        match delivery.order {
+            Order::Report {
+                parent_run_id,
+                report,
+            } => {
+                let mut parent = parent_run_id;
+                for _ in 0..FORWARDS_MAX {
+                    match self.inner.executor.execute(&parent, &*report).await? {
+                        Some(Reported::Forward(next)) => parent = next,
+                        Some(Reported::Taken) | None => return Ok(None),
+                    }
+                }
+                Ok(None)
+            }
+            Order::Stop {
+                workflow_id,
+                how,
+                reason,
+            } => {
+                let target = CommandTarget {
+                    namespace: delivery.namespace,
+                    workflow_id,
+                    run_id: None,
+                    request_id: Some(delivery.request_id),
+                    principal: None,
+                    context: None,
+                };
+                refusal(self.stop_workflow(&target, how, Some(&reason)).await)
+            }
+            Order::RequestCancellation {
+                workflow_id,
+                cleanup_deadline_at,
+                reason,
+                context,
+            } => {
+                let target = CommandTarget {
+                    namespace: delivery.namespace,
+                    workflow_id,
+                    run_id: None,
+                    request_id: Some(delivery.request_id),
+                    principal: None,
+                    context: None,
+                };
+                let budget = CleanupBudget::Until(cleanup_deadline_at);
+                let asked = self
+                    .pass_on_cancellation(&target, reason.as_deref(), budget, context.as_ref())
+                    .await;
+                match asked {
+                    // A parent waits for this child to end: one that cannot be asked is closed.
+                    Err(Error::Rejected(Rejection::NotCooperative)) if context.is_some() => {
+                        refusal(
+                            self.stop_workflow(&target, Stop::Cancel, reason.as_deref())
+                                .await,
+                        )
+                    }
+                    // Its worker will be done soon; the letter comes again.
+                    Err(error @ Error::Rejected(Rejection::ActiveClaimNotCooperative { .. })) => {
+                        Err(error)
+                    }
+                    asked => refusal(asked),
+                }
+            }
+        }
+    }
+}
+
+/// Why a receiver did not do as asked, or the error that leaves it open.
+fn refusal<R>(outcome: Result<R>) -> Result<Option<String>> {
+    match outcome {
+        Ok(_) => Ok(None),
+        Err(Error::Rejected(rejection)) => Ok(Some(rejection.reason().as_str().to_owned())),
+        Err(Error::InstanceNotFound(_) | Error::RunNotFound(..)) => {
+            Ok(Some(Reason::InstanceNotFound.as_str().to_owned()))
+        }
+        Err(error) => Err(error),
+    }
+}
