@@ -5,7 +5,7 @@
 
 use longhaul_protocol::Timestamp;
 
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, WorkflowTasks};
 use crate::run::state::Run;
 use crate::{Command, Decision, Moment};
 
@@ -21,8 +21,10 @@ impl Command for Elapse {
             return Decision::unchanged(());
         }
         let mut draft = Draft::of(run, moment);
-        draft.offer_letters();
-        if run.core.closed.is_some() || draft.time_out_if_due() || draft.cancel_if_cleanup_is_over()
+        draft.outbox().redeliver_due();
+        if run.core.closed.is_some()
+            || draft.time_out_if_due()
+            || draft.cancellation().close_if_cleanup_is_over()
         {
             return draft.finish(Ok(()));
         }
@@ -36,44 +38,47 @@ pub fn next_due(run: &Run, moment: Moment<'_>) -> Option<Timestamp> {
     Draft::of(run, moment).next_due()
 }
 
-impl Draft<'_> {
-    /// Everything of an open run that is due, but for its deadlines and letters.
-    pub(crate) fn do_what_is_due(&mut self) {
-        self.expire_workflow_lease();
-        self.offer_workflow_task();
-        self.end_hold();
-        self.fire_due_timers();
-        self.elapse_activities();
-        self.elapse_locals();
-    }
-
+impl WorkflowTasks<'_, '_> {
     /// The worker is taken for lost: the same task goes to the next one, and what arrived meanwhile enters history.
-    pub(crate) fn expire_workflow_lease(&mut self) {
+    pub(crate) fn expire_lease(&mut self) {
         let expired = self
+            .draft
             .core
             .workflow_task
             .as_ref()
             .and_then(|task| task.lease.as_ref())
-            .is_some_and(|lease| lease.expires_at <= self.now);
+            .is_some_and(|lease| lease.expires_at <= self.draft.now);
         if expired {
-            self.flush_undecided();
-            if let Some(task) = &mut self.core.workflow_task {
+            self.draft.signals().flush_undecided();
+            if let Some(task) = &mut self.draft.core.workflow_task {
                 task.expired = task.lease.clone().map(Box::new);
             }
-            let now = self.now;
-            self.return_workflow_task(now);
+            let now = self.draft.now;
+            self.put_back(now);
         }
     }
 
     /// A task that was put off is ready now.
-    fn offer_workflow_task(&mut self) {
-        let now = self.now;
-        let Some(task) = &mut self.core.workflow_task else {
+    fn offer(&mut self) {
+        let now = self.draft.now;
+        let Some(task) = &mut self.draft.core.workflow_task else {
             return;
         };
         if task.lease.is_none() && !task.offered && task.available_at <= now {
             task.offered = true;
-            self.show_workflow_task();
+            self.show();
         }
+    }
+}
+
+impl Draft<'_> {
+    /// Everything of an open run that is due, but for its deadlines and letters.
+    pub(crate) fn do_what_is_due(&mut self) {
+        self.workflow_task().expire_lease();
+        self.workflow_task().offer();
+        self.workflow_task().end_reservation();
+        self.timers().fire_due();
+        self.activities().expire_due();
+        self.elapse_locals();
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::change::TaskStatus;
-use crate::run::draft::{Cause, Draft};
+use crate::run::draft::{Cancelling, Cause, Draft};
 use crate::run::family::outbox::LetterBody;
 use crate::run::message::external::{Request, Stop, is_current, refuse_closed};
 use crate::run::state::room::CANCELLATION_EVENTS;
@@ -163,7 +163,9 @@ impl Command for RequestCancellation {
             principal: self.request.principal.clone(),
         };
         let cancellation =
-            draft.record_cancellation(command.command_id, deadline, self.reason.clone(), context);
+            draft
+                .cancellation()
+                .record(command.command_id, deadline, self.reason.clone(), context);
         let receipt = receipt(&draft, false, cancellation);
         draft.finish(Ok(receipt))
     }
@@ -320,40 +322,44 @@ impl Command for DeliverCancellation {
             let errors = FieldErrors::from([("sequence".to_owned(), vec![message])]);
             return Decision::reject(Rejection::InvalidCommands { errors });
         }
-        if let Some(kind) = draft.still_stopping(&self.place, cancellation) {
-            draft.flush_buffered();
-            draft.close_workflow_task(TaskStatus::Completed, None);
+        if let Some(kind) = draft
+            .cancellation()
+            .still_stopping(&self.place, cancellation)
+        {
+            draft.signals().flush_buffered();
+            draft.workflow_task().close(TaskStatus::Completed, None);
             draft.core.status = Status::Waiting;
             // A signal that only waits for its turn would bring the worker here again at once.
             if draft.core.next_wake.is_some() || draft.oldest_update().is_some() {
-                draft.choose_next_task(false);
+                draft.workflow_task().choose_next(false);
             }
             return draft.finish(Ok(reply(Delivered::Waiting(kind))));
         }
-        draft.deliver_cancellation(cancellation, &self.place);
+        draft.cancellation().deliver(cancellation, &self.place);
         draft.finish(Ok(reply(Delivered::Recorded)))
     }
 }
 
-impl Draft<'_> {
-    fn record_cancellation(
+impl Cancelling<'_, '_> {
+    fn record(
         &mut self,
         request_id: CommandId,
         cleanup_deadline_at: Timestamp,
         reason: Option<String>,
         context: Value,
     ) -> Cancellation {
-        self.append(EventPayload::CooperativeCancellationRequested(
-            CooperativeCancellationRequested {
-                workflow_command_id: request_id.clone(),
-                workflow_run_id: self.spec.run_id.clone(),
-                workflow_instance_id: self.spec.workflow_id.clone(),
-                cleanup_deadline_at,
-                reason: reason.clone(),
-                cancellation: Some(context.clone()),
-            },
-        ));
-        let event = self.events.last().expect("just written");
+        self.draft
+            .append(EventPayload::CooperativeCancellationRequested(
+                CooperativeCancellationRequested {
+                    workflow_command_id: request_id.clone(),
+                    workflow_run_id: self.draft.spec.run_id.clone(),
+                    workflow_instance_id: self.draft.spec.workflow_id.clone(),
+                    cleanup_deadline_at,
+                    reason: reason.clone(),
+                    cancellation: Some(context.clone()),
+                },
+            ));
+        let event = self.draft.events.last().expect("just written");
         let cancellation = Cancellation {
             request_id: request_id.clone(),
             requested_at: event.recorded_at,
@@ -364,22 +370,22 @@ impl Draft<'_> {
             delivered: None,
             delivered_event_id: None,
         };
-        self.core.cancellation = Some(Box::new(cancellation.clone()));
-        self.wake(Resume {
+        self.draft.core.cancellation = Some(Box::new(cancellation.clone()));
+        self.draft.workflow_task().wake(Resume {
             resume_source_kind: Some("cancellation_request".to_owned()),
             resume_source_id: Some(request_id.to_string()),
             workflow_command_id: Some(request_id),
             ..Resume::default()
         });
         // From now on only workers that understand it may have the task.
-        self.show_workflow_task();
+        self.draft.workflow_task().show();
         cancellation
     }
 
     /// A request that did not reach the code of a run that continues as new is the new run's.
-    pub(crate) fn take_over_cancellation(&mut self, earlier: &Cancellation) {
+    pub(crate) fn take_over(&mut self, earlier: &Cancellation) {
         let mut context = earlier.context.clone();
-        let own = json!(self.spec.run_id);
+        let own = json!(self.draft.spec.run_id);
         if context["root_request_id"] == json!(earlier.request_id) {
             context["root_workflow_run_id"] = own.clone();
         }
@@ -389,14 +395,14 @@ impl Draft<'_> {
         {
             last["workflow_run_id"] = own;
         }
-        self.cause.command_id = Some(earlier.request_id.clone());
-        self.record_cancellation(
+        self.draft.cause.command_id = Some(earlier.request_id.clone());
+        self.record(
             earlier.request_id.clone(),
             earlier.cleanup_deadline_at,
             earlier.reason.clone(),
             context,
         );
-        self.cause.command_id = None;
+        self.draft.cause.command_id = None;
     }
 
     /// Asks running work that the delivery must wait for to stop, and says whether there is any. An attempt whose lease ran out is
@@ -408,16 +414,16 @@ impl Draft<'_> {
     ) -> Option<StoppingKind> {
         let mut stopping = None;
         for sequence in interrupted(place) {
-            if let Some(mut activity) = self.activity(sequence).cloned()
+            if let Some(mut activity) = self.draft.activity(sequence).cloned()
                 && activity.cancellation_policy
                     == Some(CancellationPolicy::WaitCancellationCompleted)
                 && activity.is_running()
             {
                 stopping.get_or_insert(StoppingKind::Activity);
                 activity.stop_requested = true;
-                self.put_activity(activity);
+                self.draft.activities().put(activity);
             }
-            if let Some(Part::Child(child)) = self.part(PartKey::Child(sequence))
+            if let Some(Part::Child(child)) = self.draft.part(PartKey::Child(sequence))
                 && child.cancellation_policy == Some(CancellationPolicy::WaitCancellationCompleted)
             {
                 stopping.get_or_insert(StoppingKind::Child);
@@ -429,7 +435,7 @@ impl Draft<'_> {
 
     /// Passes the request on to a child, once.
     fn ask_child_to_stop(&mut self, sequence: u64, cancellation: &Cancellation) {
-        let Some(Part::Child(child)) = self.part(PartKey::Child(sequence)) else {
+        let Some(Part::Child(child)) = self.draft.part(PartKey::Child(sequence)) else {
             return;
         };
         if child.stop_requested {
@@ -437,29 +443,32 @@ impl Draft<'_> {
         }
         let mut child = child.clone();
         child.stop_requested = true;
-        self.post(LetterBody::RequestCancellation {
-            workflow_id: child.workflow_id.clone(),
-            run_id: child.run_id.clone(),
-            cleanup_deadline_at: cancellation.cleanup_deadline_at,
-            reason: cancellation.reason.clone(),
-            context: cancellation.context.clone(),
-            policy: ParentClosePolicy::RequestCancellation,
-            recorded: false,
-        });
-        self.put(PartKey::Child(sequence), Part::Child(child));
+        self.draft
+            .outbox()
+            .enqueue(LetterBody::RequestCancellation {
+                workflow_id: child.workflow_id.clone(),
+                run_id: child.run_id.clone(),
+                cleanup_deadline_at: cancellation.cleanup_deadline_at,
+                reason: cancellation.reason.clone(),
+                context: cancellation.context.clone(),
+                policy: ParentClosePolicy::RequestCancellation,
+                recorded: false,
+            });
+        self.draft.put(PartKey::Child(sequence), Part::Child(child));
     }
 
-    fn deliver_cancellation(&mut self, cancellation: &Cancellation, place: &DeliveryPlace) {
-        self.cause.command_id = Some(cancellation.request_id.clone());
-        self.append(EventPayload::CooperativeCancellationDelivered(
-            CooperativeCancellationDelivered {
-                workflow_command_id: cancellation.request_id.clone(),
-                workflow_run_id: self.spec.run_id.clone(),
-                place: place.clone(),
-                cancellation: Some(cancellation.context.clone()),
-            },
-        ));
-        let event_id = self.events.last().map(|event| event.id.clone());
+    fn deliver(&mut self, cancellation: &Cancellation, place: &DeliveryPlace) {
+        self.draft.cause.command_id = Some(cancellation.request_id.clone());
+        self.draft
+            .append(EventPayload::CooperativeCancellationDelivered(
+                CooperativeCancellationDelivered {
+                    workflow_command_id: cancellation.request_id.clone(),
+                    workflow_run_id: self.draft.spec.run_id.clone(),
+                    place: place.clone(),
+                    cancellation: Some(cancellation.context.clone()),
+                },
+            ));
+        let event_id = self.draft.events.last().map(|event| event.id.clone());
         for sequence in interrupted(place) {
             self.interrupt(sequence, cancellation);
         }
@@ -468,54 +477,57 @@ impl Draft<'_> {
             .sequence
             .saturating_add(place.sequence_span)
             .saturating_sub(1);
-        self.core.last_command_sequence = self.core.last_command_sequence.max(last);
-        if let Some(cancellation) = &mut self.core.cancellation {
+        self.draft.core.last_command_sequence = self.draft.core.last_command_sequence.max(last);
+        if let Some(cancellation) = &mut self.draft.core.cancellation {
             cancellation.delivered = Some(place.clone());
             cancellation.delivered_event_id = event_id;
         }
-        self.cause.command_id = None;
+        self.draft.cause.command_id = None;
     }
 
     /// Stops the work of an interrupted call, as its policy says.
     fn interrupt(&mut self, sequence: u64, cancellation: &Cancellation) {
-        if let Some(activity) = self.activity(sequence) {
+        if let Some(activity) = self.draft.activity(sequence) {
             if activity.cancellation_policy != Some(CancellationPolicy::Abandon) {
-                self.cancel_activity(sequence);
+                self.draft.groups().cancel_activity(sequence);
             }
             return;
         }
-        if let Some(Part::Child(child)) = self.part(PartKey::Child(sequence)) {
+        if let Some(Part::Child(child)) = self.draft.part(PartKey::Child(sequence)) {
             if child.cancellation_policy == Some(CancellationPolicy::TryCancel) {
                 self.ask_child_to_stop(sequence, cancellation);
             }
             return;
         }
-        self.give_up(sequence);
+        self.draft.groups().give_up(sequence);
     }
 
+    /// Cleanup has had its time; whether the run is closed for it.
+    pub(crate) fn close_if_cleanup_is_over(&mut self) -> bool {
+        let Some(cancellation) = self.draft.core.cancellation.clone() else {
+            return false;
+        };
+        if cancellation.cleanup_deadline_at > self.draft.now {
+            return false;
+        }
+        self.draft.signals().flush_buffered();
+        let reason = format!(
+            "Cleanup was not over at {}.",
+            cancellation.cleanup_deadline_at
+        );
+        self.draft
+            .stop_run(Stop::Cancel, &cancellation.request_id, Some(&reason), None);
+        true
+    }
+}
+
+impl Draft<'_> {
     /// Whether the request has not reached the workflow's code yet.
     pub(crate) fn has_undelivered_cancellation(&self) -> bool {
         self.core
             .cancellation
             .as_ref()
             .is_some_and(|cancellation| cancellation.delivered.is_none())
-    }
-
-    /// Cleanup has had its time; whether the run is closed for it.
-    pub(crate) fn cancel_if_cleanup_is_over(&mut self) -> bool {
-        let Some(cancellation) = self.core.cancellation.clone() else {
-            return false;
-        };
-        if cancellation.cleanup_deadline_at > self.now {
-            return false;
-        }
-        self.flush_buffered();
-        let reason = format!(
-            "Cleanup was not over at {}.",
-            cancellation.cleanup_deadline_at
-        );
-        self.stop_run(Stop::Cancel, &cancellation.request_id, Some(&reason), None);
-        true
     }
 }
 

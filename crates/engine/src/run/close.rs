@@ -35,11 +35,12 @@ impl Draft<'_> {
             archived: None,
         });
         self.core.next_wake = None;
-        self.fail_open_updates(reason.as_str());
+        self.updates().fail_open(reason.as_str());
         self.tell_family(reason, outcome.as_ref());
-        self.close_workflow_task(TaskStatus::Cancelled, None);
-        for activity in self.activities().cloned().collect::<Vec<_>>() {
-            self.close_activity_task(&activity, TaskStatus::Cancelled, "cancelled", None);
+        self.workflow_task().close(TaskStatus::Cancelled, None);
+        for activity in self.open_activities().cloned().collect::<Vec<_>>() {
+            self.activities()
+                .close_task(&activity, TaskStatus::Cancelled, "cancelled", None);
         }
         self.close_locals();
         let keys: Vec<PartKey> = self
@@ -60,15 +61,15 @@ impl Draft<'_> {
         if reason == ClosedReason::Continued {
             return;
         }
-        for child in self.children() {
-            self.post_close_policy(&child);
+        for child in self.open_children() {
+            self.outbox().enqueue_close_policy(&child);
         }
         if self.spec.parent.is_none() {
             return;
         }
         let retried_as = match outcome {
             Some(Outcome::Failure(failure)) if reason.status() == Status::Failed => {
-                self.retry_child(failure)
+                self.children().retry(failure)
             }
             _ => None,
         };
@@ -78,13 +79,13 @@ impl Draft<'_> {
                     closed.continued_to = Some(run_id);
                 }
             }
-            None => self.post(LetterBody::ChildRunClosed),
+            None => self.outbox().enqueue(LetterBody::ChildRunClosed),
         }
     }
 
     /// Says for every open activity and timer that it ends here.
     pub(crate) fn cancel_open_work(&mut self, command_id: Option<&CommandId>) {
-        for activity in self.activities().cloned().collect::<Vec<_>>() {
+        for activity in self.open_activities().cloned().collect::<Vec<_>>() {
             self.append(EventPayload::ActivityCancelled(ActivityCancelled {
                 call: activity.call(),
                 workflow_command_id: command_id.cloned(),
@@ -97,11 +98,11 @@ impl Draft<'_> {
             self.cancel_local(local.sequence, command_id);
         }
         for sequence in self
-            .timers()
+            .open_timers()
             .map(|timer| timer.sequence)
             .collect::<Vec<_>>()
         {
-            self.cancel_timer(sequence);
+            self.timers().cancel(sequence);
         }
     }
 
@@ -118,7 +119,7 @@ impl Draft<'_> {
             (None, Some(deadline)) => ("run_timeout", "run", deadline),
             (None, None) => return false,
         };
-        self.flush_buffered();
+        self.signals().flush_buffered();
         self.cancel_open_work(None);
         let message = format!("Workflow {word} timed out at {deadline}.");
         let failure_id = self.ids.mint();

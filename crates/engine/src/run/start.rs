@@ -131,7 +131,7 @@ impl Start {
             )
             .context
             .clone_from(&self.context);
-        draft.create_workflow_task(Resume::default());
+        draft.workflow_task().create(Resume::default());
         let started = draft.started(StartOutcome::StartedNew);
         let (run, _) = draft.into_change();
         Decision {

@@ -6,7 +6,7 @@ use longhaul_protocol::history::{ActivityStarted, EventPayload};
 use longhaul_protocol::id::{TaskId, WorkerId};
 use longhaul_protocol::{Payload, Reason, Timestamp};
 
-use crate::run::draft::Draft;
+use crate::run::draft::{Activities, Draft};
 use crate::run::state::{Activity, Attempt, Part, PartKey, RetryPolicy, Run, Spec};
 use crate::session::{self, Acquired, Admission, Session};
 use crate::{Command, Decision, Moment, Rejection};
@@ -84,7 +84,7 @@ impl Command for ClaimActivityTask {
             });
         }
         // A deadline that passed wins over another delivery.
-        if draft.expire_activity(self.sequence) {
+        if draft.activities().expire(self.sequence) {
             return draft.finish(not_claimable(Reason::TaskNotReady));
         }
         // Last, so that nothing is acquired for a claim that comes to nothing.
@@ -92,7 +92,7 @@ impl Command for ClaimActivityTask {
             Ok(acquired) => acquired,
             Err(rejection) => return Decision::reject(rejection),
         };
-        let mut claim = draft.grant_activity(activity, self);
+        let mut claim = draft.activities().grant(activity, self);
         let mut sessions = Vec::new();
         if let Some(acquired) = acquired {
             claim.acquired = Some(acquired.outcome);
@@ -140,28 +140,27 @@ impl ClaimActivityTask {
     }
 }
 
-impl Draft<'_> {
-    fn grant_activity(
-        &mut self,
-        mut activity: Activity,
-        claim: &ClaimActivityTask,
-    ) -> ActivityClaim {
+impl Activities<'_, '_> {
+    fn grant(&mut self, mut activity: Activity, claim: &ClaimActivityTask) -> ActivityClaim {
         activity.retire_attempt();
         activity.attempt_count += 1;
-        let attempt_id = self.ids.mint();
-        let lease_expires_at = self.now.plus_seconds(self.limits.activity_lease_seconds);
+        let attempt_id = self.draft.ids.mint();
+        let lease_expires_at = self
+            .draft
+            .now
+            .plus_seconds(self.draft.limits.activity_lease_seconds);
         let timeout = |pick: fn(&RetryPolicy) -> Option<u64>| {
             activity
                 .retry
                 .as_ref()
                 .and_then(pick)
-                .map(|seconds| self.now.plus_seconds(seconds))
+                .map(|seconds| self.draft.now.plus_seconds(seconds))
         };
         let attempt = Attempt {
             id: attempt_id,
             number: activity.attempt_count,
             owner: claim.worker_id.clone(),
-            started_at: self.now,
+            started_at: self.draft.now,
             lease_expires_at: Some(lease_expires_at),
             close_deadline_at: timeout(|retry| retry.start_to_close_timeout),
             heartbeat_deadline_at: timeout(|retry| retry.heartbeat_timeout),
@@ -171,16 +170,17 @@ impl Draft<'_> {
             poll_request_id: claim.poll_request_id.clone(),
         };
         activity.schedule_deadline_at = None;
-        self.inform(EventPayload::ActivityStarted(ActivityStarted {
-            call: activity.call(),
-            activity_attempt_id: attempt.id.clone(),
-            attempt_number: attempt.number,
-            lease_expires_at,
-            worker_attempt_id: None,
-        }));
+        self.draft
+            .inform(EventPayload::ActivityStarted(ActivityStarted {
+                call: activity.call(),
+                activity_attempt_id: attempt.id.clone(),
+                attempt_number: attempt.number,
+                lease_expires_at,
+                worker_attempt_id: None,
+            }));
         activity.attempt = Some(attempt.clone());
-        self.put_activity(activity.clone());
-        claim_view(self, &activity, attempt, lease_expires_at)
+        self.put(activity.clone());
+        claim_view(self.draft, &activity, attempt, lease_expires_at)
     }
 }
 

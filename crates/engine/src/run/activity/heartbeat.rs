@@ -11,7 +11,7 @@ use crate::rejection::activity_reason;
 use crate::run::activity::report::{Fenced, Reporter};
 use crate::run::activity::schedule::Deadlines;
 use crate::run::activity::stop::StopOrder;
-use crate::run::draft::Draft;
+use crate::run::draft::{Activities, Draft};
 use crate::run::state::{Activity, Attempt, Closed, Run, Status};
 use crate::session::{self, Owner, Refusal, Session};
 use crate::{Changes, Command, Decision, Moment, Rejection};
@@ -153,7 +153,9 @@ impl Command for HeartbeatActivity {
                 return Decision::unchanged(pulse);
             }
         };
-        let (activity, attempt) = draft.renew_activity(*activity, attempt, progress.as_ref());
+        let (activity, attempt) = draft
+            .activities()
+            .renew(*activity, attempt, progress.as_ref());
         let mut pulse = healthy(run, &activity, &attempt, true);
         pulse.session = self.session_pulse(renewed.clone());
         let mut decision = draft.finish(Ok(pulse));
@@ -296,44 +298,49 @@ fn healthy(run: &Run, activity: &Activity, attempt: &Attempt, recorded: bool) ->
     }
 }
 
-impl Draft<'_> {
+impl Activities<'_, '_> {
     /// An accepted heartbeat. One that comes after the lease ran out, and before the next claim, takes the task back.
-    fn renew_activity(
+    fn renew(
         &mut self,
         mut activity: Activity,
         mut attempt: Attempt,
         progress: Option<&Value>,
     ) -> (Activity, Attempt) {
-        let lease_expires_at = self.now.plus_seconds(self.limits.activity_lease_seconds);
+        let lease_expires_at = self
+            .draft
+            .now
+            .plus_seconds(self.draft.limits.activity_lease_seconds);
         attempt.lease_expires_at = Some(lease_expires_at);
-        attempt.last_heartbeat_at = Some(self.now);
+        attempt.last_heartbeat_at = Some(self.draft.now);
         let timeout = activity
             .retry
             .as_ref()
             .and_then(|retry| retry.heartbeat_timeout);
-        attempt.heartbeat_deadline_at = timeout.map(|seconds| self.now.plus_seconds(seconds));
+        attempt.heartbeat_deadline_at = timeout.map(|seconds| self.draft.now.plus_seconds(seconds));
         let quiet_until = attempt
             .recorded_heartbeat_at
-            .map(|at| at.plus_seconds(self.limits.heartbeat_event_seconds));
+            .map(|at| at.plus_seconds(self.draft.limits.heartbeat_event_seconds));
         if progress.is_some() {
             attempt.progress = progress.cloned();
         }
         // History has a budget: a chatty activity writes at most one event per interval, with its newest progress.
-        if quiet_until.is_none_or(|until| until <= self.now) && self.has_room_to_inform() {
-            attempt.recorded_heartbeat_at = Some(self.now);
-            self.append(EventPayload::ActivityHeartbeatRecorded(
+        if quiet_until.is_none_or(|until| until <= self.draft.now)
+            && self.draft.has_room_to_inform()
+        {
+            attempt.recorded_heartbeat_at = Some(self.draft.now);
+            self.draft.append(EventPayload::ActivityHeartbeatRecorded(
                 ActivityHeartbeatRecorded {
                     call: activity.call(),
                     activity_attempt_id: attempt.id.clone(),
                     attempt_number: attempt.number,
-                    heartbeat_at: self.now,
+                    heartbeat_at: self.draft.now,
                     lease_expires_at: Some(lease_expires_at),
                     progress: attempt.progress.clone(),
                 },
             ));
         }
         activity.attempt = Some(attempt.clone());
-        self.put_activity(activity.clone());
+        self.put(activity.clone());
         (activity, attempt)
     }
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::change::{Diagnosis, Report, TaskRow, TaskStatus, Verb};
 use crate::rejection::RunClosed;
-use crate::run::draft::Draft;
+use crate::run::draft::{Activities, Draft};
 use crate::run::state::{Activity, Attempt, Part, Run};
 use crate::{Command, Decision, Moment, Rejection, limits};
 
@@ -217,13 +217,15 @@ impl Command for CompleteActivity {
                 non_retryable: true,
                 ..Failure::default()
             };
-            draft.fail_activity(&activity, &attempt, &failure, Some(limit));
+            draft
+                .activities()
+                .fail(&activity, &attempt, &failure, Some(limit));
             let answer = self.reporter.answer(
                 "failed",
                 Some(Reason::StructuralLimitExceeded),
                 draft.created_workflow_task(run),
             );
-            draft.close_activity_task(
+            draft.activities().close_task(
                 &activity,
                 TaskStatus::Completed,
                 "failed",
@@ -241,8 +243,8 @@ impl Command for CompleteActivity {
             result: self.result.clone(),
             payload_codec: PAYLOAD_CODEC,
         }));
-        draft.drop_activity(activity.sequence);
-        draft.resolve(
+        draft.activities().remove(activity.sequence);
+        draft.groups().resolve(
             activity.group.as_ref(),
             false,
             activity.resume("ActivityCompleted"),
@@ -250,7 +252,7 @@ impl Command for CompleteActivity {
         let answer = self
             .reporter
             .answer("completed", None, draft.created_workflow_task(run));
-        draft.close_activity_task(
+        draft.activities().close_task(
             &activity,
             TaskStatus::Completed,
             "completed",
@@ -293,7 +295,7 @@ impl Command for FailActivity {
         let mut answer;
         match retry {
             Some(at) => {
-                let next = draft.retry_activity((*activity).clone(), at, |event| {
+                let next = draft.activities().retry((*activity).clone(), at, |event| {
                     event.exception_type.clone_from(&failure.failure_type);
                     event.exception_class.clone_from(&failure.class);
                     event.message = Some(failure.message.clone());
@@ -302,7 +304,7 @@ impl Command for FailActivity {
                 answer = self.reporter.answer("failed", None, Some(&next));
             }
             None => {
-                draft.fail_activity(&activity, &attempt, &failure, None);
+                draft.activities().fail(&activity, &attempt, &failure, None);
                 answer = self
                     .reporter
                     .answer("failed", None, draft.created_workflow_task(run));
@@ -315,7 +317,9 @@ impl Command for FailActivity {
             stack_trace: failure.stack_trace.clone(),
             at: draft.now,
         }));
-        draft.close_activity_task(&activity, TaskStatus::Completed, "failed", Some(report));
+        draft
+            .activities()
+            .close_task(&activity, TaskStatus::Completed, "failed", Some(report));
         draft.finish(Ok(Answer {
             body: answer,
             duplicate: false,
@@ -354,9 +358,9 @@ fn fence_report(
     }
 }
 
-impl Draft<'_> {
+impl Activities<'_, '_> {
     /// The activity failed for good.
-    fn fail_activity(
+    fn fail(
         &mut self,
         activity: &Activity,
         attempt: &Attempt,
@@ -382,27 +386,28 @@ impl Draft<'_> {
         if let Some(diagnostics) = &failure.runtime_diagnostics {
             exception.insert("runtime_diagnostics".to_owned(), diagnostics.clone());
         }
-        let failure_id = self.ids.mint();
-        self.append(EventPayload::ActivityFailed(Box::new(ActivityFailed {
-            call: activity.call(),
-            activity_attempt_id: attempt.id.clone(),
-            attempt_number: attempt.number,
-            failure_id,
-            failure_category: if limit.is_some() {
-                "structural_limit"
-            } else {
-                "activity"
-            },
-            non_retryable: failure.non_retryable,
-            exception_type: failure.failure_type.clone(),
-            exception_class: failure.class.clone(),
-            message: failure.message.clone(),
-            code: failure.code.clone(),
-            exception,
-            limit,
-        })));
-        self.drop_activity(activity.sequence);
-        self.resolve(
+        let failure_id = self.draft.ids.mint();
+        self.draft
+            .append(EventPayload::ActivityFailed(Box::new(ActivityFailed {
+                call: activity.call(),
+                activity_attempt_id: attempt.id.clone(),
+                attempt_number: attempt.number,
+                failure_id,
+                failure_category: if limit.is_some() {
+                    "structural_limit"
+                } else {
+                    "activity"
+                },
+                non_retryable: failure.non_retryable,
+                exception_type: failure.failure_type.clone(),
+                exception_class: failure.class.clone(),
+                message: failure.message.clone(),
+                code: failure.code.clone(),
+                exception,
+                limit,
+            })));
+        self.remove(activity.sequence);
+        self.draft.groups().resolve(
             activity.group.as_ref(),
             true,
             activity.resume("ActivityFailed"),

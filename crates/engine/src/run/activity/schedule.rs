@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::change::{ClosedTask, Report, TaskKind, TaskRow, TaskStatus};
 use crate::limits;
-use crate::run::draft::Draft;
+use crate::run::draft::{Activities, Draft};
 use crate::run::state::{Activity, Part, PartKey, PastAttempt, Resume, RetryPolicy, Run, Spec};
 
 /// How many finished attempts of one activity are remembered, so that a late report is told from an unknown one.
@@ -120,29 +120,30 @@ impl Activity {
     }
 }
 
-impl Draft<'_> {
+impl Activities<'_, '_> {
     /// `schedule_activity`.
-    pub(crate) fn schedule_activity(
+    pub(crate) fn schedule(
         &mut self,
         sequence: u64,
         command: &ScheduleActivity,
     ) -> Result<(), LimitBreach> {
         limits::check(
             "pending_activity_count",
-            self.core.open.activities + 1,
-            self.limits.pending_activities,
+            self.draft.core.open.activities + 1,
+            self.draft.limits.pending_activities,
         )?;
         let retry = retry_snapshot(command);
-        let after = |seconds: Option<u64>| seconds.map(|seconds| self.now.plus_seconds(seconds));
+        let after =
+            |seconds: Option<u64>| seconds.map(|seconds| self.draft.now.plus_seconds(seconds));
         let activity = Activity {
             sequence,
             activity_type: command.activity_type.clone(),
-            queue: self.activity_queue(command),
+            queue: self.draft.activity_queue(command),
             worker_session: command.worker_session.clone(),
             cancellation_policy: command.cancellation_policy,
             stop_requested: false,
-            scheduled_at: self.now,
-            available_at: self.now,
+            scheduled_at: self.draft.now,
+            available_at: self.draft.now,
             offered: true,
             attempt_count: 0,
             attempt: None,
@@ -151,10 +152,10 @@ impl Draft<'_> {
             schedule_to_close_deadline_at: after(command.schedule_to_close_timeout),
             group: command.group.clone(),
             retry,
-            execution_id: self.ids.mint(),
-            task_id: self.ids.mint(),
+            execution_id: self.draft.ids.mint(),
+            task_id: self.draft.ids.mint(),
         };
-        self.join_group(
+        self.draft.groups().join(
             sequence,
             "activity",
             Some(&command.activity_type),
@@ -165,7 +166,7 @@ impl Draft<'_> {
             .arguments
             .clone()
             .unwrap_or_else(Payload::empty_list);
-        self.append(EventPayload::ActivityScheduled(Box::new(
+        self.draft.append(EventPayload::ActivityScheduled(Box::new(
             ActivityScheduled {
                 call: activity.call(),
                 activity: ActivitySnapshot {
@@ -187,24 +188,15 @@ impl Draft<'_> {
                 },
             },
         )));
-        self.core.open.activities += 1;
-        self.put(PartKey::Arguments(sequence), Part::Arguments(arguments));
-        self.put_activity(activity);
+        self.draft.core.open.activities += 1;
+        self.draft
+            .put(PartKey::Arguments(sequence), Part::Arguments(arguments));
+        self.put(activity);
         Ok(())
     }
 
-    /// The call's own queue, else its session's, else the run's.
-    fn activity_queue(&self, command: &ScheduleActivity) -> TaskQueue {
-        let session = command.worker_session.as_deref();
-        let named = command
-            .queue
-            .as_deref()
-            .or_else(|| session.and_then(|session| session.queue.as_deref()));
-        named.map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from)
-    }
-
     /// Stores the activity and shows its open task to the matching side.
-    pub(crate) fn put_activity(&mut self, activity: Activity) {
+    pub(crate) fn put(&mut self, activity: Activity) {
         let leased = activity
             .attempt
             .as_ref()
@@ -214,12 +206,92 @@ impl Draft<'_> {
             (false, true) => TaskStatus::Ready,
             (false, false) => TaskStatus::Scheduled,
         };
-        let row = self.activity_row(&activity, status, None);
-        self.tasks.insert(row.task_id.clone(), row);
-        self.put(
+        let row = self.draft.activity_row(&activity, status, None);
+        self.draft.tasks.insert(row.task_id.clone(), row);
+        self.draft.put(
             PartKey::Activity(activity.sequence),
             Part::Activity(Box::new(activity)),
         );
+    }
+
+    /// Ends the activity's current task; the activity itself may live on in a retry.
+    pub(crate) fn close_task(
+        &mut self,
+        activity: &Activity,
+        status: TaskStatus,
+        outcome: &str,
+        report: Option<Report>,
+    ) {
+        let closed = ClosedTask {
+            report,
+            attempts: activity.attempts_of_current_task(),
+            activity_status: Some(outcome.to_owned()),
+            stopped: false,
+        };
+        let row = self.draft.activity_row(activity, status, Some(closed));
+        self.draft.tasks.insert(row.task_id.clone(), row);
+    }
+
+    /// The activity is over, whatever its outcome.
+    pub(crate) fn remove(&mut self, sequence: u64) {
+        self.draft.remove(PartKey::Activity(sequence));
+        self.draft.remove(PartKey::Arguments(sequence));
+        self.draft.core.open.activities = self.draft.core.open.activities.saturating_sub(1);
+    }
+
+    /// Schedules the next attempt and returns its task. `why` fills the event beyond what is the same for all retries.
+    pub(crate) fn retry(
+        &mut self,
+        mut activity: Activity,
+        (at, backoff): (Timestamp, u64),
+        why: impl FnOnce(&mut ActivityRetryScheduled),
+    ) -> TaskId {
+        let attempt_id = activity.attempt.as_ref().map(|attempt| attempt.id.clone());
+        let next: TaskId = self.draft.ids.mint();
+        let mut event = ActivityRetryScheduled {
+            call: activity.call(),
+            activity_attempt_id: attempt_id.clone(),
+            retry_task_id: Some(next.clone()),
+            retry_of_task_id: Some(activity.task_id.clone()),
+            retry_available_at: Some(at),
+            retry_backoff_seconds: backoff,
+            retry_after_attempt_id: attempt_id,
+            retry_after_attempt: activity.attempt_count,
+            retry_reason: "failure",
+            max_attempts: activity.max_attempts(),
+            retry_policy: activity.retry.as_ref().map(snapshot_json),
+            timeout_kind: None,
+            exception_type: None,
+            exception_class: None,
+            message: None,
+            code: None,
+        };
+        why(&mut event);
+        self.draft
+            .inform(EventPayload::ActivityRetryScheduled(Box::new(event)));
+        activity.retire_attempt();
+        activity.task_id = next.clone();
+        activity.available_at = at;
+        activity.offered = at <= self.draft.now;
+        let to_start = activity
+            .retry
+            .as_ref()
+            .and_then(|retry| retry.schedule_to_start_timeout);
+        activity.schedule_deadline_at = to_start.map(|seconds| at.plus_seconds(seconds));
+        self.put(activity);
+        next
+    }
+}
+
+impl Draft<'_> {
+    /// The call's own queue, else its session's, else the run's.
+    fn activity_queue(&self, command: &ScheduleActivity) -> TaskQueue {
+        let session = command.worker_session.as_deref();
+        let named = command
+            .queue
+            .as_deref()
+            .or_else(|| session.and_then(|session| session.queue.as_deref()));
+        named.map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from)
     }
 
     pub(crate) fn activity_row(
@@ -259,31 +331,6 @@ impl Draft<'_> {
         }
     }
 
-    /// Ends the activity's current task; the activity itself may live on in a retry.
-    pub(crate) fn close_activity_task(
-        &mut self,
-        activity: &Activity,
-        status: TaskStatus,
-        outcome: &str,
-        report: Option<Report>,
-    ) {
-        let closed = ClosedTask {
-            report,
-            attempts: activity.attempts_of_current_task(),
-            activity_status: Some(outcome.to_owned()),
-            stopped: false,
-        };
-        let row = self.activity_row(activity, status, Some(closed));
-        self.tasks.insert(row.task_id.clone(), row);
-    }
-
-    /// The activity is over, whatever its outcome.
-    pub(crate) fn drop_activity(&mut self, sequence: u64) {
-        self.remove(PartKey::Activity(sequence));
-        self.remove(PartKey::Arguments(sequence));
-        self.core.open.activities = self.core.open.activities.saturating_sub(1);
-    }
-
     /// When another attempt may start, if the policy, the deadline and the number of attempts allow one.
     pub(crate) fn retry_at(&self, activity: &Activity) -> Option<(Timestamp, u64)> {
         if activity.stop_requested {
@@ -301,48 +348,6 @@ impl Draft<'_> {
             .schedule_to_close_deadline_at
             .is_none_or(|deadline| at < deadline))
         .then_some((at, backoff))
-    }
-
-    /// Schedules the next attempt and returns its task. `why` fills the event beyond what is the same for all retries.
-    pub(crate) fn retry_activity(
-        &mut self,
-        mut activity: Activity,
-        (at, backoff): (Timestamp, u64),
-        why: impl FnOnce(&mut ActivityRetryScheduled),
-    ) -> TaskId {
-        let attempt_id = activity.attempt.as_ref().map(|attempt| attempt.id.clone());
-        let next: TaskId = self.ids.mint();
-        let mut event = ActivityRetryScheduled {
-            call: activity.call(),
-            activity_attempt_id: attempt_id.clone(),
-            retry_task_id: Some(next.clone()),
-            retry_of_task_id: Some(activity.task_id.clone()),
-            retry_available_at: Some(at),
-            retry_backoff_seconds: backoff,
-            retry_after_attempt_id: attempt_id,
-            retry_after_attempt: activity.attempt_count,
-            retry_reason: "failure",
-            max_attempts: activity.max_attempts(),
-            retry_policy: activity.retry.as_ref().map(snapshot_json),
-            timeout_kind: None,
-            exception_type: None,
-            exception_class: None,
-            message: None,
-            code: None,
-        };
-        why(&mut event);
-        self.inform(EventPayload::ActivityRetryScheduled(Box::new(event)));
-        activity.retire_attempt();
-        activity.task_id = next.clone();
-        activity.available_at = at;
-        activity.offered = at <= self.now;
-        let to_start = activity
-            .retry
-            .as_ref()
-            .and_then(|retry| retry.schedule_to_start_timeout);
-        activity.schedule_deadline_at = to_start.map(|seconds| at.plus_seconds(seconds));
-        self.put_activity(activity);
-        next
     }
 
     /// The workflow task that this decision created, if any.

@@ -8,7 +8,7 @@ use longhaul_protocol::id::{CommandId, EventId};
 use crate::change::TaskStatus;
 use crate::run::activity::report::{Fenced, Reporter};
 use crate::run::cancellation::Cancellation;
-use crate::run::draft::Draft;
+use crate::run::draft::{Activities, Draft};
 use crate::run::state::{Activity, Run};
 use crate::{Command, Decision, Moment, Rejection};
 
@@ -68,7 +68,7 @@ impl Command for AcknowledgeStop {
         match self.reporter.fence(run, None) {
             Fenced::Current(activity, _) if activity.stop_requested => {
                 let mut draft = Draft::of(run, moment);
-                draft.end_stopped_activity(&activity);
+                draft.activities().end_stopped(&activity);
                 draft.finish(Ok(acknowledged(false)))
             }
             Fenced::Current(..) => Decision::reject(Rejection::CancellationMismatch),
@@ -88,26 +88,28 @@ impl Command for AcknowledgeStop {
     }
 }
 
-impl Draft<'_> {
+impl Activities<'_, '_> {
     /// The callback is taken for stopped: the activity ends, and the delivery that waits for it goes on.
-    pub(crate) fn end_stopped_activity(&mut self, activity: &Activity) {
-        self.append(EventPayload::ActivityCancelled(ActivityCancelled {
-            call: activity.call(),
-            workflow_command_id: None,
-            activity_attempt_id: activity.attempt.as_ref().map(|attempt| attempt.id.clone()),
-            attempt_number: activity.attempt.as_ref().map(|attempt| attempt.number),
-            cancelled_at: self.now,
-        }));
-        self.close_activity_task(activity, TaskStatus::Cancelled, "cancelled", None);
+    pub(crate) fn end_stopped(&mut self, activity: &Activity) {
+        self.draft
+            .append(EventPayload::ActivityCancelled(ActivityCancelled {
+                call: activity.call(),
+                workflow_command_id: None,
+                activity_attempt_id: activity.attempt.as_ref().map(|attempt| attempt.id.clone()),
+                attempt_number: activity.attempt.as_ref().map(|attempt| attempt.number),
+                cancelled_at: self.draft.now,
+            }));
+        self.close_task(activity, TaskStatus::Cancelled, "cancelled", None);
         if let Some(closed) = self
+            .draft
             .tasks
             .get_mut(&activity.task_id)
             .and_then(|row| row.closed.as_mut())
         {
             closed.stopped = true;
         }
-        self.drop_activity(activity.sequence);
-        self.resolve(
+        self.remove(activity.sequence);
+        self.draft.groups().resolve(
             activity.group.as_ref(),
             true,
             activity.resume("ActivityCancelled"),

@@ -5,7 +5,7 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{ActivityTimedOut, EventPayload};
 
 use crate::change::TaskStatus;
-use crate::run::draft::{Draft, earliest};
+use crate::run::draft::{Activities, Draft, earliest};
 use crate::run::state::Activity;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,13 +70,13 @@ impl Activity {
     }
 }
 
-impl Draft<'_> {
+impl Activities<'_, '_> {
     /// Applies a passed deadline of the activity; whether there was one.
-    pub(crate) fn expire_activity(&mut self, sequence: u64) -> bool {
-        let Some(mut activity) = self.activity(sequence).cloned() else {
+    pub(crate) fn expire(&mut self, sequence: u64) -> bool {
+        let Some(mut activity) = self.draft.activity(sequence).cloned() else {
             return false;
         };
-        let Some(timeout) = activity.passed_deadline(self.now) else {
+        let Some(timeout) = activity.passed_deadline(self.draft.now) else {
             return false;
         };
         if timeout == Timeout::ScheduleToStart {
@@ -86,53 +86,54 @@ impl Draft<'_> {
         let retry = if timeout == Timeout::ScheduleToClose || activity.stop_requested {
             None
         } else {
-            self.retry_at(&activity)
+            self.draft.retry_at(&activity)
         };
-        self.close_activity_task(&activity, TaskStatus::Cancelled, "failed", None);
+        self.close_task(&activity, TaskStatus::Cancelled, "failed", None);
         match retry {
             Some(at) => {
                 let message = timeout_message(&activity, timeout);
-                self.retry_activity(activity, at, |event| {
+                self.retry(activity, at, |event| {
                     event.retry_reason = "timeout";
                     event.timeout_kind = Some(timeout.as_str());
                     event.message = Some(message);
                 });
             }
-            None => self.time_out_activity(&activity, timeout),
+            None => self.time_out(&activity, timeout),
         }
         true
     }
 
-    fn time_out_activity(&mut self, activity: &Activity, timeout: Timeout) {
+    fn time_out(&mut self, activity: &Activity, timeout: Timeout) {
         let attempt = activity.attempt.as_ref();
         let only =
             |kind: Timeout, deadline: Option<Timestamp>| deadline.filter(|_| kind == timeout);
-        let failure_id = self.ids.mint();
-        self.append(EventPayload::ActivityTimedOut(Box::new(ActivityTimedOut {
-            call: activity.call(),
-            activity_attempt_id: attempt.map(|attempt| attempt.id.clone()),
-            attempt_number: activity.attempt_count,
-            failure_id,
-            failure_category: "timeout",
-            timeout_kind: timeout.as_str(),
-            message: timeout_message(activity, timeout),
-            exception_class: None,
-            schedule_deadline_at: only(Timeout::ScheduleToStart, activity.schedule_deadline_at),
-            close_deadline_at: only(
-                Timeout::StartToClose,
-                attempt.and_then(|attempt| attempt.close_deadline_at),
-            ),
-            schedule_to_close_deadline_at: only(
-                Timeout::ScheduleToClose,
-                activity.schedule_to_close_deadline_at,
-            ),
-            heartbeat_deadline_at: only(
-                Timeout::Heartbeat,
-                attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
-            ),
-        })));
-        self.drop_activity(activity.sequence);
-        self.resolve(
+        let failure_id = self.draft.ids.mint();
+        self.draft
+            .append(EventPayload::ActivityTimedOut(Box::new(ActivityTimedOut {
+                call: activity.call(),
+                activity_attempt_id: attempt.map(|attempt| attempt.id.clone()),
+                attempt_number: activity.attempt_count,
+                failure_id,
+                failure_category: "timeout",
+                timeout_kind: timeout.as_str(),
+                message: timeout_message(activity, timeout),
+                exception_class: None,
+                schedule_deadline_at: only(Timeout::ScheduleToStart, activity.schedule_deadline_at),
+                close_deadline_at: only(
+                    Timeout::StartToClose,
+                    attempt.and_then(|attempt| attempt.close_deadline_at),
+                ),
+                schedule_to_close_deadline_at: only(
+                    Timeout::ScheduleToClose,
+                    activity.schedule_to_close_deadline_at,
+                ),
+                heartbeat_deadline_at: only(
+                    Timeout::Heartbeat,
+                    attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
+                ),
+            })));
+        self.remove(activity.sequence);
+        self.draft.groups().resolve(
             activity.group.as_ref(),
             true,
             activity.resume("ActivityTimedOut"),
@@ -140,17 +141,18 @@ impl Draft<'_> {
     }
 
     /// Deadlines, expired leases and due retries of every activity.
-    pub(crate) fn elapse_activities(&mut self) {
+    pub(crate) fn expire_due(&mut self) {
         let due: Vec<u64> = self
-            .activities()
-            .filter(|activity| activity.next_due().is_some_and(|at| at <= self.now))
+            .draft
+            .open_activities()
+            .filter(|activity| activity.next_due().is_some_and(|at| at <= self.draft.now))
             .map(|activity| activity.sequence)
             .collect();
         for sequence in due {
-            if self.expire_activity(sequence) {
+            if self.expire(sequence) {
                 continue;
             }
-            let Some(mut activity) = self.activity(sequence).cloned() else {
+            let Some(mut activity) = self.draft.activity(sequence).cloned() else {
                 continue;
             };
             match &mut activity.attempt {
@@ -158,19 +160,25 @@ impl Draft<'_> {
                 // Asked to stop and gone silent: taken for stopped.
                 Some(attempt)
                     if activity.stop_requested
-                        && attempt.lease_expires_at.is_some_and(|at| at <= self.now) =>
+                        && attempt
+                            .lease_expires_at
+                            .is_some_and(|at| at <= self.draft.now) =>
                 {
-                    self.end_stopped_activity(&activity);
+                    self.end_stopped(&activity);
                     continue;
                 }
-                Some(attempt) if attempt.lease_expires_at.is_some_and(|at| at <= self.now) => {
+                Some(attempt)
+                    if attempt
+                        .lease_expires_at
+                        .is_some_and(|at| at <= self.draft.now) =>
+                {
                     attempt.lease_expires_at = None;
-                    activity.available_at = self.now;
+                    activity.available_at = self.draft.now;
                 }
                 _ => {}
             }
-            activity.offered = activity.available_at <= self.now;
-            self.put_activity(activity);
+            activity.offered = activity.available_at <= self.draft.now;
+            self.put(activity);
         }
     }
 }

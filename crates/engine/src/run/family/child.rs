@@ -20,7 +20,7 @@ use longhaul_protocol::workflow_command::{
 use serde::{Deserialize, Serialize};
 
 use crate::change::InstanceChange;
-use crate::run::draft::Draft;
+use crate::run::draft::{Children, Draft};
 use crate::run::family::outbox::LetterBody;
 use crate::run::start::fresh_core;
 use crate::run::state::{
@@ -206,22 +206,22 @@ impl Command for ReportChildRun {
         if draft.time_out_if_due() {
             return draft.finish(Ok(Reported::Taken));
         }
-        draft.report_child(key, child, self);
+        draft.children().report(key, child, self);
         draft.finish(Ok(Reported::Taken))
     }
 }
 
-impl Draft<'_> {
+impl Children<'_, '_> {
     /// `start_child_workflow`: the call, and the child's first run beside it.
-    pub(crate) fn start_child(
+    pub(crate) fn start(
         &mut self,
         sequence: u64,
         command: &StartChildWorkflow,
     ) -> Result<(), LimitBreach> {
         limits::check(
             "pending_child_count",
-            self.core.open.children + 1,
-            self.limits.pending_children,
+            self.draft.core.open.children + 1,
+            self.draft.limits.pending_children,
         )?;
         let retry_policy = command.retry_policy.as_ref().map(retry_snapshot);
         let timeout_policy = (command.execution_timeout_seconds.is_some()
@@ -231,23 +231,24 @@ impl Draft<'_> {
             execution_timeout_seconds: command.execution_timeout_seconds,
             run_timeout_seconds: command.run_timeout_seconds,
         });
-        let call_id: ChildCallId = self.ids.mint();
-        let after = |seconds: Option<u64>| seconds.map(|seconds| self.now.plus_seconds(seconds));
+        let call_id: ChildCallId = self.draft.ids.mint();
+        let after =
+            |seconds: Option<u64>| seconds.map(|seconds| self.draft.now.plus_seconds(seconds));
         let spec = Spec {
-            namespace: self.spec.namespace.clone(),
-            workflow_id: self.ids.mint(),
-            run_id: self.ids.mint(),
+            namespace: self.draft.spec.namespace.clone(),
+            workflow_id: self.draft.ids.mint(),
+            run_id: self.draft.ids.mint(),
             run_number: 1,
             workflow_type: command.workflow_type.clone(),
             task_queue: command
                 .queue
                 .as_deref()
-                .map_or_else(|| self.spec.task_queue.clone(), TaskQueue::from),
+                .map_or_else(|| self.draft.spec.task_queue.clone(), TaskQueue::from),
             arguments: command
                 .arguments
                 .clone()
                 .unwrap_or_else(longhaul_protocol::Payload::empty_list),
-            started_at: self.now,
+            started_at: self.draft.now,
             business_key: None,
             run_timeout_seconds: command.run_timeout_seconds,
             execution_timeout_seconds: command.execution_timeout_seconds,
@@ -255,8 +256,8 @@ impl Draft<'_> {
             execution_deadline_at: after(command.execution_timeout_seconds),
             continued_from: None,
             parent: Some(Box::new(Parent {
-                workflow_id: self.spec.workflow_id.clone(),
-                run_id: self.spec.run_id.clone(),
+                workflow_id: self.draft.spec.workflow_id.clone(),
+                run_id: self.draft.spec.run_id.clone(),
                 sequence,
                 call_id: call_id.clone(),
                 retry_policy: retry_policy.clone(),
@@ -264,7 +265,7 @@ impl Draft<'_> {
                 attempt: 1,
                 retry: None,
             })),
-            routing: self.spec.routing.clone(),
+            routing: self.draft.spec.routing.clone(),
             declared: serde_json::Map::new(),
         };
         let child = Child {
@@ -282,24 +283,26 @@ impl Draft<'_> {
             group: command.group.clone(),
             stop_requested: false,
         };
-        self.join_group(
+        self.draft.groups().join(
             sequence,
             "child",
             Some(&command.workflow_type),
             command.group.as_ref(),
             child.run_id.as_str(),
         );
-        self.append(EventPayload::ChildWorkflowScheduled(Box::new(
-            ChildWorkflowScheduled {
-                call: child.call(),
-                retry_policy: child.retry_policy.clone(),
-                timeout_policy: child.timeout_policy.clone(),
-            },
-        )));
-        self.append(child.started(timing(&spec), None));
-        self.core.open.children += 1;
-        self.put(PartKey::Child(sequence), Part::Child(Box::new(child)));
-        self.create_run(spec, InstanceChange::Create, 0, self.now, Vec::new());
+        self.draft
+            .append(EventPayload::ChildWorkflowScheduled(Box::new(
+                ChildWorkflowScheduled {
+                    call: child.call(),
+                    retry_policy: child.retry_policy.clone(),
+                    timeout_policy: child.timeout_policy.clone(),
+                },
+            )));
+        self.draft.append(child.started(timing(&spec), None));
+        self.draft.core.open.children += 1;
+        self.draft
+            .put(PartKey::Child(sequence), Part::Child(Box::new(child)));
+        self.create_run(spec, InstanceChange::Create, 0, self.draft.now, Vec::new());
         Ok(())
     }
 
@@ -312,36 +315,36 @@ impl Draft<'_> {
         available_at: Timestamp,
         moved: Vec<Message>,
     ) {
-        let mut core = fresh_core(self.now);
+        let mut core = fresh_core(self.draft.now);
         core.instance_command_sequence = instance_command_sequence;
         // Streams belong to the workflow, not to one run of it.
-        if spec.workflow_id == self.spec.workflow_id {
-            core.streams = Arc::clone(&self.core.streams);
+        if spec.workflow_id == self.draft.spec.workflow_id {
+            core.streams = Arc::clone(&self.draft.core.streams);
         }
-        self.core.hand_on_to(&mut core);
+        self.draft.core.hand_on_to(&mut core);
         let mut next = Draft::new_run(
             Arc::new(spec),
             core,
-            self.ids.clone(),
-            self.now,
-            self.limits,
+            self.draft.ids.clone(),
+            self.draft.now,
+            self.draft.limits,
         );
         next.instance = Some(instance);
         next.append_started(None);
-        next.create_workflow_task(Resume::default());
-        if available_at > self.now {
-            next.put_off_workflow_task(available_at);
+        next.workflow_task().create(Resume::default());
+        if available_at > self.draft.now {
+            next.workflow_task().put_off(available_at);
         }
         for message in moved {
-            next.accept_message(message);
+            next.signals().accept_message(message);
         }
-        self.ids = next.ids.clone();
-        self.created.push(*next.into_change().0);
+        self.draft.ids = next.ids.clone();
+        self.draft.created.push(*next.into_change().0);
     }
 
     /// A failed child run is tried again if its policy allows it. Whether it is.
-    pub(crate) fn retry_child(&mut self, failure: &RunFailure) -> Option<RunId> {
-        let parent = self.spec.parent.as_deref()?;
+    pub(crate) fn retry(&mut self, failure: &RunFailure) -> Option<RunId> {
+        let parent = self.draft.spec.parent.as_deref()?;
         let policy = parent.retry_policy.as_ref()?;
         let listed = |name: &Option<String>| {
             name.as_ref()
@@ -349,9 +352,10 @@ impl Draft<'_> {
         };
         let spent = policy.max_attempts.is_some_and(|max| parent.attempt >= max);
         let out_of_time = self
+            .draft
             .spec
             .execution_deadline_at
-            .is_some_and(|deadline| deadline <= self.now);
+            .is_some_and(|deadline| deadline <= self.draft.now);
         if spent
             || out_of_time
             || failure.non_retryable
@@ -361,52 +365,56 @@ impl Draft<'_> {
             return None;
         }
         let backoff = backoff_seconds(&policy.backoff_seconds, parent.attempt);
-        let run_id: RunId = self.ids.mint();
+        let run_id: RunId = self.draft.ids.mint();
         let parent = Parent {
             attempt: parent.attempt + 1,
             retry: Some(ChildRetry {
                 retry_attempt: parent.attempt + 1,
-                retry_of_child_workflow_run_id: self.spec.run_id.clone(),
+                retry_of_child_workflow_run_id: self.draft.spec.run_id.clone(),
                 retry_backoff_seconds: backoff,
             }),
             ..parent.clone()
         };
         let spec = Spec {
             run_id: run_id.clone(),
-            run_number: self.spec.run_number + 1,
-            started_at: self.now,
+            run_number: self.draft.spec.run_number + 1,
+            started_at: self.draft.now,
             run_deadline_at: self
+                .draft
                 .spec
                 .run_timeout_seconds
-                .map(|seconds| self.now.plus_seconds(seconds.saturating_add(backoff))),
+                .map(|seconds| self.draft.now.plus_seconds(seconds.saturating_add(backoff))),
             continued_from: None,
             parent: Some(Box::new(parent)),
-            ..(*self.spec).clone()
+            ..(*self.draft.spec).clone()
         };
-        self.post(LetterBody::ChildRunStarted(ChildRun::of(&spec)));
-        let available_at = self.now.plus_seconds(backoff);
+        self.draft
+            .outbox()
+            .enqueue(LetterBody::ChildRunStarted(ChildRun::of(&spec)));
+        let available_at = self.draft.now.plus_seconds(backoff);
         let instance = InstanceChange::MoveCurrent {
             run_number: spec.run_number,
         };
-        let sequence = self.core.instance_command_sequence;
-        let unread = self.stream_messages_to_move();
+        let sequence = self.draft.core.instance_command_sequence;
+        let unread = self.draft.streams().messages_to_move();
         self.create_run(spec, instance, sequence, available_at, unread);
         Some(run_id)
     }
 
     /// What a child says about itself, once.
-    fn report_child(&mut self, key: PartKey, mut child: Child, report: &ReportChildRun) {
+    fn report(&mut self, key: PartKey, mut child: Child, report: &ReportChildRun) {
         let adopted = matches!(key, PartKey::Adopted(_));
         if child.run_number < report.run.run_number {
             child.run_id = report.run.run_id.clone();
             child.run_number = report.run.run_number;
             if !adopted {
-                self.inform(child.started(report.run.timing.clone(), report.run.retry.clone()));
+                self.draft
+                    .inform(child.started(report.run.timing.clone(), report.run.retry.clone()));
             }
         }
         let Some(closed) = &report.closed else {
             let child = Box::new(child);
-            self.put(
+            self.draft.put(
                 key,
                 if adopted {
                     Part::Adopted(child)
@@ -416,12 +424,12 @@ impl Draft<'_> {
             );
             return;
         };
-        self.remove(key);
+        self.draft.remove(key);
         if adopted {
             return;
         }
-        self.core.open.children = self.core.open.children.saturating_sub(1);
-        let event = self.child_closed(&child, closed);
+        self.draft.core.open.children = self.draft.core.open.children.saturating_sub(1);
+        let event = self.closed(&child, closed);
         let resume = Resume {
             workflow_wait_kind: Some("child".to_owned()),
             open_wait_id: Some(format!("child:{}", child.call_id)),
@@ -433,12 +441,14 @@ impl Draft<'_> {
             workflow_event_type: Some(event.event_type().to_owned()),
             ..Resume::default()
         };
-        self.append(event);
+        self.draft.append(event);
         let failed = closed.reason != ClosedReason::Completed;
-        self.resolve(child.group.as_ref(), failed, resume);
+        self.draft
+            .groups()
+            .resolve(child.group.as_ref(), failed, resume);
     }
 
-    fn child_closed(&mut self, child: &Child, closed: &ChildClosed) -> EventPayload {
+    fn closed(&mut self, child: &Child, closed: &ChildClosed) -> EventPayload {
         let (result, failure) = match &closed.outcome {
             Some(Outcome::Output(output)) => (
                 Some(ChildResult {
@@ -448,9 +458,7 @@ impl Draft<'_> {
                 }),
                 None,
             ),
-            Some(Outcome::Failure(failure)) => {
-                (None, Some(self.child_failure(child, closed, failure)))
-            }
+            Some(Outcome::Failure(failure)) => (None, Some(self.failure(child, closed, failure))),
             None => (None, None),
         };
         let event = Box::new(ChildRunClosed {
@@ -472,7 +480,7 @@ impl Draft<'_> {
         }
     }
 
-    fn child_failure(
+    fn failure(
         &mut self,
         child: &Child,
         closed: &ChildClosed,
@@ -492,7 +500,7 @@ impl Draft<'_> {
             ),
         };
         ChildFailure {
-            failure_id: self.ids.mint(),
+            failure_id: self.draft.ids.mint(),
             failure_category: failure.failure_category.clone(),
             non_retryable: failure.non_retryable,
             exception_type: failure.exception_type.clone(),

@@ -26,7 +26,7 @@ impl Draft<'_> {
         let link_id: CommandId = self.ids.mint();
         let run_number = self.spec.run_number + 1;
         let moved = self.messages_to_move();
-        let children = self.children();
+        let children = self.open_children();
         self.append(EventPayload::WorkflowContinuedAsNew(
             WorkflowContinuedAsNew {
                 sequence,
@@ -69,20 +69,22 @@ impl Draft<'_> {
         next.instance = Some(InstanceChange::MoveCurrent { run_number });
         next.append_started(None);
         // The first task has an empty context, and sees the moved signals in history.
-        next.create_workflow_task(crate::run::state::Resume::default());
+        next.workflow_task()
+            .create(crate::run::state::Resume::default());
         if let Some(cancellation) = self.core.cancellation.as_deref()
             && cancellation.delivered.is_none()
         {
-            next.take_over_cancellation(cancellation);
+            next.cancellation().take_over(cancellation);
         }
         for message in moved {
-            next.accept_message(message);
+            next.signals().accept_message(message);
         }
         for (number, child) in (1..).zip(children) {
             next.put(PartKey::Adopted(number), Part::Adopted(Box::new(child)));
         }
         if next.spec.parent.is_some() {
-            self.post(LetterBody::ChildRunStarted(ChildRun::of(&next.spec)));
+            self.outbox()
+                .enqueue(LetterBody::ChildRunStarted(ChildRun::of(&next.spec)));
         }
         self.ids = next.ids.clone();
         self.created.push(*next.into_change().0);
@@ -94,11 +96,11 @@ impl Draft<'_> {
     fn messages_to_move(&mut self) -> Vec<Message> {
         let of_workflow = |command: &crate::change::CommandRow| command.requested_run_id.is_none();
         let open: Vec<Update> = self
-            .updates()
+            .open_updates()
             .filter(|update| of_workflow(&update.command))
             .cloned()
             .collect();
-        let mut moved = self.stream_messages_to_move();
+        let mut moved = self.streams().messages_to_move();
         for update in open {
             self.remove(PartKey::Update(update.command.sequence));
             self.core.open.updates = self.core.open.updates.saturating_sub(1);
@@ -109,7 +111,7 @@ impl Draft<'_> {
             if let Message::Update(command) = &message
                 && !of_workflow(command)
             {
-                self.record_update(command.clone());
+                self.updates().record(command.clone());
             } else {
                 moved.push(message);
             }

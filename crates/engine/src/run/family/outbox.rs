@@ -10,7 +10,7 @@ use longhaul_protocol::workflow_command::ParentClosePolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, Outbox};
 use crate::run::family::child::{Child, ChildClosed, ChildRun, ReportChildRun};
 use crate::run::message::external::Stop;
 use crate::run::state::{Part, PartKey, Run};
@@ -219,26 +219,27 @@ impl Command for LetterDelivered {
     }
 }
 
-impl Draft<'_> {
+impl Outbox<'_, '_> {
     /// Writes a letter.
-    pub(crate) fn post(&mut self, body: LetterBody) {
-        self.core.outbox_sequence += 1;
+    pub(crate) fn enqueue(&mut self, body: LetterBody) {
+        self.draft.core.outbox_sequence += 1;
         let letter = Letter {
-            retry_at: self.now.plus_seconds(DELIVERY_SECONDS),
+            retry_at: self.draft.now.plus_seconds(DELIVERY_SECONDS),
             body,
         };
-        self.put(
-            PartKey::Outbox(self.core.outbox_sequence),
+        self.draft.put(
+            PartKey::Outbox(self.draft.core.outbox_sequence),
             Part::Outbox(Box::new(letter)),
         );
     }
 
     /// Asks a child to stop, as its close policy wants.
-    pub(crate) fn post_close_policy(&mut self, child: &Child) {
+    pub(crate) fn enqueue_close_policy(&mut self, child: &Child) {
         if child.parent_close_policy == ParentClosePolicy::Abandon {
             return;
         }
         let why = self
+            .draft
             .core
             .closed
             .as_ref()
@@ -249,11 +250,14 @@ impl Draft<'_> {
         );
         let (workflow_id, run_id) = (child.workflow_id.clone(), child.run_id.clone());
         let policy = child.parent_close_policy;
-        self.post(if policy == ParentClosePolicy::RequestCancellation {
+        self.enqueue(if policy == ParentClosePolicy::RequestCancellation {
             LetterBody::RequestCancellation {
                 workflow_id,
                 run_id,
-                cleanup_deadline_at: self.now.plus_seconds(self.limits.cleanup_seconds),
+                cleanup_deadline_at: self
+                    .draft
+                    .now
+                    .plus_seconds(self.draft.limits.cleanup_seconds),
                 reason: Some(reason),
                 context: Value::Null,
                 policy,
@@ -271,17 +275,18 @@ impl Draft<'_> {
     }
 
     /// Letters whose delivery has not been heard of are offered again.
-    pub(crate) fn offer_letters(&mut self) {
+    pub(crate) fn redeliver_due(&mut self) {
         let due: Vec<(PartKey, Letter)> = self
+            .draft
             .parts()
             .filter_map(|(key, part)| {
                 let letter = part.as_letter()?;
-                (letter.retry_at <= self.now).then(|| (*key, letter.clone()))
+                (letter.retry_at <= self.draft.now).then(|| (*key, letter.clone()))
             })
             .collect();
         for (key, mut letter) in due {
-            letter.retry_at = self.now.plus_seconds(DELIVERY_SECONDS);
-            self.put(key, Part::Outbox(Box::new(letter)));
+            letter.retry_at = self.draft.now.plus_seconds(DELIVERY_SECONDS);
+            self.draft.put(key, Part::Outbox(Box::new(letter)));
         }
     }
 }

@@ -12,7 +12,7 @@ use super::prepare::Cleanup;
 use super::settle::Written;
 use super::{LocalActivity, LocalAttempt, RecordedHeartbeat, Stand, hold, refused};
 use crate::run::cancellation::Cancellation;
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, LocalActivities};
 use crate::run::state::{Run, Status, WorkflowTask};
 use crate::run::workflow_task::complete::Holder;
 use crate::{Command, Decision, Moment, Rejection};
@@ -151,15 +151,15 @@ impl Command for BeatLocalActivity {
             }
             attempt.fenced = true;
             local.attempt = Some(attempt);
-            draft.put_local(local);
+            draft.local_activities().put(local);
             return draft.finish(Ok(pulse));
         }
-        if draft.expire_local(local.sequence) {
+        if draft.local_activities().expire(local.sequence) {
             return draft.finish(Err(Rejection::LocalActivityRefused {
                 reason: Reason::LocalActivityDeadlineExpired,
             }));
         }
-        attempt.lease_expires_at = draft.renew_claim(&task).expires_at;
+        attempt.lease_expires_at = draft.local_activities().renew_claim(&task).expires_at;
         let mut event_id = None;
         if let LocalBeat::Heartbeat { progress } = &self.beat {
             attempt.last_heartbeat_at = Some(draft.now);
@@ -181,7 +181,7 @@ impl Command for BeatLocalActivity {
                     if let Err(limit) = draft.check_own_events(1) {
                         return Decision::reject(Rejection::LimitExceeded(limit));
                     }
-                    draft.write_local_heartbeat(&local, &attempt)
+                    draft.local_activities().write_heartbeat(&local, &attempt)
                 }
             };
             event_id = Some(recorded.event_id.clone());
@@ -190,7 +190,7 @@ impl Command for BeatLocalActivity {
         local.attempt = Some(attempt.clone());
         let mut pulse = pulse(&draft, &local, &attempt);
         pulse.heartbeat_event_id = event_id;
-        draft.put_local(local);
+        draft.local_activities().put(local);
         draft.finish(Ok(pulse))
     }
 }
@@ -215,15 +215,19 @@ impl Command for SettleLocalActivity {
         }
         // A report that comes after the deadline is late, whatever it says.
         let written = match (local.passed_deadline(draft.now), &self.report) {
-            (Some(kind), _) => draft.time_out_or_retry_local(&local, kind, None),
+            (Some(kind), _) => draft
+                .local_activities()
+                .time_out_or_retry(&local, kind, None),
             (None, LocalReport::Completed(result)) => {
-                draft.complete_local(&local, &attempt, result)
+                draft.local_activities().complete(&local, &attempt, result)
             }
-            (None, LocalReport::Failed(failure)) => {
-                draft.fail_or_retry_local(&local, &attempt, failure)
-            }
+            (None, LocalReport::Failed(failure)) => draft
+                .local_activities()
+                .fail_or_retry(&local, &attempt, failure),
         };
-        let settled = draft.settle_under(&task, &local, &attempt, written);
+        let settled = draft
+            .local_activities()
+            .end_attempt(&task, &local, &attempt, written);
         draft.finish(Ok(settled))
     }
 }
@@ -255,7 +259,7 @@ impl Command for AcknowledgeLocalStop {
             Some(attempt) if !attempt.stopped => attempt.stopped = true,
             _ => return Decision::unchanged((event_id, true)),
         }
-        draft.put_local(local);
+        draft.local_activities().put(local);
         draft.finish(Ok((event_id, false)))
     }
 }
@@ -286,42 +290,30 @@ impl Run {
     }
 }
 
-impl Draft<'_> {
-    /// The request that stops this call, unless it is what cleans up after it.
-    fn interrupting(&self, local: &LocalActivity) -> Option<Box<Cancellation>> {
-        let cancellation = self.core.cancellation.clone()?;
-        (local.cleanup.is_none()).then_some(cancellation)
-    }
-
-    fn write_local_heartbeat(
+impl LocalActivities<'_, '_> {
+    fn write_heartbeat(
         &mut self,
         local: &LocalActivity,
         attempt: &LocalAttempt,
     ) -> RecordedHeartbeat {
-        self.append(EventPayload::ActivityHeartbeatRecorded(
+        self.draft.append(EventPayload::ActivityHeartbeatRecorded(
             ActivityHeartbeatRecorded {
                 call: local.call(&attempt.task_id, Stand::RUNNING),
                 activity_attempt_id: attempt.id.clone(),
                 attempt_number: attempt.number,
-                heartbeat_at: self.now,
+                heartbeat_at: self.draft.now,
                 lease_expires_at: Some(attempt.lease_expires_at),
                 progress: attempt.progress.clone(),
             },
         ));
         RecordedHeartbeat {
-            at: self.now,
-            event_id: self.events.last().expect("just written").id.clone(),
+            at: self.draft.now,
+            event_id: self.draft.events.last().expect("just written").id.clone(),
         }
     }
 
-    /// Whether another heartbeat of the attempt is not worth an event yet.
-    fn is_recent(&self, recorded: &RecordedHeartbeat) -> bool {
-        let interval = self.limits.heartbeat_event_seconds;
-        recorded.at.plus_seconds(interval) > self.now
-    }
-
     /// What the caller is told. With a retry the claim ends; otherwise the worker reads history again and goes on.
-    pub(crate) fn settle_under(
+    pub(crate) fn end_attempt(
         &mut self,
         task: &WorkflowTask,
         local: &LocalActivity,
@@ -337,22 +329,36 @@ impl Draft<'_> {
             worker_attempt_id: attempt.worker_attempt_id.clone(),
             event_id: written.event_id,
             event_type: written.event_type.to_owned(),
-            recorded_at: self.core.last_event_at,
+            recorded_at: self.draft.core.last_event_at,
             retry_task_id: written.retry_task,
             duplicate: false,
         };
         if settled.retry_task_id.is_some() {
-            if let Some(mut local) = self.local(local.sequence).cloned() {
+            if let Some(mut local) = self.draft.local(local.sequence).cloned() {
                 local.receipt = Some(Box::new(settled.clone()));
-                self.put_local(local);
+                self.put(local);
             }
             self.release_claim(task);
         } else {
             self.mark_refreshed();
-            if let Some(task) = &mut self.core.workflow_task {
+            if let Some(task) = &mut self.draft.core.workflow_task {
                 task.local_receipts.push(settled.clone());
             }
         }
         settled
+    }
+}
+
+impl Draft<'_> {
+    /// The request that stops this call, unless it is what cleans up after it.
+    fn interrupting(&self, local: &LocalActivity) -> Option<Box<Cancellation>> {
+        let cancellation = self.core.cancellation.clone()?;
+        (local.cleanup.is_none()).then_some(cancellation)
+    }
+
+    /// Whether another heartbeat of the attempt is not worth an event yet.
+    fn is_recent(&self, recorded: &RecordedHeartbeat) -> bool {
+        let interval = self.limits.heartbeat_event_seconds;
+        recorded.at.plus_seconds(interval) > self.now
     }
 }

@@ -10,7 +10,7 @@ use longhaul_protocol::workflow_command::WorkflowCommand;
 use serde::{Deserialize, Serialize};
 
 use super::{hold, refused};
-use crate::run::draft::Draft;
+use crate::run::draft::LocalActivities;
 use crate::run::state::Run;
 use crate::run::workflow_task::batch::Batch;
 use crate::run::workflow_task::complete::{Holder, check_sizes, fail_over_limit};
@@ -81,7 +81,7 @@ impl Command for CheckpointCommands {
             Err(rejection) => return Decision::reject(rejection),
         };
         let recorded = check_sizes(&self.commands, &self.definitions, run, moment)
-            .and_then(|()| draft.record_checkpoint(run, &batch));
+            .and_then(|()| draft.local_activities().record_checkpoint(run, &batch));
         match recorded {
             Ok(local_activities) => {
                 let checkpoint = Checkpoint {
@@ -90,8 +90,8 @@ impl Command for CheckpointCommands {
                     next_sequence: draft.core.last_command_sequence + 1,
                     local_activities,
                 };
-                draft.mark_refreshed();
-                if let Some(lease) = draft.lease_mut() {
+                draft.local_activities().mark_refreshed();
+                if let Some(lease) = draft.local_activities().lease_mut() {
                     lease.checkpoint = Some(Box::new(checkpoint.clone()));
                 }
                 draft.finish(Ok(told(checkpoint, false)))
@@ -105,7 +105,7 @@ impl Command for CheckpointCommands {
     }
 }
 
-impl Draft<'_> {
+impl LocalActivities<'_, '_> {
     fn record_checkpoint(
         &mut self,
         run: &Run,
@@ -116,12 +116,12 @@ impl Draft<'_> {
         let mut local_activities = Vec::new();
         for (sequence, command) in &batch.steps {
             let Some(sequence) = sequence else {
-                self.apply_remark(command);
+                self.draft.apply_remark(command);
                 continue;
             };
-            self.apply_call(*sequence, command)?;
-            self.core.last_command_sequence = *sequence;
-            if let Some(local) = self.local(*sequence) {
+            self.draft.apply_call(*sequence, command)?;
+            self.draft.core.last_command_sequence = *sequence;
+            if let Some(local) = self.draft.local(*sequence) {
                 local_activities.push((*sequence, local.execution_id.clone()));
             }
             if matches!(command, WorkflowCommand::OpenConditionWait(_)) {
@@ -133,26 +133,28 @@ impl Draft<'_> {
         }
         limits::check(
             "history_transaction_size",
-            self.events.len() as u64,
-            self.limits.events_per_transaction,
+            self.draft.events.len() as u64,
+            self.draft.limits.events_per_transaction,
         )?;
-        self.check_events_since(run)?;
+        self.draft.check_events_since(run)?;
         Ok(local_activities)
     }
 
     /// The worker went past these waits before it asked for what comes now: what its lease delivered is taken, and conditions that it
     /// did not name again hold.
     pub(crate) fn consume_under_lease(&mut self, kept: &[u64]) {
-        let Some(task) = self.core.workflow_task.clone() else {
+        let Some(task) = self.draft.core.workflow_task.clone() else {
             return;
         };
         if let Some(lease) = self.lease_mut()
             && let (Some(signal), Some(wait)) =
                 (lease.delivered_signal.take(), lease.delivered_to.take())
         {
-            self.apply_delivered_signal(signal, wait);
+            self.draft.signals().apply_delivered(signal, wait);
         }
         let kept = kept.iter().copied().collect();
-        self.satisfy_conditions(&kept, false, &task.resume);
+        self.draft
+            .waits()
+            .satisfy_conditions(&kept, false, &task.resume);
     }
 }

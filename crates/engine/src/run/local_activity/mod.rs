@@ -21,6 +21,7 @@ use super::draft::Draft;
 use super::state::{
     ClosedReason, Part, PartKey, Resume, RetryPolicy, Run, WorkflowLease, WorkflowTask,
 };
+use crate::run::draft::LocalActivities;
 use crate::run::workflow_task::complete::Holder;
 use crate::{Decision, Moment, Rejection};
 
@@ -391,39 +392,24 @@ struct Claim {
     expires_at: Timestamp,
 }
 
-impl Draft<'_> {
-    pub(crate) fn local(&self, sequence: u64) -> Option<&LocalActivity> {
-        self.part(PartKey::LocalActivity(sequence))
-            .and_then(Part::as_local)
-    }
-
-    /// Every open local activity. Most runs have none, and are not searched.
-    pub(crate) fn locals(&self) -> Vec<LocalActivity> {
-        if self.core.open.local_activities == 0 {
-            return Vec::new();
-        }
-        self.parts()
-            .filter_map(|(_, part)| part.as_local())
-            .cloned()
-            .collect()
-    }
-
+impl LocalActivities<'_, '_> {
     /// Renews the lease, which from now on reads history to its end.
     fn renew_claim(&mut self, task: &WorkflowTask) -> Claim {
         let expires_at = self
+            .draft
             .now
-            .plus_seconds(self.limits.workflow_task_lease_seconds);
+            .plus_seconds(self.draft.limits.workflow_task_lease_seconds);
         if let Some(lease) = self.lease_mut() {
             lease.expires_at = expires_at;
         }
         self.mark_refreshed();
-        self.show_workflow_task();
-        debug_assert_eq!(self.held_claim().task_id, task.id);
-        self.held_claim()
+        self.draft.workflow_task().show();
+        debug_assert_eq!(self.draft.held_claim().task_id, task.id);
+        self.draft.held_claim()
     }
 
     fn lease_mut(&mut self) -> Option<&mut WorkflowLease> {
-        self.core.workflow_task.as_mut()?.lease.as_mut()
+        self.draft.core.workflow_task.as_mut()?.lease.as_mut()
     }
 
     /// The worker reads what it wrote: its pages are no longer cut at what it first saw.
@@ -434,33 +420,19 @@ impl Draft<'_> {
     }
 
     /// A worker that begins something new has got the answers before.
-    fn forget_local_receipts(&mut self) {
-        if let Some(task) = &mut self.core.workflow_task {
+    fn forget_receipts(&mut self) {
+        if let Some(task) = &mut self.draft.core.workflow_task {
             task.local_receipts.clear();
         }
     }
 
-    /// The lease under which this is decided.
-    fn held_claim(&self) -> Claim {
-        let task = self.core.workflow_task.as_ref();
-        let (task, lease) = task
-            .and_then(|task| Some((task, task.lease.as_ref()?)))
-            .expect("a worker tells of local activities under its lease");
-        Claim {
-            task_id: task.id.clone(),
-            attempt: task.attempt,
-            owner: lease.owner.clone(),
-            expires_at: lease.expires_at,
-        }
-    }
-
-    fn write_local_scheduled(
+    fn write_scheduled(
         &mut self,
         local: &LocalActivity,
         call: &LocalActivityCall,
         task_id: &TaskId,
     ) {
-        self.append(EventPayload::ActivityScheduled(Box::new(
+        self.draft.append(EventPayload::ActivityScheduled(Box::new(
             ActivityScheduled {
                 call: local.call(task_id, Stand::PENDING),
                 activity: ActivitySnapshot {
@@ -484,13 +456,46 @@ impl Draft<'_> {
         )));
     }
 
-    fn write_local_started(&mut self, local: &LocalActivity, attempt: &LocalAttempt) {
-        self.append(EventPayload::ActivityStarted(ActivityStarted {
-            call: local.call(&attempt.task_id, Stand::RUNNING),
-            activity_attempt_id: attempt.id.clone(),
-            attempt_number: attempt.number,
-            lease_expires_at: attempt.lease_expires_at,
-            worker_attempt_id: attempt.worker_attempt_id.clone(),
-        }));
+    fn write_started(&mut self, local: &LocalActivity, attempt: &LocalAttempt) {
+        self.draft
+            .append(EventPayload::ActivityStarted(ActivityStarted {
+                call: local.call(&attempt.task_id, Stand::RUNNING),
+                activity_attempt_id: attempt.id.clone(),
+                attempt_number: attempt.number,
+                lease_expires_at: attempt.lease_expires_at,
+                worker_attempt_id: attempt.worker_attempt_id.clone(),
+            }));
+    }
+}
+
+impl Draft<'_> {
+    pub(crate) fn local(&self, sequence: u64) -> Option<&LocalActivity> {
+        self.part(PartKey::LocalActivity(sequence))
+            .and_then(Part::as_local)
+    }
+
+    /// Every open local activity. Most runs have none, and are not searched.
+    pub(crate) fn locals(&self) -> Vec<LocalActivity> {
+        if self.core.open.local_activities == 0 {
+            return Vec::new();
+        }
+        self.parts()
+            .filter_map(|(_, part)| part.as_local())
+            .cloned()
+            .collect()
+    }
+
+    /// The lease under which this is decided.
+    fn held_claim(&self) -> Claim {
+        let task = self.core.workflow_task.as_ref();
+        let (task, lease) = task
+            .and_then(|task| Some((task, task.lease.as_ref()?)))
+            .expect("a worker tells of local activities under its lease");
+        Claim {
+            task_id: task.id.clone(),
+            attempt: task.attempt,
+            owner: lease.owner.clone(),
+            expires_at: lease.expires_at,
+        }
     }
 }

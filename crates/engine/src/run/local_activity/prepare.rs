@@ -9,7 +9,7 @@ use super::{
     Claim, LocalActivity, LocalAttempt, RetryPolicy, arguments_hash, hold, refused, retry_snapshot,
 };
 use crate::change::TaskStatus;
-use crate::run::draft::{Draft, earliest};
+use crate::run::draft::{Draft, LocalActivities, earliest};
 use crate::run::state::{Run, WorkflowTask};
 use crate::run::workflow_task::complete::Holder;
 use crate::{Command, Decision, Moment, Rejection, limits};
@@ -73,8 +73,8 @@ impl Command for PrepareLocalActivity {
                 refused(Reason::LocalActivityPreviousAttemptUnresolved)
             };
         }
-        if draft.expire_local(self.sequence) {
-            draft.release_claim(&task);
+        if draft.local_activities().expire(self.sequence) {
+            draft.local_activities().release_claim(&task);
             return draft.finish(Err(Rejection::LocalActivityRefused {
                 reason: Reason::LocalActivityDeadlineExpired,
             }));
@@ -85,7 +85,7 @@ impl Command for PrepareLocalActivity {
             .is_some_and(|retry| retry.available_at > moment.now)
         {
             // Nothing can be done before it is due, and a worker that asks has nothing else to do: it will not report on this task.
-            draft.release_claim(&task);
+            draft.local_activities().release_claim(&task);
             return draft.finish(Err(Rejection::LocalActivityRefused {
                 reason: Reason::LocalActivityRetryNotDue,
             }));
@@ -113,7 +113,7 @@ impl PrepareLocalActivity {
             return refused(Reason::LocalActivityPreparationMismatch);
         }
         let kept = kept_waits(task);
-        draft.consume_under_lease(&kept);
+        draft.local_activities().consume_under_lease(&kept);
         match draft.schedule_local(self.sequence, &self.call) {
             Ok(local) => self.start(draft, task, local, cleanup),
             Err(limit) => Decision::reject(Rejection::LimitExceeded(limit)),
@@ -132,14 +132,16 @@ impl PrepareLocalActivity {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }
         if self.call.group.is_none() {
-            draft.forget_local_receipts();
+            draft.local_activities().forget_receipts();
         }
         let deadline = cleanup.as_ref().map(|cleanup| cleanup.cleanup_deadline_at);
-        let claim = draft.renew_claim(task);
+        let claim = draft.local_activities().renew_claim(task);
         let (local, attempt) =
-            draft.start_local(local, &claim, Some(&self.worker_attempt_id), deadline);
+            draft
+                .local_activities()
+                .start(local, &claim, Some(&self.worker_attempt_id), deadline);
         let prepared = draft.prepared(&local, &attempt, cleanup, false);
-        draft.put_local(local);
+        draft.local_activities().put(local);
         draft.finish(Ok(prepared))
     }
 }
@@ -152,9 +154,55 @@ fn kept_waits(task: &WorkflowTask) -> Vec<u64> {
         .unwrap_or_default()
 }
 
+impl LocalActivities<'_, '_> {
+    /// Begins the next attempt under this claim. Cleanup has an end of its own, which nothing of it outlives.
+    fn start(
+        &mut self,
+        mut local: LocalActivity,
+        claim: &Claim,
+        worker_attempt_id: Option<&str>,
+        cleanup_deadline: Option<Timestamp>,
+    ) -> (LocalActivity, LocalAttempt) {
+        let after = |pick: fn(&RetryPolicy) -> Option<u64>| {
+            let seconds = local.retry.as_ref().and_then(pick)?;
+            let deadline = self.draft.now.plus_seconds(seconds);
+            Some(cleanup_deadline.map_or(deadline, |end| deadline.min(end)))
+        };
+        let attempt = LocalAttempt {
+            id: self.draft.ids.mint(),
+            number: local.attempt_count + 1,
+            task_id: claim.task_id.clone(),
+            task_attempt: claim.attempt,
+            owner: claim.owner.clone(),
+            worker_attempt_id: worker_attempt_id.map(str::to_owned),
+            started_at: self.draft.now,
+            lease_expires_at: claim.expires_at,
+            last_heartbeat_at: Some(self.draft.now),
+            close_deadline_at: after(|retry| retry.start_to_close_timeout),
+            // The published client measures cleanup by this one where the author gave none.
+            heartbeat_deadline_at: after(|retry| retry.heartbeat_timeout).or(cleanup_deadline),
+            progress: None,
+            recorded_heartbeat: None,
+            fenced: false,
+            stopped: false,
+        };
+        local.attempt_count = attempt.number;
+        local.attempt = Some(attempt.clone());
+        local.receipt = None;
+        local.claimed_retry = None;
+        // Whoever holds the run when the retry is due may begin it: its own task has then nothing left to do.
+        if let Some(retry) = local.retry_task.take() {
+            let row = self.draft.retry_row(&local, &retry, TaskStatus::Cancelled);
+            self.draft.tasks.insert(row.task_id.clone(), row);
+        }
+        self.write_started(&local, &attempt);
+        (local, attempt)
+    }
+}
+
 impl Draft<'_> {
     /// Records the call; its first attempt follows.
-    pub(in crate::run) fn schedule_local(
+    pub(crate) fn schedule_local(
         &mut self,
         sequence: u64,
         call: &LocalActivityCall,
@@ -196,62 +244,19 @@ impl Draft<'_> {
             local.schedule_to_close_deadline_at =
                 deadline.map(|deadline| deadline.min(cleanup.cleanup_deadline_at));
         }
-        self.join_group(
+        self.groups().join(
             sequence,
             "activity",
             Some(&local.activity_type),
             local.group.as_ref(),
             local.execution_id.as_str(),
         );
-        self.write_local_scheduled(&local, call, &claim.task_id);
+        self.local_activities()
+            .write_scheduled(&local, call, &claim.task_id);
         self.core.open.local_activities += 1;
         self.core.last_command_sequence = self.core.last_command_sequence.max(sequence);
-        self.put_local(local.clone());
+        self.local_activities().put(local.clone());
         Ok(local)
-    }
-
-    /// Begins the next attempt under this claim. Cleanup has an end of its own, which nothing of it outlives.
-    fn start_local(
-        &mut self,
-        mut local: LocalActivity,
-        claim: &Claim,
-        worker_attempt_id: Option<&str>,
-        cleanup_deadline: Option<Timestamp>,
-    ) -> (LocalActivity, LocalAttempt) {
-        let after = |pick: fn(&RetryPolicy) -> Option<u64>| {
-            let seconds = local.retry.as_ref().and_then(pick)?;
-            let deadline = self.now.plus_seconds(seconds);
-            Some(cleanup_deadline.map_or(deadline, |end| deadline.min(end)))
-        };
-        let attempt = LocalAttempt {
-            id: self.ids.mint(),
-            number: local.attempt_count + 1,
-            task_id: claim.task_id.clone(),
-            task_attempt: claim.attempt,
-            owner: claim.owner.clone(),
-            worker_attempt_id: worker_attempt_id.map(str::to_owned),
-            started_at: self.now,
-            lease_expires_at: claim.expires_at,
-            last_heartbeat_at: Some(self.now),
-            close_deadline_at: after(|retry| retry.start_to_close_timeout),
-            // The published client measures cleanup by this one where the author gave none.
-            heartbeat_deadline_at: after(|retry| retry.heartbeat_timeout).or(cleanup_deadline),
-            progress: None,
-            recorded_heartbeat: None,
-            fenced: false,
-            stopped: false,
-        };
-        local.attempt_count = attempt.number;
-        local.attempt = Some(attempt.clone());
-        local.receipt = None;
-        local.claimed_retry = None;
-        // Whoever holds the run when the retry is due may begin it: its own task has then nothing left to do.
-        if let Some(retry) = local.retry_task.take() {
-            let row = self.retry_row(&local, &retry, TaskStatus::Cancelled);
-            self.tasks.insert(row.task_id.clone(), row);
-        }
-        self.write_local_started(&local, &attempt);
-        (local, attempt)
     }
 
     fn prepared(

@@ -12,21 +12,19 @@ use longhaul_protocol::workflow_command::{
 use serde_json::{Map, Value};
 
 use super::{Claim, LocalActivity, LocalAttempt, Stand, policy_json, retry_snapshot};
-use crate::run::draft::Draft;
+use crate::run::draft::LocalActivities;
 
-impl Draft<'_> {
+impl LocalActivities<'_, '_> {
     /// Writes a finished local activity. It leaves nothing open.
-    pub(in crate::run) fn record_local_activity(
-        &mut self,
-        sequence: u64,
-        command: &RecordLocalActivity,
-    ) {
-        let moments = moments(self.now, &command.attempts);
-        let begin = moments.first().map_or(self.now, |(started, _)| *started);
+    pub(crate) fn record(&mut self, sequence: u64, command: &RecordLocalActivity) {
+        let moments = moments(self.draft.now, &command.attempts);
+        let begin = moments
+            .first()
+            .map_or(self.draft.now, |(started, _)| *started);
         let call = &command.call;
         let mut local = LocalActivity {
             sequence,
-            execution_id: self.ids.mint(),
+            execution_id: self.draft.ids.mint(),
             activity_type: call.activity_type.clone(),
             retry: retry_snapshot(call),
             cancellation_policy: call.cancellation_policy,
@@ -44,11 +42,11 @@ impl Draft<'_> {
                 .schedule_to_close_timeout
                 .map(|seconds| begin.plus_seconds(seconds)),
         };
-        let claim = self.held_claim();
-        self.write_local_scheduled(&local, call, &claim.task_id);
+        let claim = self.draft.held_claim();
+        self.write_scheduled(&local, call, &claim.task_id);
         for (report, (started_at, closed_at)) in command.attempts.iter().zip(moments) {
             let attempt = self.reported_attempt(&mut local, &claim, report, started_at);
-            self.write_local_started(&local, &attempt);
+            self.write_started(&local, &attempt);
             self.write_reported_heartbeats(&mut local, report);
             if let Some(retry) = &report.retry {
                 self.write_reported_retry(&local, retry, closed_at);
@@ -70,7 +68,7 @@ impl Draft<'_> {
             Some(started_at.plus_seconds(seconds))
         };
         let attempt = LocalAttempt {
-            id: self.ids.mint(),
+            id: self.draft.ids.mint(),
             number: local.attempt_count + 1,
             task_id: claim.task_id.clone(),
             task_attempt: claim.attempt,
@@ -105,7 +103,7 @@ impl Draft<'_> {
             attempt.heartbeat_deadline_at = timeout.map(|seconds| at.plus_seconds(seconds));
             let (activity_attempt_id, attempt_number) = (attempt.id.clone(), attempt.number);
             let task_id = attempt.task_id.clone();
-            self.append(EventPayload::ActivityHeartbeatRecorded(
+            self.draft.append(EventPayload::ActivityHeartbeatRecorded(
                 ActivityHeartbeatRecorded {
                     call: local.call(&task_id, Stand::RUNNING),
                     activity_attempt_id,
@@ -128,26 +126,27 @@ impl Draft<'_> {
             return;
         };
         let attempt_id = Some(attempt.id.clone());
-        self.append(EventPayload::ActivityRetryScheduled(Box::new(
-            ActivityRetryScheduled {
-                call: local.call(&attempt.task_id, Stand::retrying("failed", closed_at)),
-                activity_attempt_id: attempt_id.clone(),
-                retry_task_id: None,
-                retry_of_task_id: None,
-                retry_available_at: None,
-                retry_backoff_seconds: retry.backoff_seconds,
-                retry_after_attempt_id: attempt_id,
-                retry_after_attempt: local.attempt_count,
-                retry_reason: retry.retry_reason,
-                max_attempts: local.max_attempts(),
-                retry_policy: local.retry.as_ref().map(policy_json),
-                timeout_kind: retry.timeout_kind.map(LocalTimeout::as_str),
-                exception_type: retry.failure.exception_type.clone(),
-                exception_class: None,
-                message: Some(retry.failure.message.clone()),
-                code: None,
-            },
-        )));
+        self.draft
+            .append(EventPayload::ActivityRetryScheduled(Box::new(
+                ActivityRetryScheduled {
+                    call: local.call(&attempt.task_id, Stand::retrying("failed", closed_at)),
+                    activity_attempt_id: attempt_id.clone(),
+                    retry_task_id: None,
+                    retry_of_task_id: None,
+                    retry_available_at: None,
+                    retry_backoff_seconds: retry.backoff_seconds,
+                    retry_after_attempt_id: attempt_id,
+                    retry_after_attempt: local.attempt_count,
+                    retry_reason: retry.retry_reason,
+                    max_attempts: local.max_attempts(),
+                    retry_policy: local.retry.as_ref().map(policy_json),
+                    timeout_kind: retry.timeout_kind.map(LocalTimeout::as_str),
+                    exception_type: retry.failure.exception_type.clone(),
+                    exception_class: None,
+                    message: Some(retry.failure.message.clone()),
+                    code: None,
+                },
+            )));
     }
 
     fn write_reported_end(&mut self, local: &LocalActivity, end: &LocalEnd, at: Timestamp) {
@@ -163,13 +162,13 @@ impl Draft<'_> {
                 result: result.clone(),
                 payload_codec: PAYLOAD_CODEC,
             }),
-            LocalEnd::Failed(failure) => self.local_failed(local, attempt, failure, at),
+            LocalEnd::Failed(failure) => self.failed(local, attempt, failure, at),
             LocalEnd::TimedOut(kind, failure) => {
                 EventPayload::ActivityTimedOut(Box::new(ActivityTimedOut {
                     call: call(Stand::closed("failed", "failed", at)),
                     activity_attempt_id: Some(attempt.id.clone()),
                     attempt_number: attempt.number,
-                    failure_id: self.ids.mint(),
+                    failure_id: self.draft.ids.mint(),
                     failure_category: "timeout",
                     timeout_kind: kind.as_str(),
                     message: failure.message.clone(),
@@ -188,11 +187,11 @@ impl Draft<'_> {
                 cancelled_at: at,
             }),
         };
-        self.append(event);
+        self.draft.append(event);
     }
 
     /// The failure exactly as the worker showed it to the workflow: nothing is added to it.
-    pub(crate) fn local_failed(
+    pub(crate) fn failed(
         &mut self,
         local: &LocalActivity,
         attempt: &LocalAttempt,
@@ -203,7 +202,7 @@ impl Draft<'_> {
             call: local.call(&attempt.task_id, Stand::closed("failed", "failed", at)),
             activity_attempt_id: attempt.id.clone(),
             attempt_number: attempt.number,
-            failure_id: self.ids.mint(),
+            failure_id: self.draft.ids.mint(),
             failure_category: "application",
             non_retryable: failure.non_retryable,
             exception_type: failure.exception_type.clone(),

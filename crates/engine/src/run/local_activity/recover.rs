@@ -54,7 +54,9 @@ impl Command for RecoverLocalActivity {
         }
         let recovery = Some(found(&task, &attempt));
         let written = match (local.passed_deadline(draft.now), local.retry_at(draft.now)) {
-            (Some(kind), _) => draft.time_out_or_retry_local(&local, kind, recovery),
+            (Some(kind), _) => draft
+                .local_activities()
+                .time_out_or_retry(&local, kind, recovery),
             (None, Some(at)) => {
                 let why = Why {
                     reason: "cold_replay",
@@ -63,14 +65,18 @@ impl Command for RecoverLocalActivity {
                     failure: interrupted(&local.activity_type),
                     recovery,
                 };
-                draft.retry_local(&local, at, why)
+                draft.local_activities().retry(&local, at, why)
             }
             (None, None) => {
                 let failure = interrupted(&local.activity_type);
-                draft.fail_local(&local, &attempt, &failure, None, recovery)
+                draft
+                    .local_activities()
+                    .fail(&local, &attempt, &failure, None, recovery)
             }
         };
-        let settled = draft.settle_under(&task, &local, &attempt, written);
+        let settled = draft
+            .local_activities()
+            .end_attempt(&task, &local, &attempt, written);
         draft.finish(Ok(settled))
     }
 }

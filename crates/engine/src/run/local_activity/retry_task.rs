@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::LocalActivity;
 use crate::Rejection;
 use crate::change::{ClosedTask, Report, TaskRow, TaskStatus};
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, LocalActivities};
 use crate::run::state::{Resume, WorkflowTask};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,6 +59,128 @@ impl RetryTask {
     }
 }
 
+impl LocalActivities<'_, '_> {
+    /// Puts a retry that is due in the place of the workflow task, so that it can be leased.
+    pub(crate) fn take_due_retry(&mut self, task_id: &TaskId) -> Result<(), Rejection> {
+        let found = self.draft.locals().into_iter().find_map(|local| {
+            let task = local
+                .retry_task
+                .clone()
+                .filter(|task| task.id == *task_id)?;
+            Some((local, task))
+        });
+        let Some((mut local, task)) = found else {
+            return Ok(());
+        };
+        let not_claimable = |reason| Err(Rejection::NotClaimable { reason });
+        if task.available_at > self.draft.now {
+            return not_claimable(Reason::NotDue);
+        }
+        if self.draft.is_leased() {
+            return not_claimable(Reason::LeasedByOther);
+        }
+        self.draft
+            .workflow_task()
+            .close(TaskStatus::Cancelled, None);
+        self.draft.core.workflow_task = Some(task.workflow_task(&local));
+        local.claimed_retry = local.retry_task.take().map(|task| task.id);
+        self.put(local);
+        Ok(())
+    }
+
+    /// What every decision leaves behind is put in order: a call that nothing would bring up again gets a task, and retries are on offer
+    /// exactly while they may be leased.
+    pub(crate) fn tidy_up(&mut self) {
+        if !self.draft.is_open() || self.draft.core.open.local_activities == 0 {
+            return;
+        }
+        if !self.draft.is_leased() {
+            self.end_leases();
+        }
+        // A decision that wrote nothing would be asked for at once, for ever.
+        let again_at = if self.draft.events.is_empty() {
+            self.draft.now.plus_seconds(SECOND_LOOK_SECONDS)
+        } else {
+            self.draft.now
+        };
+        self.give_back_retries(again_at);
+        let is_left = |local: &LocalActivity| local.retry_task.is_none();
+        if self.draft.core.workflow_task.is_none() && self.draft.locals().iter().any(is_left) {
+            self.draft.workflow_task().create(Resume::default());
+            self.draft.workflow_task().put_off(again_at);
+        }
+        self.offer_retries();
+    }
+
+    /// A retry that was claimed and has no attempt, though its claim is over: the same task comes again, because history names it.
+    fn give_back_retries(&mut self, again_at: Timestamp) {
+        let slot = self
+            .draft
+            .core
+            .workflow_task
+            .as_ref()
+            .map(|task| task.id.clone());
+        for mut local in self.draft.locals() {
+            let Some(id) = local.claimed_retry.take_if(|id| slot.as_ref() != Some(id)) else {
+                continue;
+            };
+            let row = self.draft.tasks.get(&id);
+            let attempt = row.map_or(1, |row| row.attempt);
+            let finished = row.and_then(|row| row.closed.as_ref());
+            let report = finished.and_then(|closed| closed.report.clone());
+            let task = RetryTask {
+                id,
+                available_at: again_at,
+                offered: false,
+                attempt,
+                last_report: report.map(Box::new),
+            };
+            let row = self.draft.retry_row(&local, &task, TaskStatus::Scheduled);
+            self.draft.tasks.insert(row.task_id.clone(), row);
+            local.retry_task = Some(task);
+            self.put(local);
+        }
+    }
+
+    fn offer_retries(&mut self) {
+        let is_free = !self.draft.is_leased();
+        for mut local in self.draft.locals() {
+            let Some(task) = &mut local.retry_task else {
+                continue;
+            };
+            let on_offer = is_free && task.available_at <= self.draft.now;
+            if task.offered == on_offer {
+                continue;
+            }
+            task.offered = on_offer;
+            let task = task.clone();
+            let status = if on_offer {
+                TaskStatus::Ready
+            } else {
+                TaskStatus::Scheduled
+            };
+            let row = self.draft.retry_row(&local, &task, status);
+            self.draft.tasks.insert(row.task_id.clone(), row);
+            self.put(local);
+        }
+    }
+
+    /// The lease is over: whoever comes next need not wait for it to run out.
+    fn end_leases(&mut self) {
+        let now = self.draft.now;
+        for mut local in self.draft.locals() {
+            if let Some(attempt) = local
+                .attempt
+                .as_mut()
+                .filter(|attempt| attempt.lease_expires_at > now)
+            {
+                attempt.lease_expires_at = now;
+                self.put(local);
+            }
+        }
+    }
+}
+
 impl Draft<'_> {
     pub(crate) fn retry_row(
         &self,
@@ -78,118 +200,5 @@ impl Draft<'_> {
         let mut row = self.workflow_task_row(&task.workflow_task(local), status, closed);
         row.sequence = local.sequence;
         row
-    }
-
-    /// Puts a retry that is due in the place of the workflow task, so that it can be leased.
-    pub(in crate::run) fn take_due_retry(&mut self, task_id: &TaskId) -> Result<(), Rejection> {
-        let found = self.locals().into_iter().find_map(|local| {
-            let task = local
-                .retry_task
-                .clone()
-                .filter(|task| task.id == *task_id)?;
-            Some((local, task))
-        });
-        let Some((mut local, task)) = found else {
-            return Ok(());
-        };
-        let not_claimable = |reason| Err(Rejection::NotClaimable { reason });
-        if task.available_at > self.now {
-            return not_claimable(Reason::NotDue);
-        }
-        if self.is_leased() {
-            return not_claimable(Reason::LeasedByOther);
-        }
-        self.close_workflow_task(TaskStatus::Cancelled, None);
-        self.core.workflow_task = Some(task.workflow_task(&local));
-        local.claimed_retry = local.retry_task.take().map(|task| task.id);
-        self.put_local(local);
-        Ok(())
-    }
-
-    /// What every decision leaves behind is put in order: a call that nothing would bring up again gets a task, and retries are on offer
-    /// exactly while they may be leased.
-    pub(in crate::run) fn look_after_locals(&mut self) {
-        if !self.is_open() || self.core.open.local_activities == 0 {
-            return;
-        }
-        if !self.is_leased() {
-            self.end_local_leases();
-        }
-        // A decision that wrote nothing would be asked for at once, for ever.
-        let again_at = if self.events.is_empty() {
-            self.now.plus_seconds(SECOND_LOOK_SECONDS)
-        } else {
-            self.now
-        };
-        self.give_back_retries(again_at);
-        let is_left = |local: &LocalActivity| local.retry_task.is_none();
-        if self.core.workflow_task.is_none() && self.locals().iter().any(is_left) {
-            self.create_workflow_task(Resume::default());
-            self.put_off_workflow_task(again_at);
-        }
-        self.offer_retries();
-    }
-
-    /// A retry that was claimed and has no attempt, though its claim is over: the same task comes again, because history names it.
-    fn give_back_retries(&mut self, again_at: Timestamp) {
-        let slot = self.core.workflow_task.as_ref().map(|task| task.id.clone());
-        for mut local in self.locals() {
-            let Some(id) = local.claimed_retry.take_if(|id| slot.as_ref() != Some(id)) else {
-                continue;
-            };
-            let row = self.tasks.get(&id);
-            let attempt = row.map_or(1, |row| row.attempt);
-            let finished = row.and_then(|row| row.closed.as_ref());
-            let report = finished.and_then(|closed| closed.report.clone());
-            let task = RetryTask {
-                id,
-                available_at: again_at,
-                offered: false,
-                attempt,
-                last_report: report.map(Box::new),
-            };
-            let row = self.retry_row(&local, &task, TaskStatus::Scheduled);
-            self.tasks.insert(row.task_id.clone(), row);
-            local.retry_task = Some(task);
-            self.put_local(local);
-        }
-    }
-
-    fn offer_retries(&mut self) {
-        let is_free = !self.is_leased();
-        for mut local in self.locals() {
-            let Some(task) = &mut local.retry_task else {
-                continue;
-            };
-            let on_offer = is_free && task.available_at <= self.now;
-            if task.offered == on_offer {
-                continue;
-            }
-            task.offered = on_offer;
-            let task = task.clone();
-            let status = if on_offer {
-                TaskStatus::Ready
-            } else {
-                TaskStatus::Scheduled
-            };
-            let row = self.retry_row(&local, &task, status);
-            self.tasks.insert(row.task_id.clone(), row);
-            self.put_local(local);
-        }
-    }
-
-    /// The lease is over: whoever comes next need not wait for it to run out.
-    fn end_local_leases(&mut self) {
-        let now = self.now;
-        for mut local in self.locals() {
-            if let Some(attempt) = local
-                .attempt
-                .as_mut()
-                .filter(|attempt| attempt.lease_expires_at > now)
-            {
-                attempt.lease_expires_at = now;
-                self.put_local(local);
-            }
-        }
     }
 }

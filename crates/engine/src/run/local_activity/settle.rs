@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::{LocalActivity, LocalAttempt, RetryTask, Stand, policy_json};
 use crate::change::TaskStatus;
 use crate::limits;
-use crate::run::draft::{Draft, earliest};
+use crate::run::draft::{Draft, LocalActivities, earliest};
 use crate::run::state::{Part, PartKey, WorkflowTask};
 
 /// Why another attempt will follow.
@@ -103,7 +103,7 @@ impl LocalActivity {
     }
 
     /// The next moment at which something happens to it by itself. A retry waits for the end of a lease.
-    pub(in crate::run) fn next_due(&self, is_leased: bool) -> Option<Timestamp> {
+    pub(crate) fn next_due(&self, is_leased: bool) -> Option<Timestamp> {
         let mut due = self.schedule_to_close_deadline_at;
         if let Some(attempt) = &self.attempt {
             due = earliest(due, attempt.close_deadline_at);
@@ -115,42 +115,34 @@ impl LocalActivity {
     }
 }
 
-impl Draft<'_> {
-    pub(crate) fn put_local(&mut self, local: LocalActivity) {
-        self.put(
+impl LocalActivities<'_, '_> {
+    pub(crate) fn put(&mut self, local: LocalActivity) {
+        self.draft.put(
             PartKey::LocalActivity(local.sequence),
             Part::LocalActivity(Box::new(local)),
         );
     }
 
     /// The call is over, whatever its outcome.
-    fn drop_local(&mut self, local: &LocalActivity) {
+    fn remove(&mut self, local: &LocalActivity) {
         if let Some(task) = &local.retry_task {
-            let row = self.retry_row(local, task, TaskStatus::Cancelled);
-            self.tasks.insert(row.task_id.clone(), row);
+            let row = self.draft.retry_row(local, task, TaskStatus::Cancelled);
+            self.draft.tasks.insert(row.task_id.clone(), row);
         }
-        self.remove(PartKey::LocalActivity(local.sequence));
-        self.core.open.local_activities = self.core.open.local_activities.saturating_sub(1);
-    }
-
-    fn written(&self, event_type: &'static str, retry_task: Option<TaskId>) -> Written {
-        let event = self.events.last().expect("just written");
-        Written {
-            event_id: event.id.clone(),
-            event_type,
-            retry_task,
-        }
+        self.draft.remove(PartKey::LocalActivity(local.sequence));
+        self.draft.core.open.local_activities =
+            self.draft.core.open.local_activities.saturating_sub(1);
     }
 
     /// The attempt succeeded; a result that is too large is a failure instead.
-    pub(crate) fn complete_local(
+    pub(crate) fn complete(
         &mut self,
         local: &LocalActivity,
         attempt: &LocalAttempt,
         result: &Payload,
     ) -> Written {
         let size = result.blob().len() as u64;
-        if let Err(limit) = limits::check("payload_size", size, self.limits.payload_bytes) {
+        if let Err(limit) = limits::check("payload_size", size, self.draft.limits.payload_bytes) {
             let failure = LocalFailure {
                 message: format!(
                     "The activity's result is larger than a payload may be: {size} bytes of base64, {} allowed.",
@@ -159,25 +151,26 @@ impl Draft<'_> {
                 exception_type: Some("StructuralLimitExceeded".to_owned()),
                 non_retryable: true,
             };
-            return self.fail_local(local, attempt, &failure, Some(limit), None);
+            return self.fail(local, attempt, &failure, Some(limit), None);
         }
-        self.append(EventPayload::ActivityCompleted(ActivityCompleted {
-            call: local.call(
-                &attempt.task_id,
-                Stand::closed("completed", "completed", self.now),
-            ),
-            activity_attempt_id: attempt.id.clone(),
-            attempt_number: attempt.number,
-            result: result.clone(),
-            payload_codec: PAYLOAD_CODEC,
-        }));
-        let written = self.written("ActivityCompleted", None);
-        self.end_local(local, false);
+        self.draft
+            .append(EventPayload::ActivityCompleted(ActivityCompleted {
+                call: local.call(
+                    &attempt.task_id,
+                    Stand::closed("completed", "completed", self.draft.now),
+                ),
+                activity_attempt_id: attempt.id.clone(),
+                attempt_number: attempt.number,
+                result: result.clone(),
+                payload_codec: PAYLOAD_CODEC,
+            }));
+        let written = self.draft.written("ActivityCompleted", None);
+        self.end(local, false);
         written
     }
 
     /// The attempt failed: another one follows if the policy allows it.
-    pub(crate) fn fail_or_retry_local(
+    pub(crate) fn fail_or_retry(
         &mut self,
         local: &LocalActivity,
         attempt: &LocalAttempt,
@@ -191,21 +184,24 @@ impl Draft<'_> {
             non_retryable: failure.non_retryable || listed,
             ..failure.clone()
         };
-        match local.retry_at(self.now).filter(|_| !failure.non_retryable) {
-            Some(at) => self.retry_local(local, at, Why::failure(failure)),
-            None => self.fail_local(local, attempt, &failure, None, None),
+        match local
+            .retry_at(self.draft.now)
+            .filter(|_| !failure.non_retryable)
+        {
+            Some(at) => self.retry(local, at, Why::failure(failure)),
+            None => self.fail(local, attempt, &failure, None, None),
         }
     }
 
     /// A deadline has passed: `schedule_to_close` ends the call, the others are tried again.
-    pub(crate) fn time_out_or_retry_local(
+    pub(crate) fn time_out_or_retry(
         &mut self,
         local: &LocalActivity,
         kind: LocalTimeout,
         recovery: Option<Value>,
     ) -> Written {
         let retry = local
-            .retry_at(self.now)
+            .retry_at(self.draft.now)
             .filter(|_| kind != LocalTimeout::ScheduleToClose && local.attempt.is_some());
         match retry {
             Some(at) => {
@@ -213,14 +209,14 @@ impl Draft<'_> {
                     recovery,
                     ..Why::timeout(local, kind)
                 };
-                self.retry_local(local, at, why)
+                self.retry(local, at, why)
             }
-            None => self.time_out_local(local, kind, recovery),
+            None => self.time_out(local, kind, recovery),
         }
     }
 
     /// Schedules the next attempt as a workflow task of its own.
-    pub(crate) fn retry_local(
+    pub(crate) fn retry(
         &mut self,
         local: &LocalActivity,
         (at, backoff): (Timestamp, u64),
@@ -230,34 +226,35 @@ impl Draft<'_> {
         let attempt = local.attempt.as_ref();
         let attempt_id = attempt.map(|attempt| attempt.id.clone());
         let of_task = attempt.map(|attempt| attempt.task_id.clone());
-        let next: TaskId = self.ids.mint();
+        let next: TaskId = self.draft.ids.mint();
         let mut call = local.call(
             of_task.as_ref().unwrap_or(&next),
-            Stand::retrying(why.attempt_status, self.now),
+            Stand::retrying(why.attempt_status, self.draft.now),
         );
         if let Some(keys) = &mut call.local {
             keys.local_recovery = why.recovery;
         }
-        self.append(EventPayload::ActivityRetryScheduled(Box::new(
-            ActivityRetryScheduled {
-                call,
-                activity_attempt_id: attempt_id.clone(),
-                retry_task_id: Some(next.clone()),
-                retry_of_task_id: of_task,
-                retry_available_at: Some(at),
-                retry_backoff_seconds: backoff,
-                retry_after_attempt_id: attempt_id,
-                retry_after_attempt: local.attempt_count,
-                retry_reason: why.reason,
-                max_attempts: local.max_attempts(),
-                retry_policy: local.retry.as_ref().map(policy_json),
-                timeout_kind: why.timeout_kind.map(LocalTimeout::as_str),
-                exception_type: why.failure.exception_type,
-                exception_class: None,
-                message: Some(why.failure.message),
-                code: None,
-            },
-        )));
+        self.draft
+            .append(EventPayload::ActivityRetryScheduled(Box::new(
+                ActivityRetryScheduled {
+                    call,
+                    activity_attempt_id: attempt_id.clone(),
+                    retry_task_id: Some(next.clone()),
+                    retry_of_task_id: of_task,
+                    retry_available_at: Some(at),
+                    retry_backoff_seconds: backoff,
+                    retry_after_attempt_id: attempt_id,
+                    retry_after_attempt: local.attempt_count,
+                    retry_reason: why.reason,
+                    max_attempts: local.max_attempts(),
+                    retry_policy: local.retry.as_ref().map(policy_json),
+                    timeout_kind: why.timeout_kind.map(LocalTimeout::as_str),
+                    exception_type: why.failure.exception_type,
+                    exception_class: None,
+                    message: Some(why.failure.message),
+                    code: None,
+                },
+            )));
         local.retire_attempt();
         let task = RetryTask {
             id: next.clone(),
@@ -266,15 +263,15 @@ impl Draft<'_> {
             attempt: 0,
             last_report: None,
         };
-        let row = self.retry_row(&local, &task, TaskStatus::Scheduled);
-        self.tasks.insert(row.task_id.clone(), row);
+        let row = self.draft.retry_row(&local, &task, TaskStatus::Scheduled);
+        self.draft.tasks.insert(row.task_id.clone(), row);
         local.retry_task = Some(task);
-        self.put_local(local);
-        self.written("ActivityRetryScheduled", Some(next))
+        self.put(local);
+        self.draft.written("ActivityRetryScheduled", Some(next))
     }
 
     /// The call failed for good.
-    pub(crate) fn fail_local(
+    pub(crate) fn fail(
         &mut self,
         local: &LocalActivity,
         attempt: &LocalAttempt,
@@ -289,36 +286,37 @@ impl Draft<'_> {
         };
         let mut call = local.call(
             &attempt.task_id,
-            Stand::closed("failed", attempt_status, self.now),
+            Stand::closed("failed", attempt_status, self.draft.now),
         );
         if let Some(keys) = &mut call.local {
             keys.local_recovery = recovery;
         }
-        let failure_id = self.ids.mint();
-        self.append(EventPayload::ActivityFailed(Box::new(ActivityFailed {
-            call,
-            activity_attempt_id: attempt.id.clone(),
-            attempt_number: attempt.number,
-            failure_id,
-            failure_category: if limit.is_some() {
-                "structural_limit"
-            } else {
-                "application"
-            },
-            non_retryable: failure.non_retryable,
-            exception_type: failure.exception_type.clone(),
-            exception_class: None,
-            message: failure.message.clone(),
-            code: None,
-            exception: Map::new(),
-            limit,
-        })));
-        let written = self.written("ActivityFailed", None);
-        self.end_local(local, true);
+        let failure_id = self.draft.ids.mint();
+        self.draft
+            .append(EventPayload::ActivityFailed(Box::new(ActivityFailed {
+                call,
+                activity_attempt_id: attempt.id.clone(),
+                attempt_number: attempt.number,
+                failure_id,
+                failure_category: if limit.is_some() {
+                    "structural_limit"
+                } else {
+                    "application"
+                },
+                non_retryable: failure.non_retryable,
+                exception_type: failure.exception_type.clone(),
+                exception_class: None,
+                message: failure.message.clone(),
+                code: None,
+                exception: Map::new(),
+                limit,
+            })));
+        let written = self.draft.written("ActivityFailed", None);
+        self.end(local, true);
         written
     }
 
-    fn time_out_local(
+    fn time_out(
         &mut self,
         local: &LocalActivity,
         kind: LocalTimeout,
@@ -328,38 +326,100 @@ impl Draft<'_> {
         let task_id = attempt.map_or_else(
             || {
                 let retry = local.retry_task.as_ref();
-                retry.map_or_else(|| self.ids.mint(), |task| task.id.clone())
+                retry.map_or_else(|| self.draft.ids.mint(), |task| task.id.clone())
             },
             |attempt| attempt.task_id.clone(),
         );
-        let mut call = local.call(&task_id, Stand::closed("failed", "failed", self.now));
+        let mut call = local.call(&task_id, Stand::closed("failed", "failed", self.draft.now));
         if let Some(keys) = &mut call.local {
             keys.local_recovery = recovery;
         }
-        let failure_id = self.ids.mint();
-        self.append(EventPayload::ActivityTimedOut(Box::new(ActivityTimedOut {
-            call,
-            activity_attempt_id: attempt
-                .map(|attempt| attempt.id.clone())
-                .or_else(|| local.past_attempts.last().map(|past| past.id.clone())),
-            attempt_number: local.attempt_count,
-            failure_id,
-            failure_category: "timeout",
-            timeout_kind: kind.as_str(),
-            message: timeout_message(local, kind),
-            exception_class: None,
-            schedule_deadline_at: None,
-            close_deadline_at: attempt.and_then(|attempt| attempt.close_deadline_at),
-            schedule_to_close_deadline_at: local.schedule_to_close_deadline_at,
-            heartbeat_deadline_at: attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
-        })));
-        let written = self.written("ActivityTimedOut", None);
-        self.end_local(local, true);
+        let failure_id = self.draft.ids.mint();
+        self.draft
+            .append(EventPayload::ActivityTimedOut(Box::new(ActivityTimedOut {
+                call,
+                activity_attempt_id: attempt
+                    .map(|attempt| attempt.id.clone())
+                    .or_else(|| local.past_attempts.last().map(|past| past.id.clone())),
+                attempt_number: local.attempt_count,
+                failure_id,
+                failure_category: "timeout",
+                timeout_kind: kind.as_str(),
+                message: timeout_message(local, kind),
+                exception_class: None,
+                schedule_deadline_at: None,
+                close_deadline_at: attempt.and_then(|attempt| attempt.close_deadline_at),
+                schedule_to_close_deadline_at: local.schedule_to_close_deadline_at,
+                heartbeat_deadline_at: attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
+            })));
+        let written = self.draft.written("ActivityTimedOut", None);
+        self.end(local, true);
         written
     }
 
+    /// The worker that reports goes on under its lease, so nobody is woken.
+    fn end(&mut self, local: &LocalActivity, failed: bool) {
+        self.remove(local);
+        let resolved_by = self.draft.core.last_history_sequence;
+        self.draft
+            .groups()
+            .resolve_member(local.group.as_ref(), failed, resolved_by);
+    }
+
+    /// The worker's part is done: the task is finished, and whatever waited behind its lease is looked at.
+    pub(crate) fn release_claim(&mut self, task: &WorkflowTask) {
+        let wrote = !self.draft.events.is_empty();
+        let unseen = self.draft.unseen();
+        self.draft.signals().flush_buffered();
+        self.draft.timers().fire_overdue_wait_timeouts();
+        self.draft
+            .workflow_task()
+            .close(TaskStatus::Completed, None);
+        self.draft.workflow_task().end_plain(task, unseen, wrote);
+    }
+
+    /// Applies a passed deadline when nobody reported it. The lease of a worker that was told nothing is given up, because it will
+    /// find its attempt gone and leave the task alone.
+    pub(crate) fn expire(&mut self, sequence: u64) -> bool {
+        let Some(local) = self.draft.local(sequence).cloned() else {
+            return false;
+        };
+        let Some(kind) = local.passed_deadline(self.draft.now) else {
+            return false;
+        };
+        let task = self.draft.core.workflow_task.clone();
+        let claim = task.filter(|task| {
+            task.lease.is_some()
+                && local
+                    .attempt
+                    .as_ref()
+                    .is_some_and(|attempt| attempt.is_under(task))
+        });
+        let written = self.time_out_or_retry(&local, kind, None);
+        if written.retry_task.is_none() {
+            self.draft
+                .workflow_task()
+                .wake(local.resume(Some(written.event_type)));
+        }
+        if let Some(task) = claim {
+            self.release_claim(&task);
+        }
+        true
+    }
+}
+
+impl Draft<'_> {
+    fn written(&self, event_type: &'static str, retry_task: Option<TaskId>) -> Written {
+        let event = self.events.last().expect("just written");
+        Written {
+            event_id: event.id.clone(),
+            event_type,
+            retry_task,
+        }
+    }
+
     /// Says that the call ends with its run, or with what a cancellation interrupted.
-    pub(in crate::run) fn cancel_local(&mut self, sequence: u64, command_id: Option<&CommandId>) {
+    pub(crate) fn cancel_local(&mut self, sequence: u64, command_id: Option<&CommandId>) {
         let Some(local) = self.local(sequence).cloned() else {
             return;
         };
@@ -378,67 +438,23 @@ impl Draft<'_> {
             attempt_number: attempt.map(|attempt| attempt.number),
             cancelled_at: self.now,
         }));
-        self.drop_local(&local);
+        self.local_activities().remove(&local);
     }
 
     /// Closes what is open without a word, as a run that ends by itself does.
-    pub(in crate::run) fn close_locals(&mut self) {
+    pub(crate) fn close_locals(&mut self) {
         for local in self.locals() {
-            self.drop_local(&local);
+            self.local_activities().remove(&local);
         }
-    }
-
-    /// The worker that reports goes on under its lease, so nobody is woken.
-    fn end_local(&mut self, local: &LocalActivity, failed: bool) {
-        self.drop_local(local);
-        let resolved_by = self.core.last_history_sequence;
-        self.resolve_member(local.group.as_ref(), failed, resolved_by);
-    }
-
-    /// The worker's part is done: the task is finished, and whatever waited behind its lease is looked at.
-    pub(crate) fn release_claim(&mut self, task: &WorkflowTask) {
-        let wrote = !self.events.is_empty();
-        let unseen = self.unseen();
-        self.flush_buffered();
-        self.fire_overdue_wait_timeouts();
-        self.close_workflow_task(TaskStatus::Completed, None);
-        self.end_plain_task(task, unseen, wrote);
-    }
-
-    /// Applies a passed deadline when nobody reported it. The lease of a worker that was told nothing is given up, because it will
-    /// find its attempt gone and leave the task alone.
-    pub(crate) fn expire_local(&mut self, sequence: u64) -> bool {
-        let Some(local) = self.local(sequence).cloned() else {
-            return false;
-        };
-        let Some(kind) = local.passed_deadline(self.now) else {
-            return false;
-        };
-        let task = self.core.workflow_task.clone();
-        let claim = task.filter(|task| {
-            task.lease.is_some()
-                && local
-                    .attempt
-                    .as_ref()
-                    .is_some_and(|attempt| attempt.is_under(task))
-        });
-        let written = self.time_out_or_retry_local(&local, kind, None);
-        if written.retry_task.is_none() {
-            self.wake(local.resume(Some(written.event_type)));
-        }
-        if let Some(task) = claim {
-            self.release_claim(&task);
-        }
-        true
     }
 
     /// Deadlines of every local activity.
-    pub(in crate::run) fn elapse_locals(&mut self) {
+    pub(crate) fn elapse_locals(&mut self) {
         if self.core.open.local_activities == 0 {
             return;
         }
         for local in self.locals() {
-            self.expire_local(local.sequence);
+            self.local_activities().expire(local.sequence);
         }
     }
 }

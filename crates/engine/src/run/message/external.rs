@@ -276,7 +276,7 @@ impl Command for SignalRun {
             principal: self.request.principal.clone(),
             stream: None,
         };
-        draft.accept_signal(signal);
+        draft.signals().accept(signal);
         let receipt = draft.receipt(command);
         draft.finish(Ok(receipt))
     }
@@ -313,7 +313,7 @@ impl Command for StopRun {
         if run.core.closed.is_some() || draft.time_out_if_due() {
             return refuse_closed(draft, &self.request, command_type, None, None);
         }
-        draft.flush_buffered();
+        draft.signals().flush_buffered();
         let mut command = draft.record_request(
             &self.request,
             command_type,

@@ -6,29 +6,29 @@ use longhaul_protocol::history::{
 };
 use longhaul_protocol::id::WaitId;
 
-use crate::run::draft::{Cause, Draft};
+use crate::run::draft::{Cause, Draft, Signals};
 use crate::run::message::stream::StreamPosition;
 use crate::run::state::{Message, Part, PartKey, Resume, Signal, WaitFor};
 
-impl Draft<'_> {
+impl Signals<'_, '_> {
     /// Takes an accepted signal: into history at once, or behind the leased task.
-    pub(crate) fn accept_signal(&mut self, signal: Signal) {
-        self.core.open.unseen_signals += 1;
-        self.core.open.unseen_signal_bytes += signal.arguments.blob().len() as u64;
-        if self.is_leased() || (signal.stream.is_some() && self.is_undecided()) {
+    pub(crate) fn accept(&mut self, signal: Signal) {
+        self.draft.core.open.unseen_signals += 1;
+        self.draft.core.open.unseen_signal_bytes += signal.arguments.blob().len() as u64;
+        if self.draft.is_leased() || (signal.stream.is_some() && self.draft.is_undecided()) {
             self.buffer(Message::Signal(signal));
         } else {
-            self.record_signal(signal);
+            self.record(signal);
         }
     }
 
     /// Takes a message that the run before did not finish with.
     pub(crate) fn accept_message(&mut self, message: Message) {
         match message {
-            Message::Signal(signal) => self.accept_signal(signal),
+            Message::Signal(signal) => self.accept(signal),
             Message::Update(command) => {
-                self.commands.push(command.clone());
-                self.accept_update(command);
+                self.draft.commands.push(command.clone());
+                self.draft.updates().accept(command);
             }
         }
     }
@@ -36,18 +36,11 @@ impl Draft<'_> {
     /// Keeps a message until the workflow task ends.
     pub(crate) fn buffer(&mut self, message: Message) {
         let key = PartKey::Buffered(message.command_sequence());
-        self.put(key, Part::Buffered(Box::new(message)));
+        self.draft.put(key, Part::Buffered(Box::new(message)));
     }
 
-    /// Whether the workflow has not decided anything yet. Messages of streams wait for its first decision: one published
-    /// replayer binds what it finds before the first recorded wait to that wait, although the workflow may have read it and
-    /// gone on without one.
-    fn is_undecided(&self) -> bool {
-        self.core.handled_sequence == 0
-    }
-
-    pub(crate) fn record_signal(&mut self, mut signal: Signal) {
-        let wait = self.oldest_free_wait(&signal.name);
+    pub(crate) fn record(&mut self, mut signal: Signal) {
+        let wait = self.draft.oldest_free_wait(&signal.name);
         let wait_id = match &wait {
             Some((_, id)) => id.clone(),
             None => WaitId::from(format!("signal-command:{}", signal.command_id)),
@@ -57,44 +50,47 @@ impl Draft<'_> {
             command_id: Some(signal.command_id.clone()),
             principal: signal.principal.clone(),
         };
-        let outer = std::mem::replace(&mut self.cause, cause);
-        let workflow_sequence = self.newest_wait();
-        let received_at = self.append(EventPayload::SignalReceived(SignalReceived {
-            workflow_command_id: signal.command_id.clone(),
-            signal_id: signal.id.clone(),
-            workflow_instance_id: self.spec.workflow_id.clone(),
-            workflow_run_id: self.spec.run_id.clone(),
-            signal_name: signal.name.clone(),
-            signal_wait_id: wait_id.clone(),
-            arguments: signal.arguments.clone(),
-            payload_codec: PAYLOAD_CODEC,
-            workflow_sequence,
-        }));
-        self.cause = outer;
+        let outer = std::mem::replace(&mut self.draft.cause, cause);
+        let workflow_sequence = self.draft.newest_wait();
+        let received_at = self
+            .draft
+            .append(EventPayload::SignalReceived(SignalReceived {
+                workflow_command_id: signal.command_id.clone(),
+                signal_id: signal.id.clone(),
+                workflow_instance_id: self.draft.spec.workflow_id.clone(),
+                workflow_run_id: self.draft.spec.run_id.clone(),
+                signal_name: signal.name.clone(),
+                signal_wait_id: wait_id.clone(),
+                arguments: signal.arguments.clone(),
+                payload_codec: PAYLOAD_CODEC,
+                workflow_sequence,
+            }));
+        self.draft.cause = outer;
         signal.wait_id = Some(wait_id);
         signal.received_at = Some(received_at);
         let resume = resume(&signal);
         if let Some((sequence, _)) = wait {
             self.bind(sequence, signal.command_sequence);
             // The signal came first: its timeout must not take the wait away before the task that delivers it.
-            self.cancel_timer(sequence);
+            self.draft.timers().cancel(sequence);
         }
-        self.put(
+        self.draft.put(
             PartKey::Signal(signal.command_sequence),
             Part::Signal(Box::new(signal)),
         );
-        if !self.signals_are_of_no_use() {
-            self.wake(resume);
+        if !self.draft.signals_are_of_no_use() {
+            self.draft.workflow_task().wake(resume);
         }
     }
 
     /// The lease ended without a decision: messages that arrived meanwhile enter history now, in command order.
     pub(crate) fn flush_undecided(&mut self) {
-        let hold = self.is_undecided();
-        for message in self.buffered() {
+        let hold = self.draft.is_undecided();
+        for message in self.draft.buffered() {
             let of_stream = matches!(&message, Message::Signal(signal) if signal.stream.is_some());
             if !(hold && of_stream) {
-                self.remove(PartKey::Buffered(message.command_sequence()));
+                self.draft
+                    .remove(PartKey::Buffered(message.command_sequence()));
                 self.record_message(message);
             }
         }
@@ -102,38 +98,88 @@ impl Draft<'_> {
 
     /// The workflow decided, or the run is closing: every message enters history now, in command order.
     pub(crate) fn flush_buffered(&mut self) {
-        for message in self.buffered() {
-            self.remove(PartKey::Buffered(message.command_sequence()));
+        for message in self.draft.buffered() {
+            self.draft
+                .remove(PartKey::Buffered(message.command_sequence()));
             self.record_message(message);
         }
     }
 
     pub(crate) fn record_message(&mut self, message: Message) {
         match message {
-            Message::Signal(signal) => self.record_signal(signal),
-            Message::Update(command) => self.record_update(command),
+            Message::Signal(signal) => self.record(signal),
+            Message::Update(command) => self.draft.updates().record(command),
         }
     }
 
     fn bind(&mut self, wait_sequence: u64, signal: u64) {
-        if let Some(mut wait) = self.wait(wait_sequence).cloned() {
+        if let Some(mut wait) = self.draft.wait(wait_sequence).cloned() {
             if let WaitFor::Signal { bound, .. } = &mut wait.what {
                 *bound = Some(signal);
             }
-            self.put(PartKey::Wait(wait_sequence), Part::Wait(Box::new(wait)));
+            self.draft
+                .put(PartKey::Wait(wait_sequence), Part::Wait(Box::new(wait)));
         }
+    }
+
+    /// The task that delivered a signal is finished: the wait is resolved, before the decision's own events.
+    pub(crate) fn apply_delivered(&mut self, command_sequence: u64, wait_sequence: u64) {
+        let Some(signal) = self.draft.signal(command_sequence).cloned() else {
+            return;
+        };
+        let Some(wait) = self.draft.wait(wait_sequence).cloned() else {
+            return;
+        };
+        self.draft.timers().cancel(wait_sequence);
+        let applied = self
+            .draft
+            .append(EventPayload::SignalApplied(SignalApplied {
+                workflow_command_id: signal.command_id.clone(),
+                signal_id: signal.id.clone(),
+                signal_name: signal.name.clone(),
+                signal_wait_id: wait.id.clone(),
+                sequence: wait_sequence,
+                value: signal.arguments.clone(),
+                payload_codec: PAYLOAD_CODEC,
+                group: GroupKeys(wait.group.clone()),
+            }));
+        self.draft.remove(PartKey::Wait(wait_sequence));
+        let key = PartKey::Signal(command_sequence);
+        match signal.stream {
+            Some(place) => {
+                let stream = Some(StreamPosition {
+                    applied: true,
+                    ..place
+                });
+                self.draft
+                    .put(key, Part::Signal(Box::new(Signal { stream, ..signal })));
+            }
+            None => self.draft.remove(key),
+        }
+        self.draft
+            .waits()
+            .resolve_consumed(wait.group.as_ref(), applied);
+    }
+}
+
+impl Draft<'_> {
+    /// Whether the workflow has not decided anything yet. Messages of streams wait for its first decision: one published
+    /// replayer binds what it finds before the first recorded wait to that wait, although the workflow may have read it and
+    /// gone on without one.
+    fn is_undecided(&self) -> bool {
+        self.core.handled_sequence == 0
     }
 
     /// The oldest signal of that name that no open wait is bound to.
     pub(crate) fn oldest_unbound_signal(&self, name: &str) -> Option<u64> {
         let bound: Vec<u64> = self
-            .waits()
+            .open_waits()
             .filter_map(|wait| match &wait.what {
                 WaitFor::Signal { bound, .. } => *bound,
                 WaitFor::Condition { .. } => None,
             })
             .collect();
-        self.signals()
+        self.open_signals()
             .filter(|signal| !signal.stream.as_ref().is_some_and(|place| place.applied))
             .find(|signal| signal.name == name && !bound.contains(&signal.command_sequence))
             .map(|signal| signal.command_sequence)
@@ -144,7 +190,7 @@ impl Draft<'_> {
     pub(crate) fn deliverable_signal(&self) -> Option<(u64, u64)> {
         let mut seen: Vec<&str> = Vec::new();
         let mut oldest: Option<(u64, u64)> = None;
-        for wait in self.waits() {
+        for wait in self.open_waits() {
             let WaitFor::Signal { name, bound } = &wait.what else {
                 continue;
             };
@@ -159,40 +205,6 @@ impl Draft<'_> {
             }
         }
         oldest
-    }
-
-    /// The task that delivered a signal is finished: the wait is resolved, before the decision's own events.
-    pub(crate) fn apply_delivered_signal(&mut self, command_sequence: u64, wait_sequence: u64) {
-        let Some(signal) = self.signal(command_sequence).cloned() else {
-            return;
-        };
-        let Some(wait) = self.wait(wait_sequence).cloned() else {
-            return;
-        };
-        self.cancel_timer(wait_sequence);
-        let applied = self.append(EventPayload::SignalApplied(SignalApplied {
-            workflow_command_id: signal.command_id.clone(),
-            signal_id: signal.id.clone(),
-            signal_name: signal.name.clone(),
-            signal_wait_id: wait.id.clone(),
-            sequence: wait_sequence,
-            value: signal.arguments.clone(),
-            payload_codec: PAYLOAD_CODEC,
-            group: GroupKeys(wait.group.clone()),
-        }));
-        self.remove(PartKey::Wait(wait_sequence));
-        let key = PartKey::Signal(command_sequence);
-        match signal.stream {
-            Some(place) => {
-                let stream = Some(StreamPosition {
-                    applied: true,
-                    ..place
-                });
-                self.put(key, Part::Signal(Box::new(Signal { stream, ..signal })));
-            }
-            None => self.remove(key),
-        }
-        self.resolve_consumed(wait.group.as_ref(), applied);
     }
 }
 

@@ -10,7 +10,7 @@ use longhaul_protocol::payload::{Map, Value};
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, StreamCursors};
 use crate::run::message::external::{Request, is_current, refuse_closed};
 use crate::run::state::{Message, PartKey, Run, Signal};
 use crate::{Command, Decision, Moment, Rejection, limits};
@@ -121,7 +121,9 @@ impl AppendMessage {
         }
         let same = earlier.has_arguments(Some(&self.arguments));
         let mut draft = Draft::of(run, moment);
-        draft.note_input(self, if same { "duplicate" } else { "conflict" });
+        draft
+            .streams()
+            .note_input(self, if same { "duplicate" } else { "conflict" });
         Some(draft.finish(if same {
             Ok(Appended {
                 position: earlier.position.unwrap_or_default(),
@@ -164,7 +166,7 @@ impl Command for AppendMessage {
         if let Err(limit) = self.check_limits(run, moment) {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }
-        let position = draft.note_input(self, "accepted");
+        let position = draft.streams().note_input(self, "accepted");
         let command = draft.record_request(
             &self.request,
             COMMAND_TYPE,
@@ -177,7 +179,7 @@ impl Command for AppendMessage {
             row.position = Some(position);
         }
         let id = draft.ids.mint();
-        draft.accept_signal(Signal {
+        draft.signals().accept(Signal {
             command_sequence: command.sequence,
             id,
             command_id: command.command_id.clone(),
@@ -236,11 +238,11 @@ fn one_argument<const N: usize>(entries: [(&str, Value); N]) -> Payload {
         .expect("strings and small integers have an encoding")
 }
 
-impl Draft<'_> {
+impl StreamCursors<'_, '_> {
     /// Counts an input, and gives an accepted one its position.
     fn note_input(&mut self, append: &AppendMessage, outcome: &str) -> u64 {
-        let now = self.now;
-        let stream = Arc::make_mut(&mut self.core.streams)
+        let now = self.draft.now;
+        let stream = Arc::make_mut(&mut self.draft.core.streams)
             .entry(append.stream_name.clone())
             .or_default();
         match outcome {
@@ -256,9 +258,9 @@ impl Draft<'_> {
 
     /// The workflow has read further: what it has read is nobody's any more. Before the decision's own events, so that a wait it
     /// opens is not given a message it has read.
-    pub(crate) fn advance_cursors(&mut self, cursors: &[StreamCursor]) {
+    pub(crate) fn advance(&mut self, cursors: &[StreamCursor]) {
         for cursor in cursors {
-            let Some(stream) = self.core.streams.get(&cursor.stream_name) else {
+            let Some(stream) = self.draft.core.streams.get(&cursor.stream_name) else {
                 continue;
             };
             let previous_position = stream.cursor_position;
@@ -267,7 +269,8 @@ impl Draft<'_> {
                 continue;
             }
             let read: Vec<(u64, u64)> = self
-                .signals()
+                .draft
+                .open_signals()
                 .filter_map(|signal| {
                     let place = signal.stream.as_ref()?;
                     (place.stream_name == cursor.stream_name && place.position <= new_position)
@@ -275,34 +278,36 @@ impl Draft<'_> {
                 })
                 .collect();
             for (_, command_sequence) in &read {
-                self.remove(PartKey::Signal(*command_sequence));
+                self.draft.remove(PartKey::Signal(*command_sequence));
             }
             let last_read = read.iter().max().map(|(_, command)| *command);
-            if let Some(stream) = Arc::make_mut(&mut self.core.streams).get_mut(&cursor.stream_name)
+            if let Some(stream) =
+                Arc::make_mut(&mut self.draft.core.streams).get_mut(&cursor.stream_name)
             {
                 stream.cursor_position = new_position;
                 stream.cursor_command = last_read.unwrap_or(stream.cursor_command);
             }
-            self.append(EventPayload::MessageCursorAdvanced(MessageCursorAdvanced {
-                stream_key: cursor.stream_name.clone(),
-                previous_position,
-                new_position,
-            }));
+            self.draft
+                .append(EventPayload::MessageCursorAdvanced(MessageCursorAdvanced {
+                    stream_key: cursor.stream_name.clone(),
+                    previous_position,
+                    new_position,
+                }));
         }
     }
 
     /// What a run that takes over must be told of its streams, in command order: how far they were read, and what was not.
-    pub(crate) fn stream_messages_to_move(&mut self) -> Vec<Message> {
+    pub(crate) fn messages_to_move(&mut self) -> Vec<Message> {
         let mut moved: Vec<Message> = Vec::new();
-        let streams = Arc::clone(&self.core.streams);
+        let streams = Arc::clone(&self.draft.core.streams);
         for (name, stream) in streams
             .iter()
             .filter(|(_, stream)| stream.cursor_position > 0)
         {
             moved.push(Message::Signal(Signal {
                 command_sequence: stream.cursor_command,
-                id: self.ids.mint(),
-                command_id: self.ids.mint(),
+                id: self.draft.ids.mint(),
+                command_id: self.draft.ids.mint(),
                 name: MESSAGE_STREAM_SIGNAL.to_owned(),
                 arguments: cursor(name, stream.cursor_position),
                 wait_id: None,
@@ -311,7 +316,7 @@ impl Draft<'_> {
                 stream: None,
             }));
         }
-        moved.extend(self.signals().filter_map(|signal| {
+        moved.extend(self.draft.open_signals().filter_map(|signal| {
             let mut signal = signal.clone();
             signal.stream.as_mut()?.applied = false;
             signal.wait_id = None;

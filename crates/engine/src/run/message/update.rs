@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::change::{CommandRow, UpdateFailed, UpdateRecord, UpdateStatus};
 use crate::contract::Declared;
 use crate::rejection::UpdateRefused;
-use crate::run::draft::{Cause, Draft};
+use crate::run::draft::{Cause, Draft, Updates};
 use crate::run::message::external::{Receipt, Request, is_current, refuse_closed};
 use crate::run::state::room::UPDATE_EVENTS;
 use crate::run::state::{Message, Part, PartKey, Resume, Run, Update, Wait, WaitFor};
@@ -70,8 +70,8 @@ impl Command for UpdateRun {
             "update_accepted",
             None,
         );
-        let command = draft.begin_update(command, &self.arguments);
-        draft.accept_update(command.clone());
+        let command = draft.updates().begin(command, &self.arguments);
+        draft.updates().accept(command.clone());
         let receipt = draft.receipt(command);
         draft.finish(Ok(receipt))
     }
@@ -147,11 +147,11 @@ impl UpdateRun {
         let record = UpdateRecord {
             validation_errors: errors,
             rejected_at: Some(draft.now),
-            ..draft.new_update(UpdateStatus::Rejected)
+            ..draft.updates().new_update(UpdateStatus::Rejected)
         };
         let errors = record.validation_errors.clone();
         command.update = Some(Box::new(record));
-        draft.rewrite_command(&command);
+        draft.updates().rewrite_command(&command);
         if reason != Reason::UnknownUpdate
             && draft.core.rejected_updates < REJECTED_UPDATES_IN_HISTORY_MAX
         {
@@ -252,10 +252,10 @@ fn arguments(command: &CommandRow) -> Payload {
         .unwrap_or_else(Payload::empty_list)
 }
 
-impl Draft<'_> {
+impl Updates<'_, '_> {
     fn new_update(&mut self, status: UpdateStatus) -> UpdateRecord {
         UpdateRecord {
-            update_id: self.ids.mint(),
+            update_id: self.draft.ids.mint(),
             status,
             workflow_sequence: None,
             result: None,
@@ -269,9 +269,9 @@ impl Draft<'_> {
         }
     }
 
-    fn begin_update(&mut self, mut command: CommandRow, arguments: &Payload) -> CommandRow {
+    fn begin(&mut self, mut command: CommandRow, arguments: &Payload) -> CommandRow {
         let record = UpdateRecord {
-            accepted_at: Some(self.now),
+            accepted_at: Some(self.draft.now),
             ..self.new_update(UpdateStatus::Accepted)
         };
         command.update = Some(Box::new(record));
@@ -283,74 +283,63 @@ impl Draft<'_> {
     /// The row of a command as it is now.
     fn rewrite_command(&mut self, command: &CommandRow) {
         match self
+            .draft
             .commands
             .iter_mut()
             .find(|row| row.sequence == command.sequence)
         {
             Some(row) => *row = command.clone(),
-            None => self.commands.push(command.clone()),
-        }
-    }
-
-    fn update_call(&self, command: &CommandRow) -> UpdateCall {
-        UpdateCall {
-            workflow_command_id: command.command_id.clone(),
-            update_id: record(command).update_id.clone(),
-            workflow_instance_id: self.spec.workflow_id.clone(),
-            workflow_run_id: self.spec.run_id.clone(),
-            update_name: command.target_name.clone().unwrap_or_default(),
+            None => self.draft.commands.push(command.clone()),
         }
     }
 
     /// Takes an accepted update: into history at once, or behind the leased task.
-    pub(crate) fn accept_update(&mut self, command: CommandRow) {
-        self.core.open.updates += 1;
-        if self.is_leased() {
-            self.buffer(Message::Update(command));
+    pub(crate) fn accept(&mut self, command: CommandRow) {
+        self.draft.core.open.updates += 1;
+        if self.draft.is_leased() {
+            self.draft.signals().buffer(Message::Update(command));
         } else {
-            self.record_update(command);
+            self.record(command);
         }
     }
 
-    pub(crate) fn record_update(&mut self, command: CommandRow) {
-        let outer = std::mem::replace(&mut self.cause, cause(&command));
-        let call = self.update_call(&command);
-        let accepted_at = self.append(EventPayload::UpdateAccepted(UpdateAccepted {
-            call,
-            arguments: arguments(&command),
-            payload_codec: PAYLOAD_CODEC,
-            ordering_state: "ready",
-        }));
-        self.cause = outer;
+    pub(crate) fn record(&mut self, command: CommandRow) {
+        let outer = std::mem::replace(&mut self.draft.cause, cause(&command));
+        let call = self.draft.update_call(&command);
+        let accepted_at = self
+            .draft
+            .append(EventPayload::UpdateAccepted(UpdateAccepted {
+                call,
+                arguments: arguments(&command),
+                payload_codec: PAYLOAD_CODEC,
+                ordering_state: "ready",
+            }));
+        self.draft.cause = outer;
         let key = PartKey::Update(command.sequence);
         let update = Update {
             command,
             accepted_at,
         };
-        self.put(key, Part::Update(Box::new(update)));
-        if self.core.workflow_task.is_none() {
-            self.choose_next_task(false);
+        self.draft.put(key, Part::Update(Box::new(update)));
+        if self.draft.core.workflow_task.is_none() {
+            self.draft.workflow_task().choose_next(false);
         }
     }
 
-    pub(crate) fn update_by_id(&self, update_id: &UpdateId) -> Option<&Update> {
-        self.updates().find(|update| update.id() == update_id)
-    }
-
     /// The handler returned: its changes count, and a condition may have become true.
-    pub(crate) fn complete_update(&mut self, update_id: &UpdateId, result: Option<&Payload>) {
-        let Some(update) = self.update_by_id(update_id).cloned() else {
+    pub(crate) fn complete(&mut self, update_id: &UpdateId, result: Option<&Payload>) {
+        let Some(update) = self.draft.update_by_id(update_id).cloned() else {
             return;
         };
         let too_large = result.map(|result| {
             limits::check(
                 "payload_size",
                 result.blob().len() as u64,
-                self.limits.payload_bytes,
+                self.draft.limits.payload_bytes,
             )
         });
         if let Some(Err(limit)) = too_large {
-            let failure = self.update_failure(
+            let failure = self.failure(
                 "structural_limit",
                 format!(
                     "The result of the update is too large: {} bytes, {} are allowed.",
@@ -358,29 +347,31 @@ impl Draft<'_> {
                 ),
                 true,
             );
-            return self.end_update(&update, None, Some(failure), None);
+            return self.end(&update, None, Some(failure), None);
         }
-        let workflow_sequence = self.newest_wait();
-        let call = self.update_call(&update.command);
-        let applied = self.append(EventPayload::UpdateApplied(UpdateApplied {
-            call,
-            arguments: arguments(&update.command),
-            payload_codec: PAYLOAD_CODEC,
-            sequence: workflow_sequence,
-        }));
+        let workflow_sequence = self.draft.newest_wait();
+        let call = self.draft.update_call(&update.command);
+        let applied = self
+            .draft
+            .append(EventPayload::UpdateApplied(UpdateApplied {
+                call,
+                arguments: arguments(&update.command),
+                payload_codec: PAYLOAD_CODEC,
+                sequence: workflow_sequence,
+            }));
         let result = result.cloned().unwrap_or_else(Payload::null);
-        self.end_update(&update, Some(result), None, workflow_sequence);
-        if let Some(wait) = self.newest_condition() {
+        self.end(&update, Some(result), None, workflow_sequence);
+        if let Some(wait) = self.draft.newest_condition() {
             let resume = condition_resume(&wait, &update);
-            self.wake_at(applied, resume);
+            self.draft.workflow_task().wake_at(applied, resume);
         }
     }
 
-    pub(crate) fn fail_update(&mut self, command: &FailUpdate) {
-        let Some(update) = self.update_by_id(&command.update_id).cloned() else {
+    pub(crate) fn fail(&mut self, command: &FailUpdate) {
+        let Some(update) = self.draft.update_by_id(&command.update_id).cloned() else {
             return;
         };
-        let mut failure = self.update_failure(
+        let mut failure = self.failure(
             "application",
             command.message.clone(),
             command.non_retryable,
@@ -397,32 +388,32 @@ impl Draft<'_> {
                     .insert(key.to_owned(), Value::String(value.clone()));
             }
         }
-        let workflow_sequence = self.newest_wait();
-        self.end_update(&update, None, Some(failure), workflow_sequence);
+        let workflow_sequence = self.draft.newest_wait();
+        self.end(&update, None, Some(failure), workflow_sequence);
     }
 
     /// The run is closed: updates that are not over end with it, after its terminal event.
-    pub(crate) fn fail_open_updates(&mut self, closed_reason: &'static str) {
-        let open: Vec<Update> = self.updates().cloned().collect();
+    pub(crate) fn fail_open(&mut self, closed_reason: &'static str) {
+        let open: Vec<Update> = self.draft.open_updates().cloned().collect();
         for update in open {
-            let mut failure = self.update_failure(
+            let mut failure = self.failure(
                 closed_reason,
                 format!("The run closed ({closed_reason}) before the update was over."),
                 false,
             );
             failure.terminal_reason = Some(closed_reason);
-            self.end_update(&update, None, Some(failure), None);
+            self.end(&update, None, Some(failure), None);
         }
     }
 
-    fn update_failure(
+    fn failure(
         &mut self,
         failure_category: &'static str,
         message: String,
         non_retryable: bool,
     ) -> UpdateFailure {
         UpdateFailure {
-            failure_id: self.ids.mint(),
+            failure_id: self.draft.ids.mint(),
             failure_category,
             non_retryable,
             exception_type: None,
@@ -433,7 +424,7 @@ impl Draft<'_> {
         }
     }
 
-    fn end_update(
+    fn end(
         &mut self,
         update: &Update,
         result: Option<Payload>,
@@ -451,7 +442,7 @@ impl Draft<'_> {
             "update_completed"
         }
         .to_owned();
-        let closed_at = self.now;
+        let closed_at = self.draft.now;
         if let Some(record) = command.update.as_deref_mut() {
             record.status = if failed.is_some() {
                 UpdateStatus::Failed
@@ -464,33 +455,55 @@ impl Draft<'_> {
             record.closed_at = Some(closed_at);
             record.failure = failed;
         }
-        let outer_command = self.cause.command_id.replace(command.command_id.clone());
-        let call = self.update_call(&command);
-        let completed = self.append(EventPayload::UpdateCompleted(Box::new(UpdateCompleted {
-            call,
-            sequence: workflow_sequence,
-            result,
-            payload_codec: PAYLOAD_CODEC,
-            failure,
-        })));
-        self.cause.command_id = outer_command;
+        let outer_command = self
+            .draft
+            .cause
+            .command_id
+            .replace(command.command_id.clone());
+        let call = self.draft.update_call(&command);
+        let completed =
+            self.draft
+                .append(EventPayload::UpdateCompleted(Box::new(UpdateCompleted {
+                    call,
+                    sequence: workflow_sequence,
+                    result,
+                    payload_codec: PAYLOAD_CODEC,
+                    failure,
+                })));
+        self.draft.cause.command_id = outer_command;
         if let Some(record) = command.update.as_deref_mut() {
             record.completed_event = Some(completed);
         }
         self.rewrite_command(&command);
-        self.remove(PartKey::Update(command.sequence));
-        self.core.open.updates = self.core.open.updates.saturating_sub(1);
+        self.draft.remove(PartKey::Update(command.sequence));
+        self.draft.core.open.updates = self.draft.core.open.updates.saturating_sub(1);
+    }
+}
+
+impl Draft<'_> {
+    fn update_call(&self, command: &CommandRow) -> UpdateCall {
+        UpdateCall {
+            workflow_command_id: command.command_id.clone(),
+            update_id: record(command).update_id.clone(),
+            workflow_instance_id: self.spec.workflow_id.clone(),
+            workflow_run_id: self.spec.run_id.clone(),
+            update_name: command.target_name.clone().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn update_by_id(&self, update_id: &UpdateId) -> Option<&Update> {
+        self.open_updates().find(|update| update.id() == update_id)
     }
 
     /// The oldest update that waits for its turn, with its place in history.
     pub(crate) fn oldest_update(&self) -> Option<(u64, Resume)> {
-        self.updates()
+        self.open_updates()
             .min_by_key(|update| update.accepted_at)
             .map(|update| (update.accepted_at, update_resume(update)))
     }
 
     fn newest_condition(&self) -> Option<Wait> {
-        self.waits()
+        self.open_waits()
             .filter(|wait| matches!(wait.what, WaitFor::Condition { .. }))
             .max_by_key(|wait| wait.sequence)
             .cloned()

@@ -59,10 +59,10 @@ impl Command for AuditRun {
             return Decision::unchanged(None);
         };
         let mut draft = Draft::of(run, moment);
-        draft.offer_letters();
-        if !draft.time_out_if_due() && !draft.cancel_if_cleanup_is_over() {
+        draft.outbox().redeliver_due();
+        if !draft.time_out_if_due() && !draft.cancellation().close_if_cleanup_is_over() {
             draft.do_what_is_due();
-            draft.choose_next_task(false);
+            draft.workflow_task().choose_next(false);
         }
         draft.finish(Ok(Some(found)))
     }

@@ -173,11 +173,11 @@ impl Draft<'_> {
             if task.lease.is_none() && task.available_at > now {
                 task.failures = 0;
                 task.replay_blocked = false;
-                self.put_off_workflow_task(now);
+                self.workflow_task().put_off(now);
             }
             return;
         }
         let has_call = self.has_open_call();
-        self.choose_next_task(!has_call);
+        self.workflow_task().choose_next(!has_call);
     }
 }

@@ -8,14 +8,14 @@ use longhaul_protocol::history::{ConditionWait, EventPayload, GroupKeys, SignalW
 use longhaul_protocol::id::{TimerId, WaitId};
 use longhaul_protocol::workflow_command::OpenConditionWait;
 
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, Waits};
 use crate::run::state::{Part, PartKey, Resume, TimerKind, Wait, WaitFor};
 
-impl Draft<'_> {
-    pub(crate) fn open_condition_wait(&mut self, sequence: u64, command: &OpenConditionWait) {
+impl Waits<'_, '_> {
+    pub(crate) fn open_condition(&mut self, sequence: u64, command: &OpenConditionWait) {
         let group = command.group.as_ref();
-        let id: WaitId = self.ids.mint();
-        self.join_group(
+        let id: WaitId = self.draft.ids.mint();
+        self.draft.groups().join(
             sequence,
             "condition",
             command.condition_key.as_deref(),
@@ -33,36 +33,45 @@ impl Draft<'_> {
             },
             group: group.cloned(),
         };
-        self.append(EventPayload::ConditionWaitOpened(condition_payload(
-            &wait, None, None,
-        )));
-        self.put(PartKey::Wait(sequence), Part::Wait(Box::new(wait)));
+        self.draft
+            .append(EventPayload::ConditionWaitOpened(condition_payload(
+                &wait, None, None,
+            )));
+        self.draft
+            .put(PartKey::Wait(sequence), Part::Wait(Box::new(wait)));
         if let Some(timeout) = command.timeout_seconds {
-            self.start_wait_timeout(sequence, timeout, TimerKind::ConditionTimeout, group);
+            self.draft.timers().start_wait_timeout(
+                sequence,
+                timeout,
+                TimerKind::ConditionTimeout,
+                group,
+            );
         }
         // A worker that names its waits opens a selected one even when its condition holds, and looks at it in the next task.
         let selected = group.is_some_and(|group| group.member().is_some());
         if selected && command.condition_wait_occurrence_id.is_some() {
-            self.wake(Resume::default());
+            self.draft.workflow_task().wake(Resume::default());
         }
     }
 
-    pub(crate) fn open_signal_wait(
+    pub(crate) fn open_signal(
         &mut self,
         sequence: u64,
         name: &str,
         timeout_seconds: Option<u64>,
         group: Option<&Group>,
     ) {
-        let bound = self.oldest_unbound_signal(name);
+        let bound = self.draft.oldest_unbound_signal(name);
         let id = match bound
-            .and_then(|signal| self.signal(signal))
+            .and_then(|signal| self.draft.signal(signal))
             .and_then(|signal| signal.wait_id.clone())
         {
             Some(id) => id,
-            None => self.ids.mint(),
+            None => self.draft.ids.mint(),
         };
-        self.join_group(sequence, "signal", Some(name), group, id.as_str());
+        self.draft
+            .groups()
+            .join(sequence, "signal", Some(name), group, id.as_str());
         let wait = Wait {
             id,
             sequence,
@@ -73,17 +82,24 @@ impl Draft<'_> {
             },
             group: group.cloned(),
         };
-        self.append(EventPayload::SignalWaitOpened(SignalWaitOpened {
-            signal_name: name.to_owned(),
-            signal_wait_id: wait.id.clone(),
-            sequence,
-            timeout_seconds,
-            group: GroupKeys(group.cloned()),
-        }));
-        self.put(PartKey::Wait(sequence), Part::Wait(Box::new(wait)));
+        self.draft
+            .append(EventPayload::SignalWaitOpened(SignalWaitOpened {
+                signal_name: name.to_owned(),
+                signal_wait_id: wait.id.clone(),
+                sequence,
+                timeout_seconds,
+                group: GroupKeys(group.cloned()),
+            }));
+        self.draft
+            .put(PartKey::Wait(sequence), Part::Wait(Box::new(wait)));
         // A wait whose signal is already here needs no timeout: the next task delivers it.
         if let (Some(timeout), None) = (timeout_seconds, bound) {
-            self.start_wait_timeout(sequence, timeout, TimerKind::SignalTimeout, group);
+            self.draft.timers().start_wait_timeout(
+                sequence,
+                timeout,
+                TimerKind::SignalTimeout,
+                group,
+            );
         }
     }
 
@@ -95,9 +111,10 @@ impl Draft<'_> {
         resume: &Resume,
     ) {
         let satisfied: Vec<Wait> = self
-            .waits()
+            .draft
+            .open_waits()
             .filter(|wait| !sent_again.contains(&wait.sequence))
-            .filter(|wait| self.was_satisfied(wait, resume))
+            .filter(|wait| self.draft.was_satisfied(wait, resume))
             .cloned()
             .collect();
         // A terminal decision does not say which of several waits it passed.
@@ -105,18 +122,39 @@ impl Draft<'_> {
             return;
         }
         for wait in satisfied {
-            let timer_id = self.timer(wait.sequence).map(|timer| timer.id.clone());
-            let satisfied = self.append(EventPayload::ConditionWaitSatisfied(condition_payload(
-                &wait,
-                timer_id,
-                Some(resume),
-            )));
-            self.cancel_timer(wait.sequence);
-            self.remove(PartKey::Wait(wait.sequence));
+            let timer_id = self
+                .draft
+                .timer(wait.sequence)
+                .map(|timer| timer.id.clone());
+            let satisfied =
+                self.draft
+                    .append(EventPayload::ConditionWaitSatisfied(condition_payload(
+                        &wait,
+                        timer_id,
+                        Some(resume),
+                    )));
+            self.draft.timers().cancel(wait.sequence);
+            self.draft.remove(PartKey::Wait(wait.sequence));
             self.resolve_consumed(wait.group.as_ref(), satisfied);
         }
     }
 
+    /// A wait that this decision consumed is resolved. A worker waits for the choice of a selection to be recorded, so that is
+    /// worth another look.
+    pub(crate) fn resolve_consumed(&mut self, group: Option<&Group>, resolved_by: u64) {
+        let selected = group.is_some_and(|group| group.member().is_some());
+        if self
+            .draft
+            .groups()
+            .resolve_member(group, false, resolved_by)
+            && selected
+        {
+            self.draft.workflow_task().wake(Resume::default());
+        }
+    }
+}
+
+impl Draft<'_> {
     /// Whether an open wait that was not sent again is over. Inside a selection only until that is decided: afterwards nobody
     /// looks at the others any more. A worker that does not name its waits never sends a selected one again; there the newest
     /// one counts as satisfied when a message woke the task (engine.md §7.4).
@@ -137,18 +175,9 @@ impl Draft<'_> {
         occurrence_id.is_some() || (by_message && self.newest_wait() == Some(wait.sequence))
     }
 
-    /// A wait that this decision consumed is resolved. A worker waits for the choice of a selection to be recorded, so that is
-    /// worth another look.
-    pub(crate) fn resolve_consumed(&mut self, group: Option<&Group>, resolved_by: u64) {
-        let selected = group.is_some_and(|group| group.member().is_some());
-        if self.resolve_member(group, false, resolved_by) && selected {
-            self.wake(Resume::default());
-        }
-    }
-
     /// The newest open wait, by which a message says where in the workflow it arrived.
     pub(crate) fn newest_wait(&self) -> Option<u64> {
-        self.waits().map(|wait| wait.sequence).max()
+        self.open_waits().map(|wait| wait.sequence).max()
     }
 
     /// The oldest open signal wait of that name that no signal is meant for.
@@ -160,7 +189,7 @@ impl Draft<'_> {
             } => waits_for == name && bound.is_none(),
             WaitFor::Condition { .. } => false,
         };
-        self.waits()
+        self.open_waits()
             .find(free)
             .map(|wait| (wait.sequence, wait.id.clone()))
     }

@@ -3,12 +3,12 @@
 
 use longhaul_protocol::group::Group;
 
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, Groups};
 use crate::run::state::{Member, OpenGroup, Part, PartKey, Resume};
 
-impl Draft<'_> {
+impl Groups<'_, '_> {
     /// Remembers a new call of a group, so that the same call sent again is recognised.
-    pub(crate) fn join_group(
+    pub(crate) fn join(
         &mut self,
         sequence: u64,
         kind: &str,
@@ -24,8 +24,9 @@ impl Draft<'_> {
             .map(|level| level.size)
             .max()
             .unwrap_or(0);
-        self.core.history_fan_out = self.core.history_fan_out.max(fan_out);
+        self.draft.core.history_fan_out = self.draft.core.history_fan_out.max(fan_out);
         let mut open = self
+            .draft
             .open_group(outermost.base)
             .cloned()
             .unwrap_or(OpenGroup {
@@ -41,13 +42,15 @@ impl Draft<'_> {
                 .get_or_insert_default()
                 .join(outermost, member, identity);
         }
-        self.put(PartKey::Group(outermost.base), Part::Group(open));
+        self.draft
+            .put(PartKey::Group(outermost.base), Part::Group(open));
         let member = Member {
             kind: kind.to_owned(),
             name: name.map(str::to_owned),
             group: group.clone(),
         };
-        self.put(PartKey::Member(sequence), Part::Member(Box::new(member)));
+        self.draft
+            .put(PartKey::Member(sequence), Part::Member(Box::new(member)));
     }
 
     /// A call is resolved, by the event at `resolved_by`. Whether the workflow should look now.
@@ -59,7 +62,7 @@ impl Draft<'_> {
     ) -> bool {
         let Some(group) = group else { return true };
         let base = group.outermost().base;
-        let Some(mut open) = self.open_group(base).cloned() else {
+        let Some(mut open) = self.draft.open_group(base).cloned() else {
             return true;
         };
         open.unresolved = open.unresolved.saturating_sub(1);
@@ -67,26 +70,51 @@ impl Draft<'_> {
         let mut look = open.unresolved == 0;
         if let (Some(selection), Some(member)) = (&mut open.selection, group.member()) {
             let level = group.outermost();
-            look = self.settle_member(level, selection, member.base, failed, resolved_by);
+            look = self.decide_member(level, selection, member.base, failed, resolved_by);
         }
         if open.unresolved == 0 {
-            open.resolved_at = Some(self.core.last_history_sequence);
+            open.resolved_at = Some(self.draft.core.last_history_sequence);
         }
-        self.put(PartKey::Group(base), Part::Group(open));
+        self.draft.put(PartKey::Group(base), Part::Group(open));
         look
     }
 
     /// A call is resolved by the newest event: wakes the workflow unless its group is still open. A cancellation that has not
     /// reached the code may have waited for just this call, and a run that has no other open call must not be left alone.
     pub(crate) fn resolve(&mut self, group: Option<&Group>, failed: bool, resume: Resume) {
-        let resolved_by = self.core.last_history_sequence;
+        let resolved_by = self.draft.core.last_history_sequence;
         let look = self.resolve_member(group, failed, resolved_by);
-        let left_alone = !self.is_leased() && !self.has_open_call();
-        if look || left_alone || self.has_undelivered_cancellation() {
-            self.wake(resume);
+        let left_alone = !self.draft.is_leased() && !self.draft.has_open_call();
+        if look || left_alone || self.draft.has_undelivered_cancellation() {
+            self.draft.workflow_task().wake(resume);
         }
     }
 
+    /// Forgets groups that a finished plain task has seen resolved. Until then a worker may send their members again.
+    pub(crate) fn forget_handled(&mut self) {
+        let handled = self.draft.core.handled_sequence;
+        let done: Vec<(u64, u64)> = self
+            .draft
+            .parts()
+            .filter_map(|(key, part)| match (key, part) {
+                (PartKey::Group(base), Part::Group(group))
+                    if group.resolved_at.is_some_and(|at| at <= handled) =>
+                {
+                    Some((*base, group.size))
+                }
+                _ => None,
+            })
+            .collect();
+        for (base, size) in done {
+            self.draft.remove(PartKey::Group(base));
+            for sequence in base..base + size {
+                self.draft.remove(PartKey::Member(sequence));
+            }
+        }
+    }
+}
+
+impl Draft<'_> {
     /// Whether the workflow has asked for something that is not over.
     pub(crate) fn has_open_call(&self) -> bool {
         self.parts().any(|(_, part)| {
@@ -99,28 +127,6 @@ impl Draft<'_> {
                     | Part::Child(_)
             )
         })
-    }
-
-    /// Forgets groups that a finished plain task has seen resolved. Until then a worker may send their members again.
-    pub(crate) fn forget_handled_groups(&mut self) {
-        let handled = self.core.handled_sequence;
-        let done: Vec<(u64, u64)> = self
-            .parts()
-            .filter_map(|(key, part)| match (key, part) {
-                (PartKey::Group(base), Part::Group(group))
-                    if group.resolved_at.is_some_and(|at| at <= handled) =>
-                {
-                    Some((*base, group.size))
-                }
-                _ => None,
-            })
-            .collect();
-        for (base, size) in done {
-            self.remove(PartKey::Group(base));
-            for sequence in base..base + size {
-                self.remove(PartKey::Member(sequence));
-            }
-        }
     }
 
     /// A signal is of no use to a run whose every open call belongs to one group that already has a failure, unless one of

@@ -10,7 +10,7 @@ use longhaul_protocol::workflow_command::{ParentClosePolicy, SelectionMember};
 use serde::{Deserialize, Serialize};
 
 use crate::change::TaskStatus;
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, Groups};
 use crate::run::family::outbox::LetterBody;
 use crate::run::state::{Part, PartKey};
 
@@ -58,9 +58,9 @@ impl Selection {
     }
 }
 
-impl Draft<'_> {
+impl Groups<'_, '_> {
     /// A call of a member ended with the event at `resolved_by`. Whether the workflow should look: its member is settled by it.
-    pub(crate) fn settle_member(
+    pub(crate) fn decide_member(
         &mut self,
         level: &Level,
         selection: &mut Selection,
@@ -79,6 +79,7 @@ impl Draft<'_> {
         if !selection.decided {
             selection.decided = true;
             let deciding = self
+                .draft
                 .events
                 .iter()
                 .rfind(|event| event.sequence == resolved_by)
@@ -91,36 +92,34 @@ impl Draft<'_> {
                 resolution_event_type: deciding.event_type,
                 member: progress.member.clone(),
             };
-            self.append(EventPayload::SelectionResolved(Box::new(resolved)));
+            self.draft
+                .append(EventPayload::SelectionResolved(Box::new(resolved)));
         }
         true
     }
 
-    /// Whether the choice of the call's selection is recorded.
-    pub(crate) fn is_decided(&self, group: &Group) -> bool {
-        self.open_group(group.outermost().base)
-            .and_then(|group| group.selection.as_deref())
-            .is_none_or(|selection| selection.decided)
-    }
-
     /// `cancel_selection_operation`: gives up a member that is not settled; otherwise there is nothing to do.
     pub(crate) fn cancel_member(&mut self, command: &SelectionMember) {
-        let Some((base, mut open)) = self.parts().find_map(|(key, part)| match (key, part) {
-            (PartKey::Group(base), Part::Group(group))
-                if group.selection.as_ref().is_some_and(|selection| {
-                    selection
-                        .members
-                        .get(&command.member_base_sequence)
-                        .is_some_and(|progress| {
-                            progress.member.selection_group_id == command.selection_group_id
-                                && !progress.settled
-                        })
-                }) =>
-            {
-                Some((*base, group.clone()))
-            }
-            _ => None,
-        }) else {
+        let Some((base, mut open)) = self
+            .draft
+            .parts()
+            .find_map(|(key, part)| match (key, part) {
+                (PartKey::Group(base), Part::Group(group))
+                    if group.selection.as_ref().is_some_and(|selection| {
+                        selection
+                            .members
+                            .get(&command.member_base_sequence)
+                            .is_some_and(|progress| {
+                                progress.member.selection_group_id == command.selection_group_id
+                                    && !progress.settled
+                            })
+                    }) =>
+                {
+                    Some((*base, group.clone()))
+                }
+                _ => None,
+            })
+        else {
             return;
         };
         let Some(progress) = open
@@ -144,37 +143,39 @@ impl Draft<'_> {
         }
         progress.settled = true;
         let member = progress.member.clone();
-        let sequence = self.append(EventPayload::SelectionOperationCancelled(Box::new(member)));
+        let sequence = self
+            .draft
+            .append(EventPayload::SelectionOperationCancelled(Box::new(member)));
         if open.unresolved == 0 {
             open.resolved_at = Some(sequence);
         }
-        self.put(PartKey::Group(base), Part::Group(open));
+        self.draft.put(PartKey::Group(base), Part::Group(open));
     }
 
     /// Ends the open work of one call. Whether there was any.
     pub(crate) fn give_up(&mut self, sequence: u64) -> bool {
-        if self.activity(sequence).is_some() {
+        if self.draft.activity(sequence).is_some() {
             self.cancel_activity(sequence);
             return true;
         }
-        if self.local(sequence).is_some() {
-            self.cancel_local(sequence, None);
+        if self.draft.local(sequence).is_some() {
+            self.draft.cancel_local(sequence, None);
             return true;
         }
-        if self.wait(sequence).is_some() {
-            self.cancel_timer(sequence);
-            self.remove(PartKey::Wait(sequence));
+        if self.draft.wait(sequence).is_some() {
+            self.draft.timers().cancel(sequence);
+            self.draft.remove(PartKey::Wait(sequence));
             return true;
         }
-        if self.timer(sequence).is_some() {
-            self.cancel_timer(sequence);
+        if self.draft.timer(sequence).is_some() {
+            self.draft.timers().cancel(sequence);
             return true;
         }
-        if let Some(Part::Child(child)) = self.part(PartKey::Child(sequence)) {
+        if let Some(Part::Child(child)) = self.draft.part(PartKey::Child(sequence)) {
             let child = (**child).clone();
-            self.remove(PartKey::Child(sequence));
-            self.core.open.children = self.core.open.children.saturating_sub(1);
-            self.post(LetterBody::StopChild {
+            self.draft.remove(PartKey::Child(sequence));
+            self.draft.core.open.children = self.draft.core.open.children.saturating_sub(1);
+            self.draft.outbox().enqueue(LetterBody::StopChild {
                 workflow_id: child.workflow_id,
                 run_id: child.run_id,
                 policy: ParentClosePolicy::RequestCancel,
@@ -188,17 +189,29 @@ impl Draft<'_> {
 
     /// Ends an activity; its worker learns it at the next heartbeat.
     pub(crate) fn cancel_activity(&mut self, sequence: u64) {
-        let Some(activity) = self.activity(sequence).cloned() else {
+        let Some(activity) = self.draft.activity(sequence).cloned() else {
             return;
         };
-        self.append(EventPayload::ActivityCancelled(ActivityCancelled {
-            call: activity.call(),
-            workflow_command_id: None,
-            activity_attempt_id: activity.attempt.as_ref().map(|attempt| attempt.id.clone()),
-            attempt_number: activity.attempt.as_ref().map(|attempt| attempt.number),
-            cancelled_at: self.now,
-        }));
-        self.close_activity_task(&activity, TaskStatus::Cancelled, "cancelled", None);
-        self.drop_activity(sequence);
+        self.draft
+            .append(EventPayload::ActivityCancelled(ActivityCancelled {
+                call: activity.call(),
+                workflow_command_id: None,
+                activity_attempt_id: activity.attempt.as_ref().map(|attempt| attempt.id.clone()),
+                attempt_number: activity.attempt.as_ref().map(|attempt| attempt.number),
+                cancelled_at: self.draft.now,
+            }));
+        self.draft
+            .activities()
+            .close_task(&activity, TaskStatus::Cancelled, "cancelled", None);
+        self.draft.activities().remove(sequence);
+    }
+}
+
+impl Draft<'_> {
+    /// Whether the choice of the call's selection is recorded.
+    pub(crate) fn is_decided(&self, group: &Group) -> bool {
+        self.open_group(group.outermost().base)
+            .and_then(|group| group.selection.as_deref())
+            .is_none_or(|selection| selection.decided)
     }
 }

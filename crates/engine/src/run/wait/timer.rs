@@ -7,7 +7,7 @@ use longhaul_protocol::group::Group;
 use longhaul_protocol::history::{EventPayload, GroupKeys, TimerPayload};
 use longhaul_protocol::id::TimerId;
 
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, Timers};
 use crate::run::state::{Part, PartKey, Resume, Timer, TimerKind, Wait, WaitFor};
 
 impl Timer {
@@ -22,12 +22,14 @@ impl Timer {
     }
 }
 
-impl Draft<'_> {
+impl Timers<'_, '_> {
     /// `start_timer`: zero delay fires at once, still as an event of its own.
-    pub(crate) fn start_timer(&mut self, sequence: u64, delay_seconds: u64, group: Option<&Group>) {
-        let id: TimerId = self.ids.mint();
-        self.join_group(sequence, "timer", None, group, id.as_str());
-        self.schedule_timer(id, sequence, delay_seconds, TimerKind::Plain, group);
+    pub(crate) fn start(&mut self, sequence: u64, delay_seconds: u64, group: Option<&Group>) {
+        let id: TimerId = self.draft.ids.mint();
+        self.draft
+            .groups()
+            .join(sequence, "timer", None, group, id.as_str());
+        self.schedule(id, sequence, delay_seconds, TimerKind::Plain, group);
     }
 
     /// The timeout of a wait that was just opened; it shares the wait's number, and its place in a group.
@@ -38,11 +40,11 @@ impl Draft<'_> {
         kind: TimerKind,
         group: Option<&Group>,
     ) {
-        let id = self.ids.mint();
-        self.schedule_timer(id, sequence, delay_seconds, kind, group);
+        let id = self.draft.ids.mint();
+        self.schedule(id, sequence, delay_seconds, kind, group);
     }
 
-    fn schedule_timer(
+    fn schedule(
         &mut self,
         id: TimerId,
         sequence: u64,
@@ -54,58 +56,66 @@ impl Draft<'_> {
             id,
             sequence,
             delay_seconds,
-            fire_at: self.now.plus_seconds(delay_seconds),
+            fire_at: self.draft.now.plus_seconds(delay_seconds),
             kind,
             group: group.cloned(),
         };
-        let payload = self.timer_payload(&timer);
-        self.append(EventPayload::TimerScheduled(payload));
-        self.core.open.timers += 1;
-        self.put(PartKey::Timer(sequence), Part::Timer(Box::new(timer)));
+        let payload = self.draft.timer_payload(&timer);
+        self.draft.append(EventPayload::TimerScheduled(payload));
+        self.draft.core.open.timers += 1;
+        self.draft
+            .put(PartKey::Timer(sequence), Part::Timer(Box::new(timer)));
         if delay_seconds == 0 {
-            self.fire_timer(sequence);
+            self.fire(sequence);
         }
     }
 
     /// Fires every timer that is due, in order of time.
-    pub(crate) fn fire_due_timers(&mut self) {
+    pub(crate) fn fire_due(&mut self) {
         let leased = self
+            .draft
             .core
             .workflow_task
             .as_ref()
             .is_some_and(|task| task.lease.is_some());
         let mut due: Vec<(Timestamp, u64)> = self
-            .timers()
-            .filter(|timer| timer.next_due(leased).is_some_and(|at| at <= self.now))
+            .draft
+            .open_timers()
+            .filter(|timer| {
+                timer
+                    .next_due(leased)
+                    .is_some_and(|at| at <= self.draft.now)
+            })
             .map(|timer| (timer.fire_at, timer.sequence))
             .collect();
         due.sort_unstable();
         for (_, sequence) in due {
-            self.fire_timer(sequence);
+            self.fire(sequence);
         }
     }
 
     /// Timeouts of waits that became due while the task was leased and whose wait is still open.
     pub(crate) fn fire_overdue_wait_timeouts(&mut self) {
         let mut due: Vec<(Timestamp, u64)> = self
-            .timers()
-            .filter(|timer| timer.kind != TimerKind::Plain && timer.fire_at <= self.now)
+            .draft
+            .open_timers()
+            .filter(|timer| timer.kind != TimerKind::Plain && timer.fire_at <= self.draft.now)
             .map(|timer| (timer.fire_at, timer.sequence))
             .collect();
         due.sort_unstable();
         for (_, sequence) in due {
-            self.fire_timer(sequence);
+            self.fire(sequence);
         }
     }
 
-    fn fire_timer(&mut self, sequence: u64) {
-        let Some(timer) = self.timer(sequence).cloned() else {
+    fn fire(&mut self, sequence: u64) {
+        let Some(timer) = self.draft.timer(sequence).cloned() else {
             return;
         };
-        let mut payload = self.timer_payload(&timer);
-        payload.fired_at = Some(self.now);
-        self.append(EventPayload::TimerFired(payload));
-        self.drop_timer(sequence);
+        let mut payload = self.draft.timer_payload(&timer);
+        payload.fired_at = Some(self.draft.now);
+        self.draft.append(EventPayload::TimerFired(payload));
+        self.remove(sequence);
         let mut resume = Resume {
             resume_source_kind: Some("timer".to_owned()),
             resume_source_id: Some(timer.id.to_string()),
@@ -118,35 +128,41 @@ impl Draft<'_> {
             TimerKind::Plain => {
                 resume.workflow_wait_kind = Some("timer".to_owned());
                 resume.open_wait_id = Some(format!("timer:{}", timer.id));
-                self.resolve(timer.group.as_ref(), false, resume);
+                self.draft
+                    .groups()
+                    .resolve(timer.group.as_ref(), false, resume);
             }
             TimerKind::ConditionTimeout | TimerKind::SignalTimeout => {
-                let Some(wait) = self.wait(sequence).cloned() else {
+                let Some(wait) = self.draft.wait(sequence).cloned() else {
                     return;
                 };
-                self.remove(PartKey::Wait(sequence));
+                self.draft.remove(PartKey::Wait(sequence));
                 fill_wait(&mut resume, &wait);
-                self.resolve(wait.group.as_ref(), false, resume);
+                self.draft
+                    .groups()
+                    .resolve(wait.group.as_ref(), false, resume);
             }
         }
     }
 
     /// The wait was satisfied, or the run is closing aloud.
-    pub(crate) fn cancel_timer(&mut self, sequence: u64) {
-        let Some(timer) = self.timer(sequence).cloned() else {
+    pub(crate) fn cancel(&mut self, sequence: u64) {
+        let Some(timer) = self.draft.timer(sequence).cloned() else {
             return;
         };
-        let mut payload = self.timer_payload(&timer);
-        payload.cancelled_at = Some(self.now);
-        self.append(EventPayload::TimerCancelled(payload));
-        self.drop_timer(sequence);
+        let mut payload = self.draft.timer_payload(&timer);
+        payload.cancelled_at = Some(self.draft.now);
+        self.draft.append(EventPayload::TimerCancelled(payload));
+        self.remove(sequence);
     }
 
-    fn drop_timer(&mut self, sequence: u64) {
-        self.remove(PartKey::Timer(sequence));
-        self.core.open.timers = self.core.open.timers.saturating_sub(1);
+    fn remove(&mut self, sequence: u64) {
+        self.draft.remove(PartKey::Timer(sequence));
+        self.draft.core.open.timers = self.draft.core.open.timers.saturating_sub(1);
     }
+}
 
+impl Draft<'_> {
     fn timer_payload(&self, timer: &Timer) -> TimerPayload {
         let mut payload = TimerPayload {
             timer_id: timer.id.clone(),

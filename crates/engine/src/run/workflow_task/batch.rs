@@ -296,7 +296,7 @@ impl<'c> Placing<'_, 'c> {
                         && *fingerprint == command.condition_definition_fingerprint)
         };
         self.draft
-            .waits()
+            .open_waits()
             .find(|wait| !self.batch.sent_again.contains(&wait.sequence) && same(wait))
             .map(|wait| wait.sequence)
     }

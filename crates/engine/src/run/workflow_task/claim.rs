@@ -7,7 +7,7 @@ use longhaul_protocol::id::{TaskId, WorkerId};
 use longhaul_protocol::{Payload, Reason, Timestamp};
 
 use crate::run::cancellation::Cancellation;
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, WorkflowTasks};
 use crate::run::operator::view::{HistoryBudget, history_budget};
 use crate::run::state::{Resume, Run, Spec, Status, WorkflowLease, WorkflowTask};
 use crate::run::workflow_task::sticky::{ReplayMode, Sticky};
@@ -55,8 +55,8 @@ impl Command for ClaimWorkflowTask {
         if draft.time_out_if_due() {
             return draft.finish(Err(not_claimable(Reason::RunClosed)));
         }
-        draft.expire_workflow_lease();
-        if let Err(rejection) = draft.take_due_retry(&self.task_id) {
+        draft.workflow_task().expire_lease();
+        if let Err(rejection) = draft.local_activities().take_due_retry(&self.task_id) {
             return Decision::reject(rejection);
         }
         let Some(task) = draft
@@ -85,29 +85,29 @@ impl Command for ClaimWorkflowTask {
         if task.available_at > moment.now {
             return Decision::reject(not_claimable(Reason::NotDue));
         }
-        let task = draft.grant_workflow_task(task, self);
+        let task = draft.workflow_task().grant(task, self);
         let claim = self.view(&draft, &task, task.lease.as_ref().expect("just granted"));
         draft.finish(Ok(claim))
     }
 }
 
-impl Draft<'_> {
-    fn grant_workflow_task(
-        &mut self,
-        mut task: WorkflowTask,
-        claim: &ClaimWorkflowTask,
-    ) -> WorkflowTask {
+impl WorkflowTasks<'_, '_> {
+    fn grant(&mut self, mut task: WorkflowTask, claim: &ClaimWorkflowTask) -> WorkflowTask {
         // An update's turn runs its handler only: a signal handed out with it would be lost.
-        let delivery = self.deliverable_signal().filter(|_| !task.is_update());
+        let delivery = self
+            .draft
+            .deliverable_signal()
+            .filter(|_| !task.is_update());
         task.attempt += 1;
         task.expired = None;
         task.lease = Some(WorkflowLease {
             owner: claim.worker_id.clone(),
-            leased_at: self.now,
+            leased_at: self.draft.now,
             expires_at: self
+                .draft
                 .now
-                .plus_seconds(self.limits.workflow_task_lease_seconds),
-            observed_sequence: self.core.last_history_sequence,
+                .plus_seconds(self.draft.limits.workflow_task_lease_seconds),
+            observed_sequence: self.draft.core.last_history_sequence,
             delivered_signal: delivery.map(|(signal, _)| signal),
             delivered_to: delivery.map(|(_, wait)| wait),
             poll_request_id: claim.poll_request_id.clone(),
@@ -116,12 +116,12 @@ impl Draft<'_> {
             kept_waits: Vec::new(),
         });
         task.local_receipts.clear();
-        self.core.status = Status::Running;
+        self.draft.core.status = Status::Running;
         if !task.is_update() {
-            self.core.next_wake = None;
+            self.draft.core.next_wake = None;
         }
-        self.core.workflow_task = Some(task.clone());
-        self.show_workflow_task();
+        self.draft.core.workflow_task = Some(task.clone());
+        self.show();
         task
     }
 }
@@ -141,7 +141,7 @@ impl ClaimWorkflowTask {
             signal_arguments = Some(signal.arguments.clone());
         } else if resume.workflow_signal_id.is_some() && self.runtime != "rust" {
             signal_arguments = draft
-                .signals()
+                .open_signals()
                 .find(|signal| Some(&signal.id) == resume.workflow_signal_id.as_ref())
                 .map(|signal| signal.arguments.clone());
         } else if self.runtime == "rust" {

@@ -15,7 +15,7 @@ use crate::change::{ClosedTask, Report, TaskRow, TaskStatus, Verb};
 use crate::rejection::RunClosed;
 use crate::run::activity::report::Answer;
 use crate::run::close::limit_failure;
-use crate::run::draft::{Cause, Draft, Unseen};
+use crate::run::draft::{Cause, Draft, Unseen, WorkflowTasks};
 use crate::run::message::stream::StreamCursor;
 use crate::run::state::{ClosedReason, Outcome, Run, Status, WorkflowTask};
 use crate::run::workflow_task::batch::Batch;
@@ -210,7 +210,9 @@ impl Command for CompleteWorkflowTask {
             Ok(batch) => batch,
             Err(rejection) => return Decision::reject(rejection),
         };
-        draft.remember_sticky(&self.holder.owner, self.sticky.as_ref());
+        draft
+            .workflow_task()
+            .remember_sticky(&self.holder.owner, self.sticky.as_ref());
         let applied = check_sizes(&self.commands, &self.definitions, run, moment)
             .and_then(|()| apply(run, draft, &task, &batch, &self.cursors));
         let (mut draft, limit) = match applied {
@@ -222,7 +224,9 @@ impl Command for CompleteWorkflowTask {
             ),
         };
         let answer = self.answer(&draft, limit.as_ref());
-        draft.record_report(&task, self.holder.report(Verb::Complete, &answer));
+        draft
+            .workflow_task()
+            .store_reply(&task, self.holder.report(Verb::Complete, &answer));
         draft.finish(Ok(Answer {
             body: answer,
             duplicate: false,
@@ -311,7 +315,7 @@ pub(crate) fn apply<'a>(
     if !task.is_update() {
         draft.consume_waits(task, batch);
     }
-    draft.advance_cursors(cursors);
+    draft.streams().advance(cursors);
     for (sequence, command) in &batch.steps {
         match sequence {
             Some(sequence) => {
@@ -339,17 +343,17 @@ pub(crate) fn apply<'a>(
         draft.check_decision_size(batch)?;
         let wrote = !draft.events.is_empty();
         let unseen = draft.unseen();
-        draft.flush_buffered();
-        draft.fire_overdue_wait_timeouts();
+        draft.signals().flush_buffered();
+        draft.timers().fire_overdue_wait_timeouts();
         match batch.terminal {
             Some(WorkflowCommand::CompleteWorkflow { result }) => {
                 draft.complete_run(result.as_ref())
             }
             Some(WorkflowCommand::FailWorkflow(failure)) => draft.fail_run(failure, None),
-            _ if task.is_update() => draft.end_update_task(),
+            _ if task.is_update() => draft.workflow_task().end_update(),
             // What the task wrote, its calls or the ends of its waits, is progress: with nothing left to wait for, the workflow
             // must look again. An acknowledgement that wrote nothing is not, or it would be asked for ever.
-            _ => draft.end_plain_task(task, unseen, wrote),
+            _ => draft.workflow_task().end_plain(task, unseen, wrote),
         }
     }
     // What closes the run is always accepted.
@@ -370,9 +374,51 @@ pub(crate) fn fail_over_limit<'a>(
         task_id: Some(task.id.clone()),
         ..Cause::default()
     };
-    draft.flush_buffered();
+    draft.signals().flush_buffered();
     draft.fail_run(&limit_failure(&limit), Some(limit));
     draft
+}
+
+impl WorkflowTasks<'_, '_> {
+    /// The task saw everything up to its lease; what came after wants another look.
+    pub(crate) fn end_plain(&mut self, task: &WorkflowTask, unseen: Unseen, made_progress: bool) {
+        let observed = task
+            .lease
+            .as_ref()
+            .map_or(0, |lease| lease.observed_sequence);
+        self.draft.core.handled_sequence = self.draft.core.handled_sequence.max(observed);
+        self.draft.core.open.unseen_signals = unseen.messages;
+        self.draft.core.open.unseen_signal_bytes = unseen.signal_bytes;
+        self.draft.groups().forget_handled();
+        self.draft.core.workflow_task = None;
+        self.draft.core.status = Status::Waiting;
+        let blocked = self.draft.has_open_call();
+        // A worker sends what precedes the call at which it will deliver a cancellation: another task follows for that.
+        let to_deliver = self.draft.has_undelivered_cancellation();
+        self.choose_next(made_progress && (!blocked || to_deliver));
+    }
+
+    /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.
+    fn end_update(&mut self) {
+        self.draft.core.workflow_task = None;
+        self.choose_next(false);
+    }
+
+    /// Keeps the answer with the finished task's row.
+    pub(crate) fn store_reply(&mut self, task: &WorkflowTask, report: Report) {
+        let open = self.draft.core.workflow_task.take();
+        self.draft.core.workflow_task = Some(task.clone());
+        self.close(
+            TaskStatus::Completed,
+            Some(ClosedTask {
+                report: Some(report),
+                attempts: Vec::new(),
+                activity_status: None,
+                stopped: false,
+            }),
+        );
+        self.draft.core.workflow_task = open;
+    }
 }
 
 impl Draft<'_> {
@@ -381,9 +427,10 @@ impl Draft<'_> {
         if let Some(lease) = &task.lease
             && let (Some(signal), Some(wait)) = (lease.delivered_signal, lease.delivered_to)
         {
-            self.apply_delivered_signal(signal, wait);
+            self.signals().apply_delivered(signal, wait);
         }
-        self.satisfy_conditions(&batch.sent_again, batch.terminal.is_some(), &task.resume);
+        self.waits()
+            .satisfy_conditions(&batch.sent_again, batch.terminal.is_some(), &task.resume);
     }
 
     /// Counts what the workflow asked for, before messages that arrived meanwhile join it: their number is not its doing.
@@ -398,11 +445,11 @@ impl Draft<'_> {
     /// A command about something that is recorded already.
     pub(crate) fn apply_remark(&mut self, command: &WorkflowCommand) {
         if let WorkflowCommand::CompleteUpdate { update_id, result } = command {
-            self.complete_update(update_id, result.as_ref());
+            self.updates().complete(update_id, result.as_ref());
         } else if let WorkflowCommand::FailUpdate(failure) = command {
-            self.fail_update(failure);
+            self.updates().fail(failure);
         } else if let WorkflowCommand::CancelSelectionOperation(member) = command {
-            self.cancel_member(member);
+            self.groups().cancel_member(member);
         }
     }
 
@@ -413,7 +460,7 @@ impl Draft<'_> {
     ) -> Result<(), LimitBreach> {
         match command {
             WorkflowCommand::ScheduleActivity(activity) => {
-                self.schedule_activity(sequence, activity)?
+                self.activities().schedule(sequence, activity)?
             }
             WorkflowCommand::PrepareLocalActivity(call) => {
                 self.schedule_local(sequence, call)?;
@@ -427,19 +474,21 @@ impl Draft<'_> {
                     self.core.open.timers + 1,
                     self.limits.pending_timers,
                 )?;
-                self.start_timer(sequence, *delay_seconds, group.as_ref());
+                self.timers()
+                    .start(sequence, *delay_seconds, group.as_ref());
             }
-            WorkflowCommand::StartChildWorkflow(child) => self.start_child(sequence, child)?,
-            WorkflowCommand::OpenConditionWait(wait) => self.open_condition_wait(sequence, wait),
+            WorkflowCommand::StartChildWorkflow(child) => self.children().start(sequence, child)?,
+            WorkflowCommand::OpenConditionWait(wait) => self.waits().open_condition(sequence, wait),
             WorkflowCommand::OpenSignalWait {
                 signal_name,
                 timeout_seconds,
                 group,
             } => {
-                self.open_signal_wait(sequence, signal_name, *timeout_seconds, group.as_ref());
+                self.waits()
+                    .open_signal(sequence, signal_name, *timeout_seconds, group.as_ref());
             }
             WorkflowCommand::RecordLocalActivity(local) => {
-                self.record_local_activity(sequence, local);
+                self.local_activities().record(sequence, local);
             }
             WorkflowCommand::RecordSideEffect { result } => {
                 self.record_side_effect(sequence, result)
@@ -488,50 +537,5 @@ impl Draft<'_> {
             None,
             Some(Outcome::Output(output)),
         );
-    }
-
-    /// The task saw everything up to its lease; what came after wants another look.
-    pub(crate) fn end_plain_task(
-        &mut self,
-        task: &WorkflowTask,
-        unseen: Unseen,
-        made_progress: bool,
-    ) {
-        let observed = task
-            .lease
-            .as_ref()
-            .map_or(0, |lease| lease.observed_sequence);
-        self.core.handled_sequence = self.core.handled_sequence.max(observed);
-        self.core.open.unseen_signals = unseen.messages;
-        self.core.open.unseen_signal_bytes = unseen.signal_bytes;
-        self.forget_handled_groups();
-        self.core.workflow_task = None;
-        self.core.status = Status::Waiting;
-        let blocked = self.has_open_call();
-        // A worker sends what precedes the call at which it will deliver a cancellation: another task follows for that.
-        let to_deliver = self.has_undelivered_cancellation();
-        self.choose_next_task(made_progress && (!blocked || to_deliver));
-    }
-
-    /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.
-    fn end_update_task(&mut self) {
-        self.core.workflow_task = None;
-        self.choose_next_task(false);
-    }
-
-    /// Keeps the answer with the finished task's row.
-    pub(crate) fn record_report(&mut self, task: &WorkflowTask, report: Report) {
-        let open = self.core.workflow_task.take();
-        self.core.workflow_task = Some(task.clone());
-        self.close_workflow_task(
-            TaskStatus::Completed,
-            Some(ClosedTask {
-                report: Some(report),
-                attempts: Vec::new(),
-                activity_status: None,
-                stopped: false,
-            }),
-        );
-        self.core.workflow_task = open;
     }
 }

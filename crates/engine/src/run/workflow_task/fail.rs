@@ -77,7 +77,9 @@ impl FailWorkflowTask {
             .as_ref()
             .map(|task| task.id.clone());
         let answer = self.answer("waiting_for_history", draft.core.status, next.as_ref());
-        draft.record_report(task, self.holder.report(Verb::Fail, &answer));
+        draft
+            .workflow_task()
+            .store_reply(task, self.holder.report(Verb::Fail, &answer));
         draft.finish(Ok(Answer {
             body: answer,
             duplicate: false,
@@ -98,7 +100,7 @@ impl FailWorkflowTask {
             (1_u64 << task.failures.min(16)).min(longest)
         };
         let answer = self.answer("failed", Status::Waiting, Some(&task.id));
-        draft.flush_undecided();
+        draft.signals().flush_undecided();
         if let Some(open) = &mut draft.core.workflow_task {
             open.failures = open.failures.saturating_add(1);
             open.last_error = Some(self.message.clone());
@@ -112,7 +114,7 @@ impl FailWorkflowTask {
             open.last_report = Some(Box::new(report));
         }
         let at = draft.now.plus_seconds(seconds);
-        draft.return_workflow_task(at);
+        draft.workflow_task().put_back(at);
         draft.finish(Ok(Answer {
             body: answer,
             duplicate: false,
@@ -166,7 +168,7 @@ impl Command for HeartbeatWorkflowTask {
         {
             lease.expires_at = lease_expires_at;
         }
-        draft.show_workflow_task();
+        draft.workflow_task().show();
         let run_status = draft.core.status;
         draft.finish(Ok(Renewed {
             lease_expires_at,
@@ -229,9 +231,9 @@ impl Command for ReleaseWorkflowTask {
             return Decision::unchanged(false);
         }
         let mut draft = Draft::of(run, moment);
-        draft.flush_undecided();
+        draft.signals().flush_undecided();
         let now = draft.now;
-        draft.return_workflow_task(now);
+        draft.workflow_task().put_back(now);
         draft.finish(Ok(true))
     }
 }

@@ -5,7 +5,7 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{RunId, WorkerId};
 use serde::{Deserialize, Serialize};
 
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, WorkflowTasks};
 
 /// How long a ready task is kept for the worker that knows its run. Longer than a worker needs to come back, shorter than
 /// anybody notices.
@@ -46,17 +46,31 @@ impl ReplayMode {
     }
 }
 
-impl Draft<'_> {
+impl WorkflowTasks<'_, '_> {
     /// Takes note of the claim of the worker that finished a task; without one, the run is nobody's.
     pub(crate) fn remember_sticky(&mut self, owner: &WorkerId, claim: Option<&StickyClaim>) {
-        self.core.sticky = claim
-            .filter(|claim| claim.worker_id == *owner && claim.run_id == *self.run_id())
+        self.draft.core.sticky = claim
+            .filter(|claim| claim.worker_id == *owner && claim.run_id == *self.draft.run_id())
             .map(|claim| Sticky {
                 worker_id: claim.worker_id.clone(),
-                until: self.now.plus_seconds(claim.ttl_seconds),
+                until: self.draft.now.plus_seconds(claim.ttl_seconds),
             });
     }
 
+    /// Its worker did not come: anybody may have the task now.
+    pub(crate) fn end_reservation(&mut self) {
+        let now = self.draft.now;
+        let Some(task) = &mut self.draft.core.workflow_task else {
+            return;
+        };
+        if task.lease.is_none() && task.held.as_ref().is_some_and(|held| held.until <= now) {
+            task.held = None;
+            self.show();
+        }
+    }
+}
+
+impl Draft<'_> {
     /// For whom a task that is created now is kept, and until when.
     pub(crate) fn hold(&self) -> Option<Sticky> {
         let sticky = self.core.sticky.as_ref()?;
@@ -72,18 +86,6 @@ impl Draft<'_> {
             Some(sticky) if sticky.worker_id == *worker_id => ReplayMode::StickyHitExpected,
             Some(_) => ReplayMode::ForcedColdReplay,
             None => ReplayMode::ColdReplay,
-        }
-    }
-
-    /// Its worker did not come: anybody may have the task now.
-    pub(crate) fn end_hold(&mut self) {
-        let now = self.now;
-        let Some(task) = &mut self.core.workflow_task else {
-            return;
-        };
-        if task.lease.is_none() && task.held.as_ref().is_some_and(|held| held.until <= now) {
-            task.held = None;
-            self.show_workflow_task();
         }
     }
 }

@@ -5,35 +5,38 @@
 
 use crate::change::{ClosedTask, TaskKind, TaskRow, TaskStatus};
 use crate::run::cancellation::CAPABILITY;
-use crate::run::draft::Draft;
+use crate::run::draft::{Draft, WorkflowTasks};
 use crate::run::local_activity;
 use crate::run::state::{Resume, Status, Wake, WorkflowTask};
 
-impl Draft<'_> {
+impl WorkflowTasks<'_, '_> {
     /// Something happened that the workflow should look at (engine.md §4.2, §4.3).
     pub(crate) fn wake(&mut self, resume: Resume) {
-        self.wake_at(self.core.last_history_sequence, resume);
+        self.wake_at(self.draft.core.last_history_sequence, resume);
     }
 
     /// As [`Self::wake`], for an event that is not the newest.
     pub(crate) fn wake_at(&mut self, sequence: u64, resume: Resume) {
-        match &self.core.workflow_task {
-            None => self.create_workflow_task(resume),
+        match &self.draft.core.workflow_task {
+            None => self.create(resume),
             Some(task) if task.lease.is_some() || task.is_update() => {
-                self.core.next_wake.get_or_insert(Wake { sequence, resume });
+                self.draft
+                    .core
+                    .next_wake
+                    .get_or_insert(Wake { sequence, resume });
             }
             Some(_) => {}
         }
     }
 
-    pub(crate) fn create_workflow_task(&mut self, resume: Resume) {
+    pub(crate) fn create(&mut self, resume: Resume) {
         let task = WorkflowTask {
-            id: self.ids.mint(),
-            available_at: self.now,
+            id: self.draft.ids.mint(),
+            available_at: self.draft.now,
             attempt: 0,
             lease: None,
             resume,
-            held: self.hold(),
+            held: self.draft.hold(),
             failures: 0,
             last_error: None,
             replay_blocked: false,
@@ -42,68 +45,69 @@ impl Draft<'_> {
             last_report: None,
             local_receipts: Vec::new(),
         };
-        self.core.workflow_task = Some(task);
-        self.show_workflow_task();
+        self.draft.core.workflow_task = Some(task);
+        self.show();
     }
 
     /// After the leased task is finished: the next one, if anything wants it.
-    pub(crate) fn choose_next_task(&mut self, progress_without_block: bool) {
-        if !self.is_open() || self.core.workflow_task.is_some() {
+    pub(crate) fn choose_next(&mut self, progress_without_block: bool) {
+        if !self.draft.is_open() || self.draft.core.workflow_task.is_some() {
             return;
         }
-        self.core.status = Status::Waiting;
+        self.draft.core.status = Status::Waiting;
         // Kept as a wake, so that it is not lost to an update that has its turn first: one that the task saw.
-        if progress_without_block && self.deliverable_signal().is_none() {
-            let sequence = self.core.handled_sequence + 1;
-            self.core.next_wake.get_or_insert_with(|| Wake {
+        if progress_without_block && self.draft.deliverable_signal().is_none() {
+            let sequence = self.draft.core.handled_sequence + 1;
+            self.draft.core.next_wake.get_or_insert_with(|| Wake {
                 sequence,
                 resume: Resume::default(),
             });
         }
         // Oldest cause first: an update has its turn among the wakes (engine.md §4.3).
-        let wake_at = self.core.next_wake.as_ref().map(|wake| wake.sequence);
-        if let Some((accepted_at, resume)) = self.oldest_update()
+        let wake_at = self.draft.core.next_wake.as_ref().map(|wake| wake.sequence);
+        if let Some((accepted_at, resume)) = self.draft.oldest_update()
             && wake_at.is_none_or(|wake_at| accepted_at < wake_at)
         {
-            self.create_workflow_task(resume);
-        } else if let Some(wake) = self.core.next_wake.take() {
-            self.create_workflow_task(wake.resume);
-        } else if let Some((signal, _)) = self.deliverable_signal() {
+            self.create(resume);
+        } else if let Some(wake) = self.draft.core.next_wake.take() {
+            self.create(wake.resume);
+        } else if let Some((signal, _)) = self.draft.deliverable_signal() {
             let resume = self
+                .draft
                 .signal(signal)
                 .map(crate::run::message::signal::resume)
                 .unwrap_or_default();
-            self.create_workflow_task(resume);
+            self.create(resume);
         }
     }
 
     /// The lease ended without a decision: the same task is ready again, now or later, and will observe everything.
-    pub(crate) fn return_workflow_task(&mut self, available_at: longhaul_protocol::Timestamp) {
-        if let Some(task) = &mut self.core.workflow_task {
+    pub(crate) fn put_back(&mut self, available_at: longhaul_protocol::Timestamp) {
+        if let Some(task) = &mut self.draft.core.workflow_task {
             task.lease = None;
             task.held = None;
             task.local_receipts.clear();
             if !task.is_update() {
-                self.core.next_wake = None;
+                self.draft.core.next_wake = None;
             }
         }
-        self.core.status = Status::Waiting;
-        self.put_off_workflow_task(available_at);
+        self.draft.core.status = Status::Waiting;
+        self.put_off(available_at);
     }
 
     /// The open task may be leased from then on.
-    pub(crate) fn put_off_workflow_task(&mut self, available_at: longhaul_protocol::Timestamp) {
-        let now = self.now;
-        if let Some(task) = &mut self.core.workflow_task {
+    pub(crate) fn put_off(&mut self, available_at: longhaul_protocol::Timestamp) {
+        let now = self.draft.now;
+        if let Some(task) = &mut self.draft.core.workflow_task {
             task.available_at = available_at;
             task.offered = available_at <= now;
         }
-        self.show_workflow_task();
+        self.show();
     }
 
     /// Writes the row of the open workflow task as it is now.
-    pub(crate) fn show_workflow_task(&mut self) {
-        let Some(task) = self.core.workflow_task.clone() else {
+    pub(crate) fn show(&mut self) {
+        let Some(task) = self.draft.core.workflow_task.clone() else {
             return;
         };
         let status = match (&task.lease, task.offered) {
@@ -111,19 +115,23 @@ impl Draft<'_> {
             (None, true) => TaskStatus::Ready,
             (None, false) => TaskStatus::Scheduled,
         };
-        let row = self.workflow_task_row(&task, status, None);
-        self.tasks.insert(row.task_id.clone(), row);
+        let row = self.draft.workflow_task_row(&task, status, None);
+        self.draft.tasks.insert(row.task_id.clone(), row);
     }
 
     /// Ends the open workflow task. `closed` is what a repeat of the finishing call is answered from.
-    pub(crate) fn close_workflow_task(&mut self, status: TaskStatus, closed: Option<ClosedTask>) {
-        let Some(task) = self.core.workflow_task.take() else {
+    pub(crate) fn close(&mut self, status: TaskStatus, closed: Option<ClosedTask>) {
+        let Some(task) = self.draft.core.workflow_task.take() else {
             return;
         };
-        let row = self.workflow_task_row(&task, status, closed.map(Box::new));
-        self.tasks.insert(row.task_id.clone(), row);
+        let row = self
+            .draft
+            .workflow_task_row(&task, status, closed.map(Box::new));
+        self.draft.tasks.insert(row.task_id.clone(), row);
     }
+}
 
+impl Draft<'_> {
     /// What a worker must be able to do to go on with this run.
     fn required_capability(&self) -> Option<&'static str> {
         let is_cancelled = self.core.cancellation.is_some();

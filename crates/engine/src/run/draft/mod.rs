@@ -3,6 +3,13 @@
 //!
 //! [`Draft::finish`] turns the overlay into rows and sets the run's alarm.
 
+mod views;
+
+pub(crate) use views::{
+    Activities, Cancelling, Children, Groups, LocalActivities, Outbox, Signals, StreamCursors,
+    Timers, Updates, Waits, WorkflowTasks,
+};
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -197,28 +204,28 @@ impl<'a> Draft<'a> {
         self.part(PartKey::Group(base)).and_then(Part::as_group)
     }
 
-    pub(crate) fn activities(&self) -> impl Iterator<Item = &Activity> {
+    pub(crate) fn open_activities(&self) -> impl Iterator<Item = &Activity> {
         self.parts().filter_map(|(_, part)| part.as_activity())
     }
 
-    pub(crate) fn timers(&self) -> impl Iterator<Item = &Timer> {
+    pub(crate) fn open_timers(&self) -> impl Iterator<Item = &Timer> {
         self.parts().filter_map(|(_, part)| part.as_timer())
     }
 
-    pub(crate) fn waits(&self) -> impl Iterator<Item = &Wait> {
+    pub(crate) fn open_waits(&self) -> impl Iterator<Item = &Wait> {
         self.parts().filter_map(|(_, part)| part.as_wait())
     }
 
-    pub(crate) fn signals(&self) -> impl Iterator<Item = &Signal> {
+    pub(crate) fn open_signals(&self) -> impl Iterator<Item = &Signal> {
         self.parts().filter_map(|(_, part)| part.as_signal())
     }
 
-    pub(crate) fn updates(&self) -> impl Iterator<Item = &Update> {
+    pub(crate) fn open_updates(&self) -> impl Iterator<Item = &Update> {
         self.parts().filter_map(|(_, part)| part.as_update())
     }
 
     /// Open children: of this run, and of the runs before it.
-    pub(crate) fn children(&self) -> Vec<Child> {
+    pub(crate) fn open_children(&self) -> Vec<Child> {
         self.parts()
             .filter_map(|(_, part)| part.as_child())
             .cloned()
@@ -317,7 +324,7 @@ impl<'a> Draft<'a> {
 
     /// The rows of this draft.
     pub(crate) fn into_change(mut self) -> (Box<RunChange>, Vec<RunChange>) {
-        self.look_after_locals();
+        self.local_activities().tidy_up();
         self.set_alarm();
         let sets_search_attributes = match self.base {
             Some(run) => !Arc::ptr_eq(&run.core.search_attributes, &self.core.search_attributes),
