@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use longhaul_protocol::history::Event;
+use longhaul_protocol::history::{Event, LimitBreach};
 use longhaul_protocol::id::{
     ActivityAttemptId, CommandId, FailureId, Namespace, RunId, TaskId, TaskQueue, UpdateId,
     WorkerId, WorkflowId,
@@ -14,10 +14,9 @@ use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_protocol::workflow_command::FieldErrors;
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::digest;
-use crate::run::state::{Core, Part, PartKey, Run, Spec};
+use crate::run::state::{Core, Part, PartKey, Run, Spec, Status};
 use crate::session::Session;
 
 /// All that one command changes: the run it was decided on, runs it created (a start, children, continue-as-new), and the worker
@@ -195,33 +194,185 @@ pub struct TaskRow {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosedTask {
     /// The call that finished it; none when the run or a timeout did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub report: Option<Report>,
+    #[serde(default, rename = "report", skip_serializing_if = "Option::is_none")]
+    pub reply: Option<StoredReply>,
     /// Attempts of this task that may come back late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<ActivityAttemptId>,
-    /// `completed`, `failed` or `cancelled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub activity_status: Option<String>,
+    pub activity_status: Option<ActivityEnd>,
     /// Whether the worker has said that its callback stopped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
 }
 
-/// An accepted complete or fail, and its answer.
+/// How an activity task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActivityEnd {
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl ActivityEnd {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// An accepted complete or fail and its outcome, stored to answer a repeat of the same report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct StoredReply {
     pub verb: Verb,
     pub owner: WorkerId,
-    /// Of the workflow task; for activities the attempt id stands in `attempt_id`.
+    /// Attempt of a workflow task. A report on an activity has `attempt_id` instead.
     pub attempt: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt_id: Option<ActivityAttemptId>,
-    /// The answer's body, without envelope.
-    pub answer: Value,
-    /// What a failure said for people, beyond what history keeps.
+    #[serde(rename = "answer")]
+    pub outcome: TaskOutcome,
+    /// What a failure says for people, beyond what history keeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Box<Diagnosis>>,
+}
+
+/// The reply to a complete or fail.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskReply {
+    pub outcome: TaskOutcome,
+    /// The same report was accepted before.
+    pub duplicate: bool,
+}
+
+impl TaskReply {
+    pub(crate) fn first(outcome: TaskOutcome) -> Self {
+        Self {
+            outcome,
+            duplicate: false,
+        }
+    }
+
+    pub(crate) fn repeated(outcome: TaskOutcome) -> Self {
+        Self {
+            outcome,
+            duplicate: true,
+        }
+    }
+}
+
+/// What an accepted report did. Its keys are stored in rows and must stay readable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TaskOutcome {
+    WorkflowTaskCompleted(WorkflowTaskCompleted),
+    WorkflowTaskFailed(WorkflowTaskFailed),
+    ActivityReported(ActivityReported),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowTaskCompleted {
+    pub task_id: TaskId,
+    #[serde(rename = "workflow_task_attempt")]
+    pub attempt: u64,
+    pub run_id: RunId,
+    pub run_status: Status,
+    /// Tasks that the decision opened: of this run and of runs that it created.
+    pub created_task_ids: Vec<TaskId>,
+    /// Set when the decision broke a limit, which failed the run.
+    #[serde(flatten)]
+    pub limit: Option<ExceededLimit>,
+}
+
+/// A structural limit that a decision broke.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExceededLimit {
+    #[serde(rename = "limit_kind")]
+    pub kind: String,
+    #[serde(rename = "current_value")]
+    pub value: u64,
+    #[serde(rename = "configured_limit")]
+    pub configured: u64,
+}
+
+impl From<&LimitBreach> for ExceededLimit {
+    fn from(breach: &LimitBreach) -> Self {
+        Self {
+            kind: breach.kind.to_owned(),
+            value: breach.value,
+            configured: breach.configured,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowTaskFailed {
+    pub task_id: TaskId,
+    #[serde(rename = "workflow_task_attempt")]
+    pub attempt: u64,
+    pub outcome: FailOutcome,
+    pub run_status: Status,
+    pub next_task_id: Option<TaskId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailOutcome {
+    /// Replay met only work that is still pending. It is not a failure.
+    WaitingForHistory,
+    /// The task comes back later.
+    Failed,
+}
+
+impl FailOutcome {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WaitingForHistory => "waiting_for_history",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ActivityReported {
+    pub task_id: TaskId,
+    pub activity_attempt_id: ActivityAttemptId,
+    pub outcome: ActivityOutcome,
+    /// Set when a result was too large and failed the activity.
+    #[serde(default, rename = "reason", skip_serializing_if = "Option::is_none")]
+    pub limit: Option<LimitReason>,
+    /// The retry, or the workflow task that the outcome woke.
+    pub next_task_id: Option<TaskId>,
+    /// Set by a failure: whether another attempt follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_scheduled: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActivityOutcome {
+    Completed,
+    Failed,
+}
+
+impl ActivityOutcome {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The one reason that an accepted activity report can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitReason {
+    StructuralLimitExceeded,
 }
 
 /// What a worker said about a failure for people only.

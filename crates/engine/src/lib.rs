@@ -1,11 +1,12 @@
 //! The rules of durable execution as pure functions over plain values. No I/O, no clock, no randomness: the same run,
 //! command and [`Moment`] give the same [`Decision`] on every machine.
 //!
-//! Every input is a type that implements [`Command`]: its `decide` looks at the run as it is and answers with what must
-//! be written and what the caller is told once all of it is durable. Nothing is changed by deciding; [`RunChange::apply`]
-//! gives the run as it is after the commit.
+//! Every input is a [`Command`]; [`command`] lists all of them. `decide` reads the run and returns what must be written, and what
+//! the caller gets once all of it is durable. Deciding changes nothing; [`RunChange::apply`] returns the run as it is after the
+//! commit.
 //!
-//! What must hold after every decision (engine.md §13, checked by the property tests in `tests/it`):
+//! What must hold after every decision (`docs/protocol/invariants.md` has the whole list; the property tests in `tests/it` check
+//! it):
 //! - history sequences are 1..n without gaps, events never change, recording times never step back;
 //! - exactly one terminal event if the run is closed, none otherwise, and nothing open remains in a closed run;
 //! - at most one open workflow task per run, at most one lease per task;
@@ -15,6 +16,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod change;
+pub mod command;
 pub mod contract;
 mod digest;
 pub mod limits;
@@ -26,12 +28,11 @@ pub mod session;
 pub mod visibility;
 
 pub use change::{Changes, RunChange};
+pub use command::Command;
 pub use limits::Limits;
 pub use rejection::Rejection;
 
 use longhaul_protocol::Timestamp;
-
-use run::state::Run;
 
 /// What a decision may depend on besides the run and the command.
 #[derive(Clone, Copy, Debug)]
@@ -43,8 +44,8 @@ pub struct Moment<'a> {
     pub limits: &'a Limits,
 }
 
-/// The outcome of a command: rows to write, and what to tell the caller afterwards. A rejection usually changes nothing; a
-/// report that finds its run past the deadline is refused and closes the run.
+/// The outcome of a command: rows to write, and the reply to the caller afterwards. A rejection usually changes nothing. A report
+/// that finds its run past the deadline is refused and closes the run.
 #[derive(Debug)]
 pub struct Decision<R> {
     pub changes: Changes,
@@ -66,22 +67,5 @@ impl<R> Decision<R> {
             changes: Changes::default(),
             reply: Ok(reply),
         }
-    }
-}
-
-/// One input to an existing run.
-pub trait Command {
-    /// What the caller is told.
-    type Reply;
-
-    /// Decides on `run` as it is at `moment`.
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply>;
-}
-
-impl<C: Command> Command for &C {
-    type Reply = C::Reply;
-
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<C::Reply> {
-        (*self).decide(run, moment)
     }
 }

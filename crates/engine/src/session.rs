@@ -15,7 +15,8 @@ mod acquire;
 mod tests;
 
 pub use acquire::{
-    Acquired, Admission, Applicant, Attempt, Outcome, Standing, acquire, blocked, running, standing,
+    Acquired, Admission, Applicant, Attempt, Outcome, SessionAdmission, acquire, blocked, running,
+    standing,
 };
 
 /// The row of one session id in one namespace.

@@ -34,7 +34,7 @@ pub use matching::dispatch::{FairnessView, PollCaps};
 pub use matching::poll::{Poll, Polled};
 pub use metrics::Metrics;
 pub use operations::activity_counts::{ActivityCounts, ActivityTotals, OpenActivities};
-pub use operations::activity_tasks::ActivityReport;
+pub use operations::activity_tasks::AttemptIdentity;
 pub use operations::debug::DebugView;
 pub use operations::queues::{QueueAdmission, QueueRates, QueueView};
 pub use operations::request_limits::{NamespaceCaps, RequestCaps, RequestSlot};

@@ -51,7 +51,7 @@ pub enum Error {
 }
 
 /// Answers of a store.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// Where runs, tasks, workers and namespaces live.
 pub trait Store: Send + Sync + 'static {
@@ -64,11 +64,11 @@ pub trait Store: Send + Sync + 'static {
     /// the newest one, when a request id stands for another command already, or when a session is not in the version before
     /// the written one (0 when there is none). A task, part or command row replaces the
     /// one with the same key; a forgotten command is deleted, and its request id is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
-    fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()>;
+    fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()>;
 
     /// Whether the store can write now. Cheap to ask: a store that writes anyway answers from memory, and a trial write is made
     /// at most once in a while. The error is that of the newest trial.
-    fn check_writes(&self) -> Answer<'_, ()> {
+    fn check_writes(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
@@ -76,27 +76,27 @@ pub trait Store: Send + Sync + 'static {
     fn is_shared(&self) -> bool;
 
     /// The version of a run's newest commit.
-    fn version<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<u64>> {
+    fn version<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<u64>> {
         Box::pin(async move { Ok(self.run(run_id).await?.map(|run| run.version)) })
     }
 
     /// The run and everything open in it.
-    fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>>;
+    fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>>;
     /// The workflow's current run.
     fn instance<'a>(
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
-    ) -> Answer<'a, Option<Instance>>;
+    ) -> StoreFuture<'a, Option<Instance>>;
     /// All runs of a workflow, oldest first.
     fn runs_of<'a>(
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
-    ) -> Answer<'a, Vec<RunSummary>>;
+    ) -> StoreFuture<'a, Vec<RunSummary>>;
     /// One page of runs, newest start first, then run id descending. It ends early after the run with which memos and search
     /// attributes have more than [`PAGE_BYTES_MAX`].
-    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>>;
+    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunSummary>>;
     /// Events with `after < sequence <= up_to`, ascending, until the page is full. If there are any, at least one.
     fn history<'a>(
         &'a self,
@@ -104,7 +104,7 @@ pub trait Store: Send + Sync + 'static {
         after: u64,
         up_to: u64,
         page: Page,
-    ) -> Answer<'a, Vec<StoredEvent>>;
+    ) -> StoreFuture<'a, Vec<StoredEvent>>;
     /// External commands of a run, newest first, at most `limit`; only those with a number below `before`, if that is given.
     /// Without the results of updates: a page of them could be of any size.
     fn commands<'a>(
@@ -112,123 +112,134 @@ pub trait Store: Send + Sync + 'static {
         run_id: &'a RunId,
         before: Option<u64>,
         limit: usize,
-    ) -> Answer<'a, Vec<CommandRow>>;
+    ) -> StoreFuture<'a, Vec<CommandRow>>;
     /// How many external commands of a run are kept.
-    fn command_count<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, u64>;
+    fn command_count<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, u64>;
     /// One external command of a run.
-    fn command<'a>(&'a self, run_id: &'a RunId, sequence: u64) -> Answer<'a, Option<CommandRow>>;
+    fn command<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        sequence: u64,
+    ) -> StoreFuture<'a, Option<CommandRow>>;
     /// The command that a request id stands for, with the run that took it.
     fn command_by_request<'a>(
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
         request_id: &'a str,
-    ) -> Answer<'a, Option<(RunId, CommandRow)>>;
+    ) -> StoreFuture<'a, Option<(RunId, CommandRow)>>;
 
     /// One task, open or finished.
-    fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>>;
+    fn task<'a>(&'a self, task_id: &'a TaskId) -> StoreFuture<'a, Option<TaskRow>>;
     /// Ready tasks of one queue that need no session, in matching order (priority, available_at, id), at most `limit`.
-    fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>>;
+    fn ready_tasks<'a>(
+        &'a self,
+        queue: &'a QueueKey,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<TaskRow>>;
     /// As [`Store::ready_tasks`], those that must run in a session. Apart, because many of them may wait for long.
     fn ready_session_tasks<'a>(
         &'a self,
         queue: &'a QueueKey,
         limit: usize,
-    ) -> Answer<'a, Vec<TaskRow>>;
+    ) -> StoreFuture<'a, Vec<TaskRow>>;
     /// Every queue that has a ready task now, in order.
-    fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>>;
+    fn ready_queues(&self) -> StoreFuture<'_, Vec<QueueKey>>;
     /// Leased tasks, optionally of one owner or one queue, at most `limit`, oldest id first.
     fn leased_tasks<'a>(
         &'a self,
         filter: &'a LeaseFilter,
         limit: usize,
-    ) -> Answer<'a, Vec<TaskRow>>;
+    ) -> StoreFuture<'a, Vec<TaskRow>>;
     /// Number of ready and leased tasks per queue of a namespace, by queue, then kind; queues without either are left out.
-    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>>;
+    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<QueueCount>>;
 
     /// Open runs whose alarm is due, earliest first, then by run id.
-    fn due_runs(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<RunId>>;
+    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>>;
     /// The earliest alarm of all.
-    fn next_alarm(&self) -> Answer<'_, Option<Timestamp>>;
+    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>>;
 
     /// Creates a namespace; [`Error::Conflict`] when the name is taken.
-    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()>;
+    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()>;
     /// Replaces a namespace's row; [`Error::Conflict`] when there is none.
-    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()>;
+    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()>;
     /// All namespaces by name.
-    fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>>;
+    fn namespaces(&self) -> StoreFuture<'_, Vec<NamespaceRow>>;
 
     /// Defines a search attribute; [`Error::Conflict`] when the namespace has one of that name.
-    fn define_search_attribute<'a>(&'a self, attribute: &'a SearchAttributeRow) -> Answer<'a, ()>;
+    fn define_search_attribute<'a>(
+        &'a self,
+        attribute: &'a SearchAttributeRow,
+    ) -> StoreFuture<'a, ()>;
     /// Deletes a definition; whether there was one. Values that runs have stay.
     fn delete_search_attribute<'a>(
         &'a self,
         namespace: &'a Namespace,
         name: &'a str,
-    ) -> Answer<'a, bool>;
+    ) -> StoreFuture<'a, bool>;
     /// Definitions of a namespace by name.
     fn search_attributes<'a>(
         &'a self,
         namespace: &'a Namespace,
-    ) -> Answer<'a, Vec<SearchAttributeRow>>;
+    ) -> StoreFuture<'a, Vec<SearchAttributeRow>>;
 
     /// Creates or replaces a worker registration.
-    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()>;
+    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> StoreFuture<'a, ()>;
     /// Deletes a registration; whether there was one.
     fn delete_worker<'a>(
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, bool>;
+    ) -> StoreFuture<'a, bool>;
     /// One registration.
     fn worker<'a>(
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, Option<WorkerRow>>;
+    ) -> StoreFuture<'a, Option<WorkerRow>>;
     /// Registrations of a namespace by worker id.
-    fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>>;
+    fn workers<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<WorkerRow>>;
 
     /// Creates or replaces what was said about a cohort of workers.
-    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> Answer<'a, ()>;
+    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> StoreFuture<'a, ()>;
     /// Everything said about cohorts, by namespace, queue and build id, that of workers without one first.
-    fn rollouts(&self) -> Answer<'_, Vec<Rollout>>;
+    fn rollouts(&self) -> StoreFuture<'_, Vec<Rollout>>;
 
     /// One session.
     fn session<'a>(
         &'a self,
         namespace: &'a Namespace,
         session_id: &'a SessionId,
-    ) -> Answer<'a, Option<Session>>;
+    ) -> StoreFuture<'a, Option<Session>>;
     /// Active sessions that name the worker as owner, by id.
     fn held_sessions<'a>(
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, Vec<Session>>;
+    ) -> StoreFuture<'a, Vec<Session>>;
     /// Leased activity tasks of one session, or of all sessions of the namespace, by session, then id.
     fn session_attempts<'a>(
         &'a self,
         namespace: &'a Namespace,
         session_id: Option<&'a SessionId>,
-    ) -> Answer<'a, Vec<TaskRow>>;
+    ) -> StoreFuture<'a, Vec<TaskRow>>;
     /// Sessions whose deadline has come, earliest first, then by namespace and id.
-    fn due_sessions(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Session>>;
+    fn due_sessions(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<Session>>;
     /// The earliest deadline of all sessions.
-    fn next_session_deadline(&self) -> Answer<'_, Option<Timestamp>>;
+    fn next_session_deadline(&self) -> StoreFuture<'_, Option<Timestamp>>;
     /// One page of sessions, newest change first, then by id.
-    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> Answer<'a, Vec<Session>>;
+    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> StoreFuture<'a, Vec<Session>>;
     /// Number of sessions per status, those that have any, in the order of [`session::Status`].
     fn session_counts<'a>(
         &'a self,
         namespace: &'a Namespace,
-    ) -> Answer<'a, Vec<(session::Status, u64)>>;
+    ) -> StoreFuture<'a, Vec<(session::Status, u64)>>;
     /// Forgets sessions that became final before that, the oldest first, a bounded number at once; whether there were any.
     fn prune_sessions<'a>(
         &'a self,
         namespace: &'a Namespace,
         ended_before: Timestamp,
-    ) -> Answer<'a, bool>;
+    ) -> StoreFuture<'a, bool>;
 }
 
 /// Bytes of events on a page of history. A page is held in memory several times over while it is answered, and every event is

@@ -18,9 +18,9 @@ use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, TaskQueue, Work
 use parking_lot::Mutex;
 
 use crate::{
-    Answer, Error, Instance, LeaseFilter, NamespaceRow, PAGE_BYTES_MAX, Page, QueueCount, QueueKey,
-    RunFilter, RunSummary, SearchAttributeRow, SessionFilter, StatusFilter, Store, StoredEvent,
-    WorkerRow, shape,
+    Error, Instance, LeaseFilter, NamespaceRow, PAGE_BYTES_MAX, Page, QueueCount, QueueKey,
+    RunFilter, RunSummary, SearchAttributeRow, SessionFilter, StatusFilter, Store, StoreFuture,
+    StoredEvent, WorkerRow, shape,
 };
 
 mod sessions;
@@ -56,14 +56,14 @@ impl Memory {
     }
 
     /// Nothing here waits, so every answer is ready at once.
-    fn read<'a, T: Send + 'a>(&self, read: impl FnOnce(&Tables) -> T) -> Answer<'a, T> {
+    fn read<'a, T: Send + 'a>(&self, read: impl FnOnce(&Tables) -> T) -> StoreFuture<'a, T> {
         future::ready(Ok(read(&self.tables.lock()))).boxed()
     }
 
     fn write<'a, T: Send + 'a>(
         &self,
         write: impl FnOnce(&mut Tables) -> Result<T, Error>,
-    ) -> Answer<'a, T> {
+    ) -> StoreFuture<'a, T> {
         future::ready(write(&mut self.tables.lock())).boxed()
     }
 }
@@ -223,11 +223,11 @@ impl Store for Memory {
         true
     }
 
-    fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()> {
+    fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()> {
         self.write(|tables| tables.commit(&changes))
     }
 
-    fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>> {
+    fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>> {
         self.read(|tables| tables.runs.get(run_id).cloned())
     }
 
@@ -235,7 +235,7 @@ impl Store for Memory {
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
-    ) -> Answer<'a, Option<Instance>> {
+    ) -> StoreFuture<'a, Option<Instance>> {
         self.read(|tables| {
             let runs = tables
                 .workflows
@@ -252,7 +252,7 @@ impl Store for Memory {
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
-    ) -> Answer<'a, Vec<RunSummary>> {
+    ) -> StoreFuture<'a, Vec<RunSummary>> {
         self.read(|tables| {
             let runs = tables
                 .workflows
@@ -264,7 +264,7 @@ impl Store for Memory {
         })
     }
 
-    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>> {
+    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunSummary>> {
         self.read(|tables| {
             let mut runs: Vec<_> = tables
                 .runs
@@ -290,7 +290,7 @@ impl Store for Memory {
         after: u64,
         up_to: u64,
         page: Page,
-    ) -> Answer<'a, Vec<StoredEvent>> {
+    ) -> StoreFuture<'a, Vec<StoredEvent>> {
         self.read(|tables| {
             let events = tables
                 .events
@@ -316,7 +316,7 @@ impl Store for Memory {
         run_id: &'a RunId,
         before: Option<u64>,
         limit: usize,
-    ) -> Answer<'a, Vec<CommandRow>> {
+    ) -> StoreFuture<'a, Vec<CommandRow>> {
         self.read(|tables| {
             let commands = tables.commands.get(run_id).into_iter();
             commands
@@ -327,11 +327,15 @@ impl Store for Memory {
         })
     }
 
-    fn command_count<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, u64> {
+    fn command_count<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, u64> {
         self.read(|tables| tables.commands.get(run_id).map_or(0, BTreeMap::len) as u64)
     }
 
-    fn command<'a>(&'a self, run_id: &'a RunId, sequence: u64) -> Answer<'a, Option<CommandRow>> {
+    fn command<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        sequence: u64,
+    ) -> StoreFuture<'a, Option<CommandRow>> {
         self.read(|tables| tables.commands.get(run_id)?.get(&sequence).cloned())
     }
 
@@ -340,7 +344,7 @@ impl Store for Memory {
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
         request_id: &'a str,
-    ) -> Answer<'a, Option<(RunId, CommandRow)>> {
+    ) -> StoreFuture<'a, Option<(RunId, CommandRow)>> {
         self.read(|tables| {
             let key = (
                 namespace.clone(),
@@ -353,11 +357,15 @@ impl Store for Memory {
         })
     }
 
-    fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>> {
+    fn task<'a>(&'a self, task_id: &'a TaskId) -> StoreFuture<'a, Option<TaskRow>> {
         self.read(|tables| tables.tasks.get(task_id).cloned())
     }
 
-    fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>> {
+    fn ready_tasks<'a>(
+        &'a self,
+        queue: &'a QueueKey,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.read(|tables| {
             let mut ready: Vec<_> = tables
                 .tasks(TaskStatus::Ready)
@@ -372,7 +380,7 @@ impl Store for Memory {
         &'a self,
         queue: &'a QueueKey,
         limit: usize,
-    ) -> Answer<'a, Vec<TaskRow>> {
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.read(|tables| {
             let mut ready: Vec<_> = tables
                 .tasks(TaskStatus::Ready)
@@ -383,7 +391,7 @@ impl Store for Memory {
         })
     }
 
-    fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>> {
+    fn ready_queues(&self) -> StoreFuture<'_, Vec<QueueKey>> {
         self.read(|tables| {
             let mut queues: Vec<_> = tables.tasks(TaskStatus::Ready).map(queue_of).collect();
             queues.sort();
@@ -396,7 +404,7 @@ impl Store for Memory {
         &'a self,
         filter: &'a LeaseFilter,
         limit: usize,
-    ) -> Answer<'a, Vec<TaskRow>> {
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.read(|tables| {
             let leased = tables.tasks(TaskStatus::Leased).filter(|task| {
                 filter
@@ -417,7 +425,7 @@ impl Store for Memory {
         })
     }
 
-    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>> {
+    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<QueueCount>> {
         self.read(|tables| {
             let mut counts = BTreeMap::new();
             for task in tables
@@ -454,7 +462,7 @@ impl Store for Memory {
         })
     }
 
-    fn due_runs(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<RunId>> {
+    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
         self.read(|tables| {
             let mut due: Vec<_> = tables
                 .alarms
@@ -469,11 +477,11 @@ impl Store for Memory {
         })
     }
 
-    fn next_alarm(&self) -> Answer<'_, Option<Timestamp>> {
+    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>> {
         self.read(|tables| tables.alarms.values().min().copied())
     }
 
-    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
+    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()> {
         self.write(|tables| {
             if tables.namespaces.contains_key(&namespace.name) {
                 return Err(Error::Conflict);
@@ -485,7 +493,7 @@ impl Store for Memory {
         })
     }
 
-    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
+    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()> {
         self.write(|tables| {
             let row = tables
                 .namespaces
@@ -496,11 +504,14 @@ impl Store for Memory {
         })
     }
 
-    fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>> {
+    fn namespaces(&self) -> StoreFuture<'_, Vec<NamespaceRow>> {
         self.read(|tables| tables.namespaces.values().cloned().collect())
     }
 
-    fn define_search_attribute<'a>(&'a self, attribute: &'a SearchAttributeRow) -> Answer<'a, ()> {
+    fn define_search_attribute<'a>(
+        &'a self,
+        attribute: &'a SearchAttributeRow,
+    ) -> StoreFuture<'a, ()> {
         self.write(|tables| {
             let key = (attribute.namespace.clone(), attribute.name.clone());
             if tables.search_attributes.contains_key(&key) {
@@ -517,7 +528,7 @@ impl Store for Memory {
         &'a self,
         namespace: &'a Namespace,
         name: &'a str,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         self.write(|tables| {
             let key = (namespace.clone(), name.to_owned());
             Ok(tables.search_attributes.remove(&key).is_some())
@@ -527,7 +538,7 @@ impl Store for Memory {
     fn search_attributes<'a>(
         &'a self,
         namespace: &'a Namespace,
-    ) -> Answer<'a, Vec<SearchAttributeRow>> {
+    ) -> StoreFuture<'a, Vec<SearchAttributeRow>> {
         self.read(|tables| {
             let all = tables.search_attributes.iter();
             all.filter(|((of, _), _)| of == namespace)
@@ -540,7 +551,7 @@ impl Store for Memory {
         })
     }
 
-    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()> {
+    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> StoreFuture<'a, ()> {
         self.write(|tables| {
             tables.workers.insert(
                 (worker.namespace.clone(), worker.worker_id.clone()),
@@ -554,7 +565,7 @@ impl Store for Memory {
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         self.write(|tables| {
             Ok(tables
                 .workers
@@ -567,7 +578,7 @@ impl Store for Memory {
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, Option<WorkerRow>> {
+    ) -> StoreFuture<'a, Option<WorkerRow>> {
         self.read(|tables| {
             tables
                 .workers
@@ -576,7 +587,7 @@ impl Store for Memory {
         })
     }
 
-    fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>> {
+    fn workers<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<WorkerRow>> {
         self.read(|tables| {
             tables
                 .workers
@@ -587,7 +598,7 @@ impl Store for Memory {
         })
     }
 
-    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> Answer<'a, ()> {
+    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> StoreFuture<'a, ()> {
         self.write(|tables| {
             let key = (
                 rollout.namespace.clone(),
@@ -599,7 +610,7 @@ impl Store for Memory {
         })
     }
 
-    fn rollouts(&self) -> Answer<'_, Vec<Rollout>> {
+    fn rollouts(&self) -> StoreFuture<'_, Vec<Rollout>> {
         self.read(|tables| tables.rollouts.values().cloned().collect())
     }
 
@@ -607,7 +618,7 @@ impl Store for Memory {
         &'a self,
         namespace: &'a Namespace,
         session_id: &'a SessionId,
-    ) -> Answer<'a, Option<Session>> {
+    ) -> StoreFuture<'a, Option<Session>> {
         self.read(|tables| {
             let key = (namespace.clone(), session_id.clone());
             tables.sessions.get(&key).cloned()
@@ -618,7 +629,7 @@ impl Store for Memory {
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, Vec<Session>> {
+    ) -> StoreFuture<'a, Vec<Session>> {
         self.read(|tables| tables.held_sessions(namespace, worker_id))
     }
 
@@ -626,26 +637,26 @@ impl Store for Memory {
         &'a self,
         namespace: &'a Namespace,
         session_id: Option<&'a SessionId>,
-    ) -> Answer<'a, Vec<TaskRow>> {
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.read(|tables| tables.session_attempts(namespace, session_id))
     }
 
-    fn due_sessions(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Session>> {
+    fn due_sessions(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<Session>> {
         self.read(|tables| tables.due_sessions(now, limit))
     }
 
-    fn next_session_deadline(&self) -> Answer<'_, Option<Timestamp>> {
+    fn next_session_deadline(&self) -> StoreFuture<'_, Option<Timestamp>> {
         self.read(|tables| tables.sessions.values().filter_map(Session::deadline).min())
     }
 
-    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> Answer<'a, Vec<Session>> {
+    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> StoreFuture<'a, Vec<Session>> {
         self.read(|tables| tables.list_sessions(filter))
     }
 
     fn session_counts<'a>(
         &'a self,
         namespace: &'a Namespace,
-    ) -> Answer<'a, Vec<(session::Status, u64)>> {
+    ) -> StoreFuture<'a, Vec<(session::Status, u64)>> {
         self.read(|tables| tables.session_counts(namespace))
     }
 
@@ -653,7 +664,7 @@ impl Store for Memory {
         &'a self,
         namespace: &'a Namespace,
         ended_before: Timestamp,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         self.write(|tables| Ok(tables.prune_sessions(namespace, ended_before)))
     }
 }

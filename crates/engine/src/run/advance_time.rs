@@ -11,9 +11,9 @@ use crate::{Command, Decision, Moment};
 
 /// Does whatever is due at the moment of the decision.
 #[derive(Clone, Copy, Debug)]
-pub struct Elapse;
+pub struct AdvanceTime;
 
-impl Command for Elapse {
+impl Command for AdvanceTime {
     type Reply = ();
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
@@ -28,7 +28,7 @@ impl Command for Elapse {
         {
             return draft.finish(Ok(()));
         }
-        draft.do_what_is_due();
+        draft.apply_due();
         draft.finish(Ok(()))
     }
 }
@@ -73,7 +73,7 @@ impl WorkflowTasks<'_, '_> {
 
 impl Draft<'_> {
     /// Everything of an open run that is due, but for its deadlines and letters.
-    pub(crate) fn do_what_is_due(&mut self) {
+    pub(crate) fn apply_due(&mut self) {
         self.workflow_task().expire_lease();
         self.workflow_task().offer();
         self.workflow_task().end_reservation();

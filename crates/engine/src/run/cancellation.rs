@@ -13,11 +13,11 @@ use serde_json::{Map, Value, json};
 
 use crate::change::TaskStatus;
 use crate::run::draft::{Cancelling, Cause, Draft};
-use crate::run::family::outbox::LetterBody;
+use crate::run::family::outbox::OutboxBody;
 use crate::run::message::external::{Request, Stop, is_current, refuse_closed};
 use crate::run::state::room::CANCELLATION_EVENTS;
 use crate::run::state::{Part, PartKey, Resume, Run, Status};
-use crate::run::workflow_task::complete::Holder;
+use crate::run::workflow_task::lease::Holder;
 use crate::{Command, Decision, Moment, Rejection};
 
 /// What a worker must be able to do to be given tasks of a run that was asked to end.
@@ -294,10 +294,9 @@ impl Command for DeliverCancellation {
     type Reply = (RunId, TaskId, Delivered);
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply> {
-        let never = |_| unreachable!("a delivery has no stored answer");
-        let (mut draft, task) = match self.holder.hold(run, None, moment, never) {
+        let (mut draft, task) = match self.holder.authorize(run, moment) {
             Ok(held) => held,
-            Err(decision) => return decision,
+            Err(refused) => return refused.into_decision(),
         };
         let reply = |delivered| (run.run_id().clone(), task.id.clone(), delivered);
         let request = run
@@ -445,7 +444,7 @@ impl Cancelling<'_, '_> {
         child.stop_requested = true;
         self.draft
             .outbox()
-            .enqueue(LetterBody::RequestCancellation {
+            .enqueue(OutboxBody::RequestCancellation {
                 workflow_id: child.workflow_id.clone(),
                 run_id: child.run_id.clone(),
                 cleanup_deadline_at: cancellation.cleanup_deadline_at,

@@ -10,9 +10,9 @@ use longhaul_protocol::id::{CommandId, RunId};
 use longhaul_protocol::workflow_command::FailWorkflow;
 use serde_json::{Map, Value, json};
 
-use crate::change::TaskStatus;
+use crate::change::{ActivityEnd, TaskStatus};
 use crate::run::draft::Draft;
-use crate::run::family::outbox::LetterBody;
+use crate::run::family::outbox::OutboxBody;
 use crate::run::message::external::Stop;
 use crate::run::state::{Closed, ClosedReason, Outcome, Part, PartKey, RunFailure, Status};
 
@@ -36,11 +36,15 @@ impl Draft<'_> {
         });
         self.core.next_wake = None;
         self.updates().fail_open(reason.as_str());
-        self.tell_family(reason, outcome.as_ref());
+        self.notify_parent_and_children(reason, outcome.as_ref());
         self.workflow_task().close(TaskStatus::Cancelled, None);
         for activity in self.open_activities().cloned().collect::<Vec<_>>() {
-            self.activities()
-                .close_task(&activity, TaskStatus::Cancelled, "cancelled", None);
+            self.activities().close_task(
+                &activity,
+                TaskStatus::Cancelled,
+                ActivityEnd::Cancelled,
+                None,
+            );
         }
         self.close_locals();
         let keys: Vec<PartKey> = self
@@ -57,7 +61,7 @@ impl Draft<'_> {
         }
     }
 
-    fn tell_family(&mut self, reason: ClosedReason, outcome: Option<&Outcome>) {
+    fn notify_parent_and_children(&mut self, reason: ClosedReason, outcome: Option<&Outcome>) {
         if reason == ClosedReason::Continued {
             return;
         }
@@ -79,7 +83,7 @@ impl Draft<'_> {
                     closed.continued_to = Some(run_id);
                 }
             }
-            None => self.outbox().enqueue(LetterBody::ChildRunClosed),
+            None => self.outbox().enqueue(OutboxBody::ChildRunClosed),
         }
     }
 

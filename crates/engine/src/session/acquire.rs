@@ -227,7 +227,7 @@ fn create(
 
 /// To whom a waiting task of the session could go, as far as the session alone says.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Standing {
+pub enum SessionAdmission {
     /// Any worker of the queue that has what is required and room for one more session.
     Free,
     /// This worker only.
@@ -242,25 +242,25 @@ pub fn standing(
     options: &WorkerSessionOptions,
     attempts: &[Attempt],
     now: Timestamp,
-) -> Standing {
+) -> SessionAdmission {
     let Some(session) = session else {
         return if options.create_if_missing() {
-            Standing::Free
+            SessionAdmission::Free
         } else {
-            Standing::Blocked(Box::new(Refusal::Missing))
+            SessionAdmission::Blocked(Box::new(Refusal::Missing))
         };
     };
     let seen = session.seen(Owner::Live, now);
     if seen.status != Status::Active {
         return match may_be_retaken(&seen, options) {
-            Ok(()) => Standing::Free,
-            Err(refusal) => Standing::Blocked(Box::new(refusal)),
+            Ok(()) => SessionAdmission::Free,
+            Err(refusal) => SessionAdmission::Blocked(Box::new(refusal)),
         };
     }
     if is_full(&seen, attempts, None, now) {
-        return Standing::Blocked(Box::new(Refusal::ActivityLimit(Box::new(seen))));
+        return SessionAdmission::Blocked(Box::new(Refusal::ActivityLimit(Box::new(seen))));
     }
-    Standing::Held(seen.lease_owner)
+    SessionAdmission::Held(seen.lease_owner)
 }
 
 /// Why a ready task of the session goes to none of these workers; None when one of them could have it, or when there is
@@ -275,9 +275,9 @@ pub fn blocked(
 ) -> Option<Refusal> {
     let seen = session.map(|session| session.seen(owner, now));
     let holder = match standing(seen.as_ref(), options, attempts, now) {
-        Standing::Blocked(refusal) => return Some(*refusal),
-        Standing::Held(holder) => Some(holder),
-        Standing::Free => None,
+        SessionAdmission::Blocked(refusal) => return Some(*refusal),
+        SessionAdmission::Held(holder) => Some(holder),
+        SessionAdmission::Free => None,
     };
     let refuses = |worker: &Applicant| {
         let fits = worker.check(options, &worker.task_queue);

@@ -421,24 +421,27 @@ fn close_is_the_owners_and_final_also_when_nobody_holds_it() {
 #[test]
 fn matching_knows_to_whom_a_task_could_go() {
     let said = options(json!({}));
-    assert_eq!(standing(None, &said, &[], at(0)), Standing::Free);
+    assert_eq!(standing(None, &said, &[], at(0)), SessionAdmission::Free);
     let waits = options(json!({"create_if_missing": false}));
     assert_eq!(
         standing(None, &waits, &[], at(0)),
-        Standing::Blocked(Box::new(Refusal::Missing))
+        SessionAdmission::Blocked(Box::new(Refusal::Missing))
     );
     let row = made();
     assert_eq!(
         standing(Some(&row), &said, &[], at(1)),
-        Standing::Held("a".into())
+        SessionAdmission::Held("a".into())
     );
-    assert_eq!(standing(Some(&row), &said, &[], at(120)), Standing::Free);
+    assert_eq!(
+        standing(Some(&row), &said, &[], at(120)),
+        SessionAdmission::Free
+    );
     let busy = [attempt("t", "a", 99)];
-    let Standing::Blocked(refusal) = standing(Some(&row), &said, &busy, at(1)) else {
+    let SessionAdmission::Blocked(refusal) = standing(Some(&row), &said, &busy, at(1)) else {
         panic!("a full session")
     };
     assert_eq!(refusal.reason(), Reason::SessionActivityLimitExceeded);
-    let Standing::Blocked(refusal) = standing(Some(&row), &said, &[], at(1800)) else {
+    let SessionAdmission::Blocked(refusal) = standing(Some(&row), &said, &[], at(1800)) else {
         panic!("an ended session")
     };
     assert_eq!(refusal.reason(), Reason::SessionReacquireDisallowed);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity::report::Failure;
-use longhaul_engine::run::local_activity::attempt::{LocalBeat, LocalReport};
+use longhaul_engine::run::local_activity::attempt::{LocalHeartbeatRequest, LocalReport};
 use longhaul_engine::run::message::external::Stop;
 use longhaul_engine::run::message::stream::StreamCursor;
 use longhaul_engine::run::state::{Part, PartKey, Run};
@@ -83,7 +83,7 @@ enum Act {
         which: u8,
         fails: bool,
     },
-    Beat {
+    HeartbeatRequest {
         which: u8,
         worker: u8,
     },
@@ -106,7 +106,7 @@ enum Act {
     Wait {
         seconds: u16,
     },
-    Letter {
+    OutboxMessage {
         which: u8,
         delivery: Delivery,
     },
@@ -200,13 +200,13 @@ fn act() -> impl Strategy<Value = Act> {
         4 => (which(), worker()).prop_map(|(which, worker)| Act::ClaimActivity { which, worker }),
         3 => (which(), worker()).prop_map(|(which, worker)| Act::CompleteActivity { which, worker }),
         2 => (which(), worker(), any::<bool>()).prop_map(|(which, worker, final_failure)| Act::FailActivity { which, worker, final_failure }),
-        1 => (which(), worker()).prop_map(|(which, worker)| Act::Beat { which, worker }),
+        1 => (which(), worker()).prop_map(|(which, worker)| Act::HeartbeatRequest { which, worker }),
         1 => (which(), worker()).prop_map(|(which, worker)| Act::StopActivity { which, worker }),
         3 => (0_u8..2, prop::option::of(0_u8..3)).prop_map(|(name, request)| Act::Signal { name, request }),
         3 => (prop::option::of(0_u8..3), prop::bool::weighted(0.2)).prop_map(|(request, of_run)| Act::Update { request, of_run }),
         3 => (0_u8..2, 0_u8..8).prop_map(|(stream, id)| Act::Message { stream, id }),
         4 => prop_oneof![4 => 0_u16..6, 1 => 200_u16..400].prop_map(|seconds| Act::Wait { seconds }),
-        6 => (which(), delivery).prop_map(|(which, delivery)| Act::Letter { which, delivery }),
+        6 => (which(), delivery).prop_map(|(which, delivery)| Act::OutboxMessage { which, delivery }),
         1 => Just(Act::Crash),
         1 => any::<bool>().prop_map(|other| Act::Start { other }),
         1 => any::<bool>().prop_map(|terminate| Act::Stop { terminate }),
@@ -385,7 +385,7 @@ impl Player {
                     };
                 }
             }
-            Act::Beat { which, worker: by } => {
+            Act::HeartbeatRequest { which, worker: by } => {
                 if let Some(sequence) = self.activity(*which) {
                     let _ = self.world.beat(sequence, &worker(*by), None);
                 }
@@ -411,7 +411,7 @@ impl Player {
                     .append_message(&format!("m{stream}"), &format!("{id}"));
             }
             Act::Wait { seconds } => self.wait(u64::from(*seconds)),
-            Act::Letter { which, delivery } => self.deliver(*which, *delivery),
+            Act::OutboxMessage { which, delivery } => self.deliver(*which, *delivery),
             Act::Crash => self.world.crash(),
             Act::Start { other } => {
                 let id = if *other { "other" } else { "order-7" };
@@ -499,9 +499,9 @@ impl Player {
             } => {
                 if let Some(sequence) = self.local(*which) {
                     let beat = if *recorded {
-                        LocalBeat::Heartbeat { progress: None }
+                        LocalHeartbeatRequest::Heartbeat { progress: None }
                     } else {
-                        LocalBeat::Control
+                        LocalHeartbeatRequest::Control
                     };
                     let _ = self.world.beat_local(&worker(*by), sequence, beat);
                 }

@@ -1,17 +1,19 @@
 //! Runs every story in `scenarios/`. A story is a list of steps: a command, a line `----`, and what came of it. With
-//! `UPDATE_SCENARIOS=1` the outcomes are written anew, to be reviewed as a diff.
+//! `UPDATE_SCENARIOS=1` the outcomes are rewritten, to be reviewed as a diff. Each story is a test of its name.
 
 mod command;
 mod show;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity::report::Failure;
-use longhaul_engine::run::local_activity::attempt::{LocalBeat, LocalReport, Settled};
+use longhaul_engine::run::local_activity::attempt::{
+    EndedAttempt, LocalHeartbeatRequest, LocalReport,
+};
 use longhaul_engine::run::message::external::Stop;
 use longhaul_engine::run::message::stream::StreamCursor;
 use longhaul_engine::run::workflow_task::sticky::StickyClaim;
@@ -23,53 +25,121 @@ use longhaul_protocol::id::WorkerId;
 use longhaul_protocol::payload::Value as PayloadValue;
 use longhaul_protocol::workflow_command::{LocalFailure, parse_commands};
 use serde_json::{Value, json};
+use similar::TextDiff;
 
 use command::read_command;
-use show::{show_answer, show_payload};
+use show::{show_outcome, show_payload};
 
 use crate::world::{Step, World};
 
-#[test]
-fn every_story_ends_as_it_is_told() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
-    let mut files: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    files.sort();
-    assert!(files.len() >= 10, "the stories are there");
-    let update = std::env::var_os("UPDATE_SCENARIOS").is_some();
-    let mut wrong = Vec::new();
-    for file in files {
-        let told = std::fs::read_to_string(&file).unwrap();
-        let happened = play(&told);
-        if update {
-            std::fs::write(&file, &happened).unwrap();
-        } else if told != happened {
-            wrong.push(format!(
-                "{}\n{}",
-                file.display(),
-                first_difference(&told, &happened)
-            ));
-        }
-    }
-    assert!(
-        wrong.is_empty(),
-        "{}\n\nUPDATE_SCENARIOS=1 writes them anew.",
-        wrong.join("\n\n")
-    );
+macro_rules! stories {
+    ($($name:ident,)*) => {
+        $(
+            #[test]
+            fn $name() {
+                check(stringify!($name));
+            }
+        )*
+
+        /// Every file of the folder must be listed, or it would not run.
+        const LISTED: &[&str] = &[$(stringify!($name),)*];
+    };
 }
 
-fn first_difference(told: &str, happened: &str) -> String {
-    let pairs = told.lines().zip(happened.lines()).enumerate();
-    pairs
-        .filter(|(_, (left, right))| left != right)
-        .take(3)
-        .map(|(line, (left, right))| {
-            format!("line {}: told `{left}`, happened `{right}`", line + 1)
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
+stories!(
+    activity_timeouts,
+    cancellation_children,
+    cancellation_deadline,
+    cancellation_delivery,
+    cancellation_kinds,
+    cancellation_waits,
+    child_and_continue,
+    child_not_retried,
+    child_retry,
+    child_timeouts,
+    children,
+    condition_timeout,
+    conditions,
+    continue_as_new,
+    duplicate_start,
+    full_history,
+    heartbeat_and_cancel,
+    hello,
+    late_completion_times_out,
+    late_report,
+    local_activity_cancellation,
+    local_activity_deadlines,
+    local_activity_displaced,
+    local_activity_left,
+    local_activity_lost,
+    local_activity_retry,
+    local_activity_stopped,
+    local_activity_told,
+    lost_lease,
+    non_retryable,
+    nothing_changed,
+    over_at_once,
+    parallel,
+    parallel_refused,
+    parent_close,
+    recorded_values,
+    redelivery,
+    request_cancellation_ids,
+    request_ids,
+    retries,
+    run_timeout,
+    search_attributes,
+    selection,
+    selection_failure,
+    selection_group,
+    selection_waits,
+    signal_bytes_limit,
+    signal_limit,
+    signal_waits,
+    signals_buffered,
+    sticky,
+    streams,
+    structural_limits,
+    task_failures,
+    timers,
+    update_and_progress,
+    update_continue,
+    updates,
+    worker_leaves,
+);
+
+#[test]
+fn every_story_is_listed() {
+    let files = std::fs::read_dir(folder()).unwrap();
+    let mut names: Vec<String> = files
+        .map(|entry| entry.unwrap().path())
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, LISTED);
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
+}
+
+/// Plays one story and compares every outcome with the one in the file.
+fn check(name: &str) {
+    let file = folder().join(name).with_extension("txt");
+    let expected = std::fs::read_to_string(&file).unwrap();
+    let actual = play(&expected);
+    if std::env::var_os("UPDATE_SCENARIOS").is_some() {
+        std::fs::write(&file, &actual).unwrap();
+        return;
+    }
+    if expected == actual {
+        return;
+    }
+    let diff = TextDiff::from_lines(&expected, &actual);
+    panic!(
+        "{name}.txt: the story went differently. UPDATE_SCENARIOS=1 rewrites it.\n{}",
+        diff.unified_diff().header("expected", "actual")
+    );
 }
 
 fn play(story: &str) -> String {
@@ -126,7 +196,7 @@ impl Stage {
                 .expect("the step names a call")
         };
         let (step, outcome) = match verb {
-            "start" => told(self.world.start(&options), |started| {
+            "start" => shown(self.world.start(&options), |started| {
                 format!(
                     "{} status={}",
                     started.outcome.as_str(),
@@ -155,14 +225,14 @@ impl Stage {
             }
             "wait" => {
                 self.world.now = self.world.now.plus_seconds(plain[0].parse().unwrap());
-                told(self.world.elapse(), |()| "time passed".to_owned())
+                shown(self.world.elapse(), |()| "time passed".to_owned())
             }
             "claim" => {
                 let runtime = options
                     .get("runtime")
                     .map_or("python", String::as_str)
                     .to_owned();
-                told(self.world.claim(&worker, &runtime, poll), |claim| {
+                shown(self.world.claim(&worker, &runtime, poll), |claim| {
                     let mut text = format!(
                         "leased attempt={} observed={}",
                         claim.attempt, claim.observed_sequence
@@ -208,29 +278,31 @@ impl Stage {
                     ttl_seconds: seconds.parse().unwrap(),
                 });
                 match parse_commands(&Value::Array(list)) {
-                    Ok(commands) => told(self.world.complete(&worker, attempt, commands), |body| {
-                        show_answer(&body)
-                    }),
+                    Ok(commands) => {
+                        shown(self.world.complete(&worker, attempt, commands), |outcome| {
+                            show_outcome(&outcome)
+                        })
+                    }
                     Err(errors) => (Step::default(), format!("malformed: {}", json!(errors))),
                 }
             }
-            "nothing-to-do" => told(
+            "nothing-to-do" => shown(
                 self.world
                     .fail(&worker, attempt, "WorkflowTaskWaitingForHistory"),
-                |body| show_answer(&body),
+                |outcome| show_outcome(&outcome),
             ),
-            "fail-task" => told(
+            "fail-task" => shown(
                 self.world
                     .fail(&worker, attempt, plain.first().unwrap_or(&"RuntimeError")),
-                |body| show_answer(&body),
+                |outcome| show_outcome(&outcome),
             ),
-            "heartbeat-task" => told(self.world.heartbeat_task(&worker, attempt), |()| {
+            "heartbeat-task" => shown(self.world.heartbeat_task(&worker, attempt), |()| {
                 "renewed".to_owned()
             }),
-            "release" => told(self.world.release(&worker), |released| {
+            "release" => shown(self.world.release(&worker), |released| {
                 format!("released={released}")
             }),
-            "claim-activity" => told(
+            "claim-activity" => shown(
                 self.world.claim_activity(sequence(), &worker, poll),
                 |number| format!("leased attempt={number}"),
             ),
@@ -239,9 +311,9 @@ impl Stage {
                     options.get("result").cloned().unwrap_or_default(),
                 ))
                 .unwrap();
-                told(
+                shown(
                     self.world.complete_activity(sequence(), &worker, result),
-                    |body| show_answer(&body),
+                    |outcome| show_outcome(&outcome),
                 )
             }
             "fail-activity" => {
@@ -251,20 +323,20 @@ impl Stage {
                     non_retryable: options.contains_key("non_retryable"),
                     ..Failure::default()
                 };
-                told(
+                shown(
                     self.world.fail_activity(sequence(), &worker, failure),
-                    |body| show_answer(&body),
+                    |outcome| show_outcome(&outcome),
                 )
             }
             "beat" => {
                 let progress = options
                     .get("message")
                     .map(|message| json!({"message": message}));
-                told(self.world.beat(sequence(), &worker, progress), |pulse| {
+                shown(self.world.beat(sequence(), &worker, progress), |pulse| {
                     pulse
                 })
             }
-            "signal" => told(
+            "signal" => shown(
                 self.world
                     .signal(plain[0], plain.get(1).unwrap_or(&""), request),
                 |receipt| {
@@ -280,7 +352,7 @@ impl Stage {
                 self.world.focus = Some(workflow_id);
                 (Step::default(), "ok".to_owned())
             }
-            "update" => told(
+            "update" => shown(
                 self.world
                     .update(plain[0], request, options.contains_key("run")),
                 |receipt| {
@@ -290,7 +362,7 @@ impl Stage {
                     )
                 },
             ),
-            "message" => told(self.world.append_message(plain[0], plain[1]), |appended| {
+            "message" => shown(self.world.append_message(plain[0], plain[1]), |appended| {
                 format!(
                     "position={} duplicate={}",
                     appended.position, appended.duplicate
@@ -308,7 +380,7 @@ impl Stage {
             }
             "request-cancellation" => {
                 self.world.capable = !options.contains_key("incapable");
-                told(
+                shown(
                     self.world
                         .request_cancellation(plain[0].parse().unwrap(), request),
                     |receipt| format!("requested duplicate={}", receipt.duplicate),
@@ -323,12 +395,12 @@ impl Stage {
                     operation_sequence: number("operation"),
                     operation_sequence_span: number("operation").map(|_| 1),
                 };
-                told(
+                shown(
                     self.world.deliver_cancellation(&worker, place),
                     |delivered| format!("{delivered:?}"),
                 )
             }
-            "stop-activity" => told(
+            "stop-activity" => shown(
                 self.world.acknowledge_stop(sequence(), &worker),
                 |stopped| format!("stopped duplicate={}", stopped.duplicate),
             ),
@@ -339,7 +411,7 @@ impl Stage {
                     .map(|line| read_command(line, run))
                     .collect();
                 let commands = parse_commands(&Value::Array(list)).unwrap();
-                told(self.world.checkpoint(&worker, plain[0], commands), |next| {
+                shown(self.world.checkpoint(&worker, plain[0], commands), |next| {
                     format!("recorded next={next}")
                 })
             }
@@ -348,7 +420,7 @@ impl Stage {
                 for (key, value) in options.iter().filter(|(key, _)| *key != "worker") {
                     call[key] = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
                 }
-                told(
+                shown(
                     self.world.prepare_local(&worker, sequence(), &call),
                     |prepared| {
                         format!(
@@ -368,24 +440,24 @@ impl Stage {
                 } else {
                     LocalReport::Completed(Payload::null())
                 };
-                told(
+                shown(
                     self.world.settle_local(&worker, sequence(), report),
-                    show_settled,
+                    show_ended,
                 )
             }
-            "recover-local" => told(self.world.recover_local(&worker, sequence()), show_settled),
+            "recover-local" => shown(self.world.recover_local(&worker, sequence()), show_ended),
             "beat-local" => {
                 let beat = match options.get("message") {
-                    Some(message) => LocalBeat::Heartbeat {
+                    Some(message) => LocalHeartbeatRequest::Heartbeat {
                         progress: Some(json!({"message": message})),
                     },
-                    None => LocalBeat::Control,
+                    None => LocalHeartbeatRequest::Control,
                 };
-                told(self.world.beat_local(&worker, sequence(), beat), |active| {
+                shown(self.world.beat_local(&worker, sequence(), beat), |active| {
                     format!("active={active}")
                 })
             }
-            "claim-retry" => told(self.world.claim_retry(sequence(), &worker), |claim| {
+            "claim-retry" => shown(self.world.claim_retry(sequence(), &worker), |claim| {
                 format!(
                     "leased attempt={} observed={} wait={}",
                     claim.attempt,
@@ -393,16 +465,16 @@ impl Stage {
                     claim.resume.workflow_wait_kind.unwrap_or_default()
                 )
             }),
-            "repair" => told(self.world.repair(request), |receipt| {
+            "repair" => shown(self.world.repair(request), |receipt| {
                 format!("{} retained={}", receipt.command.outcome, receipt.retained)
             }),
-            "archive" => told(self.world.archive(request), |receipt| {
+            "archive" => shown(self.world.archive(request), |receipt| {
                 format!("{} retained={}", receipt.command.outcome, receipt.retained)
             }),
-            "cancel" => told(self.world.stop(Stop::Cancel, request), |receipt| {
+            "cancel" => shown(self.world.stop(Stop::Cancel, request), |receipt| {
                 receipt.command.outcome
             }),
-            "terminate" => told(self.world.stop(Stop::Terminate, request), |receipt| {
+            "terminate" => shown(self.world.stop(Stop::Terminate, request), |receipt| {
                 receipt.command.outcome
             }),
             other => panic!("no step `{other}` in stories"),
@@ -463,7 +535,7 @@ impl Stage {
     }
 }
 
-fn show_settled(settled: Settled) -> String {
+fn show_ended(settled: EndedAttempt) -> String {
     let released = settled.retry_task_id.is_some();
     format!(
         "{} claim_released={released} duplicate={}",
@@ -471,7 +543,7 @@ fn show_settled(settled: Settled) -> String {
     )
 }
 
-fn told<T>(
+fn shown<T>(
     (step, reply): (Step, Result<T, longhaul_engine::Rejection>),
     show: impl FnOnce(T) -> String,
 ) -> (Step, String) {

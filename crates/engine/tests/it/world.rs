@@ -9,19 +9,20 @@ mod messages;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
-use longhaul_engine::run::activity::claim::ClaimActivityTask;
-use longhaul_engine::run::activity::heartbeat::{Beat, HeartbeatActivity};
-use longhaul_engine::run::activity::report::{CompleteActivity, FailActivity, Failure, Reporter};
-use longhaul_engine::run::advance_time::Elapse;
-use longhaul_engine::run::message::stream::StreamCursor;
-use longhaul_engine::run::start::{DuplicatePolicy, Start, Started};
-use longhaul_engine::run::state::{Routing, Run};
-use longhaul_engine::run::workflow_task::claim::{ClaimWorkflowTask, WorkflowClaim};
-use longhaul_engine::run::workflow_task::complete::{CompleteWorkflowTask, Holder};
-use longhaul_engine::run::workflow_task::fail::{
-    FailWorkflowTask, HeartbeatWorkflowTask, ReleaseWorkflowTask,
+use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskOutcome, TaskRow};
+use longhaul_engine::command::{
+    AdvanceTime, ClaimActivityTask, ClaimWorkflowTask, CompleteActivity, CompleteWorkflowTask,
+    FailActivity, FailWorkflowTask, HeartbeatActivity, HeartbeatWorkflowTask, ReleaseWorkflowTask,
+    Start,
 };
+use longhaul_engine::run::activity::fence::Reporter;
+use longhaul_engine::run::activity::heartbeat::HeartbeatRequest;
+use longhaul_engine::run::activity::report::Failure;
+use longhaul_engine::run::message::stream::StreamCursor;
+use longhaul_engine::run::start::{DuplicatePolicy, Started};
+use longhaul_engine::run::state::{Routing, Run};
+use longhaul_engine::run::workflow_task::claim::WorkflowClaim;
+use longhaul_engine::run::workflow_task::lease::Holder;
 use longhaul_engine::run::workflow_task::sticky::StickyClaim;
 use longhaul_engine::visibility::Definitions;
 use longhaul_engine::{Command, Decision, Limits, Moment, Rejection};
@@ -287,7 +288,7 @@ impl World {
         worker: &str,
         attempt: Option<u64>,
         commands: Vec<WorkflowCommand>,
-    ) -> (Step, Result<Value, Rejection>) {
+    ) -> (Step, Result<TaskOutcome, Rejection>) {
         invariants::check_decision_is_next(self);
         let command = CompleteWorkflowTask {
             cursors: std::mem::take(&mut self.cursors),
@@ -297,7 +298,7 @@ impl World {
             definitions: Arc::clone(&self.definitions),
         };
         let (step, reply) = self.apply(&command);
-        (step, reply.map(|answer| answer.body))
+        (step, reply.map(|reply| reply.outcome))
     }
 
     /// A completion of a finished task comes again.
@@ -307,7 +308,7 @@ impl World {
         worker: &str,
         attempt: u64,
         commands: Vec<WorkflowCommand>,
-    ) -> (Step, Result<Value, Rejection>) {
+    ) -> (Step, Result<TaskOutcome, Rejection>) {
         let row = self.tasks[task_id].clone();
         let run_id = row.run_id.clone();
         let command = CompleteWorkflowTask {
@@ -323,7 +324,7 @@ impl World {
             definitions: Arc::clone(&self.definitions),
         };
         let (step, reply) = self.apply_to(&run_id, &command);
-        (step, reply.map(|answer| answer.body))
+        (step, reply.map(|reply| reply.outcome))
     }
 
     pub(crate) fn fail(
@@ -331,7 +332,7 @@ impl World {
         worker: &str,
         attempt: Option<u64>,
         failure_type: &str,
-    ) -> (Step, Result<Value, Rejection>) {
+    ) -> (Step, Result<TaskOutcome, Rejection>) {
         let command = FailWorkflowTask {
             holder: self.holder(worker, attempt),
             message: "it did not work".to_owned(),
@@ -340,7 +341,7 @@ impl World {
             stack_trace: None,
         };
         let (step, reply) = self.apply(&command);
-        (step, reply.map(|answer| answer.body))
+        (step, reply.map(|reply| reply.outcome))
     }
 
     pub(crate) fn heartbeat_task(
@@ -366,11 +367,11 @@ impl World {
     }
 
     pub(crate) fn elapse(&mut self) -> (Step, Result<(), Rejection>) {
-        self.apply(&Elapse)
+        self.apply(&AdvanceTime)
     }
 
     pub(crate) fn elapse_of(&mut self, run_id: &RunId) -> (Step, Result<(), Rejection>) {
-        self.apply_to(run_id, &Elapse)
+        self.apply_to(run_id, &AdvanceTime)
     }
 
     /// The newest task of the activity call.
@@ -435,12 +436,12 @@ impl World {
         sequence: u64,
         worker: &str,
         result: Payload,
-    ) -> (Step, Result<Value, Rejection>) {
+    ) -> (Step, Result<TaskOutcome, Rejection>) {
         let Some(reporter) = self.reporter(sequence, worker) else {
             return (Step::default(), Err(Rejection::AttemptNotFound));
         };
         let (step, reply) = self.apply(&CompleteActivity { reporter, result });
-        (step, reply.map(|answer| answer.body))
+        (step, reply.map(|reply| reply.outcome))
     }
 
     pub(crate) fn fail_activity(
@@ -448,12 +449,12 @@ impl World {
         sequence: u64,
         worker: &str,
         failure: Failure,
-    ) -> (Step, Result<Value, Rejection>) {
+    ) -> (Step, Result<TaskOutcome, Rejection>) {
         let Some(reporter) = self.reporter(sequence, worker) else {
             return (Step::default(), Err(Rejection::AttemptNotFound));
         };
         let (step, reply) = self.apply(&FailActivity { reporter, failure });
-        (step, reply.map(|answer| answer.body))
+        (step, reply.map(|reply| reply.outcome))
     }
 
     pub(crate) fn beat(
@@ -467,17 +468,17 @@ impl World {
         };
         let (step, reply) = self.apply(&HeartbeatActivity {
             reporter,
-            beat: Beat::Renew { progress },
+            request: HeartbeatRequest::Renew { progress },
             session: None,
         });
         (
             step,
-            reply.map(|pulse| {
+            reply.map(|reply| {
                 format!(
                     "can_continue={} cancel_requested={} reason={:?}",
-                    pulse.can_continue,
-                    pulse.cancel_requested,
-                    pulse.reason.map(|reason| reason.as_str())
+                    reply.can_continue,
+                    reply.cancel_requested,
+                    reply.reason.map(|reason| reason.as_str())
                 )
             }),
         )

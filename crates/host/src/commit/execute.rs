@@ -9,7 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
-use longhaul_engine::run::start::{Start, Started};
+use longhaul_engine::command::{CommandKind, Listed, Start};
+use longhaul_engine::run::start::Started;
 use longhaul_engine::run::state::Run;
 use longhaul_engine::session::Session;
 use longhaul_engine::{Changes, Command, Decision, Limits, Moment};
@@ -36,8 +37,49 @@ pub(crate) struct Executor {
     cache: Cache,
 }
 
+/// The tries of one command on one run. Another commit may come first; then the command is decided again on what is stored.
+///
+/// ```ignore
+/// let mut tries = executor.tries(&run_id);
+/// while let Some(locked) = tries.next().await? {
+///     // Read what the command depends on, build it, then:
+///     if let Some(reply) = locked.decide(&command).await? {
+///         return Ok(reply);
+///     }
+/// }
+/// // There is no such run.
+/// ```
+pub(crate) struct Tries<'e> {
+    executor: &'e Executor,
+    run_id: RunId,
+    cell: Arc<Cell>,
+    left: usize,
+}
+
+impl Tries<'_> {
+    /// Takes the run's lock. `Ok(None)` when there is no such run.
+    ///
+    /// # Errors
+    /// [`Error::Contended`] when the command lost too often.
+    pub(crate) async fn next(&mut self) -> Result<Option<Locked<'_>>> {
+        if self.left == 0 {
+            return Err(Error::Contended);
+        }
+        self.left -= 1;
+        self.cell = self.executor.cache.cell(&self.run_id);
+        self.executor.lock(&self.cell, &self.run_id).await
+    }
+
+    /// Goes on with the run that took over.
+    pub(crate) fn follow(&mut self, run_id: RunId) {
+        self.run_id = run_id;
+    }
+}
+
 /// A run under its lock.
 pub(crate) struct Locked<'a> {
+    executor: &'a Executor,
+    cell: &'a Arc<Cell>,
     state: MutexGuard<'a, CellState>,
 }
 
@@ -47,39 +89,47 @@ impl Locked<'_> {
     }
 
     /// Waits until all that this process wrote to the run is durable, so that rows read from the store are current.
-    pub(crate) async fn settle(&self) -> Result<()> {
+    pub(crate) async fn wait_for_commits(&self) -> Result<()> {
         match self.state.tail.clone() {
             Some(tail) => Ok(tail.await?),
             None => Ok(()),
         }
     }
-}
 
-/// How a prepared command goes on.
-pub(crate) enum Prepared<C> {
-    Decide(C),
-    /// The run named here must be asked instead.
-    Elsewhere(RunId),
-}
+    /// Decides, commits and wakes. `Ok(None)` when another commit came first.
+    pub(crate) async fn decide<C: Command>(mut self, command: &C) -> Result<Option<C::Reply>> {
+        let decision = self
+            .executor
+            .decide(C::KIND, |moment| command.decide(self.run(), moment))?;
+        if decision.changes.run.is_none() && !self.is_current().await? {
+            self.state.run = None;
+            return Ok(None);
+        }
+        let Self {
+            executor,
+            cell,
+            mut state,
+        } = self;
+        let (reply, durable) = executor.conclude(cell, &mut state, decision);
+        drop(state);
+        match durable.wait().await {
+            Ok(()) => reply.map(Some).map_err(Error::from),
+            Err(error) => {
+                executor.recover(cell, error).await?;
+                Ok(None)
+            }
+        }
+    }
 
-/// A command that needs something read under the run's lock first.
-pub(crate) trait Prepare: Sync {
-    type Command: Command;
-
-    fn prepare(
-        &self,
-        locked: &Locked<'_>,
-    ) -> impl Future<Output = Result<Prepared<Self::Command>>> + Send;
-}
-
-/// A command that needs nothing.
-struct Plain<'a, C>(&'a C);
-
-impl<'a, C: Command + Sync> Prepare for Plain<'a, C> {
-    type Command = &'a C;
-
-    async fn prepare(&self, _locked: &Locked<'_>) -> Result<Prepared<&'a C>> {
-        Ok(Prepared::Decide(self.0))
+    /// A decision that writes nothing is not checked by a commit. Where other servers write too, the copy it was made on is
+    /// compared with the store instead.
+    async fn is_current(&self) -> Result<bool> {
+        if !self.executor.store.is_shared() {
+            return Ok(true);
+        }
+        self.wait_for_commits().await?;
+        let run = self.run();
+        Ok(self.executor.store.version(run.run_id()).await? == Some(run.version))
     }
 }
 
@@ -109,51 +159,33 @@ impl Executor {
     }
 
     /// Decides one command on one run. `Ok(None)` when there is no such run.
-    pub(crate) async fn execute<C: Command + Sync>(
+    pub(crate) async fn execute<C: Command>(
         &self,
         run_id: &RunId,
         command: &C,
     ) -> Result<Option<C::Reply>> {
-        self.execute_prepared(run_id, &Plain(command)).await
-    }
-
-    /// As [`Self::execute`], for commands that need something read under the run's lock first.
-    pub(crate) async fn execute_prepared<P: Prepare>(
-        &self,
-        run_id: &RunId,
-        prepare: &P,
-    ) -> Result<Option<<P::Command as Command>::Reply>> {
-        let mut run_id = run_id.clone();
-        for _ in 0..CONFLICT_RETRIES {
-            let cell = self.cache.cell(&run_id);
-            let Some(mut locked) = self.lock(&cell, &run_id).await? else {
-                return Ok(None);
-            };
-            let command = match prepare.prepare(&locked).await? {
-                Prepared::Decide(command) => command,
-                Prepared::Elsewhere(other) => {
-                    run_id = other;
-                    continue;
-                }
-            };
-            let decision = self.decide(|moment| command.decide(locked.run(), moment))?;
-            if decision.changes.run.is_none() && !self.is_current(&locked).await? {
-                locked.state.run = None;
-                continue;
-            }
-            let (reply, durable) = self.conclude(&cell, &mut locked.state, decision);
-            drop(locked);
-            match durable.wait().await {
-                Ok(()) => return reply.map(Some).map_err(Error::from),
-                Err(error) => self.recover(&cell, error).await?,
+        let mut tries = self.tries(run_id);
+        while let Some(locked) = tries.next().await? {
+            if let Some(reply) = locked.decide(command).await? {
+                return Ok(Some(reply));
             }
         }
-        Err(Error::Contended)
+        Ok(None)
+    }
+
+    /// For a command that depends on something that is read under the run's lock.
+    pub(crate) fn tries(&self, run_id: &RunId) -> Tries<'_> {
+        Tries {
+            executor: self,
+            run_id: run_id.clone(),
+            cell: self.cache.cell(run_id),
+            left: CONFLICT_RETRIES,
+        }
     }
 
     /// Starts a workflow that has no run yet. [`StoreError::Conflict`] surfaces as `Contended`: the id was taken meanwhile.
     pub(crate) async fn create(&self, start: &Start) -> Result<Started> {
-        let decision = self.decide(|moment| start.decide_new(moment))?;
+        let decision = self.decide(Start::KIND, |moment| start.decide_new(moment))?;
         let reply = decision.reply?;
         let changes = Arc::new(decision.changes);
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
@@ -186,7 +218,7 @@ impl Executor {
         let Some(mut locked) = self.lock(&cell, run_id).await? else {
             return Ok(None);
         };
-        if !self.is_current(&locked).await? {
+        if !locked.is_current().await? {
             locked.state.run = self.store.run(run_id).await?;
             locked.state.tail = None;
             self.cache.reloaded(&cell, &locked.state);
@@ -198,28 +230,22 @@ impl Executor {
         Ok(Some(run))
     }
 
-    /// A decision that writes nothing is not checked by a commit. Where other servers write too, the copy it was made on is
-    /// compared with the store instead.
-    async fn is_current(&self, locked: &Locked<'_>) -> Result<bool> {
-        if !self.store.is_shared() {
-            return Ok(true);
-        }
-        locked.settle().await?;
-        let run = locked.run();
-        Ok(self.store.version(run.run_id()).await? == Some(run.version))
-    }
-
     /// A panic while deciding is a bug that ends this request only: nothing was written, and the run is untouched.
-    fn decide<R>(&self, decide: impl FnOnce(Moment<'_>) -> Decision<R>) -> Result<Decision<R>> {
+    fn decide<R>(
+        &self,
+        kind: CommandKind,
+        decide: impl FnOnce(Moment<'_>) -> Decision<R>,
+    ) -> Result<Decision<R>> {
         catch_unwind(AssertUnwindSafe(|| decide(self.moment()))).map_err(|_| {
             tracing::error!(
+                command = kind.as_str(),
                 "a decision panicked; the request was answered internal_error and nothing was committed"
             );
             Error::Internal
         })
     }
 
-    async fn lock<'c>(&self, cell: &'c Arc<Cell>, run_id: &RunId) -> Result<Option<Locked<'c>>> {
+    async fn lock<'c>(&'c self, cell: &'c Arc<Cell>, run_id: &RunId) -> Result<Option<Locked<'c>>> {
         let mut state = cell.state.lock().await;
         if state.run.is_none() {
             state.run = self.store.run(run_id).await?;
@@ -231,7 +257,11 @@ impl Executor {
             self.cache.forget(run_id);
             return Ok(None);
         }
-        Ok(Some(Locked { state }))
+        Ok(Some(Locked {
+            executor: self,
+            cell,
+            state,
+        }))
     }
 
     /// Hands the changes to the store and moves the cached run on.
@@ -376,7 +406,7 @@ mod tests {
     use longhaul_engine::run::start::DuplicatePolicy;
     use longhaul_engine::run::state::Routing;
     use longhaul_engine::run::workflow_task::claim::ClaimWorkflowTask;
-    use longhaul_engine::run::workflow_task::fail::ReleaseWorkflowTask;
+    use longhaul_engine::run::workflow_task::release::ReleaseWorkflowTask;
     use longhaul_protocol::Payload;
     use longhaul_protocol::id::{TaskId, WorkerId};
     use longhaul_store::memory::Memory;

@@ -1,18 +1,19 @@
-//! The activity-task bridge contract: poll, claim, claim status, complete, fail, status, heartbeat.
+//! Activity tasks: poll, claim, claim status, complete, fail, status, heartbeat.
 
 use longhaul_engine::Rejection;
-use longhaul_engine::change::{TaskKind, TaskRow};
-use longhaul_engine::run::activity::claim::{ActivityClaim, ClaimActivityTask};
-use longhaul_engine::run::activity::heartbeat::{Beat, HeartbeatActivity, Pulse, Stored};
-use longhaul_engine::run::activity::report::{
-    Answer, CompleteActivity, FailActivity, Failure, Reporter,
+use longhaul_engine::change::{TaskKind, TaskReply, TaskRow};
+use longhaul_engine::command::{
+    ClaimActivityTask, CompleteActivity, FailActivity, HeartbeatActivity,
 };
+use longhaul_engine::run::activity::claim::ActivityClaim;
+use longhaul_engine::run::activity::fence::Reporter;
+use longhaul_engine::run::activity::heartbeat::{HeartbeatReply, HeartbeatRequest, StoredSession};
+use longhaul_engine::run::activity::report::Failure;
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::{ActivityAttemptId, Namespace, SessionId, TaskId, WorkerId};
 use serde_json::Value;
 
 use crate::Host;
-use crate::commit::execute::{Locked, Prepare, Prepared};
 use crate::error::{Error, Result};
 use crate::matching::dispatch::Appetite;
 use crate::matching::poll::{Claim, Poll, Polled};
@@ -20,14 +21,14 @@ use crate::matching::poll_dedup::{Granted, session_of};
 use crate::operations::tasks::ClaimStatus;
 use crate::registry::workers::Known;
 
-/// Who reports on which attempt.
+/// The worker that speaks about an attempt, and which attempt it is.
 #[derive(Clone, Debug)]
-pub struct ActivityReport {
+pub struct AttemptIdentity {
     pub namespace: Namespace,
     pub task_id: TaskId,
     pub attempt_id: ActivityAttemptId,
     pub owner: WorkerId,
-    /// Who speaks, from authentication, as JSON text.
+    /// The authenticated caller, as JSON text.
     pub principal: Option<String>,
 }
 
@@ -75,56 +76,6 @@ impl Claim for ActivityTasks {
     }
 }
 
-/// A claim of a task that must run in a session: what admits it is read under the run's lock, and its commit is refused when any
-/// of that changed meanwhile.
-struct InSession<'a> {
-    host: &'a Host,
-    namespace: &'a Namespace,
-    session_id: &'a SessionId,
-    command: ClaimActivityTask,
-}
-
-impl Prepare for InSession<'_> {
-    type Command = ClaimActivityTask;
-
-    async fn prepare(&self, _locked: &Locked<'_>) -> Result<Prepared<ClaimActivityTask>> {
-        let admission = self
-            .host
-            .session_admission(self.namespace, self.session_id, &self.command.worker_id)
-            .await?;
-        Ok(Prepared::Decide(ClaimActivityTask {
-            admission: Some(Box::new(admission)),
-            ..self.command.clone()
-        }))
-    }
-}
-
-/// A heartbeat of an activity that runs in a session.
-struct BeatInSession<'a> {
-    host: &'a Host,
-    row: &'a TaskRow,
-    session_id: &'a SessionId,
-    report: &'a ActivityReport,
-    beat: &'a Beat,
-}
-
-impl Prepare for BeatInSession<'_> {
-    type Command = HeartbeatActivity;
-
-    async fn prepare(&self, locked: &Locked<'_>) -> Result<Prepared<HeartbeatActivity>> {
-        let row = self.host.newest_row(locked, self.row).await?;
-        let (session, owner) = self
-            .host
-            .stored_session(&self.report.namespace, self.session_id)
-            .await?;
-        Ok(Prepared::Decide(HeartbeatActivity {
-            reporter: self.report.with(row),
-            beat: self.beat.clone(),
-            session: Some(Box::new(Stored { session, owner })),
-        }))
-    }
-}
-
 impl Host {
     /// Waits for an activity task and leases it.
     pub async fn poll_activity_task(&self, poll: &Poll) -> Result<Polled<ActivityClaim>> {
@@ -156,7 +107,7 @@ impl Host {
                 .await?
                 .ok_or(Error::Rejected(Rejection::TaskNotFound));
         }
-        self.report(row, |_| ActivityTasks::command(&granted, poll))
+        self.on_task(&row, |_| ActivityTasks::command(&granted, poll))
             .await
     }
 
@@ -165,24 +116,26 @@ impl Host {
         granted: &Granted,
         session_id: &SessionId,
         namespace: &Namespace,
-        command: ClaimActivityTask,
+        mut command: ClaimActivityTask,
     ) -> Result<Option<ActivityClaim>> {
         let _locks = self
             .inner
             .sessions
             .lock_both(namespace, &command.worker_id, session_id)
             .await;
-        let claim = InSession {
-            host: self,
-            namespace,
-            session_id,
-            command,
-        };
-        let claimed = self
-            .inner
-            .executor
-            .execute_prepared(&granted.run_id, &claim)
-            .await?;
+        // What admits the task is read under the run's lock. Its commit is refused if any of that changed meanwhile.
+        let mut tries = self.inner.executor.tries(&granted.run_id);
+        let mut claimed = None;
+        while let Some(locked) = tries.next().await? {
+            let admission = self
+                .session_admission(namespace, session_id, &command.worker_id)
+                .await?;
+            command.admission = Some(Box::new(admission));
+            claimed = locked.decide(&command).await?;
+            if claimed.is_some() {
+                break;
+            }
+        }
         if let Some(claim) = &claimed
             && let (Some(session), Some(outcome)) = (&claim.session, claim.acquired)
         {
@@ -204,14 +157,11 @@ impl Host {
     /// The activity succeeded.
     pub async fn complete_activity_task(
         &self,
-        report: &ActivityReport,
+        identity: &AttemptIdentity,
         result: Payload,
-    ) -> Result<Answer> {
-        let row = self
-            .task_row(&report.namespace, &report.task_id, TaskKind::Activity)
-            .await?;
-        self.report(row, |row| CompleteActivity {
-            reporter: report.with(row),
+    ) -> Result<TaskReply> {
+        self.on_activity_task(identity, |reporter| CompleteActivity {
+            reporter,
             result: result.clone(),
         })
         .await
@@ -220,14 +170,11 @@ impl Host {
     /// The attempt failed.
     pub async fn fail_activity_task(
         &self,
-        report: &ActivityReport,
+        identity: &AttemptIdentity,
         failure: Failure,
-    ) -> Result<Answer> {
-        let row = self
-            .task_row(&report.namespace, &report.task_id, TaskKind::Activity)
-            .await?;
-        self.report(row, |row| FailActivity {
-            reporter: report.with(row),
+    ) -> Result<TaskReply> {
+        self.on_activity_task(identity, |reporter| FailActivity {
+            reporter,
             failure: failure.clone(),
         })
         .await
@@ -236,52 +183,60 @@ impl Host {
     /// The worker is alive; the answer says whether it should go on.
     pub async fn heartbeat_activity_task(
         &self,
-        report: &ActivityReport,
+        identity: &AttemptIdentity,
         progress: Option<Value>,
-    ) -> Result<Pulse> {
-        self.beat(report, &Beat::Renew { progress }).await
+    ) -> Result<HeartbeatReply> {
+        self.heartbeat(identity, &HeartbeatRequest::Renew { progress })
+            .await
     }
 
     /// Whether the worker should go on, without renewing anything.
-    pub async fn activity_task_status(&self, report: &ActivityReport) -> Result<Pulse> {
-        self.beat(report, &Beat::Look).await
+    pub async fn activity_task_status(&self, identity: &AttemptIdentity) -> Result<HeartbeatReply> {
+        self.heartbeat(identity, &HeartbeatRequest::Status).await
     }
 
-    async fn beat(&self, report: &ActivityReport, beat: &Beat) -> Result<Pulse> {
+    async fn heartbeat(
+        &self,
+        identity: &AttemptIdentity,
+        request: &HeartbeatRequest,
+    ) -> Result<HeartbeatReply> {
         let row = self
-            .task_row(&report.namespace, &report.task_id, TaskKind::Activity)
+            .task_row(&identity.namespace, &identity.task_id, TaskKind::Activity)
             .await?;
-        if let Some(session_id) = session_of(&row) {
-            let _lock = self
-                .inner
-                .sessions
-                .lock_session(&report.namespace, &session_id)
-                .await;
-            let beating = BeatInSession {
-                host: self,
-                row: &row,
-                session_id: &session_id,
-                report,
-                beat,
+        let Some(session_id) = session_of(&row) else {
+            let build = |row| HeartbeatActivity {
+                reporter: identity.reporter(row),
+                request: request.clone(),
+                session: None,
             };
-            return self
-                .inner
-                .executor
-                .execute_prepared(&row.run_id, &beating)
-                .await?
-                .ok_or(Error::Rejected(Rejection::TaskNotFound));
+            return self.on_task(&row, build).await;
+        };
+        let _lock = self
+            .inner
+            .sessions
+            .lock_session(&identity.namespace, &session_id)
+            .await;
+        let mut tries = self.inner.executor.tries(&row.run_id);
+        while let Some(locked) = tries.next().await? {
+            let row = self.newest_row(&locked, &row).await?;
+            let (session, owner) = self
+                .stored_session(&identity.namespace, &session_id)
+                .await?;
+            let command = HeartbeatActivity {
+                reporter: identity.reporter(row),
+                request: request.clone(),
+                session: Some(Box::new(StoredSession { session, owner })),
+            };
+            if let Some(reply) = locked.decide(&command).await? {
+                return Ok(reply);
+            }
         }
-        self.report(row, |row| HeartbeatActivity {
-            reporter: report.with(row),
-            beat: beat.clone(),
-            session: None,
-        })
-        .await
+        Err(Error::Rejected(Rejection::TaskNotFound))
     }
 }
 
-impl ActivityReport {
-    pub(crate) fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Reporter {
+impl AttemptIdentity {
+    pub(crate) fn reporter(&self, row: Box<TaskRow>) -> Reporter {
         Reporter {
             row,
             attempt_id: self.attempt_id.clone(),

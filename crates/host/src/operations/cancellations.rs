@@ -1,6 +1,5 @@
 //! Cooperative cancellation from outside and from workers.
 
-use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::activity::stop::{AcknowledgeStop, StopAcknowledged};
 use longhaul_engine::run::cancellation::{
     CAPABILITY, CancellationReceipt, CleanupBudget, DeliverCancellation, Delivered, EarlierRun,
@@ -14,7 +13,7 @@ use serde_json::Value;
 
 use crate::Host;
 use crate::error::Result;
-use crate::operations::activity_tasks::ActivityReport;
+use crate::operations::activity_tasks::AttemptIdentity;
 use crate::operations::workflow_tasks::TaskHolder;
 use crate::operations::workflows::CommandTarget;
 
@@ -110,11 +109,8 @@ impl Host {
         request_id: &CommandId,
         place: &DeliveryPlace,
     ) -> Result<(RunId, TaskId, Delivered)> {
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
-        self.report(row, |row| DeliverCancellation {
-            holder: holder.with(row),
+        self.on_workflow_task(holder, |holder| DeliverCancellation {
+            holder,
             request_id: request_id.clone(),
             place: place.clone(),
         })
@@ -124,14 +120,11 @@ impl Host {
     /// A worker's activity callback has stopped.
     pub async fn acknowledge_activity_stop(
         &self,
-        report: &ActivityReport,
+        identity: &AttemptIdentity,
         request_id: &CommandId,
     ) -> Result<StopAcknowledged> {
-        let row = self
-            .task_row(&report.namespace, &report.task_id, TaskKind::Activity)
-            .await?;
-        self.report(row, |row| AcknowledgeStop {
-            reporter: report.with(row),
+        self.on_activity_task(identity, |reporter| AcknowledgeStop {
+            reporter,
             request_id: request_id.clone(),
         })
         .await

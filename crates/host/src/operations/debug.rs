@@ -91,7 +91,7 @@ impl Host {
             let row = self.inner.store.task(task_id).await?;
             let said = row
                 .and_then(|row| row.closed)
-                .and_then(|closed| closed.report)
+                .and_then(|closed| closed.reply)
                 .and_then(|report| report.diagnosis);
             if let Some(said) = said {
                 diagnoses.insert(task_id.clone(), *said);

@@ -1,12 +1,11 @@
-//! Local activities whose attempts are written down as they happen (local-activities.md §12.2): one command, one commit each.
+//! Local activities whose attempts are recorded as they happen: one command, one commit each.
 
 use std::sync::Arc;
 
 use longhaul_engine::Rejection;
-use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::local_activity::attempt::{
-    AcknowledgeLocalStop, AttemptHolder, BeatLocalActivity, LocalBeat, LocalPulse, LocalReport,
-    SettleLocalActivity, Settled,
+    AcknowledgeLocalStop, AttemptHolder, EndLocalAttempt, EndedAttempt, HeartbeatLocalActivity,
+    LocalHeartbeatReply, LocalHeartbeatRequest, LocalReport,
 };
 use longhaul_engine::run::local_activity::checkpoint::{CheckpointCommands, Checkpointed};
 use longhaul_engine::run::local_activity::prepare::{PrepareLocalActivity, Prepared};
@@ -20,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::operations::workflow_tasks::TaskHolder;
 
 impl Host {
-    /// Records commands that stand before a local call.
+    /// Records the commands that the workflow gave before a local call.
     pub async fn checkpoint_commands(
         &self,
         holder: &TaskHolder,
@@ -28,12 +27,9 @@ impl Host {
         start_sequence: u64,
         commands: Vec<WorkflowCommand>,
     ) -> Result<Checkpointed> {
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
         let definitions = self.definitions_for(&holder.namespace, &commands).await?;
-        self.report(row, |row| CheckpointCommands {
-            holder: holder.with(row),
+        self.on_workflow_task(holder, |holder| CheckpointCommands {
+            holder,
             checkpoint_id: checkpoint_id.to_owned(),
             start_sequence,
             commands: commands.clone(),
@@ -42,7 +38,7 @@ impl Host {
         .await
     }
 
-    /// Begins an attempt.
+    /// Starts an attempt.
     pub async fn prepare_local_activity(
         &self,
         holder: &TaskHolder,
@@ -50,17 +46,14 @@ impl Host {
         worker_attempt_id: &str,
         call: &LocalActivityCall,
     ) -> Result<Prepared> {
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
         let worker = self.known_worker(&holder.namespace, &holder.owner).await?;
         if worker.is_none() {
             return Err(Error::Rejected(Rejection::LocalActivityRefused {
                 reason: Reason::StaleWorkerRegistration,
             }));
         }
-        self.report(row, |row| PrepareLocalActivity {
-            holder: holder.with(row),
+        self.on_workflow_task(holder, |holder| PrepareLocalActivity {
+            holder,
             sequence,
             worker_attempt_id: worker_attempt_id.to_owned(),
             call: call.clone(),
@@ -68,83 +61,66 @@ impl Host {
         .await
     }
 
-    /// Settles an attempt whose worker was lost; with the run, for the answer.
+    /// Ends an attempt whose worker was lost. Returns the run too, for the reply.
     pub async fn recover_local_activity(
         &self,
         holder: &TaskHolder,
         sequence: u64,
         call: &LocalActivityCall,
-    ) -> Result<(RunId, Settled)> {
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
-        let run_id = row.run_id.clone();
-        let settled = self
-            .report(row, |row| RecoverLocalActivity {
-                holder: holder.with(row),
-                sequence,
-                call: call.clone(),
-            })
-            .await?;
-        Ok((run_id, settled))
-    }
-
-    /// The worker keeps an attempt, or tells its progress.
-    pub async fn beat_local_activity(
-        &self,
-        holder: &TaskHolder,
-        attempt_id: &ActivityAttemptId,
-        beat: &LocalBeat,
-    ) -> Result<LocalPulse> {
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
-        self.report(row, |row| BeatLocalActivity {
-            attempt: AttemptHolder {
-                holder: holder.with(row),
-                attempt_id: attempt_id.clone(),
-            },
-            beat: beat.clone(),
+    ) -> Result<(RunId, EndedAttempt)> {
+        self.on_workflow_task_of_run(holder, |holder| RecoverLocalActivity {
+            holder,
+            sequence,
+            call: call.clone(),
         })
         .await
     }
 
-    /// An attempt is over; with the run, for the answer.
-    pub async fn settle_local_activity(
+    /// Keeps an attempt, or records its progress.
+    pub async fn heartbeat_local_activity(
+        &self,
+        holder: &TaskHolder,
+        attempt_id: &ActivityAttemptId,
+        request: &LocalHeartbeatRequest,
+    ) -> Result<LocalHeartbeatReply> {
+        self.on_workflow_task(holder, |holder| HeartbeatLocalActivity {
+            attempt: AttemptHolder {
+                holder,
+                attempt_id: attempt_id.clone(),
+            },
+            request: request.clone(),
+        })
+        .await
+    }
+
+    /// Ends an attempt. Returns the run too, for the reply.
+    pub async fn end_local_attempt(
         &self,
         holder: &TaskHolder,
         attempt_id: &ActivityAttemptId,
         report: &LocalReport,
-    ) -> Result<(RunId, Settled)> {
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
-        let run_id = row.run_id.clone();
-        let settled = self
-            .report(row, |row| SettleLocalActivity {
-                attempt: AttemptHolder {
-                    holder: holder.with(row),
-                    attempt_id: attempt_id.clone(),
-                },
-                report: report.clone(),
-            })
-            .await?;
-        Ok((run_id, settled))
+    ) -> Result<(RunId, EndedAttempt)> {
+        self.on_workflow_task_of_run(holder, |holder| EndLocalAttempt {
+            attempt: AttemptHolder {
+                holder,
+                attempt_id: attempt_id.clone(),
+            },
+            report: report.clone(),
+        })
+        .await
     }
 
-    /// The worker's function has stopped after a cancellation; the event of the request, and whether it was said before.
+    /// Records that the worker's function stopped after a cancellation. Returns the event of the request, and whether it was
+    /// acknowledged before.
     pub async fn acknowledge_local_stop(
         &self,
         holder: &TaskHolder,
         attempt_id: &ActivityAttemptId,
         request_id: &CommandId,
     ) -> Result<(EventId, bool)> {
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
-        self.report(row, |row| AcknowledgeLocalStop {
+        self.on_workflow_task(holder, |holder| AcknowledgeLocalStop {
             attempt: AttemptHolder {
-                holder: holder.with(row),
+                holder,
                 attempt_id: attempt_id.clone(),
             },
             request_id: request_id.clone(),

@@ -1,13 +1,18 @@
-//! What both bridge contracts share: finding a task by its id, and the status of a claim.
+//! What workflow tasks and activity tasks share: finding a task by its id, deciding a command of its worker, and the status of a
+//! claim.
 
 use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
+use longhaul_engine::run::activity::fence::Reporter;
+use longhaul_engine::run::workflow_task::lease::Holder;
 use longhaul_engine::{Command, Rejection};
-use longhaul_protocol::id::{Namespace, TaskId};
+use longhaul_protocol::id::{Namespace, RunId, TaskId};
 use longhaul_protocol::{Reason, Timestamp};
 
 use crate::Host;
-use crate::commit::execute::{Locked, Prepare, Prepared};
+use crate::commit::execute::Locked;
 use crate::error::{Error, Result};
+use crate::operations::activity_tasks::AttemptIdentity;
+use crate::operations::workflow_tasks::TaskHolder;
 
 /// Whether a task could be leased now, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,26 +44,67 @@ impl Host {
             .ok_or(Error::Rejected(Rejection::TaskNotFound))
     }
 
-    /// Runs a command on the run that owns the task, with the task's row as it is under the run's lock.
-    pub(crate) async fn report<C, F>(&self, row: TaskRow, build: F) -> Result<C::Reply>
-    where
-        C: Command + Send + Sync,
-        F: Fn(Box<TaskRow>) -> C + Send + Sync,
-    {
-        let run_id = row.run_id.clone();
-        let report = Report {
-            host: self,
-            row,
-            build,
-        };
-        self.inner
-            .executor
-            .execute_prepared(&run_id, &report)
-            .await?
-            .ok_or(Error::Rejected(Rejection::TaskNotFound))
+    /// Decides a command of the worker that holds a workflow task.
+    pub(crate) async fn on_workflow_task<C: Command>(
+        &self,
+        holder: &TaskHolder,
+        build: impl Fn(Holder) -> C,
+    ) -> Result<C::Reply> {
+        let (_, reply) = self.on_workflow_task_of_run(holder, build).await?;
+        Ok(reply)
     }
 
-    /// A task's row as it must be read under its run's lock. An open task is judged by the run itself; a finished one is known
+    /// As [`Self::on_workflow_task`], and returns the run that the task belongs to.
+    pub(crate) async fn on_workflow_task_of_run<C: Command>(
+        &self,
+        holder: &TaskHolder,
+        build: impl Fn(Holder) -> C,
+    ) -> Result<(RunId, C::Reply)> {
+        let row = self
+            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .await?;
+        let of_holder = |row| {
+            build(Holder {
+                row,
+                owner: holder.owner.clone(),
+                attempt: holder.attempt,
+                principal: holder.principal.clone(),
+            })
+        };
+        let reply = self.on_task(&row, of_holder).await?;
+        Ok((row.run_id, reply))
+    }
+
+    /// Decides a command of the worker that runs an attempt of an activity.
+    pub(crate) async fn on_activity_task<C: Command>(
+        &self,
+        identity: &AttemptIdentity,
+        build: impl Fn(Reporter) -> C,
+    ) -> Result<C::Reply> {
+        let row = self
+            .task_row(&identity.namespace, &identity.task_id, TaskKind::Activity)
+            .await?;
+        self.on_task(&row, |row| build(identity.reporter(row)))
+            .await
+    }
+
+    /// Decides a command on the run that owns the task. `build` gets the task's row as it is under the run's lock.
+    pub(crate) async fn on_task<C: Command>(
+        &self,
+        row: &TaskRow,
+        build: impl Fn(Box<TaskRow>) -> C,
+    ) -> Result<C::Reply> {
+        let mut tries = self.inner.executor.tries(&row.run_id);
+        while let Some(locked) = tries.next().await? {
+            let command = build(self.newest_row(&locked, row).await?);
+            if let Some(reply) = locked.decide(&command).await? {
+                return Ok(reply);
+            }
+        }
+        Err(Error::Rejected(Rejection::TaskNotFound))
+    }
+
+    /// A task's row as it must be read under its run's lock. An open task is judged by the run itself. A finished one is known
     /// only by its row, which must then be the newest.
     pub(crate) async fn newest_row(
         &self,
@@ -68,7 +114,7 @@ impl Host {
         if locked.run().has_open_task(&row.task_id, row.sequence) {
             return Ok(Box::new(row.clone()));
         }
-        locked.settle().await?;
+        locked.wait_for_commits().await?;
         let newest = self.inner.store.task(&row.task_id).await?;
         let newest = newest.ok_or(Error::Rejected(Rejection::TaskNotFound))?;
         Ok(Box::new(newest))
@@ -107,25 +153,5 @@ impl Host {
                 ..,
             ) => ClaimStatus::Refused(Reason::TaskNotReady),
         })
-    }
-}
-
-/// A report on a task: the row that was found by id may be older than the run under its lock.
-struct Report<'a, F> {
-    host: &'a Host,
-    row: TaskRow,
-    build: F,
-}
-
-impl<C, F> Prepare for Report<'_, F>
-where
-    C: Command + Send + Sync,
-    F: Fn(Box<TaskRow>) -> C + Send + Sync,
-{
-    type Command = C;
-
-    async fn prepare(&self, locked: &Locked<'_>) -> Result<Prepared<C>> {
-        let row = self.host.newest_row(locked, &self.row).await?;
-        Ok(Prepared::Decide((self.build)(row)))
     }
 }

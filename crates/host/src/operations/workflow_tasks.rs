@@ -1,15 +1,14 @@
-//! The workflow-task bridge contract: poll, claim, claim status, history, complete, fail, heartbeat.
+//! Workflow tasks: poll, claim, claim status, history, complete, fail, heartbeat.
 
 use std::sync::Arc;
 
-use longhaul_engine::change::TaskKind;
-use longhaul_engine::run::activity::report::Answer;
-use longhaul_engine::run::message::stream::StreamCursor;
-use longhaul_engine::run::workflow_task::claim::{ClaimWorkflowTask, WorkflowClaim};
-use longhaul_engine::run::workflow_task::complete::{CompleteWorkflowTask, Holder};
-use longhaul_engine::run::workflow_task::fail::{
-    FailWorkflowTask, HeartbeatWorkflowTask, ReadHistory, Renewed,
+use longhaul_engine::change::{TaskKind, TaskReply};
+use longhaul_engine::command::{
+    ClaimWorkflowTask, CompleteWorkflowTask, FailWorkflowTask, HeartbeatWorkflowTask, ReadHistory,
 };
+use longhaul_engine::run::message::stream::StreamCursor;
+use longhaul_engine::run::workflow_task::claim::WorkflowClaim;
+use longhaul_engine::run::workflow_task::heartbeat::Renewed;
 use longhaul_engine::run::workflow_task::sticky::StickyClaim;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::WorkflowCommand;
@@ -158,7 +157,7 @@ impl Host {
             session_id: None,
         };
         let claim = self
-            .report(row, |_| WorkflowTasks::command(&granted, &worker, poll))
+            .on_task(&row, |_| WorkflowTasks::command(&granted, &worker, poll))
             .await?;
         self.with_history(claim, page_size).await
     }
@@ -203,14 +202,8 @@ impl Host {
         after: u64,
         page_size: usize,
     ) -> Result<HistoryPage> {
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
-        let run_id = row.run_id.clone();
-        let observed = self
-            .report(row, |row| ReadHistory {
-                holder: holder.with(row),
-            })
+        let (run_id, observed) = self
+            .on_workflow_task_of_run(holder, |holder| ReadHistory { holder })
             .await?;
         self.history_page(&run_id, after.min(observed), observed, page_size)
             .await
@@ -221,16 +214,13 @@ impl Host {
         &self,
         holder: &TaskHolder,
         completion: impl Into<Completion> + Send,
-    ) -> Result<Answer> {
+    ) -> Result<TaskReply> {
         let completion = completion.into();
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
         let definitions = self
             .definitions_for(&holder.namespace, &completion.commands)
             .await?;
-        self.report(row, |row| CompleteWorkflowTask {
-            holder: holder.with(row),
+        self.on_workflow_task(holder, |holder| CompleteWorkflowTask {
+            holder,
             commands: completion.commands.clone(),
             cursors: completion.cursors.clone(),
             sticky: completion.sticky.clone(),
@@ -247,39 +237,20 @@ impl Host {
         failure_type: Option<&str>,
         reason: Option<&str>,
         stack_trace: Option<&str>,
-    ) -> Result<Answer> {
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
-        let build = |row| FailWorkflowTask {
-            holder: holder.with(row),
+    ) -> Result<TaskReply> {
+        self.on_workflow_task(holder, |holder| FailWorkflowTask {
+            holder,
             message: message.to_owned(),
             failure_type: failure_type.map(str::to_owned),
             reason: reason.map(str::to_owned),
             stack_trace: stack_trace.map(str::to_owned),
-        };
-        self.report(row, build).await
+        })
+        .await
     }
 
     /// Renews the lease.
     pub async fn heartbeat_workflow_task(&self, holder: &TaskHolder) -> Result<Renewed> {
-        let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
-            .await?;
-        self.report(row, |row| HeartbeatWorkflowTask {
-            holder: holder.with(row),
-        })
-        .await
-    }
-}
-
-impl TaskHolder {
-    pub(crate) fn with(&self, row: Box<longhaul_engine::change::TaskRow>) -> Holder {
-        Holder {
-            row,
-            owner: self.owner.clone(),
-            attempt: self.attempt,
-            principal: self.principal.clone(),
-        }
+        self.on_workflow_task(holder, |holder| HeartbeatWorkflowTask { holder })
+            .await
     }
 }

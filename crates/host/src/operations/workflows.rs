@@ -18,7 +18,7 @@ use longhaul_store::{Instance, PAGE_BYTES_MAX, Page, RunFilter, RunSummary};
 use serde_json::Value;
 
 use crate::Host;
-use crate::commit::execute::{Locked, Prepare, Prepared};
+use crate::commit::execute::Locked;
 use crate::error::{Error, Result};
 use crate::operations::workflow_tasks::HistoryPage;
 
@@ -405,8 +405,8 @@ impl Host {
 
     pub(crate) async fn command<C, F>(&self, target: &CommandTarget, build: F) -> Result<C::Reply>
     where
-        C: longhaul_engine::Command + Send + Sync,
-        F: Fn(Request, &Run) -> C + Send + Sync,
+        C: longhaul_engine::Command,
+        F: Fn(Request, &Run) -> C,
     {
         let instance = self
             .instance(&target.namespace, &target.workflow_id)
@@ -419,66 +419,45 @@ impl Host {
                 return Err(Error::Rejected(Rejection::NotCurrent));
             }
         }
-        let command = ExternalCommand {
-            host: self,
-            target,
-            build,
-        };
-        let reply = self
-            .inner
-            .executor
-            .execute_prepared(&instance.current_run_id, &command)
-            .await?;
-        reply.ok_or_else(|| Error::InstanceNotFound(target.workflow_id.clone()))
-    }
-}
-
-/// A command from outside: it follows a run that continued as new, and finds out what its request id stood for before.
-struct ExternalCommand<'a, F> {
-    host: &'a Host,
-    target: &'a CommandTarget,
-    build: F,
-}
-
-impl<C, F> Prepare for ExternalCommand<'_, F>
-where
-    C: longhaul_engine::Command + Send + Sync,
-    F: Fn(Request, &Run) -> C + Send + Sync,
-{
-    type Command = C;
-
-    async fn prepare(&self, locked: &Locked<'_>) -> Result<Prepared<C>> {
-        let run = locked.run();
-        if let (Some(next), None) = (
-            run.core
-                .closed
-                .as_ref()
-                .and_then(|closed| closed.continued_to.as_ref()),
-            &self.target.run_id,
-        ) {
-            return Ok(Prepared::Elsewhere(next.clone()));
+        let mut tries = self.inner.executor.tries(&instance.current_run_id);
+        loop {
+            let Some(locked) = tries.next().await? else {
+                return Err(Error::InstanceNotFound(target.workflow_id.clone()));
+            };
+            // A command that names no run follows the one that continued as new.
+            let closed = locked.run().core.closed.as_ref();
+            let next = closed.and_then(|closed| closed.continued_to.clone());
+            if let (Some(next), None) = (next, &target.run_id) {
+                drop(locked);
+                tries.follow(next);
+                continue;
+            }
+            let request = self.request(target, &locked).await?;
+            let command = build(request, locked.run());
+            if let Some(reply) = locked.decide(&command).await? {
+                return Ok(reply);
+            }
         }
-        let earlier = match &self.target.request_id {
+    }
+
+    /// The request, with the command that was recorded with the same request id.
+    async fn request(&self, target: &CommandTarget, locked: &Locked<'_>) -> Result<Request> {
+        let earlier = match &target.request_id {
             Some(request_id) => {
-                locked.settle().await?;
-                let store = &self.host.inner.store;
+                locked.wait_for_commits().await?;
+                let store = &self.inner.store;
                 store
-                    .command_by_request(
-                        &self.target.namespace,
-                        &self.target.workflow_id,
-                        request_id,
-                    )
+                    .command_by_request(&target.namespace, &target.workflow_id, request_id)
                     .await?
             }
             None => None,
         };
-        let request = Request {
-            requested_run_id: self.target.run_id.clone(),
-            request_id: self.target.request_id.clone(),
+        Ok(Request {
+            requested_run_id: target.run_id.clone(),
+            request_id: target.request_id.clone(),
             earlier: earlier.map(|(run_id, command)| Box::new(Earlier { run_id, command })),
-            principal: self.target.principal.clone(),
-            context: self.target.context.clone(),
-        };
-        Ok(Prepared::Decide((self.build)(request, run)))
+            principal: target.principal.clone(),
+            context: target.context.clone(),
+        })
     }
 }

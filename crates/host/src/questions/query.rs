@@ -21,8 +21,8 @@ use crate::matching::poll::{Claim, Lines, Poll, Polled};
 use crate::matching::poll_dedup::{Granted, Polls};
 use crate::operations::workflows::Handlers;
 use crate::questions::table::{
-    Answer, Held, Outcome, QueryResult, Question, QuestionFailure, QuestionHolder, QuestionKind,
-    TimeoutStage,
+    Held, Outcome, QueryResult, Question, QuestionAnswer, QuestionFailure, QuestionHolder,
+    QuestionKind, TimeoutStage,
 };
 use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
 use crate::registry::workers::Known;
@@ -179,17 +179,17 @@ impl Host {
         });
         let asked = asked.map_err(|_| Error::Query(QueryRefusal::QueueFull { limit }))?;
         let refusal = match asked.outcome().await {
-            Outcome::Answered(Answer::Done(Some(result))) => {
+            Outcome::Answered(QuestionAnswer::Done(Some(result))) => {
                 return Ok(Queried {
                     run_id: run.spec.run_id.clone(),
                     workflow_type: run.spec.workflow_type.clone(),
                     result,
                 });
             }
-            Outcome::Answered(Answer::Failed(failure)) => QueryRefusal::Failed(failure),
+            Outcome::Answered(QuestionAnswer::Failed(failure)) => QueryRefusal::Failed(failure),
             Outcome::TimedOut(stage) => QueryRefusal::TimedOut(stage),
             // A query's result is always there, and a lost worker's query is offered again: these do not happen.
-            Outcome::Answered(Answer::Done(None)) | Outcome::WorkerLost => {
+            Outcome::Answered(QuestionAnswer::Done(None)) | Outcome::WorkerLost => {
                 QueryRefusal::TimedOut(TimeoutStage::Executing)
             }
             Outcome::Stopping => QueryRefusal::QueueUnavailable,
@@ -248,7 +248,11 @@ impl Host {
         holder: &QuestionHolder,
         result: QueryResult,
     ) -> Result<bool> {
-        self.answer(QuestionKind::Query, holder, Answer::Done(Some(result)))
+        self.answer(
+            QuestionKind::Query,
+            holder,
+            QuestionAnswer::Done(Some(result)),
+        )
     }
 
     /// The query has none; true when it was reported before.
@@ -257,7 +261,7 @@ impl Host {
         holder: &QuestionHolder,
         failure: QuestionFailure,
     ) -> Result<bool> {
-        self.answer(QuestionKind::Query, holder, Answer::Failed(failure))
+        self.answer(QuestionKind::Query, holder, QuestionAnswer::Failed(failure))
     }
 
     /// Whether the worker should go on with a query. Looking renews nothing.
@@ -271,7 +275,7 @@ impl Host {
         &self,
         kind: QuestionKind,
         holder: &QuestionHolder,
-        answer: Answer,
+        answer: QuestionAnswer,
     ) -> Result<bool> {
         let questions = &self.inner.questions;
         match questions.answer(kind, holder, answer, self.now()) {

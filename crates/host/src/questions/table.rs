@@ -95,7 +95,7 @@ pub struct QuestionHolder {
 
 /// What a worker says.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum QuestionAnswer {
     /// The result of a query; an approved update has none.
     Done(Option<QueryResult>),
     Failed(QuestionFailure),
@@ -136,7 +136,7 @@ impl TimeoutStage {
 /// How a question ended for its asker.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    Answered(Answer),
+    Answered(QuestionAnswer),
     TimedOut(TimeoutStage),
     /// The worker that had it is gone, or kept it longer than it may.
     WorkerLost,
@@ -167,7 +167,7 @@ enum Standing {
         by: QuestionLease,
         is_failure: bool,
         /// Until the asker has taken it.
-        answer: Option<Answer>,
+        answer: Option<QuestionAnswer>,
     },
     TimedOut(TimeoutStage),
     WorkerLost,
@@ -381,12 +381,12 @@ impl Questions {
         &self,
         kind: QuestionKind,
         holder: &QuestionHolder,
-        answer: Answer,
+        answer: QuestionAnswer,
         now: Timestamp,
     ) -> Result<bool, QuestionRefusal> {
         let mut state = self.state.lock();
         state.sweep(now);
-        let is_failure = matches!(answer, Answer::Failed(_));
+        let is_failure = matches!(answer, QuestionAnswer::Failed(_));
         let entry = state.held(kind, holder).ok_or(QuestionRefusal::NotFound)?;
         let lease = match &entry.standing {
             Standing::Answered {

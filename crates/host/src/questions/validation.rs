@@ -24,7 +24,7 @@ use crate::matching::poll_dedup::Granted;
 use crate::operations::workflow_tasks::{LeasedWorkflowTask, WorkflowTasks};
 use crate::operations::workflows::{CommandTarget, Handlers};
 use crate::questions::table::{
-    Answer, Outcome, Question, QuestionFailure, QuestionHolder, QuestionKind, TimeoutStage,
+    Outcome, Question, QuestionAnswer, QuestionFailure, QuestionHolder, QuestionKind, TimeoutStage,
 };
 use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
 use crate::registry::workers::Known;
@@ -200,12 +200,16 @@ impl Host {
 
     /// The validator has nothing against the update; true when that was reported before.
     pub fn approve_update(&self, holder: &QuestionHolder) -> Result<bool> {
-        self.answer(QuestionKind::UpdateValidation, holder, Answer::Done(None))
+        self.answer(
+            QuestionKind::UpdateValidation,
+            holder,
+            QuestionAnswer::Done(None),
+        )
     }
 
     /// The validator refuses the update, or could not be run; true when that was reported before.
     pub fn reject_update(&self, holder: &QuestionHolder, failure: QuestionFailure) -> Result<bool> {
-        let answer = Answer::Failed(failure);
+        let answer = QuestionAnswer::Failed(failure);
         self.answer(QuestionKind::UpdateValidation, holder, answer)
     }
 
@@ -316,13 +320,13 @@ impl Host {
             return Err(Error::Validation(ValidationRefusal::WorkerUnavailable));
         };
         let refusal = match asked.outcome().await {
-            Outcome::Answered(Answer::Done(_)) => return Ok(None),
-            Outcome::Answered(Answer::Failed(failure))
+            Outcome::Answered(QuestionAnswer::Done(_)) => return Ok(None),
+            Outcome::Answered(QuestionAnswer::Failed(failure))
                 if failure.reason.as_deref() == Some(WORKER_FAILED) =>
             {
                 ValidationRefusal::WorkerFailed(failure.message)
             }
-            Outcome::Answered(Answer::Failed(failure)) => {
+            Outcome::Answered(QuestionAnswer::Failed(failure)) => {
                 return Ok(Some(ValidatorRefusal {
                     message: failure.message,
                     errors: field_errors(failure.validation_errors),

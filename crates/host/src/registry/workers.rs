@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use longhaul_engine::Rejection;
 use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::rollout::build_fits;
-use longhaul_engine::run::workflow_task::fail::ReleaseWorkflowTask;
+use longhaul_engine::run::workflow_task::release::ReleaseWorkflowTask;
 use longhaul_engine::run::{cancellation, local_activity};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};

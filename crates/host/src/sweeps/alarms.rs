@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use longhaul_engine::run::advance_time::Elapse;
+use longhaul_engine::run::advance_time::AdvanceTime;
 use longhaul_protocol::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -120,7 +120,7 @@ async fn ring(executor: &Executor) -> crate::error::Result<Option<Timestamp>> {
             return Ok(executor.store.next_alarm().await?);
         }
         let mut failed = None;
-        let tell = |run_id| async move { executor.execute(&run_id, &Elapse).await };
+        let tell = |run_id| async move { executor.execute(&run_id, &AdvanceTime).await };
         let mut told = futures::stream::iter(due)
             .map(tell)
             .buffer_unordered(CONCURRENT);

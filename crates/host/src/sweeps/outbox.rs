@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use longhaul_engine::run::cancellation::CleanupBudget;
 use longhaul_engine::run::family::child::Reported;
-use longhaul_engine::run::family::outbox::{Delivery, LetterDelivered, Order, deliveries};
+use longhaul_engine::run::family::outbox::{ConfirmDelivery, Delivery, Order, deliveries};
 use longhaul_engine::run::message::external::Stop;
 use longhaul_engine::run::state::PartKey;
 use longhaul_engine::{Rejection, RunChange};
@@ -144,7 +144,7 @@ impl Host {
         for delivery in deliveries(&run) {
             let number = delivery.number;
             let refusal = self.deliver(delivery).await?;
-            let delivered = LetterDelivered { number, refusal };
+            let delivered = ConfirmDelivery { number, refusal };
             self.inner.executor.execute(sender, &delivered).await?;
         }
         Ok(())

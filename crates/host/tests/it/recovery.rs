@@ -101,7 +101,7 @@ async fn a_report_sent_again_after_a_restart_is_answered_as_before() {
         .await
         .unwrap();
     assert!(again.duplicate);
-    assert_eq!(again.body, first);
+    assert_eq!(again.outcome, first);
 }
 
 #[tokio::test]

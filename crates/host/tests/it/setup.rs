@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_host::clock::ManualClock;
+use longhaul_host::engine::change::TaskOutcome;
 use longhaul_host::engine::run::activity::claim::ActivityClaim;
 use longhaul_host::engine::run::start::{DuplicatePolicy, Start, Started};
 use longhaul_host::engine::run::state::Routing;
 use longhaul_host::{
-    ActivityReport, Config, Host, LeasedWorkflowTask, Poll, Polled, Registration, Result,
+    AttemptIdentity, Config, Host, LeasedWorkflowTask, Poll, Polled, Registration, Result,
     TaskHolder,
 };
 use longhaul_protocol::Payload;
@@ -118,8 +119,8 @@ pub(crate) fn holder(task: &LeasedWorkflowTask) -> TaskHolder {
     }
 }
 
-pub(crate) fn report(claim: &ActivityClaim) -> ActivityReport {
-    ActivityReport {
+pub(crate) fn report(claim: &ActivityClaim) -> AttemptIdentity {
+    AttemptIdentity {
         namespace: namespace(),
         task_id: claim.activity.task_id.clone(),
         attempt_id: claim.attempt.id.clone(),
@@ -149,12 +150,12 @@ impl Setup {
         leased(self.host.poll_activity_task(&poll_of("w1", None, 30)).await)
     }
 
-    pub(crate) async fn complete(&self, task: &LeasedWorkflowTask, json: Value) -> Value {
+    pub(crate) async fn complete(&self, task: &LeasedWorkflowTask, json: Value) -> TaskOutcome {
         self.host
             .complete_workflow_task(&holder(task), commands(json))
             .await
             .unwrap()
-            .body
+            .outcome
     }
 
     /// Whether a task is ready now.

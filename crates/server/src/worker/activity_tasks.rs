@@ -7,10 +7,10 @@ use http::{Request, StatusCode};
 use longhaul_host::engine::Rejection;
 use longhaul_host::engine::rejection::activity_reason;
 use longhaul_host::engine::run::activity::claim::ActivityClaim;
-use longhaul_host::engine::run::activity::heartbeat::Pulse;
+use longhaul_host::engine::run::activity::heartbeat::HeartbeatReply;
 use longhaul_host::engine::run::activity::report::Failure;
 use longhaul_host::engine::run::activity::schedule::Deadlines;
-use longhaul_host::{ActivityReport, Error};
+use longhaul_host::{AttemptIdentity, Error};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{ActivityAttemptId, CommandId, TaskId, WorkerId};
@@ -18,7 +18,7 @@ use longhaul_protocol::payload::{activity_result, failure_details};
 use serde_json::{Map, Value, json};
 
 use super::polls::{self, read_poll};
-use super::workflow_tasks::with_duplicate;
+use super::task_reply;
 use super::{Id, envelope, pass, stack_trace};
 use crate::App;
 use crate::body::Body;
@@ -115,8 +115,8 @@ fn deadlines_json(deadlines: &Deadlines) -> Value {
     })
 }
 
-fn read_report(passed: &Passed, task_id: &str) -> ActivityReport {
-    ActivityReport {
+fn read_report(passed: &Passed, task_id: &str) -> AttemptIdentity {
+    AttemptIdentity {
         namespace: passed.namespace.clone(),
         task_id: TaskId::from(task_id),
         attempt_id: ActivityAttemptId::from(
@@ -134,7 +134,7 @@ fn read_report(passed: &Passed, task_id: &str) -> ActivityReport {
 }
 
 /// A refused report (§8.5). Who closed the run matters to the worker, so the reason says it.
-fn rejected(error: &Error, report: &ActivityReport) -> Refusal {
+fn rejected(error: &Error, report: &AttemptIdentity) -> Refusal {
     let mut refusal = error::refusal(error)
         .with("task_id", report.task_id.as_str())
         .with("activity_attempt_id", report.attempt_id.as_str())
@@ -181,7 +181,7 @@ pub(super) async fn complete(
             .complete_activity_task(&report, result)
             .await
             .map_err(|error| rejected(&error, &report))?;
-        Ok(with_duplicate(answer.body, answer.duplicate))
+        Ok(task_reply::render(&answer))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }
@@ -213,7 +213,7 @@ pub(super) async fn fail(
             .fail_activity_task(&report, failure)
             .await
             .map_err(|error| rejected(&error, &report))?;
-        Ok(with_duplicate(answer.body, answer.duplicate))
+        Ok(task_reply::render(&answer))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }
@@ -396,7 +396,7 @@ pub(super) fn read_progress(body: &Body) -> Option<Value> {
 
 const PROGRESS_KEYS: [&str; 5] = ["message", "current", "total", "unit", "details"];
 
-fn pulse_json(report: &ActivityReport, pulse: &Pulse) -> Value {
+fn pulse_json(report: &AttemptIdentity, pulse: &HeartbeatReply) -> Value {
     json!({
         "task_id": report.task_id,
         "activity_attempt_id": report.attempt_id,

@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::{Request, StatusCode};
 use longhaul_host::TaskHolder;
 use longhaul_host::engine::run::local_activity::attempt::{
-    LocalBeat, LocalPulse, LocalReport, Settled,
+    EndedAttempt, LocalHeartbeatReply, LocalHeartbeatRequest, LocalReport,
 };
 use longhaul_host::engine::run::local_activity::checkpoint::Checkpointed;
 use longhaul_host::engine::run::local_activity::prepare::{Cleanup, Prepared};
@@ -204,7 +204,7 @@ pub(super) async fn control(
         if body.flag("renew_lease") != Some(true) {
             body.refuse("renew_lease", "must be true");
         }
-        LocalBeat::Control
+        LocalHeartbeatRequest::Control
     })
     .await
 }
@@ -214,8 +214,10 @@ pub(super) async fn heartbeat(
     path: AttemptPath,
     request: Request<HttpBody>,
 ) -> Response {
-    answer_beat(&app, &path, request, |body| LocalBeat::Heartbeat {
-        progress: read_progress(body),
+    answer_beat(&app, &path, request, |body| {
+        LocalHeartbeatRequest::Heartbeat {
+            progress: read_progress(body),
+        }
     })
     .await
 }
@@ -224,7 +226,7 @@ async fn answer_beat(
     app: &App,
     path: &AttemptPath,
     request: Request<HttpBody>,
-    read: fn(&Body) -> LocalBeat,
+    read: fn(&Body) -> LocalHeartbeatRequest,
 ) -> Response {
     let result = async {
         let passed = pass(app, request).await?;
@@ -233,7 +235,7 @@ async fn answer_beat(
         passed.body.check()?;
         let pulse = app
             .host()
-            .beat_local_activity(&holder, &path.attempt_id, &beat)
+            .heartbeat_local_activity(&holder, &path.attempt_id, &beat)
             .await
             .map_err(|error| rejected(&error, &holder))?;
         Ok(pulse_json(&holder, &pulse))
@@ -242,7 +244,7 @@ async fn answer_beat(
 }
 
 /// A published client refuses a heartbeat that says it renewed, and a control that does not; both renew.
-fn pulse_json(holder: &TaskHolder, pulse: &LocalPulse) -> Value {
+fn pulse_json(holder: &TaskHolder, pulse: &LocalHeartbeatReply) -> Value {
     let attempt = &pulse.attempt;
     let active = pulse.stop.is_none();
     let recorded = pulse.heartbeat_event_id.is_some();
@@ -291,7 +293,7 @@ pub(super) async fn outcome(
         passed.body.check()?;
         let (run_id, settled) = app
             .host()
-            .settle_local_activity(&holder, &path.attempt_id, &report)
+            .end_local_attempt(&holder, &path.attempt_id, &report)
             .await
             .map_err(|error| rejected(&error, &holder))?;
         let mut answer = settled_json(&holder, &run_id, &settled);
@@ -301,7 +303,7 @@ pub(super) async fn outcome(
     envelope::respond_text(&app, StatusCode::OK, result.await)
 }
 
-fn settled_json(holder: &TaskHolder, run_id: &RunId, settled: &Settled) -> Value {
+fn settled_json(holder: &TaskHolder, run_id: &RunId, settled: &EndedAttempt) -> Value {
     let created: Vec<_> = settled.retry_task_id.iter().collect();
     json!({
         "duplicate": settled.duplicate,

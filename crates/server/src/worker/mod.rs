@@ -25,6 +25,7 @@ mod polls;
 mod query_tasks;
 mod registrations;
 mod sessions;
+mod task_reply;
 mod update_validation_tasks;
 mod workflow_tasks;
 

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::cancellations::cancellation_json;
 use super::history::{page_fields, page_size, page_token, parse_page_token, with_page};
 use super::polls::{self, read_poll};
+use super::task_reply;
 use super::{Id, envelope, pass, stack_trace, update_validation_tasks};
 use crate::App;
 use crate::body::Body;
@@ -364,7 +365,7 @@ pub(super) async fn complete(
             .complete_workflow_task(&holder, completion)
             .await
             .map_err(|error| rejected(&error, &holder))?;
-        Ok(with_duplicate(answer.body, answer.duplicate))
+        Ok(task_reply::render(&answer))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }
@@ -443,7 +444,7 @@ pub(super) async fn fail(
             )
             .await;
         let answer = answer.map_err(|error| rejected(&error, &holder))?;
-        Ok(with_duplicate(answer.body, answer.duplicate))
+        Ok(task_reply::render(&answer))
     };
     envelope::respond(&app, StatusCode::OK, result.await)
 }

@@ -211,7 +211,7 @@ impl Call<'_> {
         self
     }
 
-    pub(crate) async fn send(self) -> Answer {
+    pub(crate) async fn send(self) -> StoreFuture {
         let is_worker = self.is_worker;
         let answer = self.exchange().await;
         if is_worker {
@@ -220,7 +220,7 @@ impl Call<'_> {
         answer
     }
 
-    async fn exchange(self) -> Answer {
+    async fn exchange(self) -> StoreFuture {
         let mut builder = self.builder;
         if let Some((name, version)) = self.version {
             builder = builder.header(name, version);
@@ -237,7 +237,7 @@ impl Call<'_> {
         let bytes = to_bytes(body, usize::MAX).await.expect("a body in memory");
         let body = serde_json::from_slice(&bytes)
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&bytes)));
-        Answer {
+        StoreFuture {
             status: parts.status,
             headers: parts.headers,
             body,
@@ -284,13 +284,13 @@ impl Call<'_> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct StoreFuture {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
 }
 
-impl Answer {
+impl StoreFuture {
     /// What every answer of the worker plane carries, whatever happened (worker-protocol.md §1.4, §1.5).
     fn expect_worker_envelope(&self) {
         let body = &self.body;

@@ -490,7 +490,7 @@ pub async fn an_abandoned_commit_stands(store: &dyn Store) {
 fn commit_now(
     store: &dyn Store,
     run: longhaul_engine::change::RunChange,
-) -> crate::Answer<'static, ()> {
+) -> crate::StoreFuture<'static, ()> {
     store.commit(Arc::new(Changes {
         run: Some(Box::new(run)),
         ..Changes::default()

@@ -37,8 +37,8 @@ use self::trial::Trials;
 use self::write::Writer;
 use crate::group::{Counters, Group};
 use crate::{
-    Answer, Error, Instance, LeaseFilter, NamespaceRow, Page, QueueCount, QueueKey, RunFilter,
-    RunSummary, SearchAttributeRow, SessionFilter, Store, StoredEvent, WorkerRow,
+    Error, Instance, LeaseFilter, NamespaceRow, Page, QueueCount, QueueKey, RunFilter, RunSummary,
+    SearchAttributeRow, SessionFilter, Store, StoreFuture, StoredEvent, WorkerRow,
 };
 
 pub use self::open::{Options, Sync};
@@ -99,7 +99,7 @@ impl Sqlite {
         &self,
         write: Result<Write, Error>,
         answer: fn(bool) -> T,
-    ) -> Answer<'static, T> {
+    ) -> StoreFuture<'static, T> {
         match write {
             Ok(write) => self.group.enqueue(write).map_ok(answer).boxed(),
             Err(error) => future::ready(Err(error)).boxed(),
@@ -108,7 +108,7 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
-    fn check_writes(&self) -> Answer<'_, ()> {
+    fn check_writes(&self) -> StoreFuture<'_, ()> {
         self.try_to_write().boxed()
     }
 
@@ -117,14 +117,14 @@ impl Store for Sqlite {
         false
     }
 
-    fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()> {
+    fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()> {
         self.write(
             Commit::encode(changes).map(Box::new).map(Write::Commit),
             drop,
         )
     }
 
-    fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>> {
+    fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>> {
         self.pool.point(|connection| read::run(connection, run_id))
     }
 
@@ -132,7 +132,7 @@ impl Store for Sqlite {
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
-    ) -> Answer<'a, Option<Instance>> {
+    ) -> StoreFuture<'a, Option<Instance>> {
         self.pool
             .point(|connection| read::instance(connection, namespace, workflow_id))
     }
@@ -141,13 +141,13 @@ impl Store for Sqlite {
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
-    ) -> Answer<'a, Vec<RunSummary>> {
+    ) -> StoreFuture<'a, Vec<RunSummary>> {
         let (namespace, workflow_id) = (namespace.clone(), workflow_id.clone());
         self.pool
             .long(move |connection| list::runs_of(connection, &namespace, &workflow_id))
     }
 
-    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>> {
+    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunSummary>> {
         let filter = filter.clone();
         self.pool
             .long(move |connection| find::runs(connection, &filter))
@@ -159,7 +159,7 @@ impl Store for Sqlite {
         after: u64,
         up_to: u64,
         page: Page,
-    ) -> Answer<'a, Vec<StoredEvent>> {
+    ) -> StoreFuture<'a, Vec<StoredEvent>> {
         let events = up_to.saturating_sub(after).min(page.events as u64);
         if events <= HISTORY_INLINE_MAX {
             return self
@@ -176,19 +176,23 @@ impl Store for Sqlite {
         run_id: &'a RunId,
         before: Option<u64>,
         limit: usize,
-    ) -> Answer<'a, Vec<CommandRow>> {
+    ) -> StoreFuture<'a, Vec<CommandRow>> {
         let run_id = run_id.clone();
         self.pool
             .long(move |connection| read::commands(connection, &run_id, before, limit))
     }
 
-    fn command_count<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, u64> {
+    fn command_count<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, u64> {
         let run_id = run_id.clone();
         self.pool
             .long(move |connection| read::command_count(connection, &run_id))
     }
 
-    fn command<'a>(&'a self, run_id: &'a RunId, sequence: u64) -> Answer<'a, Option<CommandRow>> {
+    fn command<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        sequence: u64,
+    ) -> StoreFuture<'a, Option<CommandRow>> {
         self.pool
             .point(|connection| read::command(connection, run_id, sequence))
     }
@@ -198,18 +202,22 @@ impl Store for Sqlite {
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
         request_id: &'a str,
-    ) -> Answer<'a, Option<(RunId, CommandRow)>> {
+    ) -> StoreFuture<'a, Option<(RunId, CommandRow)>> {
         self.pool.point(|connection| {
             read::command_by_request(connection, namespace, workflow_id, request_id)
         })
     }
 
-    fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>> {
+    fn task<'a>(&'a self, task_id: &'a TaskId) -> StoreFuture<'a, Option<TaskRow>> {
         self.pool
             .point(|connection| read::task(connection, task_id))
     }
 
-    fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>> {
+    fn ready_tasks<'a>(
+        &'a self,
+        queue: &'a QueueKey,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.pool
             .point(|connection| read::ready_tasks(connection, queue, limit))
     }
@@ -218,12 +226,12 @@ impl Store for Sqlite {
         &'a self,
         queue: &'a QueueKey,
         limit: usize,
-    ) -> Answer<'a, Vec<TaskRow>> {
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.pool
             .point(|connection| session::ready_tasks(connection, queue, limit))
     }
 
-    fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>> {
+    fn ready_queues(&self) -> StoreFuture<'_, Vec<QueueKey>> {
         self.pool.long(list::ready_queues)
     }
 
@@ -231,28 +239,28 @@ impl Store for Sqlite {
         &'a self,
         filter: &'a LeaseFilter,
         limit: usize,
-    ) -> Answer<'a, Vec<TaskRow>> {
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         let filter = filter.clone();
         self.pool
             .long(move |connection| list::leased_tasks(connection, &filter, limit))
     }
 
-    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>> {
+    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<QueueCount>> {
         let namespace = namespace.clone();
         self.pool
             .long(move |connection| list::queue_counts(connection, &namespace))
     }
 
-    fn due_runs(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<RunId>> {
+    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
         self.pool
             .point(|connection| read::due_runs(connection, now, limit))
     }
 
-    fn next_alarm(&self) -> Answer<'_, Option<Timestamp>> {
+    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>> {
         self.pool.point(read::next_alarm)
     }
 
-    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
+    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()> {
         let name = namespace.name.clone();
         self.write(
             json(namespace).map(|body| Write::CreateNamespace { name, body }),
@@ -260,7 +268,7 @@ impl Store for Sqlite {
         )
     }
 
-    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
+    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()> {
         let name = namespace.name.clone();
         self.write(
             json(namespace).map(|body| Write::UpdateNamespace { name, body }),
@@ -268,11 +276,14 @@ impl Store for Sqlite {
         )
     }
 
-    fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>> {
+    fn namespaces(&self) -> StoreFuture<'_, Vec<NamespaceRow>> {
         self.pool.point(read::namespaces)
     }
 
-    fn define_search_attribute<'a>(&'a self, attribute: &'a SearchAttributeRow) -> Answer<'a, ()> {
+    fn define_search_attribute<'a>(
+        &'a self,
+        attribute: &'a SearchAttributeRow,
+    ) -> StoreFuture<'a, ()> {
         self.write(Ok(Write::DefineSearchAttribute(attribute.clone())), drop)
     }
 
@@ -280,7 +291,7 @@ impl Store for Sqlite {
         &'a self,
         namespace: &'a Namespace,
         name: &'a str,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         let (namespace, name) = (namespace.clone(), name.to_owned());
         self.write(
             Ok(Write::DeleteSearchAttribute { namespace, name }),
@@ -291,12 +302,12 @@ impl Store for Sqlite {
     fn search_attributes<'a>(
         &'a self,
         namespace: &'a Namespace,
-    ) -> Answer<'a, Vec<SearchAttributeRow>> {
+    ) -> StoreFuture<'a, Vec<SearchAttributeRow>> {
         self.pool
             .point(|connection| read::search_attributes(connection, namespace))
     }
 
-    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()> {
+    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> StoreFuture<'a, ()> {
         let (namespace, worker_id) = (worker.namespace.clone(), worker.worker_id.clone());
         self.write(
             json(worker).map(|body| Write::PutWorker {
@@ -312,7 +323,7 @@ impl Store for Sqlite {
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         let (namespace, worker_id) = (namespace.clone(), worker_id.clone());
         self.write(
             Ok(Write::DeleteWorker {
@@ -327,18 +338,18 @@ impl Store for Sqlite {
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, Option<WorkerRow>> {
+    ) -> StoreFuture<'a, Option<WorkerRow>> {
         self.pool
             .point(|connection| read::worker(connection, namespace, worker_id))
     }
 
-    fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>> {
+    fn workers<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<WorkerRow>> {
         let namespace = namespace.clone();
         self.pool
             .long(move |connection| read::workers(connection, &namespace))
     }
 
-    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> Answer<'a, ()> {
+    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> StoreFuture<'a, ()> {
         let (namespace, task_queue) = (rollout.namespace.clone(), rollout.task_queue.clone());
         let build_id = rollout.build_id.clone().unwrap_or_default();
         self.write(
@@ -352,7 +363,7 @@ impl Store for Sqlite {
         )
     }
 
-    fn rollouts(&self) -> Answer<'_, Vec<Rollout>> {
+    fn rollouts(&self) -> StoreFuture<'_, Vec<Rollout>> {
         self.pool.long(read::rollouts)
     }
 
@@ -360,7 +371,7 @@ impl Store for Sqlite {
         &'a self,
         namespace: &'a Namespace,
         session_id: &'a SessionId,
-    ) -> Answer<'a, Option<Session>> {
+    ) -> StoreFuture<'a, Option<Session>> {
         self.pool
             .point(|connection| session::session(connection, namespace, session_id))
     }
@@ -369,7 +380,7 @@ impl Store for Sqlite {
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, Vec<Session>> {
+    ) -> StoreFuture<'a, Vec<Session>> {
         self.pool
             .point(|connection| session::held(connection, namespace, worker_id))
     }
@@ -378,27 +389,30 @@ impl Store for Sqlite {
         &'a self,
         namespace: &'a Namespace,
         session_id: Option<&'a SessionId>,
-    ) -> Answer<'a, Vec<TaskRow>> {
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.pool
             .point(|connection| session::attempts(connection, namespace, session_id))
     }
 
-    fn due_sessions(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Session>> {
+    fn due_sessions(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<Session>> {
         self.pool
             .long(move |connection| session::due(connection, now, limit))
     }
 
-    fn next_session_deadline(&self) -> Answer<'_, Option<Timestamp>> {
+    fn next_session_deadline(&self) -> StoreFuture<'_, Option<Timestamp>> {
         self.pool.point(session::next_deadline)
     }
 
-    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> Answer<'a, Vec<Session>> {
+    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> StoreFuture<'a, Vec<Session>> {
         let filter = filter.clone();
         self.pool
             .long(move |connection| session::list(connection, &filter))
     }
 
-    fn session_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<(Status, u64)>> {
+    fn session_counts<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+    ) -> StoreFuture<'a, Vec<(Status, u64)>> {
         let namespace = namespace.clone();
         self.pool
             .long(move |connection| session::counts(connection, &namespace))
@@ -408,7 +422,7 @@ impl Store for Sqlite {
         &'a self,
         namespace: &'a Namespace,
         ended_before: Timestamp,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         let namespace = namespace.clone();
         self.write(
             Ok(Write::PruneSessions {

@@ -12,7 +12,7 @@ use longhaul_store::conformance::fixture::{
 use longhaul_store::conformance::registry::worker;
 use longhaul_store::memory::Memory;
 use longhaul_store::sqlite::Sqlite;
-use longhaul_store::{Answer, Error, NamespaceRow, Store};
+use longhaul_store::{Error, NamespaceRow, Store, StoreFuture};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -323,8 +323,8 @@ fn call<'a>(
     store: &'a dyn Store,
     op: &Op,
     changes: Option<&Arc<Changes>>,
-) -> Option<Answer<'a, bool>> {
-    fn word<'a>(answer: Answer<'a, ()>) -> Answer<'a, bool> {
+) -> Option<StoreFuture<'a, bool>> {
+    fn word<'a>(answer: StoreFuture<'a, ()>) -> StoreFuture<'a, bool> {
         Box::pin(async move { answer.await.map(|()| true) })
     }
     let namespace = |name: &str, days| NamespaceRow {

@@ -8,42 +8,42 @@ use serde_json::Value;
 
 use crate::change::TaskStatus;
 use crate::rejection::activity_reason;
-use crate::run::activity::report::{Fenced, Reporter};
+use crate::run::activity::fence::{FenceRefusal, Reporter};
 use crate::run::activity::schedule::Deadlines;
 use crate::run::activity::stop::StopOrder;
 use crate::run::draft::{Activities, Draft};
 use crate::run::state::{Activity, Attempt, Closed, Run, Status};
 use crate::session::{self, Owner, Refusal, Session};
-use crate::{Changes, Command, Decision, Moment, Rejection};
+use crate::{Changes, Command, Decision, Moment};
 
 /// The worker is alive, or asks whether it should go on.
 #[derive(Clone, Debug)]
 pub struct HeartbeatActivity {
     pub reporter: Reporter,
-    pub beat: Beat,
+    pub request: HeartbeatRequest,
     /// The session that the activity runs in, as it is stored.
-    pub session: Option<Box<Stored>>,
+    pub session: Option<Box<StoredSession>>,
 }
 
 /// A session's row and whether its owner is there.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredSession {
     pub session: Option<Session>,
     pub owner: Owner,
 }
 
 /// What a heartbeat does.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Beat {
+pub enum HeartbeatRequest {
     /// Renews the lease and stores the progress, if any.
     Renew { progress: Option<Value> },
-    /// Only looks.
-    Look,
+    /// Reads the state and changes nothing.
+    Status,
 }
 
 /// The answer to a heartbeat or a status call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pulse {
+pub struct HeartbeatReply {
     pub can_continue: bool,
     pub cancel_requested: bool,
     pub recorded: bool,
@@ -59,106 +59,80 @@ pub struct Pulse {
     /// What the worker needs to say that its callback stopped.
     pub stop_order: Option<StopOrder>,
     /// The session it runs in: as it was renewed, or as it refused.
-    pub session: Option<Box<SessionPulse>>,
+    pub session: Option<Box<SessionHeartbeat>>,
 }
 
 /// A session in the answer to a heartbeat, with what the activity's author asked of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SessionPulse {
+pub struct SessionHeartbeat {
     pub options: WorkerSessionOptions,
     pub queue: TaskQueue,
     pub session: Option<Session>,
 }
 
 impl Command for HeartbeatActivity {
-    type Reply = Pulse;
+    type Reply = HeartbeatReply;
 
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Pulse> {
-        let (activity, attempt) = match self.reporter.fence(run, None) {
-            Fenced::Current(activity, attempt) => (activity, attempt),
-            Fenced::Duplicate(_) => {
-                return Decision::unchanged(self.stopped(run, Reason::AttemptClosed));
-            }
-            Fenced::Refused(rejection) => {
-                // Mistakes of the caller are refused; news about the attempt is an answer.
-                let reason = match &rejection {
-                    Rejection::RunClosed(closed) => activity_reason(closed.closed.reason),
-                    Rejection::StaleAttempt
-                    | Rejection::AttemptClosed
-                    | Rejection::ActivityCancelled => rejection.reason(),
-                    Rejection::AttemptNotFound
-                    | Rejection::TaskMismatch
-                    | Rejection::LeaseOwnerMismatch { .. }
-                    | Rejection::TaskNotFound
-                    | Rejection::NotClaimable { .. }
-                    | Rejection::SessionRefused(_)
-                    | Rejection::RunTimedOut { .. }
-                    | Rejection::TaskNotLeased { .. }
-                    | Rejection::LeaseExpired { .. }
-                    | Rejection::AttemptMismatch { .. }
-                    | Rejection::InvalidCommands { .. }
-                    | Rejection::VersionMarkerConflict { .. }
-                    | Rejection::RunNotActive { .. }
-                    | Rejection::NotCurrent
-                    | Rejection::RunNotClosed
-                    | Rejection::AlreadyStarted { .. }
-                    | Rejection::OtherWorkflowType { .. }
-                    | Rejection::InvalidSearchAttributes { .. }
-                    | Rejection::LimitExceeded(_)
-                    | Rejection::RequestIdConflict { .. }
-                    | Rejection::UnknownSignal { .. }
-                    | Rejection::InvalidSignalArguments { .. }
-                    | Rejection::NotCooperative
-                    | Rejection::ActiveClaimNotCooperative { .. }
-                    | Rejection::CancellationMismatch
-                    | Rejection::MessageIdentityConflict { .. }
-                    | Rejection::LocalActivityRefused { .. }
-                    | Rejection::UpdateRefused(_) => {
-                        return Decision::reject(rejection);
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<HeartbeatReply> {
+        let (activity, attempt) = match self.reporter.current(run) {
+            Ok(current) => current,
+            // Mistakes of the caller are refused; news about the attempt is a reply.
+            Err(refusal) => {
+                let reason = match &refusal {
+                    FenceRefusal::RunClosed(closed) => activity_reason(closed.closed.reason),
+                    FenceRefusal::StaleAttempt => Reason::StaleAttempt,
+                    FenceRefusal::AttemptClosed => Reason::AttemptClosed,
+                    FenceRefusal::ActivityCancelled => Reason::ActivityCancelled,
+                    FenceRefusal::AttemptNotFound
+                    | FenceRefusal::TaskMismatch
+                    | FenceRefusal::OwnerMismatch { .. } => {
+                        return Decision::reject(refusal.into());
                     }
                 };
                 return self.stop(run, self.stopped(run, reason), moment);
             }
         };
         if activity.stop_requested {
-            let pulse = self.stopped(run, Reason::ActivityCancelled);
-            return self.stop(run, pulse, moment);
+            let reply = self.stopped(run, Reason::ActivityCancelled);
+            return self.stop(run, reply, moment);
         }
-        let Beat::Renew { progress } = &self.beat else {
-            let mut pulse = healthy(run, &activity, &attempt, false);
+        let HeartbeatRequest::Renew { progress } = &self.request else {
+            let mut reply = healthy(run, activity, attempt);
             if !self.session_is_usable(moment.now) {
-                pulse.can_continue = false;
-                pulse.reason = Some(Reason::WorkerSessionUnavailable);
+                reply.can_continue = false;
+                reply.reason = Some(Reason::WorkerSessionUnavailable);
             }
-            pulse.session = self.session_pulse(None);
-            return Decision::unchanged(pulse);
+            reply.session = self.session_state(None);
+            return Decision::unchanged(reply);
         };
         let mut draft = Draft::of(run, moment);
         if draft.time_out_if_due() {
-            let pulse = self.stopped_by(
+            let reply = self.stopped_by(
                 draft.core.status,
                 draft.core.closed.clone(),
                 Reason::RunClosed,
             );
-            return draft.finish(Ok(pulse));
+            return draft.finish(Ok(reply));
         }
         let renewed = match self.renew_session(moment.now).transpose() {
             Ok(renewed) => renewed,
             // Nothing is recorded: the attempt is redelivered rather than failed (worker-sessions.md §10).
             Err(refusal) => {
-                let mut pulse = healthy(run, &activity, &attempt, false);
-                pulse.can_continue = false;
-                pulse.reason = Some(refusal.reason());
-                pulse.session = self.session_pulse(refusal.session().cloned());
-                return Decision::unchanged(pulse);
+                let mut reply = healthy(run, activity, attempt);
+                reply.can_continue = false;
+                reply.reason = Some(refusal.reason());
+                reply.session = self.session_state(refusal.session().cloned());
+                return Decision::unchanged(reply);
             }
         };
-        let (activity, attempt) = draft
-            .activities()
-            .renew(*activity, attempt, progress.as_ref());
-        let mut pulse = healthy(run, &activity, &attempt, true);
-        pulse.session = self.session_pulse(renewed.clone());
-        let mut decision = draft.finish(Ok(pulse));
+        let (activity, attempt) =
+            draft
+                .activities()
+                .renew(activity.clone(), attempt.clone(), progress.as_ref());
+        let mut reply = healthy(run, &activity, &attempt);
+        reply.recorded = true;
+        reply.session = self.session_state(renewed.clone());
+        let mut decision = draft.finish(Ok(reply));
         decision.changes.sessions.extend(renewed);
         decision
     }
@@ -167,17 +141,23 @@ impl Command for HeartbeatActivity {
 impl HeartbeatActivity {
     /// The answer that tells the worker to stop. Its session is renewed all the same while it cleans up, unless another attempt
     /// took its place.
-    fn stop(&self, run: &Run, mut pulse: Pulse, moment: Moment<'_>) -> Decision<Pulse> {
-        let renews =
-            pulse.cancel_requested && matches!(self.beat, Beat::Renew { .. }) && self.was_last(run);
+    fn stop(
+        &self,
+        run: &Run,
+        mut reply: HeartbeatReply,
+        moment: Moment<'_>,
+    ) -> Decision<HeartbeatReply> {
+        let renews = reply.cancel_requested
+            && matches!(self.request, HeartbeatRequest::Renew { .. })
+            && self.was_last(run);
         let renewed = renews
             .then(|| self.renew_session(moment.now))
             .flatten()
             .and_then(Result::ok);
-        pulse.session = self.session_pulse(renewed.clone());
+        reply.session = self.session_state(renewed.clone());
         Decision {
             changes: Changes::of_sessions(renewed.into_iter().collect()),
-            reply: Ok(pulse),
+            reply: Ok(reply),
         }
     }
 
@@ -218,41 +198,46 @@ impl HeartbeatActivity {
     }
 
     /// The session as it was just written, else as it is stored.
-    fn session_pulse(&self, newer: Option<Session>) -> Option<Box<SessionPulse>> {
+    fn session_state(&self, newer: Option<Session>) -> Option<Box<SessionHeartbeat>> {
         let row = &self.reporter.row;
         let options = row.worker_session.as_ref()?;
         let stored = self.session.as_ref();
-        Some(Box::new(SessionPulse {
+        Some(Box::new(SessionHeartbeat {
             options: (**options).clone(),
             queue: row.queue.clone(),
             session: newer.or_else(|| stored.and_then(|stored| stored.session.clone())),
         }))
     }
 
-    fn stopped(&self, run: &Run, reason: Reason) -> Pulse {
-        let mut pulse = self.stopped_by(run.core.status, run.core.closed.clone(), reason);
-        let said = self
+    fn stopped(&self, run: &Run, reason: Reason) -> HeartbeatReply {
+        let mut reply = self.stopped_by(run.core.status, run.core.closed.clone(), reason);
+        let stopped = self
             .reporter
             .row
             .closed
             .as_ref()
             .is_some_and(|closed| closed.stopped);
-        pulse.stop_order = run
+        reply.stop_order = run
             .core
             .cancellation
             .as_deref()
-            .filter(|_| pulse.cancel_requested)
-            .map(|cancellation| StopOrder::of(cancellation, said));
-        pulse
+            .filter(|_| reply.cancel_requested)
+            .map(|cancellation| StopOrder::of(cancellation, stopped));
+        reply
     }
 
-    fn stopped_by(&self, run_status: Status, closed: Option<Closed>, reason: Reason) -> Pulse {
+    fn stopped_by(
+        &self,
+        run_status: Status,
+        closed: Option<Closed>,
+        reason: Reason,
+    ) -> HeartbeatReply {
         let by_run = closed
             .as_ref()
             .is_some_and(|closed| closed.reason.was_stopped());
         let given_up = reason == Reason::ActivityCancelled;
         let over = closed.is_some() || given_up;
-        Pulse {
+        HeartbeatReply {
             can_continue: false,
             cancel_requested: by_run || given_up,
             recorded: false,
@@ -275,11 +260,11 @@ impl HeartbeatActivity {
     }
 }
 
-fn healthy(run: &Run, activity: &Activity, attempt: &Attempt, recorded: bool) -> Pulse {
-    Pulse {
+fn healthy(run: &Run, activity: &Activity, attempt: &Attempt) -> HeartbeatReply {
+    HeartbeatReply {
         can_continue: true,
         cancel_requested: false,
-        recorded,
+        recorded: false,
         reason: None,
         lease_expires_at: attempt.lease_expires_at,
         last_heartbeat_at: attempt.last_heartbeat_at,

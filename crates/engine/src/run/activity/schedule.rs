@@ -10,7 +10,7 @@ use longhaul_protocol::workflow_command::ScheduleActivity;
 use longhaul_protocol::{Payload, Timestamp};
 use serde_json::Value;
 
-use crate::change::{ClosedTask, Report, TaskKind, TaskRow, TaskStatus};
+use crate::change::{ActivityEnd, ClosedTask, StoredReply, TaskKind, TaskRow, TaskStatus};
 use crate::limits;
 use crate::run::draft::{Activities, Draft};
 use crate::run::state::{Activity, Part, PartKey, PastAttempt, Resume, RetryPolicy, Run, Spec};
@@ -219,13 +219,13 @@ impl Activities<'_, '_> {
         &mut self,
         activity: &Activity,
         status: TaskStatus,
-        outcome: &str,
-        report: Option<Report>,
+        end: ActivityEnd,
+        reply: Option<StoredReply>,
     ) {
         let closed = ClosedTask {
-            report,
+            reply,
             attempts: activity.attempts_of_current_task(),
-            activity_status: Some(outcome.to_owned()),
+            activity_status: Some(end),
             stopped: false,
         };
         let row = self.draft.activity_row(activity, status, Some(closed));

@@ -5,8 +5,8 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{ActivityCancelled, EventPayload};
 use longhaul_protocol::id::{CommandId, EventId};
 
-use crate::change::TaskStatus;
-use crate::run::activity::report::{Fenced, Reporter};
+use crate::change::{ActivityEnd, TaskStatus};
+use crate::run::activity::fence::{FenceRefusal, Reporter};
 use crate::run::cancellation::Cancellation;
 use crate::run::draft::{Activities, Draft};
 use crate::run::state::{Activity, Run};
@@ -65,15 +65,14 @@ impl Command for AcknowledgeStop {
             duplicate,
             event_id: cancellation.event_id.clone(),
         };
-        match self.reporter.fence(run, None) {
-            Fenced::Current(activity, _) if activity.stop_requested => {
+        match self.reporter.current(run) {
+            Ok((activity, _)) if activity.stop_requested => {
                 let mut draft = Draft::of(run, moment);
-                draft.activities().end_stopped(&activity);
+                draft.activities().end_stopped(activity);
                 draft.finish(Ok(acknowledged(false)))
             }
-            Fenced::Current(..) => Decision::reject(Rejection::CancellationMismatch),
-            Fenced::Duplicate(_) => Decision::unchanged(acknowledged(true)),
-            Fenced::Refused(Rejection::ActivityCancelled | Rejection::RunClosed(_)) => {
+            Ok(_) => Decision::reject(Rejection::CancellationMismatch),
+            Err(FenceRefusal::ActivityCancelled | FenceRefusal::RunClosed(_)) => {
                 let mut row = (*self.reporter.row).clone();
                 match &mut row.closed {
                     Some(closed) if !closed.stopped => closed.stopped = true,
@@ -83,7 +82,13 @@ impl Command for AcknowledgeStop {
                 draft.tasks.insert(row.task_id.clone(), row);
                 draft.finish(Ok(acknowledged(false)))
             }
-            Fenced::Refused(rejection) => Decision::reject(rejection),
+            Err(
+                refusal @ (FenceRefusal::AttemptNotFound
+                | FenceRefusal::TaskMismatch
+                | FenceRefusal::OwnerMismatch { .. }
+                | FenceRefusal::StaleAttempt
+                | FenceRefusal::AttemptClosed),
+            ) => Decision::reject(refusal.into()),
         }
     }
 }
@@ -99,7 +104,12 @@ impl Activities<'_, '_> {
                 attempt_number: activity.attempt.as_ref().map(|attempt| attempt.number),
                 cancelled_at: self.draft.now,
             }));
-        self.close_task(activity, TaskStatus::Cancelled, "cancelled", None);
+        self.close_task(
+            activity,
+            TaskStatus::Cancelled,
+            ActivityEnd::Cancelled,
+            None,
+        );
         if let Some(closed) = self
             .draft
             .tasks

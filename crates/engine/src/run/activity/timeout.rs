@@ -4,8 +4,8 @@
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{ActivityTimedOut, EventPayload};
 
-use crate::change::TaskStatus;
-use crate::run::draft::{Activities, Draft, earliest};
+use crate::change::{ActivityEnd, TaskStatus};
+use crate::run::draft::{Activities, earliest};
 use crate::run::state::Activity;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Activities<'_, '_> {
         } else {
             self.draft.retry_at(&activity)
         };
-        self.close_task(&activity, TaskStatus::Cancelled, "failed", None);
+        self.close_task(&activity, TaskStatus::Cancelled, ActivityEnd::Failed, None);
         match retry {
             Some(at) => {
                 let message = timeout_message(&activity, timeout);

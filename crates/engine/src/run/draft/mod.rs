@@ -17,8 +17,9 @@ use longhaul_protocol::history::{Event, EventPayload};
 use longhaul_protocol::id::{CommandId, RunId, TaskId};
 use longhaul_protocol::{Ids, Timestamp};
 
-use crate::change::{Changes, CommandRow, InstanceChange, RunChange, TaskRow};
+use crate::change::{Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus};
 use crate::limits::Limits;
+use crate::rejection::RunClosed;
 use crate::run::family::child::Child;
 use crate::run::state::{
     Activity, Core, Message, OpenGroup, Part, PartKey, Run, Signal, Spec, Timer, Update, Wait,
@@ -263,7 +264,9 @@ impl<'a> Draft<'a> {
     /// When the run next needs attention by itself.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         if !self.is_open() {
-            let letters = self.parts().filter_map(|(_, part)| part.as_letter());
+            let letters = self
+                .parts()
+                .filter_map(|(_, part)| part.as_outbox_message());
             return letters.map(|letter| letter.retry_at).min();
         }
         let mut due = earliest(self.spec.run_deadline_at, self.spec.execution_deadline_at);
@@ -349,16 +352,32 @@ impl<'a> Draft<'a> {
         (Box::new(change), self.created)
     }
 
-    /// Everything this draft changed, with the answer for the caller.
-    pub(crate) fn finish<R>(self, reply: Result<R, crate::Rejection>) -> Decision<R> {
+    /// Everything that this draft changed.
+    pub(crate) fn into_changes(self) -> Changes {
         let (run, created) = self.into_change();
+        Changes {
+            run: Some(run),
+            created,
+            sessions: Vec::new(),
+        }
+    }
+
+    /// The decision: everything that this draft changed, with the reply to the caller.
+    pub(crate) fn finish<R>(self, reply: Result<R, crate::Rejection>) -> Decision<R> {
         Decision {
-            changes: Changes {
-                run: Some(run),
-                created,
-                sessions: Vec::new(),
-            },
+            changes: self.into_changes(),
             reply,
+        }
+    }
+
+    /// What a worker's call is refused with because this draft closed the run.
+    pub(crate) fn just_closed(&self) -> RunClosed {
+        RunClosed {
+            status: self.core.status,
+            closed: self.core.closed.clone().expect("the run was just closed"),
+            task_status: TaskStatus::Cancelled,
+            lease_owner: None,
+            lease_expires_at: None,
         }
     }
 }

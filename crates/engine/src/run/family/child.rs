@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::InstanceChange;
 use crate::run::draft::{Children, Draft};
-use crate::run::family::outbox::LetterBody;
+use crate::run::family::outbox::OutboxBody;
 use crate::run::start::fresh_core;
 use crate::run::state::{
     ClosedReason, Message, Outcome, Part, PartKey, Resume, Run, RunFailure, Spec,
@@ -390,7 +390,7 @@ impl Children<'_, '_> {
         };
         self.draft
             .outbox()
-            .enqueue(LetterBody::ChildRunStarted(ChildRun::of(&spec)));
+            .enqueue(OutboxBody::ChildRunStarted(ChildRun::of(&spec)));
         let available_at = self.draft.now.plus_seconds(backoff);
         let instance = InstanceChange::MoveCurrent {
             run_number: spec.run_number,

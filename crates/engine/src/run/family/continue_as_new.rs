@@ -11,7 +11,7 @@ use longhaul_protocol::id::{CommandId, RunId, TaskQueue};
 use crate::change::InstanceChange;
 use crate::run::draft::Draft;
 use crate::run::family::child::ChildRun;
-use crate::run::family::outbox::LetterBody;
+use crate::run::family::outbox::OutboxBody;
 use crate::run::state::{ClosedReason, Message, Part, PartKey, Spec, Update};
 
 impl Draft<'_> {
@@ -84,7 +84,7 @@ impl Draft<'_> {
         }
         if next.spec.parent.is_some() {
             self.outbox()
-                .enqueue(LetterBody::ChildRunStarted(ChildRun::of(&next.spec)));
+                .enqueue(OutboxBody::ChildRunStarted(ChildRun::of(&next.spec)));
         }
         self.ids = next.ids.clone();
         self.created.push(*next.into_change().0);

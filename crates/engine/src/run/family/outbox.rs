@@ -21,14 +21,14 @@ const DELIVERY_SECONDS: u64 = 5;
 
 /// A letter that is not delivered yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Letter {
+pub struct OutboxMessage {
     pub retry_at: Timestamp,
-    pub body: LetterBody,
+    pub body: OutboxBody,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LetterBody {
+pub enum OutboxBody {
     /// To the parent: another run of this child began.
     ChildRunStarted(ChildRun),
     /// To the parent: this child is closed. How, says the run itself.
@@ -103,10 +103,10 @@ pub fn deliveries(run: &Run) -> Vec<Delivery> {
         .collect()
 }
 
-fn order(run: &Run, body: &LetterBody) -> Option<Order> {
+fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
     match body {
-        LetterBody::ChildRunStarted(started) => report(run, started.clone(), None),
-        LetterBody::ChildRunClosed => {
+        OutboxBody::ChildRunStarted(started) => report(run, started.clone(), None),
+        OutboxBody::ChildRunClosed => {
             let closed = run.core.closed.as_ref().map(|closed| ChildClosed {
                 reason: closed.reason,
                 at: closed.at,
@@ -115,7 +115,7 @@ fn order(run: &Run, body: &LetterBody) -> Option<Order> {
             });
             report(run, ChildRun::of(&run.spec), closed)
         }
-        LetterBody::StopChild {
+        OutboxBody::StopChild {
             workflow_id,
             policy,
             reason,
@@ -130,7 +130,7 @@ fn order(run: &Run, body: &LetterBody) -> Option<Order> {
             },
             reason: reason.clone(),
         }),
-        LetterBody::RequestCancellation {
+        OutboxBody::RequestCancellation {
             workflow_id,
             cleanup_deadline_at,
             reason,
@@ -159,13 +159,13 @@ fn report(run: &Run, child: ChildRun, closed: Option<ChildClosed>) -> Option<Ord
 
 /// The letter reached its receiver, which may have refused it.
 #[derive(Clone, Debug)]
-pub struct LetterDelivered {
+pub struct ConfirmDelivery {
     pub number: u64,
     /// Why the receiver did not do as asked.
     pub refusal: Option<String>,
 }
 
-impl Command for LetterDelivered {
+impl Command for ConfirmDelivery {
     type Reply = ();
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
@@ -175,14 +175,14 @@ impl Command for LetterDelivered {
         };
         let mut draft = Draft::of(run, moment);
         let policy = match &letter.body {
-            LetterBody::StopChild {
+            OutboxBody::StopChild {
                 workflow_id,
                 run_id,
                 policy,
                 reason,
                 recorded: true,
             } => Some((workflow_id, run_id, policy, reason.clone())),
-            LetterBody::RequestCancellation {
+            OutboxBody::RequestCancellation {
                 workflow_id,
                 run_id,
                 policy,
@@ -195,10 +195,10 @@ impl Command for LetterDelivered {
                 policy,
                 reason.clone().unwrap_or_default(),
             )),
-            LetterBody::ChildRunStarted(_)
-            | LetterBody::ChildRunClosed
-            | LetterBody::StopChild { .. }
-            | LetterBody::RequestCancellation { .. } => None,
+            OutboxBody::ChildRunStarted(_)
+            | OutboxBody::ChildRunClosed
+            | OutboxBody::StopChild { .. }
+            | OutboxBody::RequestCancellation { .. } => None,
         };
         if let Some((workflow_id, run_id, policy, reason)) = policy {
             let done = ParentClosePolicyDone {
@@ -221,9 +221,9 @@ impl Command for LetterDelivered {
 
 impl Outbox<'_, '_> {
     /// Writes a letter.
-    pub(crate) fn enqueue(&mut self, body: LetterBody) {
+    pub(crate) fn enqueue(&mut self, body: OutboxBody) {
         self.draft.core.outbox_sequence += 1;
-        let letter = Letter {
+        let letter = OutboxMessage {
             retry_at: self.draft.now.plus_seconds(DELIVERY_SECONDS),
             body,
         };
@@ -251,7 +251,7 @@ impl Outbox<'_, '_> {
         let (workflow_id, run_id) = (child.workflow_id.clone(), child.run_id.clone());
         let policy = child.parent_close_policy;
         self.enqueue(if policy == ParentClosePolicy::RequestCancellation {
-            LetterBody::RequestCancellation {
+            OutboxBody::RequestCancellation {
                 workflow_id,
                 run_id,
                 cleanup_deadline_at: self
@@ -264,7 +264,7 @@ impl Outbox<'_, '_> {
                 recorded: true,
             }
         } else {
-            LetterBody::StopChild {
+            OutboxBody::StopChild {
                 workflow_id,
                 run_id,
                 policy,
@@ -276,11 +276,11 @@ impl Outbox<'_, '_> {
 
     /// Letters whose delivery has not been heard of are offered again.
     pub(crate) fn redeliver_due(&mut self) {
-        let due: Vec<(PartKey, Letter)> = self
+        let due: Vec<(PartKey, OutboxMessage)> = self
             .draft
             .parts()
             .filter_map(|(key, part)| {
-                let letter = part.as_letter()?;
+                let letter = part.as_outbox_message()?;
                 (letter.retry_at <= self.draft.now).then(|| (*key, letter.clone()))
             })
             .collect();

@@ -8,13 +8,13 @@ use longhaul_protocol::{Payload, Reason, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::end::Written;
 use super::prepare::Cleanup;
-use super::settle::Written;
-use super::{LocalActivity, LocalAttempt, RecordedHeartbeat, Stand, hold, refused};
+use super::{EventStatus, LocalActivity, LocalAttempt, RecordedHeartbeat, authorize, refused};
 use crate::run::cancellation::Cancellation;
 use crate::run::draft::{Draft, LocalActivities};
 use crate::run::state::{Run, Status, WorkflowTask};
-use crate::run::workflow_task::complete::Holder;
+use crate::run::workflow_task::lease::Holder;
 use crate::{Command, Decision, Moment, Rejection};
 
 /// Which attempt, and who says so.
@@ -26,13 +26,13 @@ pub struct AttemptHolder {
 
 /// The worker wants to keep the attempt, or tells its progress.
 #[derive(Clone, Debug)]
-pub struct BeatLocalActivity {
+pub struct HeartbeatLocalActivity {
     pub attempt: AttemptHolder,
-    pub beat: LocalBeat,
+    pub request: LocalHeartbeatRequest,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum LocalBeat {
+pub enum LocalHeartbeatRequest {
     /// Renews the leases and asks whether to go on; not in history.
     Control,
     /// A heartbeat of the activity's code.
@@ -41,7 +41,7 @@ pub enum LocalBeat {
 
 /// Whether the attempt may go on.
 #[derive(Clone, Debug)]
-pub struct LocalPulse {
+pub struct LocalHeartbeatReply {
     /// Set when the worker must stop: the run was asked to end.
     pub stop: Option<Box<Cancellation>>,
     pub execution_id: ActivityExecutionId,
@@ -55,7 +55,7 @@ pub struct LocalPulse {
 
 /// The attempt is over.
 #[derive(Clone, Debug)]
-pub struct SettleLocalActivity {
+pub struct EndLocalAttempt {
     pub attempt: AttemptHolder,
     pub report: LocalReport,
 }
@@ -68,7 +68,7 @@ pub enum LocalReport {
 
 /// How an attempt was settled; kept for a repeat of the call that settled it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Settled {
+pub struct EndedAttempt {
     pub sequence: u64,
     pub workflow_task_id: TaskId,
     pub workflow_task_attempt: u64,
@@ -114,7 +114,7 @@ impl AttemptHolder {
         if was_one {
             return Err(refused(Reason::StaleActivityAttempt));
         }
-        let (draft, task) = hold(&self.holder, run, moment)?;
+        let (draft, task) = authorize(&self.holder, run, moment)?;
         let Some((attempt, local)) = current else {
             return Err(refused(Reason::ActivityAttemptNotFound));
         };
@@ -125,34 +125,36 @@ impl AttemptHolder {
     }
 }
 
-impl Command for BeatLocalActivity {
-    type Reply = LocalPulse;
+impl Command for HeartbeatLocalActivity {
+    type Reply = LocalHeartbeatReply;
 
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<LocalPulse> {
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<LocalHeartbeatReply> {
         let (mut draft, task, mut local, mut attempt) = match self.attempt.find(run, moment) {
             Ok(found) => found,
             Err(decision) => return decision,
         };
-        let pulse = |draft: &Draft<'_>, local: &LocalActivity, attempt: &LocalAttempt| LocalPulse {
-            stop: None,
-            execution_id: local.execution_id.clone(),
-            attempt: attempt.clone(),
-            schedule_to_close_deadline_at: local.schedule_to_close_deadline_at,
-            heartbeat_event_id: None,
-            cleanup: draft.cleanup(local.cleanup.as_ref()).ok().flatten(),
-            run_status: draft.core.status,
-            now: draft.now,
+        let reply = |draft: &Draft<'_>, local: &LocalActivity, attempt: &LocalAttempt| {
+            LocalHeartbeatReply {
+                stop: None,
+                execution_id: local.execution_id.clone(),
+                attempt: attempt.clone(),
+                schedule_to_close_deadline_at: local.schedule_to_close_deadline_at,
+                heartbeat_event_id: None,
+                cleanup: draft.cleanup(local.cleanup.as_ref()).ok().flatten(),
+                run_status: draft.core.status,
+                now: draft.now,
+            }
         };
         if let Some(cancellation) = draft.interrupting(&local) {
-            let mut pulse = pulse(&draft, &local, &attempt);
-            pulse.stop = Some(cancellation);
+            let mut reply = reply(&draft, &local, &attempt);
+            reply.stop = Some(cancellation);
             if attempt.fenced {
-                return Decision::unchanged(pulse);
+                return Decision::unchanged(reply);
             }
             attempt.fenced = true;
             local.attempt = Some(attempt);
             draft.local_activities().put(local);
-            return draft.finish(Ok(pulse));
+            return draft.finish(Ok(reply));
         }
         if draft.local_activities().expire(local.sequence) {
             return draft.finish(Err(Rejection::LocalActivityRefused {
@@ -161,7 +163,7 @@ impl Command for BeatLocalActivity {
         }
         attempt.lease_expires_at = draft.local_activities().renew_claim(&task).expires_at;
         let mut event_id = None;
-        if let LocalBeat::Heartbeat { progress } = &self.beat {
+        if let LocalHeartbeatRequest::Heartbeat { progress } = &self.request {
             attempt.last_heartbeat_at = Some(draft.now);
             let timeout = local
                 .retry
@@ -188,19 +190,19 @@ impl Command for BeatLocalActivity {
             attempt.recorded_heartbeat = Some(recorded);
         }
         local.attempt = Some(attempt.clone());
-        let mut pulse = pulse(&draft, &local, &attempt);
-        pulse.heartbeat_event_id = event_id;
+        let mut reply = reply(&draft, &local, &attempt);
+        reply.heartbeat_event_id = event_id;
         draft.local_activities().put(local);
-        draft.finish(Ok(pulse))
+        draft.finish(Ok(reply))
     }
 }
 
-impl Command for SettleLocalActivity {
-    type Reply = Settled;
+impl Command for EndLocalAttempt {
+    type Reply = EndedAttempt;
 
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Settled> {
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<EndedAttempt> {
         let holder = &self.attempt.holder;
-        let earlier = run.settled_before(holder, |settled| {
+        let earlier = run.ended_before(holder, |settled| {
             settled.attempt_id == self.attempt.attempt_id
         });
         if let Some(settled) = earlier {
@@ -266,11 +268,11 @@ impl Command for AcknowledgeLocalStop {
 
 impl Run {
     /// How this caller's attempt was settled before, if it was.
-    pub(crate) fn settled_before(
+    pub(crate) fn ended_before(
         &self,
         holder: &Holder,
-        same: impl Fn(&Settled) -> bool,
-    ) -> Option<Settled> {
+        same: impl Fn(&EndedAttempt) -> bool,
+    ) -> Option<EndedAttempt> {
         let task = self.core.workflow_task.as_ref();
         let under_lease = task.map_or(&[][..], |task| &task.local_receipts);
         let kept = self
@@ -283,7 +285,7 @@ impl Run {
                 && settled.workflow_task_attempt == holder.attempt
                 && same(settled)
         })?;
-        Some(Settled {
+        Some(EndedAttempt {
             duplicate: true,
             ..settled.clone()
         })
@@ -298,7 +300,7 @@ impl LocalActivities<'_, '_> {
     ) -> RecordedHeartbeat {
         self.draft.append(EventPayload::ActivityHeartbeatRecorded(
             ActivityHeartbeatRecorded {
-                call: local.call(&attempt.task_id, Stand::RUNNING),
+                call: local.call(&attempt.task_id, EventStatus::RUNNING),
                 activity_attempt_id: attempt.id.clone(),
                 attempt_number: attempt.number,
                 heartbeat_at: self.draft.now,
@@ -319,8 +321,8 @@ impl LocalActivities<'_, '_> {
         local: &LocalActivity,
         attempt: &LocalAttempt,
         written: Written,
-    ) -> Settled {
-        let settled = Settled {
+    ) -> EndedAttempt {
+        let settled = EndedAttempt {
             sequence: local.sequence,
             workflow_task_id: task.id.clone(),
             workflow_task_attempt: task.attempt,

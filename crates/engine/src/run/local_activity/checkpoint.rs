@@ -9,11 +9,12 @@ use longhaul_protocol::id::{ActivityExecutionId, RunId};
 use longhaul_protocol::workflow_command::WorkflowCommand;
 use serde::{Deserialize, Serialize};
 
-use super::{hold, refused};
+use super::{authorize, refused};
 use crate::run::draft::LocalActivities;
 use crate::run::state::Run;
 use crate::run::workflow_task::batch::Batch;
-use crate::run::workflow_task::complete::{Holder, check_sizes, fail_over_limit};
+use crate::run::workflow_task::complete::{check_sizes, fail_over_limit};
+use crate::run::workflow_task::lease::Holder;
 use crate::visibility::Definitions;
 use crate::{Command, Decision, Moment, Rejection, limits};
 
@@ -50,7 +51,7 @@ impl Command for CheckpointCommands {
     type Reply = Checkpointed;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Checkpointed> {
-        let (mut draft, task) = match hold(&self.holder, run, moment) {
+        let (mut draft, task) = match authorize(&self.holder, run, moment) {
             Ok(held) => held,
             Err(decision) => return decision,
         };

@@ -1,6 +1,6 @@
 //! Local activities: they run inside the worker that holds the workflow task, and no activity task is ever made for them
 //! (local-activities.md). A worker tells a finished one with its decision (`record`), or has every attempt written down as it
-//! happens (the other files): `prepare` begins an attempt, `attempt` is its worker's voice, `settle` ends or retries it, `recover`
+//! happens (the other files): `prepare` begins an attempt, `attempt` is its worker's voice, `end` ends or retries it, `recover`
 //! finds one whose worker was lost.
 //!
 //! A retry is a workflow task of its own that stands beside the run's ordinary one until it is due and claimed.
@@ -16,13 +16,13 @@ use longhaul_protocol::{Payload, Reason, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::attempt::Settled;
+use self::attempt::EndedAttempt;
 use super::draft::Draft;
 use super::state::{
     ClosedReason, Part, PartKey, Resume, RetryPolicy, Run, WorkflowLease, WorkflowTask,
 };
 use crate::run::draft::LocalActivities;
-use crate::run::workflow_task::complete::Holder;
+use crate::run::workflow_task::lease::{Held, Holder, LeaseRefusal};
 use crate::{Decision, Moment, Rejection};
 
 pub mod attempt;
@@ -30,9 +30,9 @@ pub mod checkpoint;
 pub mod prepare;
 pub mod recover;
 
+mod end;
 mod record;
 mod retry_task;
-mod settle;
 
 pub use retry_task::RetryTask;
 
@@ -86,7 +86,7 @@ pub struct LocalActivity {
     pub claimed_retry: Option<TaskId>,
     /// How the newest attempt was settled, for a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub receipt: Option<Box<Settled>>,
+    pub receipt: Option<Box<EndedAttempt>>,
 }
 
 /// An attempt that is over.
@@ -138,7 +138,7 @@ pub struct RecordedHeartbeat {
 
 /// How far a call and its attempt are, in the words of history.
 #[derive(Clone, Copy)]
-struct Stand {
+struct EventStatus {
     status: &'static str,
     attempt_status: &'static str,
     closed_at: Option<Timestamp>,
@@ -147,7 +147,7 @@ struct Stand {
     shown: bool,
 }
 
-impl Stand {
+impl EventStatus {
     const PENDING: Self = Self {
         status: "pending",
         attempt_status: "",
@@ -239,7 +239,7 @@ impl LocalActivity {
     }
 
     /// The keys of one of its events.
-    fn call(&self, task_id: &TaskId, stand: Stand) -> ActivityCall {
+    fn call(&self, task_id: &TaskId, stand: EventStatus) -> ActivityCall {
         let attempt = self.attempt.as_ref().filter(|_| stand.shown);
         ActivityCall {
             activity_execution_id: self.execution_id.clone(),
@@ -260,7 +260,7 @@ impl LocalActivity {
         }
     }
 
-    fn snapshot(&self, stand: Stand) -> LocalActivitySnapshot {
+    fn snapshot(&self, stand: EventStatus) -> LocalActivitySnapshot {
         let attempt = self.attempt.as_ref();
         LocalActivitySnapshot {
             id: self.execution_id.clone(),
@@ -297,7 +297,11 @@ impl LocalAttempt {
         }
     }
 
-    fn snapshot(&self, execution_id: &ActivityExecutionId, stand: Stand) -> LocalAttemptSnapshot {
+    fn snapshot(
+        &self,
+        execution_id: &ActivityExecutionId,
+        stand: EventStatus,
+    ) -> LocalAttemptSnapshot {
         LocalAttemptSnapshot {
             id: self.id.clone(),
             activity_execution_id: execution_id.clone(),
@@ -352,28 +356,28 @@ fn refused<R>(reason: Reason) -> Decision<R> {
     Decision::reject(Rejection::LocalActivityRefused { reason })
 }
 
-/// The claim under which a worker speaks about local activities, in the words they use for its loss.
-fn hold<'a, R>(
+/// Authorizes a call about a local activity. The loss of the workflow task's lease has reasons of its own here.
+fn authorize<'a, R>(
     holder: &Holder,
     run: &'a Run,
     moment: Moment<'a>,
-) -> Result<(Draft<'a>, Box<WorkflowTask>), Decision<R>> {
-    let never = |_| unreachable!("these calls have no stored answer with the task");
-    holder.hold(run, None, moment, never).map_err(|decision| {
-        let Decision { changes, reply } = decision;
-        let reason = match reply {
-            Err(Rejection::TaskNotLeased { .. }) => Reason::WorkflowClaimNotFound,
-            Err(Rejection::LeaseExpired { .. }) => Reason::WorkflowClaimExpired,
-            Err(Rejection::LeaseOwnerMismatch { .. } | Rejection::AttemptMismatch { .. }) => {
+) -> Result<Held<'a>, Decision<R>> {
+    holder.authorize(run, moment).map_err(|refused| {
+        let reason = match &refused.refusal {
+            LeaseRefusal::NotLeased { .. } => Reason::WorkflowClaimNotFound,
+            LeaseRefusal::Expired { .. } => Reason::WorkflowClaimExpired,
+            LeaseRefusal::OwnerMismatch { .. } | LeaseRefusal::AttemptMismatch { .. } => {
                 Reason::WorkflowClaimMismatch
             }
-            Err(Rejection::RunClosed(closed)) if closed.closed.reason == ClosedReason::TimedOut => {
+            LeaseRefusal::RunClosed(closed) if closed.closed.reason == ClosedReason::TimedOut => {
                 Reason::RunDeadlineExpired
             }
-            reply => return Decision { changes, reply },
+            LeaseRefusal::RunClosed(_) | LeaseRefusal::RunTimedOut { .. } => {
+                return refused.into_decision();
+            }
         };
         Decision {
-            changes,
+            changes: refused.changes,
             reply: Err(Rejection::LocalActivityRefused { reason }),
         }
     })
@@ -434,7 +438,7 @@ impl LocalActivities<'_, '_> {
     ) {
         self.draft.append(EventPayload::ActivityScheduled(Box::new(
             ActivityScheduled {
-                call: local.call(task_id, Stand::PENDING),
+                call: local.call(task_id, EventStatus::PENDING),
                 activity: ActivitySnapshot {
                     id: local.execution_id.clone(),
                     idempotency_key: local.execution_id.clone(),
@@ -459,7 +463,7 @@ impl LocalActivities<'_, '_> {
     fn write_started(&mut self, local: &LocalActivity, attempt: &LocalAttempt) {
         self.draft
             .append(EventPayload::ActivityStarted(ActivityStarted {
-                call: local.call(&attempt.task_id, Stand::RUNNING),
+                call: local.call(&attempt.task_id, EventStatus::RUNNING),
                 activity_attempt_id: attempt.id.clone(),
                 attempt_number: attempt.number,
                 lease_expires_at: attempt.lease_expires_at,

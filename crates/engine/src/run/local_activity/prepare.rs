@@ -6,12 +6,13 @@ use longhaul_protocol::workflow_command::{CleanupProof, LocalActivityCall};
 use longhaul_protocol::{Reason, Timestamp};
 
 use super::{
-    Claim, LocalActivity, LocalAttempt, RetryPolicy, arguments_hash, hold, refused, retry_snapshot,
+    Claim, LocalActivity, LocalAttempt, RetryPolicy, arguments_hash, authorize, refused,
+    retry_snapshot,
 };
 use crate::change::TaskStatus;
 use crate::run::draft::{Draft, LocalActivities, earliest};
 use crate::run::state::{Run, WorkflowTask};
-use crate::run::workflow_task::complete::Holder;
+use crate::run::workflow_task::lease::Holder;
 use crate::{Command, Decision, Moment, Rejection, limits};
 
 /// The request to begin an attempt.
@@ -47,7 +48,7 @@ impl Command for PrepareLocalActivity {
     type Reply = Prepared;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Prepared> {
-        let (mut draft, task) = match hold(&self.holder, run, moment) {
+        let (mut draft, task) = match authorize(&self.holder, run, moment) {
             Ok(held) => held,
             Err(decision) => return decision,
         };

@@ -11,7 +11,7 @@ use longhaul_protocol::workflow_command::{
 };
 use serde_json::{Map, Value};
 
-use super::{Claim, LocalActivity, LocalAttempt, Stand, policy_json, retry_snapshot};
+use super::{Claim, EventStatus, LocalActivity, LocalAttempt, policy_json, retry_snapshot};
 use crate::run::draft::LocalActivities;
 
 impl LocalActivities<'_, '_> {
@@ -105,7 +105,7 @@ impl LocalActivities<'_, '_> {
             let task_id = attempt.task_id.clone();
             self.draft.append(EventPayload::ActivityHeartbeatRecorded(
                 ActivityHeartbeatRecorded {
-                    call: local.call(&task_id, Stand::RUNNING),
+                    call: local.call(&task_id, EventStatus::RUNNING),
                     activity_attempt_id,
                     attempt_number,
                     heartbeat_at: at,
@@ -129,7 +129,7 @@ impl LocalActivities<'_, '_> {
         self.draft
             .append(EventPayload::ActivityRetryScheduled(Box::new(
                 ActivityRetryScheduled {
-                    call: local.call(&attempt.task_id, Stand::retrying("failed", closed_at)),
+                    call: local.call(&attempt.task_id, EventStatus::retrying("failed", closed_at)),
                     activity_attempt_id: attempt_id.clone(),
                     retry_task_id: None,
                     retry_of_task_id: None,
@@ -156,7 +156,7 @@ impl LocalActivities<'_, '_> {
         let call = |stand| local.call(&attempt.task_id, stand);
         let event = match end {
             LocalEnd::Completed { result } => EventPayload::ActivityCompleted(ActivityCompleted {
-                call: call(Stand::closed("completed", "completed", at)),
+                call: call(EventStatus::closed("completed", "completed", at)),
                 activity_attempt_id: attempt.id.clone(),
                 attempt_number: attempt.number,
                 result: result.clone(),
@@ -165,7 +165,7 @@ impl LocalActivities<'_, '_> {
             LocalEnd::Failed(failure) => self.failed(local, attempt, failure, at),
             LocalEnd::TimedOut(kind, failure) => {
                 EventPayload::ActivityTimedOut(Box::new(ActivityTimedOut {
-                    call: call(Stand::closed("failed", "failed", at)),
+                    call: call(EventStatus::closed("failed", "failed", at)),
                     activity_attempt_id: Some(attempt.id.clone()),
                     attempt_number: attempt.number,
                     failure_id: self.draft.ids.mint(),
@@ -180,7 +180,7 @@ impl LocalActivities<'_, '_> {
                 }))
             }
             LocalEnd::Cancelled(_) => EventPayload::ActivityCancelled(ActivityCancelled {
-                call: call(Stand::closed("cancelled", "cancelled", at)),
+                call: call(EventStatus::closed("cancelled", "cancelled", at)),
                 workflow_command_id: None,
                 activity_attempt_id: Some(attempt.id.clone()),
                 attempt_number: Some(attempt.number),
@@ -199,7 +199,10 @@ impl LocalActivities<'_, '_> {
         at: Timestamp,
     ) -> EventPayload {
         EventPayload::ActivityFailed(Box::new(ActivityFailed {
-            call: local.call(&attempt.task_id, Stand::closed("failed", "failed", at)),
+            call: local.call(
+                &attempt.task_id,
+                EventStatus::closed("failed", "failed", at),
+            ),
             activity_attempt_id: attempt.id.clone(),
             attempt_number: attempt.number,
             failure_id: self.draft.ids.mint(),

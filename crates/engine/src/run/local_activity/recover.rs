@@ -5,11 +5,11 @@ use longhaul_protocol::Reason;
 use longhaul_protocol::workflow_command::{LocalActivityCall, LocalFailure};
 use serde_json::{Value, json};
 
-use super::attempt::Settled;
-use super::settle::Why;
-use super::{LocalAttempt, hold, refused};
+use super::attempt::EndedAttempt;
+use super::end::Why;
+use super::{LocalAttempt, authorize, refused};
 use crate::run::state::{Run, WorkflowTask};
-use crate::run::workflow_task::complete::Holder;
+use crate::run::workflow_task::lease::Holder;
 use crate::{Command, Decision, Moment};
 
 /// A worker found a started attempt that is not its own.
@@ -21,14 +21,14 @@ pub struct RecoverLocalActivity {
 }
 
 impl Command for RecoverLocalActivity {
-    type Reply = Settled;
+    type Reply = EndedAttempt;
 
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Settled> {
-        let earlier = run.settled_before(&self.holder, |settled| settled.sequence == self.sequence);
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<EndedAttempt> {
+        let earlier = run.ended_before(&self.holder, |settled| settled.sequence == self.sequence);
         if let Some(settled) = earlier {
             return Decision::unchanged(settled);
         }
-        let (mut draft, task) = match hold(&self.holder, run, moment) {
+        let (mut draft, task) = match authorize(&self.holder, run, moment) {
             Ok(held) => held,
             Err(decision) => return decision,
         };

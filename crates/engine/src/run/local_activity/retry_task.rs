@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LocalActivity;
 use crate::Rejection;
-use crate::change::{ClosedTask, Report, TaskRow, TaskStatus};
+use crate::change::{ClosedTask, StoredReply, TaskRow, TaskStatus};
 use crate::run::draft::{Draft, LocalActivities};
 use crate::run::state::{Resume, WorkflowTask};
 
@@ -25,7 +25,8 @@ pub struct RetryTask {
     pub attempt: u64,
     /// The report that ended an earlier claim without an attempt, to answer a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_report: Option<Box<Report>>,
+    #[serde(rename = "last_report")]
+    pub last_reply: Option<Box<StoredReply>>,
 }
 
 /// How long a call that its worker left without a word waits for the next look at it.
@@ -53,7 +54,7 @@ impl RetryTask {
             offered: self.offered,
             held: None,
             expired: None,
-            last_report: self.last_report.clone(),
+            last_reply: self.last_reply.clone(),
             local_receipts: Vec::new(),
         }
     }
@@ -127,13 +128,13 @@ impl LocalActivities<'_, '_> {
             let row = self.draft.tasks.get(&id);
             let attempt = row.map_or(1, |row| row.attempt);
             let finished = row.and_then(|row| row.closed.as_ref());
-            let report = finished.and_then(|closed| closed.report.clone());
+            let reply = finished.and_then(|closed| closed.reply.clone());
             let task = RetryTask {
                 id,
                 available_at: again_at,
                 offered: false,
                 attempt,
-                last_report: report.map(Box::new),
+                last_reply: reply.map(Box::new),
             };
             let row = self.draft.retry_row(&local, &task, TaskStatus::Scheduled);
             self.draft.tasks.insert(row.task_id.clone(), row);
@@ -188,10 +189,10 @@ impl Draft<'_> {
         task: &RetryTask,
         status: TaskStatus,
     ) -> TaskRow {
-        let report = task.last_report.as_deref().filter(|_| !status.is_open());
-        let closed = report.map(|report| {
+        let reply = task.last_reply.as_deref().filter(|_| !status.is_open());
+        let closed = reply.map(|reply| {
             Box::new(ClosedTask {
-                report: Some(report.clone()),
+                reply: Some(reply.clone()),
                 attempts: Vec::new(),
                 activity_status: None,
                 stopped: false,

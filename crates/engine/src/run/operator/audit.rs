@@ -61,7 +61,7 @@ impl Command for AuditRun {
         let mut draft = Draft::of(run, moment);
         draft.outbox().redeliver_due();
         if !draft.time_out_if_due() && !draft.cancellation().close_if_cleanup_is_over() {
-            draft.do_what_is_due();
+            draft.apply_due();
             draft.workflow_task().choose_next(false);
         }
         draft.finish(Ok(Some(found)))

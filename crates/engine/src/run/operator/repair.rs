@@ -167,7 +167,7 @@ impl Command for RepairRun {
 impl Draft<'_> {
     /// Does what is due, ends a back-off, and makes the task that is missing.
     fn put_right(&mut self) {
-        self.do_what_is_due();
+        self.apply_due();
         let now = self.now;
         if let Some(task) = &mut self.core.workflow_task {
             if task.lease.is_none() && task.available_at > now {

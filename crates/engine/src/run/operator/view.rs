@@ -2,7 +2,7 @@
 
 use longhaul_protocol::id::TaskId;
 
-use crate::change::Report;
+use crate::change::StoredReply;
 use crate::limits::Limits;
 use crate::run::state::{Core, Part, Run, WaitFor};
 
@@ -137,7 +137,7 @@ pub fn waits_for(run: &Run) -> Option<(&'static str, String)> {
 
 impl Run {
     /// What ended an earlier claim of a retry task that stands beside the ordinary one.
-    pub(crate) fn retry_report(&self, task_id: &TaskId) -> Option<&Report> {
+    pub(crate) fn retry_reply(&self, task_id: &TaskId) -> Option<&StoredReply> {
         if self.core.open.local_activities == 0 {
             return None;
         }
@@ -146,7 +146,7 @@ impl Run {
             .filter_map(Part::as_local)
             .filter_map(|local| local.retry_task.as_ref())
             .find(|task| task.id == *task_id)
-            .and_then(|task| task.last_report.as_deref())
+            .and_then(|task| task.last_reply.as_deref())
     }
 
     /// Whether the task is open in this run; a finished one is known by its row only.

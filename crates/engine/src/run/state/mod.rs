@@ -18,11 +18,11 @@ use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::change::Report;
+use crate::change::StoredReply;
 use crate::run::cancellation::Cancellation;
 use crate::run::family::child::Parent;
 use crate::run::local_activity::LocalActivity;
-use crate::run::local_activity::attempt::Settled;
+use crate::run::local_activity::attempt::EndedAttempt;
 use crate::run::local_activity::checkpoint::Checkpoint;
 use crate::run::message::stream::Streams;
 use crate::run::workflow_task::sticky::Sticky;
@@ -344,10 +344,11 @@ pub struct WorkflowTask {
     pub expired: Option<Box<WorkflowLease>>,
     /// The failure that put it back, to answer a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_report: Option<Box<Report>>,
+    #[serde(rename = "last_report")]
+    pub last_reply: Option<Box<StoredReply>>,
     /// How local activities were settled under the present lease, for a repeat of those calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub local_receipts: Vec<Settled>,
+    pub local_receipts: Vec<EndedAttempt>,
 }
 
 /// A worker's hold on a workflow task.

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::change::CommandRow;
 use crate::run::family::child::Child;
-use crate::run::family::outbox::Letter;
+use crate::run::family::outbox::OutboxMessage;
 use crate::run::local_activity::LocalActivity;
 use crate::run::message::stream::StreamPosition;
 use crate::run::wait::selection::Selection;
@@ -117,7 +117,7 @@ pub enum Part {
     Buffered(Box<Message>),
     Child(Box<Child>),
     Adopted(Box<Child>),
-    Outbox(Box<Letter>),
+    Outbox(Box<OutboxMessage>),
     Group(OpenGroup),
     Member(Box<Member>),
     Outcome(Box<Outcome>),
@@ -182,7 +182,7 @@ impl Part {
         }
     }
 
-    pub(crate) fn as_letter(&self) -> Option<&Letter> {
+    pub(crate) fn as_outbox_message(&self) -> Option<&OutboxMessage> {
         if let Self::Outbox(letter) = self {
             Some(letter)
         } else {

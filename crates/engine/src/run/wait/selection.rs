@@ -9,9 +9,9 @@ use longhaul_protocol::history::{ActivityCancelled, EventPayload, SelectionResol
 use longhaul_protocol::workflow_command::{ParentClosePolicy, SelectionMember};
 use serde::{Deserialize, Serialize};
 
-use crate::change::TaskStatus;
+use crate::change::{ActivityEnd, TaskStatus};
 use crate::run::draft::{Draft, Groups};
-use crate::run::family::outbox::LetterBody;
+use crate::run::family::outbox::OutboxBody;
 use crate::run::state::{Part, PartKey};
 
 /// How far a selection got.
@@ -175,7 +175,7 @@ impl Groups<'_, '_> {
             let child = (**child).clone();
             self.draft.remove(PartKey::Child(sequence));
             self.draft.core.open.children = self.draft.core.open.children.saturating_sub(1);
-            self.draft.outbox().enqueue(LetterBody::StopChild {
+            self.draft.outbox().enqueue(OutboxBody::StopChild {
                 workflow_id: child.workflow_id,
                 run_id: child.run_id,
                 policy: ParentClosePolicy::RequestCancel,
@@ -200,9 +200,12 @@ impl Groups<'_, '_> {
                 attempt_number: activity.attempt.as_ref().map(|attempt| attempt.number),
                 cancelled_at: self.draft.now,
             }));
-        self.draft
-            .activities()
-            .close_task(&activity, TaskStatus::Cancelled, "cancelled", None);
+        self.draft.activities().close_task(
+            &activity,
+            TaskStatus::Cancelled,
+            ActivityEnd::Cancelled,
+            None,
+        );
         self.draft.activities().remove(sequence);
     }
 }

@@ -187,7 +187,7 @@ impl<'c> Placing<'_, 'c> {
             .and_then(|task| task.resume.workflow_update_id.as_ref());
         let mut settled = BTreeSet::new();
         for (index, command) in commands.iter().enumerate() {
-            let Some(update_id) = settled_update(command) else {
+            let Some(update_id) = update_of(command) else {
                 if turn.is_some() {
                     self.refuse_field(
                         index,
@@ -313,7 +313,7 @@ impl<'c> Placing<'_, 'c> {
     }
 }
 
-fn settled_update(command: &WorkflowCommand) -> Option<&UpdateId> {
+fn update_of(command: &WorkflowCommand) -> Option<&UpdateId> {
     if let WorkflowCommand::CompleteUpdate { update_id, .. } = command {
         Some(update_id)
     } else if let WorkflowCommand::FailUpdate(failure) = command {

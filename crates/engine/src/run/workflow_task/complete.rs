@@ -5,34 +5,23 @@
 
 use std::sync::Arc;
 
+use longhaul_protocol::Payload;
 use longhaul_protocol::history::{EventPayload, LimitBreach, PAYLOAD_CODEC, WorkflowCompleted};
-use longhaul_protocol::id::{TaskId, WorkerId};
 use longhaul_protocol::workflow_command::WorkflowCommand;
-use longhaul_protocol::{Payload, Reason};
-use serde_json::{Value, json};
 
-use crate::change::{ClosedTask, Report, TaskRow, TaskStatus, Verb};
-use crate::rejection::RunClosed;
-use crate::run::activity::report::Answer;
+use crate::change::{
+    ClosedTask, ExceededLimit, StoredReply, TaskOutcome, TaskReply, TaskStatus, Verb,
+    WorkflowTaskCompleted,
+};
 use crate::run::close::limit_failure;
 use crate::run::draft::{Cause, Draft, Unseen, WorkflowTasks};
 use crate::run::message::stream::StreamCursor;
 use crate::run::state::{ClosedReason, Outcome, Run, Status, WorkflowTask};
 use crate::run::workflow_task::batch::Batch;
+use crate::run::workflow_task::lease::Holder;
 use crate::run::workflow_task::sticky::StickyClaim;
 use crate::visibility::Definitions;
-use crate::{Command, Decision, Moment, Rejection, limits};
-
-/// Who reports on a workflow task.
-#[derive(Clone, Debug)]
-pub struct Holder {
-    /// The task's row; it tells what a finished task answers.
-    pub row: Box<TaskRow>,
-    pub owner: WorkerId,
-    pub attempt: u64,
-    /// Who reports, from authentication; recorded with what the decision writes.
-    pub principal: Option<String>,
-}
+use crate::{Command, Decision, Moment, limits};
 
 /// The worker's decision.
 #[derive(Clone, Debug)]
@@ -47,164 +36,13 @@ pub struct CompleteWorkflowTask {
     pub sticky: Option<StickyClaim>,
 }
 
-/// What the fence says about a caller.
-pub(crate) enum Fenced {
-    Held(Box<WorkflowTask>),
-    Duplicate(Value),
-    Refused(Rejection),
-}
-
-impl Holder {
-    pub(crate) fn task_id(&self) -> &TaskId {
-        &self.row.task_id
-    }
-
-    /// The guards of worker-protocol §5.3 in their order; a run past its deadline is handled by the caller.
-    pub(crate) fn fence(&self, run: &Run, verb: Option<Verb>, moment: Moment<'_>) -> Fenced {
-        let open = run
-            .core
-            .workflow_task
-            .as_ref()
-            .filter(|task| task.id == *self.task_id());
-        let reported = match open {
-            Some(task) => task.last_report.as_deref(),
-            None => run.retry_report(self.task_id()).or_else(|| {
-                let closed = self.row.closed.as_ref();
-                closed.and_then(|closed| closed.report.as_ref())
-            }),
-        };
-        if let Some(report) = reported
-            && Some(report.verb) == verb
-            && report.owner == self.owner
-            && report.attempt == self.attempt
-        {
-            return Fenced::Duplicate(report.answer.clone());
-        }
-        if let Some(closed) = &run.core.closed {
-            return Fenced::Refused(
-                if closed.reason == ClosedReason::TimedOut && verb.is_some() {
-                    Rejection::RunTimedOut {
-                        run_id: run.run_id().clone(),
-                    }
-                } else {
-                    Rejection::RunClosed(Box::new(RunClosed {
-                        status: run.core.status,
-                        closed: closed.clone(),
-                        task_status: self.row.status,
-                        lease_owner: self.row.lease_owner.clone(),
-                        lease_expires_at: self.row.lease_expires_at,
-                    }))
-                },
-            );
-        }
-        let Some(task) = open else {
-            return Fenced::Refused(Rejection::TaskNotLeased {
-                task_status: self.row.status,
-            });
-        };
-        let Some(lease) = &task.lease else {
-            return Fenced::Refused(match &task.expired {
-                Some(expired) => Rejection::LeaseExpired {
-                    owner: expired.owner.clone(),
-                    expires_at: expired.expires_at,
-                },
-                None => Rejection::TaskNotLeased {
-                    task_status: TaskStatus::Ready,
-                },
-            });
-        };
-        if lease.expires_at <= moment.now {
-            return Fenced::Refused(Rejection::LeaseExpired {
-                owner: lease.owner.clone(),
-                expires_at: lease.expires_at,
-            });
-        }
-        if lease.owner != self.owner {
-            return Fenced::Refused(Rejection::LeaseOwnerMismatch {
-                owner: lease.owner.clone(),
-            });
-        }
-        if task.attempt != self.attempt {
-            return Fenced::Refused(Rejection::AttemptMismatch {
-                current: task.attempt,
-            });
-        }
-        Fenced::Held(Box::new(task.clone()))
-    }
-
-    /// The shared beginning of complete, fail and heartbeat: the held task with a draft, or the finished decision.
-    pub(crate) fn hold<'a, R>(
-        &self,
-        run: &'a Run,
-        verb: Option<Verb>,
-        moment: Moment<'a>,
-        answer: impl FnOnce(Value) -> R,
-    ) -> Result<(Draft<'a>, Box<WorkflowTask>), Decision<R>> {
-        let refused = match self.fence(run, verb, moment) {
-            Fenced::Duplicate(body) => return Err(Decision::unchanged(answer(body))),
-            Fenced::Refused(rejection) if run.core.closed.is_some() => {
-                return Err(Decision::reject(rejection));
-            }
-            Fenced::Refused(rejection) => Err(rejection),
-            Fenced::Held(task) => Ok(task),
-        };
-        // A passed deadline closes the run before anything else is said about the lease.
-        let mut draft = Draft::of(run, moment);
-        if draft.time_out_if_due() {
-            return Err(self.timed_out(draft, verb));
-        }
-        let task = refused.map_err(Decision::reject)?;
-        draft.cause = Cause {
-            task_id: Some(task.id.clone()),
-            command_id: None,
-            principal: self.principal.clone(),
-        };
-        Ok((draft, task))
-    }
-
-    fn timed_out<R>(&self, draft: Draft<'_>, verb: Option<Verb>) -> Decision<R> {
-        let rejection = if verb.is_some() {
-            Rejection::RunTimedOut {
-                run_id: draft.run_id().clone(),
-            }
-        } else {
-            Rejection::RunClosed(Box::new(RunClosed {
-                status: draft.core.status,
-                closed: draft.core.closed.clone().expect("the run was just closed"),
-                task_status: TaskStatus::Cancelled,
-                lease_owner: None,
-                lease_expires_at: None,
-            }))
-        };
-        draft.finish(Err(rejection))
-    }
-
-    pub(crate) fn report(&self, verb: Verb, answer: &Value) -> Report {
-        Report {
-            verb,
-            owner: self.owner.clone(),
-            attempt: self.attempt,
-            attempt_id: None,
-            answer: answer.clone(),
-            diagnosis: None,
-        }
-    }
-}
-
 impl Command for CompleteWorkflowTask {
-    type Reply = Answer;
+    type Reply = TaskReply;
 
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Answer> {
-        let duplicate = |body| Answer {
-            body,
-            duplicate: true,
-        };
-        let (mut draft, task) = match self
-            .holder
-            .hold(run, Some(Verb::Complete), moment, duplicate)
-        {
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<TaskReply> {
+        let (mut draft, task) = match self.holder.authorize_report(run, Verb::Complete, moment) {
             Ok(held) => held,
-            Err(decision) => return decision,
+            Err(not_held) => return not_held.into_decision(),
         };
         let batch = match draft.place(&self.commands, &self.definitions) {
             Ok(batch) => batch,
@@ -217,54 +55,38 @@ impl Command for CompleteWorkflowTask {
             .and_then(|()| apply(run, draft, &task, &batch, &self.cursors));
         let (mut draft, limit) = match applied {
             Ok(draft) => (draft, None),
-            // The batch is dropped and the run fails: a refusal would stop one worker and loop the other (engine.md §2.7).
+            // The batch is dropped and the run fails. A refusal would stop one kind of worker and make the other try for ever.
             Err(limit) => (
                 fail_over_limit(run, moment, &task, limit.clone()),
                 Some(limit),
             ),
         };
-        let answer = self.answer(&draft, limit.as_ref());
-        draft
-            .workflow_task()
-            .store_reply(&task, self.holder.report(Verb::Complete, &answer));
-        draft.finish(Ok(Answer {
-            body: answer,
-            duplicate: false,
-        }))
+        let outcome = self.outcome(&draft, limit.as_ref());
+        let reply = self.holder.stored_reply(Verb::Complete, &outcome);
+        draft.workflow_task().store_reply(&task, reply);
+        draft.finish(Ok(TaskReply::first(outcome)))
     }
 }
 
 impl CompleteWorkflowTask {
-    fn answer(&self, draft: &Draft<'_>, limit: Option<&LimitBreach>) -> Value {
+    fn outcome(&self, draft: &Draft<'_>, limit: Option<&LimitBreach>) -> TaskOutcome {
         // Completing a task opens new ones and touches no other open one.
         let opened = draft
             .tasks
             .values()
             .filter(|row| row.status.is_open() && row.task_id != *self.holder.task_id());
-        let mut created: Vec<&TaskId> = opened.map(|row| &row.task_id).collect();
-        created.extend(
-            draft
-                .created
-                .iter()
-                .flat_map(|change| change.tasks.iter().map(|row| &row.task_id)),
-        );
-        let mut answer = json!({
-            "task_id": self.holder.task_id(),
-            "workflow_task_attempt": self.holder.attempt,
-            "outcome": "completed",
-            "recorded": true,
-            "run_id": draft.run_id(),
-            "run_status": draft.core.status.as_str(),
-            "created_task_ids": created,
-            "reason": null,
-        });
-        if let Some(limit) = limit {
-            answer["reason"] = json!(Reason::StructuralLimitExceeded.as_str());
-            answer["limit_kind"] = json!(limit.kind);
-            answer["current_value"] = json!(limit.value);
-            answer["configured_limit"] = json!(limit.configured);
-        }
-        answer
+        let of_new_runs = draft.created.iter().flat_map(|change| &change.tasks);
+        TaskOutcome::WorkflowTaskCompleted(WorkflowTaskCompleted {
+            task_id: self.holder.task_id().clone(),
+            attempt: self.holder.attempt,
+            run_id: draft.run_id().clone(),
+            run_status: draft.core.status,
+            created_task_ids: opened
+                .chain(of_new_runs)
+                .map(|row| row.task_id.clone())
+                .collect(),
+            limit: limit.map(ExceededLimit::from),
+        })
     }
 }
 
@@ -405,13 +227,13 @@ impl WorkflowTasks<'_, '_> {
     }
 
     /// Keeps the answer with the finished task's row.
-    pub(crate) fn store_reply(&mut self, task: &WorkflowTask, report: Report) {
+    pub(crate) fn store_reply(&mut self, task: &WorkflowTask, reply: StoredReply) {
         let open = self.draft.core.workflow_task.take();
         self.draft.core.workflow_task = Some(task.clone());
         self.close(
             TaskStatus::Completed,
             Some(ClosedTask {
-                report: Some(report),
+                reply: Some(reply),
                 attempts: Vec::new(),
                 activity_status: None,
                 stopped: false,

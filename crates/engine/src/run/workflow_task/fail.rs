@@ -1,17 +1,14 @@
-//! A worker gives a workflow task back: because replay met only pending work, because it failed, to stay alive, or because
-//! it leaves. None of these closes a run, and none writes an event of its own (engine.md §3.5, §12.3).
+//! A worker fails a workflow task. It never closes the run and writes no event: the task comes back later, or, when replay met only
+//! work that is still pending, the task ends without commands.
 
-use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{TaskId, WorkerId};
-use serde_json::{Value, json};
+use longhaul_protocol::id::TaskId;
 
-use crate::change::{Diagnosis, Verb};
-use crate::run::activity::report::Answer;
-use crate::run::cancellation::Cancellation;
+use crate::change::{Diagnosis, FailOutcome, TaskOutcome, TaskReply, Verb, WorkflowTaskFailed};
 use crate::run::draft::Draft;
 use crate::run::state::{Run, Status, WorkflowTask};
 use crate::run::workflow_task::batch::Batch;
-use crate::run::workflow_task::complete::{Holder, apply};
+use crate::run::workflow_task::complete::apply;
+use crate::run::workflow_task::lease::Holder;
 use crate::{Command, Decision, Moment, Rejection};
 
 /// The worker could not decide.
@@ -38,16 +35,12 @@ const REPLAY_FAILURES: [&str; 5] = [
 ];
 
 impl Command for FailWorkflowTask {
-    type Reply = Answer;
+    type Reply = TaskReply;
 
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Answer> {
-        let duplicate = |body| Answer {
-            body,
-            duplicate: true,
-        };
-        let (draft, task) = match self.holder.hold(run, Some(Verb::Fail), moment, duplicate) {
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<TaskReply> {
+        let (draft, task) = match self.holder.authorize_report(run, Verb::Fail, moment) {
             Ok(held) => held,
-            Err(decision) => return decision,
+            Err(not_held) => return not_held.into_decision(),
         };
         // An update's turn always ends with its answer; a worker that has none has failed.
         if self.failure_type.as_deref() == Some(WAITING_FOR_HISTORY) && !task.is_update() {
@@ -60,7 +53,7 @@ impl Command for FailWorkflowTask {
 
 impl FailWorkflowTask {
     /// A decision without commands.
-    fn acknowledge(&self, run: &Run, draft: Draft<'_>, task: &WorkflowTask) -> Decision<Answer> {
+    fn acknowledge(&self, run: &Run, draft: Draft<'_>, task: &WorkflowTask) -> Decision<TaskReply> {
         let batch = Batch {
             steps: Vec::new(),
             terminal: None,
@@ -71,23 +64,16 @@ impl FailWorkflowTask {
             Ok(draft) => draft,
             Err(limit) => return Decision::reject(Rejection::LimitExceeded(limit)),
         };
-        let next = draft
-            .core
-            .workflow_task
-            .as_ref()
-            .map(|task| task.id.clone());
-        let answer = self.answer("waiting_for_history", draft.core.status, next.as_ref());
-        draft
-            .workflow_task()
-            .store_reply(task, self.holder.report(Verb::Fail, &answer));
-        draft.finish(Ok(Answer {
-            body: answer,
-            duplicate: false,
-        }))
+        let next = draft.core.workflow_task.as_ref();
+        let next = next.map(|task| task.id.clone());
+        let outcome = self.outcome(FailOutcome::WaitingForHistory, draft.core.status, next);
+        let reply = self.holder.stored_reply(Verb::Fail, &outcome);
+        draft.workflow_task().store_reply(task, reply);
+        draft.finish(Ok(TaskReply::first(outcome)))
     }
 
     /// The same task again, later. It keeps its id, from which workers derive idempotency keys.
-    fn back_off(&self, mut draft: Draft<'_>, task: &WorkflowTask) -> Decision<Answer> {
+    fn back_off(&self, mut draft: Draft<'_>, task: &WorkflowTask) -> Decision<TaskReply> {
         let replay_blocked = self
             .failure_type
             .as_deref()
@@ -99,141 +85,37 @@ impl FailWorkflowTask {
         } else {
             (1_u64 << task.failures.min(16)).min(longest)
         };
-        let answer = self.answer("failed", Status::Waiting, Some(&task.id));
+        let outcome = self.outcome(FailOutcome::Failed, Status::Waiting, Some(task.id.clone()));
         draft.signals().flush_undecided();
         if let Some(open) = &mut draft.core.workflow_task {
             open.failures = open.failures.saturating_add(1);
             open.last_error = Some(self.message.clone());
             open.replay_blocked = replay_blocked;
-            let mut report = self.holder.report(Verb::Fail, &answer);
-            report.diagnosis = Some(Box::new(Diagnosis {
+            let mut reply = self.holder.stored_reply(Verb::Fail, &outcome);
+            reply.diagnosis = Some(Box::new(Diagnosis {
                 failure_type: self.failure_type.clone(),
                 stack_trace: self.stack_trace.clone(),
                 at: draft.now,
             }));
-            open.last_report = Some(Box::new(report));
+            open.last_reply = Some(Box::new(reply));
         }
         let at = draft.now.plus_seconds(seconds);
         draft.workflow_task().put_back(at);
-        draft.finish(Ok(Answer {
-            body: answer,
-            duplicate: false,
-        }))
+        draft.finish(Ok(TaskReply::first(outcome)))
     }
 
-    fn answer(&self, outcome: &str, run_status: Status, next_task_id: Option<&TaskId>) -> Value {
-        json!({
-            "task_id": self.holder.task_id(),
-            "workflow_task_attempt": self.holder.attempt,
-            "outcome": outcome,
-            "recorded": true,
-            "run_status": run_status.as_str(),
-            "reason": null,
-            "next_task_id": next_task_id,
-        })
-    }
-}
-
-/// The worker is alive and wants to keep the lease.
-#[derive(Clone, Debug)]
-pub struct HeartbeatWorkflowTask {
-    pub holder: Holder,
-}
-
-/// A renewed lease.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Renewed {
-    pub lease_expires_at: Timestamp,
-    pub run_status: Status,
-    pub cancellation: Option<Box<Cancellation>>,
-}
-
-impl Command for HeartbeatWorkflowTask {
-    type Reply = Renewed;
-
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Renewed> {
-        let never = |_| unreachable!("a heartbeat has no stored answer");
-        let mut draft = match self.holder.hold(run, None, moment, never) {
-            Ok((draft, _)) => draft,
-            Err(decision) => return decision,
-        };
-        let lease_expires_at = draft
-            .now
-            .plus_seconds(draft.limits.workflow_task_lease_seconds);
-        if let Some(lease) = draft
-            .core
-            .workflow_task
-            .as_mut()
-            .and_then(|task| task.lease.as_mut())
-        {
-            lease.expires_at = lease_expires_at;
-        }
-        draft.workflow_task().show();
-        let run_status = draft.core.status;
-        draft.finish(Ok(Renewed {
-            lease_expires_at,
+    fn outcome(
+        &self,
+        outcome: FailOutcome,
+        run_status: Status,
+        next_task_id: Option<TaskId>,
+    ) -> TaskOutcome {
+        TaskOutcome::WorkflowTaskFailed(WorkflowTaskFailed {
+            task_id: self.holder.task_id().clone(),
+            attempt: self.holder.attempt,
+            outcome,
             run_status,
-            cancellation: run.core.cancellation.clone(),
-        }))
-    }
-}
-
-/// May this caller read the history of its leased task? Decides nothing, changes nothing unless the run's time is up.
-#[derive(Clone, Debug)]
-pub struct ReadHistory {
-    pub holder: Holder,
-}
-
-impl Command for ReadHistory {
-    /// Where every page of this lease ends.
-    type Reply = u64;
-
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<u64> {
-        let never = |_| unreachable!("reading has no stored answer");
-        match self.holder.hold(run, None, moment, never) {
-            // A worker that delivers a cancellation, or has a local activity written down as it runs, must see what it delivered: it reads to the end.
-            Ok((_, task))
-                if run.core.cancellation.is_some()
-                    || task.lease.as_ref().is_some_and(|lease| lease.refreshed) =>
-            {
-                Decision::unchanged(run.core.last_history_sequence)
-            }
-            Ok((_, task)) => Decision::unchanged(
-                task.lease
-                    .as_ref()
-                    .map_or(0, |lease| lease.observed_sequence),
-            ),
-            Err(decision) => decision,
-        }
-    }
-}
-
-/// The worker is gone: its workflow task is ready for others at once.
-#[derive(Clone, Debug)]
-pub struct ReleaseWorkflowTask {
-    pub task_id: TaskId,
-    pub owner: WorkerId,
-}
-
-impl Command for ReleaseWorkflowTask {
-    /// Whether there was a lease to give up.
-    type Reply = bool;
-
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<bool> {
-        let held = run.core.workflow_task.as_ref().is_some_and(|task| {
-            task.id == self.task_id
-                && task
-                    .lease
-                    .as_ref()
-                    .is_some_and(|lease| lease.owner == self.owner)
-        });
-        if !held {
-            return Decision::unchanged(false);
-        }
-        let mut draft = Draft::of(run, moment);
-        draft.signals().flush_undecided();
-        let now = draft.now;
-        draft.workflow_task().put_back(now);
-        draft.finish(Ok(true))
+            next_task_id,
+        })
     }
 }

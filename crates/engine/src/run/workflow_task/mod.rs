@@ -1,8 +1,13 @@
-//! The workflow task: when one is created (`wake`), who may claim it, and what its completion or failure does.
+//! The workflow task: when one is created (`wake`), what a worker may do while it holds one (`lease`), and what its completion or
+//! failure does.
 
 pub mod claim;
 pub mod complete;
 pub mod fail;
+pub mod heartbeat;
+pub mod lease;
+pub mod read_history;
+pub mod release;
 pub mod sticky;
 
 pub(crate) mod batch;

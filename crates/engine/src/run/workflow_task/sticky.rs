@@ -72,7 +72,7 @@ impl WorkflowTasks<'_, '_> {
 
 impl Draft<'_> {
     /// For whom a task that is created now is kept, and until when.
-    pub(crate) fn hold(&self) -> Option<Sticky> {
+    pub(crate) fn sticky_reservation(&self) -> Option<Sticky> {
         let sticky = self.core.sticky.as_ref()?;
         (sticky.until > self.now).then(|| Sticky {
             worker_id: sticky.worker_id.clone(),

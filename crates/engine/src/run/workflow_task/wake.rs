@@ -36,13 +36,13 @@ impl WorkflowTasks<'_, '_> {
             attempt: 0,
             lease: None,
             resume,
-            held: self.draft.hold(),
+            held: self.draft.sticky_reservation(),
             failures: 0,
             last_error: None,
             replay_blocked: false,
             offered: true,
             expired: None,
-            last_report: None,
+            last_reply: None,
             local_receipts: Vec::new(),
         };
         self.draft.core.workflow_task = Some(task);

@@ -2,22 +2,38 @@
 
 use std::fmt::Write;
 
+use longhaul_engine::change::TaskOutcome;
 use serde_json::Value;
 
-pub(super) fn show_answer(body: &Value) -> String {
-    let mut text = body["outcome"].as_str().unwrap_or("?").to_owned();
-    for key in ["run_status", "reason", "limit_kind", "retry_scheduled"] {
-        if let Some(value) = body.get(key).filter(|value| !value.is_null()) {
-            let _ = write!(
-                text,
-                " {key}={}",
-                value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned)
-            );
+pub(super) fn show_outcome(outcome: &TaskOutcome) -> String {
+    match outcome {
+        TaskOutcome::WorkflowTaskCompleted(completed) => {
+            let mut text = format!("completed run_status={}", completed.run_status.as_str());
+            if let Some(limit) = &completed.limit {
+                let _ = write!(
+                    text,
+                    " reason=structural_limit_exceeded limit_kind={}",
+                    limit.kind
+                );
+            }
+            text
+        }
+        TaskOutcome::WorkflowTaskFailed(failed) => format!(
+            "{} run_status={}",
+            failed.outcome.as_str(),
+            failed.run_status.as_str()
+        ),
+        TaskOutcome::ActivityReported(reported) => {
+            let mut text = reported.outcome.as_str().to_owned();
+            if reported.limit.is_some() {
+                text.push_str(" reason=structural_limit_exceeded");
+            }
+            if let Some(retry_scheduled) = reported.retry_scheduled {
+                let _ = write!(text, " retry_scheduled={retry_scheduled}");
+            }
+            text
         }
     }
-    text
 }
 
 /// The keys of a payload that a reader of stories cares about; ids would only distract.

@@ -4,7 +4,7 @@
 use longhaul_engine::Rejection;
 use longhaul_engine::run::cancellation::{CleanupBudget, PassOnCancellation};
 use longhaul_engine::run::family::child::Reported;
-use longhaul_engine::run::family::outbox::{Delivery, LetterDelivered, Order, deliveries};
+use longhaul_engine::run::family::outbox::{ConfirmDelivery, Delivery, Order, deliveries};
 use longhaul_engine::run::message::external::{Stop, StopRun};
 use longhaul_protocol::id::{RunId, WorkflowId};
 
@@ -49,7 +49,7 @@ impl World {
             None => name.to_owned(),
         };
         if told {
-            let (more, _) = self.apply_to(sender, &LetterDelivered { number, refusal });
+            let (more, _) = self.apply_to(sender, &ConfirmDelivery { number, refusal });
             step.extend(more);
         }
         (step, Some(text))

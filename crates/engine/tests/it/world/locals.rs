@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use longhaul_engine::Rejection;
 use longhaul_engine::run::local_activity::attempt::{
-    AttemptHolder, BeatLocalActivity, LocalBeat, LocalReport, SettleLocalActivity, Settled,
+    AttemptHolder, EndLocalAttempt, EndedAttempt, HeartbeatLocalActivity, LocalHeartbeatRequest,
+    LocalReport,
 };
 use longhaul_engine::run::local_activity::checkpoint::CheckpointCommands;
 use longhaul_engine::run::local_activity::prepare::{PrepareLocalActivity, Prepared};
@@ -64,23 +65,23 @@ impl World {
         worker: &str,
         sequence: u64,
         report: LocalReport,
-    ) -> (Step, Result<Settled, Rejection>) {
+    ) -> (Step, Result<EndedAttempt, Rejection>) {
         let Some(attempt) = self.attempt_holder(worker, sequence) else {
             return (Step::default(), Err(Rejection::AttemptNotFound));
         };
-        self.apply(&SettleLocalActivity { attempt, report })
+        self.apply(&EndLocalAttempt { attempt, report })
     }
 
     pub(crate) fn beat_local(
         &mut self,
         worker: &str,
         sequence: u64,
-        beat: LocalBeat,
+        request: LocalHeartbeatRequest,
     ) -> (Step, Result<bool, Rejection>) {
         let Some(attempt) = self.attempt_holder(worker, sequence) else {
             return (Step::default(), Err(Rejection::AttemptNotFound));
         };
-        let (step, reply) = self.apply(&BeatLocalActivity { attempt, beat });
+        let (step, reply) = self.apply(&HeartbeatLocalActivity { attempt, request });
         (step, reply.map(|pulse| pulse.stop.is_none()))
     }
 
@@ -88,7 +89,7 @@ impl World {
         &mut self,
         worker: &str,
         sequence: u64,
-    ) -> (Step, Result<Settled, Rejection>) {
+    ) -> (Step, Result<EndedAttempt, Rejection>) {
         let key = (self.run().run_id().clone(), sequence);
         let options = self.calls.get(&key).cloned().unwrap_or_else(|| json!({}));
         self.apply(&RecoverLocalActivity {

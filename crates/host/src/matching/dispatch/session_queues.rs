@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use longhaul_engine::session::{Refusal, Standing};
+use longhaul_engine::session::{Refusal, SessionAdmission};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{SessionId, TaskId, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
@@ -56,12 +56,12 @@ pub(super) enum Serves {
     Nobody(Option<Box<Refusal>>),
 }
 
-impl From<Standing> for Serves {
-    fn from(standing: Standing) -> Self {
+impl From<SessionAdmission> for Serves {
+    fn from(standing: SessionAdmission) -> Self {
         match standing {
-            Standing::Free => Self::Anyone,
-            Standing::Held(owner) => Self::Only(owner),
-            Standing::Blocked(refusal) => Self::Nobody(Some(refusal)),
+            SessionAdmission::Free => Self::Anyone,
+            SessionAdmission::Held(owner) => Self::Only(owner),
+            SessionAdmission::Blocked(refusal) => Self::Nobody(Some(refusal)),
         }
     }
 }

@@ -130,7 +130,7 @@ fn beginning(text: &str) -> &str {
 fn pending_workflow_tasks(run: &Run, now: Timestamp) -> Vec<Value> {
     let shown = |task: &WorkflowTask| {
         let lease = task.lease.as_ref();
-        let report = task.last_report.as_ref();
+        let report = task.last_reply.as_ref();
         let diagnosis = report.and_then(|report| report.diagnosis.as_ref());
         json!({
             "task_id": task.id,
@@ -313,7 +313,7 @@ fn recent_failures(view: &DebugView) -> Vec<Value> {
     let run = &view.description.run;
     let task = run.core.workflow_task.iter().filter_map(|task| {
         let message = task.last_error.as_deref()?;
-        let report = task.last_report.as_ref();
+        let report = task.last_reply.as_ref();
         let diagnosis = report.and_then(|report| report.diagnosis.as_ref());
         Some(json!({
             "source_kind": "workflow_task",

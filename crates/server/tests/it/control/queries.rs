@@ -8,7 +8,7 @@ use longhaul_server::auth::Auth;
 use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Call, Server, envelope, merge};
+use crate::harness::{Call, Server, StoreFuture, envelope, merge};
 
 /// A server with worker `w`, which answers queries, and workflow `wf` of it; its run id.
 async fn staffed(fields: Value) -> (Server, String) {
@@ -46,7 +46,7 @@ async fn report(server: &Server, task: &Value, verb: &str, fields: Value) {
 }
 
 /// Asks, and lets worker `w` answer with `verb` and `fields`.
-async fn asked(server: &Server, call: Call<'_>, verb: &str, fields: Value) -> Answer {
+async fn asked(server: &Server, call: Call<'_>, verb: &str, fields: Value) -> StoreFuture {
     let worker = async {
         let task = take(server, "w").await;
         report(server, &task, verb, fields).await;

@@ -4,7 +4,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Call, Server, envelope, merge, texts};
+use crate::harness::{Call, Server, StoreFuture, envelope, merge, texts};
 
 /// What a worker with a validator for `deposit` says when it registers.
 fn validating(fields: Value) -> Value {
@@ -62,7 +62,7 @@ fn report<'a>(server: &'a Server, task: &Value, verb: &str, fields: Value) -> Ca
 }
 
 /// Sends an update and lets worker `w` answer its validation.
-async fn validated(server: &Server, call: Call<'_>, verb: &str, fields: Value) -> Answer {
+async fn validated(server: &Server, call: Call<'_>, verb: &str, fields: Value) -> StoreFuture {
     let worker = async {
         let task = take(server, "w").await;
         report(server, &task, verb, fields).accepted(200).await;

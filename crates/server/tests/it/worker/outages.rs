@@ -15,8 +15,8 @@ use longhaul_server::Options;
 use longhaul_server::auth::Auth;
 use longhaul_store::memory::Memory;
 use longhaul_store::{
-    Answer, Error, Instance, LeaseFilter, NamespaceRow, Page, QueueCount, QueueKey, RunFilter,
-    RunSummary, SearchAttributeRow, SessionFilter, Store, StoredEvent, WorkerRow,
+    Error, Instance, LeaseFilter, NamespaceRow, Page, QueueCount, QueueKey, RunFilter, RunSummary,
+    SearchAttributeRow, SessionFilter, Store, StoreFuture, StoredEvent, WorkerRow,
 };
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ impl Broken {
 }
 
 impl Store for Broken {
-    fn commit(&self, changes: Arc<Changes>) -> Answer<'static, ()> {
+    fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()> {
         match self.check() {
             Ok(()) => self.memory.commit(changes),
             Err(error) => Box::pin(async move { Err(error) }),
@@ -64,7 +64,7 @@ impl Store for Broken {
         true
     }
 
-    fn run<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, Option<Run>> {
+    fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>> {
         Box::pin(async move {
             self.check()?;
             self.memory.run(run_id).await
@@ -75,7 +75,7 @@ impl Store for Broken {
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
-    ) -> Answer<'a, Option<Instance>> {
+    ) -> StoreFuture<'a, Option<Instance>> {
         self.memory.instance(namespace, workflow_id)
     }
 
@@ -83,11 +83,11 @@ impl Store for Broken {
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
-    ) -> Answer<'a, Vec<RunSummary>> {
+    ) -> StoreFuture<'a, Vec<RunSummary>> {
         self.memory.runs_of(namespace, workflow_id)
     }
 
-    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> Answer<'a, Vec<RunSummary>> {
+    fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunSummary>> {
         self.memory.list_runs(filter)
     }
 
@@ -97,7 +97,7 @@ impl Store for Broken {
         after: u64,
         up_to: u64,
         page: Page,
-    ) -> Answer<'a, Vec<StoredEvent>> {
+    ) -> StoreFuture<'a, Vec<StoredEvent>> {
         Box::pin(async move {
             self.check()?;
             self.memory.history(run_id, after, up_to, page).await
@@ -109,15 +109,19 @@ impl Store for Broken {
         run_id: &'a RunId,
         before: Option<u64>,
         limit: usize,
-    ) -> Answer<'a, Vec<CommandRow>> {
+    ) -> StoreFuture<'a, Vec<CommandRow>> {
         self.memory.commands(run_id, before, limit)
     }
 
-    fn command_count<'a>(&'a self, run_id: &'a RunId) -> Answer<'a, u64> {
+    fn command_count<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, u64> {
         self.memory.command_count(run_id)
     }
 
-    fn command<'a>(&'a self, run_id: &'a RunId, sequence: u64) -> Answer<'a, Option<CommandRow>> {
+    fn command<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        sequence: u64,
+    ) -> StoreFuture<'a, Option<CommandRow>> {
         self.memory.command(run_id, sequence)
     }
 
@@ -126,19 +130,23 @@ impl Store for Broken {
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
         request_id: &'a str,
-    ) -> Answer<'a, Option<(RunId, CommandRow)>> {
+    ) -> StoreFuture<'a, Option<(RunId, CommandRow)>> {
         self.memory
             .command_by_request(namespace, workflow_id, request_id)
     }
 
-    fn task<'a>(&'a self, task_id: &'a TaskId) -> Answer<'a, Option<TaskRow>> {
+    fn task<'a>(&'a self, task_id: &'a TaskId) -> StoreFuture<'a, Option<TaskRow>> {
         Box::pin(async move {
             self.check()?;
             self.memory.task(task_id).await
         })
     }
 
-    fn ready_tasks<'a>(&'a self, queue: &'a QueueKey, limit: usize) -> Answer<'a, Vec<TaskRow>> {
+    fn ready_tasks<'a>(
+        &'a self,
+        queue: &'a QueueKey,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         Box::pin(async move {
             self.check()?;
             self.memory.ready_tasks(queue, limit).await
@@ -149,7 +157,7 @@ impl Store for Broken {
         &'a self,
         queue: &'a QueueKey,
         limit: usize,
-    ) -> Answer<'a, Vec<TaskRow>> {
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         Box::pin(async move {
             self.check()?;
             self.memory.ready_session_tasks(queue, limit).await
@@ -160,7 +168,7 @@ impl Store for Broken {
         &'a self,
         namespace: &'a Namespace,
         session_id: &'a SessionId,
-    ) -> Answer<'a, Option<Session>> {
+    ) -> StoreFuture<'a, Option<Session>> {
         self.memory.session(namespace, session_id)
     }
 
@@ -168,7 +176,7 @@ impl Store for Broken {
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, Vec<Session>> {
+    ) -> StoreFuture<'a, Vec<Session>> {
         self.memory.held_sessions(namespace, worker_id)
     }
 
@@ -176,23 +184,26 @@ impl Store for Broken {
         &'a self,
         namespace: &'a Namespace,
         session_id: Option<&'a SessionId>,
-    ) -> Answer<'a, Vec<TaskRow>> {
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.memory.session_attempts(namespace, session_id)
     }
 
-    fn due_sessions(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<Session>> {
+    fn due_sessions(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<Session>> {
         self.memory.due_sessions(now, limit)
     }
 
-    fn next_session_deadline(&self) -> Answer<'_, Option<Timestamp>> {
+    fn next_session_deadline(&self) -> StoreFuture<'_, Option<Timestamp>> {
         self.memory.next_session_deadline()
     }
 
-    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> Answer<'a, Vec<Session>> {
+    fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> StoreFuture<'a, Vec<Session>> {
         self.memory.list_sessions(filter)
     }
 
-    fn session_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<(Status, u64)>> {
+    fn session_counts<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+    ) -> StoreFuture<'a, Vec<(Status, u64)>> {
         self.memory.session_counts(namespace)
     }
 
@@ -200,11 +211,11 @@ impl Store for Broken {
         &'a self,
         namespace: &'a Namespace,
         ended_before: Timestamp,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         self.memory.prune_sessions(namespace, ended_before)
     }
 
-    fn ready_queues(&self) -> Answer<'_, Vec<QueueKey>> {
+    fn ready_queues(&self) -> StoreFuture<'_, Vec<QueueKey>> {
         self.memory.ready_queues()
     }
 
@@ -212,31 +223,34 @@ impl Store for Broken {
         &'a self,
         filter: &'a LeaseFilter,
         limit: usize,
-    ) -> Answer<'a, Vec<TaskRow>> {
+    ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.memory.leased_tasks(filter, limit)
     }
 
-    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<QueueCount>> {
+    fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<QueueCount>> {
         self.memory.queue_counts(namespace)
     }
 
-    fn due_runs(&self, now: Timestamp, limit: usize) -> Answer<'_, Vec<RunId>> {
+    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
         self.memory.due_runs(now, limit)
     }
 
-    fn next_alarm(&self) -> Answer<'_, Option<Timestamp>> {
+    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>> {
         self.memory.next_alarm()
     }
 
-    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
+    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()> {
         self.memory.create_namespace(namespace)
     }
 
-    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> Answer<'a, ()> {
+    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()> {
         self.memory.update_namespace(namespace)
     }
 
-    fn define_search_attribute<'a>(&'a self, attribute: &'a SearchAttributeRow) -> Answer<'a, ()> {
+    fn define_search_attribute<'a>(
+        &'a self,
+        attribute: &'a SearchAttributeRow,
+    ) -> StoreFuture<'a, ()> {
         self.memory.define_search_attribute(attribute)
     }
 
@@ -244,22 +258,22 @@ impl Store for Broken {
         &'a self,
         namespace: &'a Namespace,
         name: &'a str,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         self.memory.delete_search_attribute(namespace, name)
     }
 
     fn search_attributes<'a>(
         &'a self,
         namespace: &'a Namespace,
-    ) -> Answer<'a, Vec<SearchAttributeRow>> {
+    ) -> StoreFuture<'a, Vec<SearchAttributeRow>> {
         self.memory.search_attributes(namespace)
     }
 
-    fn namespaces(&self) -> Answer<'_, Vec<NamespaceRow>> {
+    fn namespaces(&self) -> StoreFuture<'_, Vec<NamespaceRow>> {
         self.memory.namespaces()
     }
 
-    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> Answer<'a, ()> {
+    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             self.check()?;
             self.memory.put_worker(worker).await
@@ -270,7 +284,7 @@ impl Store for Broken {
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         Box::pin(async move {
             self.check()?;
             self.memory.delete_worker(namespace, worker_id).await
@@ -281,22 +295,22 @@ impl Store for Broken {
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
-    ) -> Answer<'a, Option<WorkerRow>> {
+    ) -> StoreFuture<'a, Option<WorkerRow>> {
         self.memory.worker(namespace, worker_id)
     }
 
-    fn workers<'a>(&'a self, namespace: &'a Namespace) -> Answer<'a, Vec<WorkerRow>> {
+    fn workers<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<WorkerRow>> {
         self.memory.workers(namespace)
     }
 
-    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> Answer<'a, ()> {
+    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             self.check()?;
             self.memory.put_rollout(rollout).await
         })
     }
 
-    fn rollouts(&self) -> Answer<'_, Vec<Rollout>> {
+    fn rollouts(&self) -> StoreFuture<'_, Vec<Rollout>> {
         self.memory.rollouts()
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::polls::expect_message;
 use super::steps::{expect_no_task, poll, workflow_task};
-use crate::harness::{Answer, Call, Server, envelope, merge};
+use crate::harness::{Call, Server, StoreFuture, envelope, merge};
 
 async fn staffed() -> (Server, String) {
     let server = Server::open().await;
@@ -43,7 +43,7 @@ fn status<'a>(server: &'a Server, task: &Value, owner: &str, attempt: &str) -> C
 }
 
 /// Asks, and runs `worker` with the leased task before it is answered.
-async fn asked<F, A>(server: &Server, worker: F) -> Answer
+async fn asked<F, A>(server: &Server, worker: F) -> StoreFuture
 where
     F: FnOnce(Value) -> A,
     A: Future<Output = ()>,

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Call, Server, merge};
+use crate::harness::{Call, Server, StoreFuture, merge};
 
 /// A server with worker `w` for every type of the queue `default`.
 pub(super) async fn staffed() -> Server {
@@ -34,7 +34,7 @@ pub(super) async fn activity_task(server: &Server, worker_id: &str) -> Value {
     leased(poll(server, "activity", worker_id, json!({})).send().await)
 }
 
-pub(super) fn leased(answer: Answer) -> Value {
+pub(super) fn leased(answer: StoreFuture) -> Value {
     assert_eq!(answer.body["poll_status"], "leased", "{}", answer.body);
     answer.body["task"].clone()
 }

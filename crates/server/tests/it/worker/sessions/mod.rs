@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::steps::{activity_report, complete, poll, workflow_task};
 use crate::contract::worker_sessions;
-use crate::harness::{Answer, Call, Server, merge};
+use crate::harness::{Call, Server, StoreFuture, merge};
 
 /// A server with workers `a` and `b` for every type of the queue `default`, both with a GPU.
 async fn two_workers() -> Server {
@@ -148,7 +148,7 @@ async fn schedule(server: &Server, workflow_id: &str, commands: Value) -> Value 
 }
 
 /// Polls once for an activity.
-async fn try_poll(server: &Server, worker_id: &str) -> Answer {
+async fn try_poll(server: &Server, worker_id: &str) -> StoreFuture {
     poll(server, "activity", worker_id, json!({})).send().await
 }
 

@@ -10,7 +10,7 @@ use longhaul_protocol::workflow_command::{LocalFailure, LocalTimeout};
 use longhaul_protocol::{Payload, Timestamp};
 use serde_json::{Map, Value};
 
-use super::{LocalActivity, LocalAttempt, RetryTask, Stand, policy_json};
+use super::{EventStatus, LocalActivity, LocalAttempt, RetryTask, policy_json};
 use crate::change::TaskStatus;
 use crate::limits;
 use crate::run::draft::{Draft, LocalActivities, earliest};
@@ -157,7 +157,7 @@ impl LocalActivities<'_, '_> {
             .append(EventPayload::ActivityCompleted(ActivityCompleted {
                 call: local.call(
                     &attempt.task_id,
-                    Stand::closed("completed", "completed", self.draft.now),
+                    EventStatus::closed("completed", "completed", self.draft.now),
                 ),
                 activity_attempt_id: attempt.id.clone(),
                 attempt_number: attempt.number,
@@ -229,7 +229,7 @@ impl LocalActivities<'_, '_> {
         let next: TaskId = self.draft.ids.mint();
         let mut call = local.call(
             of_task.as_ref().unwrap_or(&next),
-            Stand::retrying(why.attempt_status, self.draft.now),
+            EventStatus::retrying(why.attempt_status, self.draft.now),
         );
         if let Some(keys) = &mut call.local {
             keys.local_recovery = why.recovery;
@@ -261,7 +261,7 @@ impl LocalActivities<'_, '_> {
             available_at: at,
             offered: false,
             attempt: 0,
-            last_report: None,
+            last_reply: None,
         };
         let row = self.draft.retry_row(&local, &task, TaskStatus::Scheduled);
         self.draft.tasks.insert(row.task_id.clone(), row);
@@ -286,7 +286,7 @@ impl LocalActivities<'_, '_> {
         };
         let mut call = local.call(
             &attempt.task_id,
-            Stand::closed("failed", attempt_status, self.draft.now),
+            EventStatus::closed("failed", attempt_status, self.draft.now),
         );
         if let Some(keys) = &mut call.local {
             keys.local_recovery = recovery;
@@ -330,7 +330,10 @@ impl LocalActivities<'_, '_> {
             },
             |attempt| attempt.task_id.clone(),
         );
-        let mut call = local.call(&task_id, Stand::closed("failed", "failed", self.draft.now));
+        let mut call = local.call(
+            &task_id,
+            EventStatus::closed("failed", "failed", self.draft.now),
+        );
         if let Some(keys) = &mut call.local {
             keys.local_recovery = recovery;
         }
@@ -430,7 +433,10 @@ impl Draft<'_> {
             .or_else(|| retry.map(|task| task.id.clone()))
             .or_else(|| self.core.workflow_task.as_ref().map(|task| task.id.clone()))
             .unwrap_or_else(|| self.ids.mint());
-        let call = local.call(&task_id, Stand::closed("cancelled", "cancelled", self.now));
+        let call = local.call(
+            &task_id,
+            EventStatus::closed("cancelled", "cancelled", self.now),
+        );
         self.append(EventPayload::ActivityCancelled(ActivityCancelled {
             call,
             workflow_command_id: command_id.cloned(),

@@ -1,0 +1,265 @@
+//! The lease of a workflow task as its worker sees it: whether a caller holds the task it speaks about.
+//!
+//! Complete, fail, heartbeat, history reads, cancellation deliveries and every call about a local activity begin here.
+
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::{RunId, TaskId, WorkerId};
+
+use crate::change::{Changes, StoredReply, TaskOutcome, TaskReply, TaskRow, TaskStatus, Verb};
+use crate::rejection::RunClosed;
+use crate::run::draft::{Cause, Draft};
+use crate::run::state::{ClosedReason, Run, WorkflowTask};
+use crate::{Decision, Moment, Rejection};
+
+/// The worker that reports on a workflow task.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    /// The task's row. It has the stored reply of a finished task.
+    pub row: Box<TaskRow>,
+    pub owner: WorkerId,
+    pub attempt: u64,
+    /// The authenticated caller, recorded with what the decision writes.
+    pub principal: Option<String>,
+}
+
+/// Why a worker may not act on a workflow task.
+#[derive(Clone, Debug)]
+pub(crate) enum LeaseRefusal {
+    RunTimedOut {
+        run_id: RunId,
+    },
+    RunClosed(Box<RunClosed>),
+    NotLeased {
+        task_status: TaskStatus,
+    },
+    Expired {
+        owner: WorkerId,
+        expires_at: Timestamp,
+    },
+    OwnerMismatch {
+        owner: WorkerId,
+    },
+    AttemptMismatch {
+        current: u64,
+    },
+}
+
+impl From<LeaseRefusal> for Rejection {
+    fn from(refusal: LeaseRefusal) -> Self {
+        match refusal {
+            LeaseRefusal::RunTimedOut { run_id } => Self::RunTimedOut { run_id },
+            LeaseRefusal::RunClosed(closed) => Self::RunClosed(closed),
+            LeaseRefusal::NotLeased { task_status } => Self::TaskNotLeased { task_status },
+            LeaseRefusal::Expired { owner, expires_at } => Self::LeaseExpired { owner, expires_at },
+            LeaseRefusal::OwnerMismatch { owner } => Self::LeaseOwnerMismatch { owner },
+            LeaseRefusal::AttemptMismatch { current } => Self::AttemptMismatch { current },
+        }
+    }
+}
+
+/// A refused call, and what it changes all the same: a run past its deadline is closed before anything else is decided.
+pub(crate) struct Refused {
+    pub(crate) changes: Changes,
+    pub(crate) refusal: LeaseRefusal,
+}
+
+impl Refused {
+    fn unchanged(refusal: LeaseRefusal) -> Self {
+        Self {
+            changes: Changes::default(),
+            refusal,
+        }
+    }
+
+    /// The decision that refuses the call.
+    pub(crate) fn into_decision<R>(self) -> Decision<R> {
+        Decision {
+            changes: self.changes,
+            reply: Err(self.refusal.into()),
+        }
+    }
+}
+
+/// Why a report is not decided now.
+pub(crate) enum NotHeld {
+    /// The same report was accepted before. It gets the same reply.
+    Repeated(TaskOutcome),
+    Refused(Refused),
+}
+
+impl NotHeld {
+    pub(crate) fn into_decision(self) -> Decision<TaskReply> {
+        match self {
+            Self::Repeated(outcome) => Decision::unchanged(TaskReply::repeated(outcome)),
+            Self::Refused(refused) => refused.into_decision(),
+        }
+    }
+}
+
+/// What a caller asks for. A closed run refuses the two in different words.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// Complete or fail.
+    Report,
+    /// Everything else.
+    Other,
+}
+
+/// The task that the caller holds, and a draft in its name.
+pub(crate) type Held<'a> = (Draft<'a>, Box<WorkflowTask>);
+
+impl Holder {
+    pub(crate) fn task_id(&self) -> &TaskId {
+        &self.row.task_id
+    }
+
+    /// Authorizes a call that is not a report: a heartbeat, a history read, a delivery, a call about a local activity.
+    pub(crate) fn authorize<'a>(
+        &self,
+        run: &'a Run,
+        moment: Moment<'a>,
+    ) -> Result<Held<'a>, Refused> {
+        self.authorize_call(run, Call::Other, moment)
+    }
+
+    /// Authorizes a complete or fail, or finds the stored reply of the same report.
+    pub(crate) fn authorize_report<'a>(
+        &self,
+        run: &'a Run,
+        verb: Verb,
+        moment: Moment<'a>,
+    ) -> Result<Held<'a>, NotHeld> {
+        if let Some(stored) = self.stored(run)
+            && stored.verb == verb
+            && stored.owner == self.owner
+            && stored.attempt == self.attempt
+        {
+            return Err(NotHeld::Repeated(stored.outcome.clone()));
+        }
+        self.authorize_call(run, Call::Report, moment)
+            .map_err(NotHeld::Refused)
+    }
+
+    fn authorize_call<'a>(
+        &self,
+        run: &'a Run,
+        call: Call,
+        moment: Moment<'a>,
+    ) -> Result<Held<'a>, Refused> {
+        if let Some(refusal) = self.closed(run, call) {
+            return Err(Refused::unchanged(refusal));
+        }
+        // A passed deadline closes the run before anything else is said about the lease.
+        let mut draft = Draft::of(run, moment);
+        if draft.time_out_if_due() {
+            return Err(timed_out(draft, call));
+        }
+        let task = self.held_task(run, moment).map_err(Refused::unchanged)?;
+        draft.cause = Cause {
+            task_id: Some(task.id.clone()),
+            command_id: None,
+            principal: self.principal.clone(),
+        };
+        Ok((draft, Box::new(task.clone())))
+    }
+
+    fn open_task<'a>(&self, run: &'a Run) -> Option<&'a WorkflowTask> {
+        run.core
+            .workflow_task
+            .as_ref()
+            .filter(|task| task.id == *self.task_id())
+    }
+
+    /// The stored reply of the newest report on the task.
+    fn stored<'s>(&'s self, run: &'s Run) -> Option<&'s StoredReply> {
+        match self.open_task(run) {
+            Some(task) => task.last_reply.as_deref(),
+            None => run.retry_reply(self.task_id()).or_else(|| {
+                let closed = self.row.closed.as_ref();
+                closed.and_then(|closed| closed.reply.as_ref())
+            }),
+        }
+    }
+
+    fn closed(&self, run: &Run, call: Call) -> Option<LeaseRefusal> {
+        let closed = run.core.closed.as_ref()?;
+        Some(match call {
+            Call::Report if closed.reason == ClosedReason::TimedOut => LeaseRefusal::RunTimedOut {
+                run_id: run.run_id().clone(),
+            },
+            Call::Report | Call::Other => LeaseRefusal::RunClosed(Box::new(RunClosed {
+                status: run.core.status,
+                closed: closed.clone(),
+                task_status: self.row.status,
+                lease_owner: self.row.lease_owner.clone(),
+                lease_expires_at: self.row.lease_expires_at,
+            })),
+        })
+    }
+
+    /// The open task, if this worker holds its lease with this attempt. The order of the checks is the protocol's.
+    fn held_task<'a>(
+        &self,
+        run: &'a Run,
+        moment: Moment<'_>,
+    ) -> Result<&'a WorkflowTask, LeaseRefusal> {
+        let Some(task) = self.open_task(run) else {
+            return Err(LeaseRefusal::NotLeased {
+                task_status: self.row.status,
+            });
+        };
+        let Some(lease) = &task.lease else {
+            return Err(match &task.expired {
+                Some(expired) => LeaseRefusal::Expired {
+                    owner: expired.owner.clone(),
+                    expires_at: expired.expires_at,
+                },
+                None => LeaseRefusal::NotLeased {
+                    task_status: TaskStatus::Ready,
+                },
+            });
+        };
+        if lease.expires_at <= moment.now {
+            return Err(LeaseRefusal::Expired {
+                owner: lease.owner.clone(),
+                expires_at: lease.expires_at,
+            });
+        }
+        if lease.owner != self.owner {
+            return Err(LeaseRefusal::OwnerMismatch {
+                owner: lease.owner.clone(),
+            });
+        }
+        if task.attempt != self.attempt {
+            return Err(LeaseRefusal::AttemptMismatch {
+                current: task.attempt,
+            });
+        }
+        Ok(task)
+    }
+
+    /// What is stored with the task, to answer a repeat of this report.
+    pub(crate) fn stored_reply(&self, verb: Verb, outcome: &TaskOutcome) -> StoredReply {
+        StoredReply {
+            verb,
+            owner: self.owner.clone(),
+            attempt: self.attempt,
+            attempt_id: None,
+            outcome: outcome.clone(),
+            diagnosis: None,
+        }
+    }
+}
+
+fn timed_out(draft: Draft<'_>, call: Call) -> Refused {
+    let refusal = match call {
+        Call::Report => LeaseRefusal::RunTimedOut {
+            run_id: draft.run_id().clone(),
+        },
+        Call::Other => LeaseRefusal::RunClosed(Box::new(draft.just_closed())),
+    };
+    Refused {
+        changes: draft.into_changes(),
+        refusal,
+    }
+}
