@@ -33,12 +33,12 @@ pub struct Idle {
 }
 
 /// Who works in the background.
-pub(crate) struct Rest {
+pub(crate) struct IdleTracker {
     working: AtomicUsize,
     changed: Notify,
 }
 
-impl Default for Rest {
+impl Default for IdleTracker {
     fn default() -> Self {
         Self {
             // A sweep that has not begun has everything before it.
@@ -48,7 +48,7 @@ impl Default for Rest {
     }
 }
 
-impl Rest {
+impl IdleTracker {
     /// A sweep waits for its next moment. It works again before whoever asked for the wait goes on.
     pub(crate) async fn during<T>(&self, waiting: impl Future<Output = T>) -> T {
         struct Back<'a>(&'a AtomicUsize);
@@ -87,19 +87,19 @@ impl Host {
         let leased = store
             .leased_tasks(&LeaseFilter::default(), usize::MAX)
             .await?;
-        let (hub, now) = (&self.inner.hub, self.now());
-        if hub.dispatch.has_doubts() {
+        let (wakes, now) = (&self.inner.wakes, self.now());
+        if wakes.dispatch.has_set_aside() {
             due.push(now.plus_seconds(SECOND_LOOK_SECONDS));
         }
         let due_at = due.into_iter().min();
         // The bells first: a sweep that goes to work in between is seen to work.
-        let moves = hub.bell.is_due(now)
-            || hub.session_bell.is_due(now)
-            || hub.rest.working.load(Ordering::SeqCst) > 0
-            || !hub.outbox.is_empty()
+        let moves = wakes.bell.is_due(now)
+            || wakes.session_bell.is_due(now)
+            || wakes.rest.working.load(Ordering::SeqCst) > 0
+            || !wakes.outbox.is_empty()
             || due_at.is_some_and(|at| at <= now);
         Ok((!moves).then(|| Idle {
-            polls_waiting: hub.dispatch.waiting() + self.inner.queries.dispatch.waiting(),
+            polls_waiting: wakes.dispatch.waiting() + self.inner.queries.dispatch.waiting(),
             leased: leased.into_iter().map(|row| row.task_id).collect(),
             due_at,
         }))
@@ -107,6 +107,6 @@ impl Host {
 
     /// Resolves when something has come to rest since this was called. For tests: enable it, ask [`Self::idle`], then wait.
     pub fn rested(&self) -> Notified<'_> {
-        self.inner.hub.rest.changed.notified()
+        self.inner.wakes.rest.changed.notified()
     }
 }

@@ -75,7 +75,7 @@ pub use longhaul_store::{
 
 use clock::{Clock, SystemClock};
 use commit::execute::Executor;
-use commit::wakes::Hub;
+use commit::wakes::Wakes;
 
 /// Leases whose polls are remembered again after a restart. More than any server holds at once.
 const RESTORED_LEASES_MAX: usize = 200_000;
@@ -129,12 +129,12 @@ struct Inner {
     executor: Arc<Executor>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    hub: Arc<Hub>,
+    wakes: Arc<Wakes>,
     workers: registry::workers::Workers,
     namespaces: registry::namespaces::Namespaces,
     search_attributes: registry::search_attributes::SearchAttributes,
     questions: questions::table::Questions,
-    queries: questions::query::QueryLines,
+    queries: questions::query::QueryQueues,
     validating: questions::validation::Validating,
     rollouts: registry::rollouts::Rollouts,
     sessions: operations::sessions::Sessions,
@@ -163,7 +163,7 @@ impl Host {
             config.admission.clone(),
             config.poll_caps,
         );
-        let hub = Arc::new(Hub::new(
+        let wakes = Arc::new(Wakes::new(
             Arc::default(),
             dispatch,
             config.worker_stale_seconds,
@@ -172,15 +172,15 @@ impl Host {
             Arc::clone(&store),
             Arc::clone(&clock),
             config.limits.clone(),
-            Arc::clone(&hub),
+            Arc::clone(&wakes),
             config.run_cache_bytes,
         ));
-        let queries = questions::query::QueryLines::new(Arc::clone(&clock), config.poll_caps);
+        let queries = questions::query::QueryQueues::new(Arc::clone(&clock), config.poll_caps);
         let inner = Inner {
             executor,
             store,
             clock,
-            hub,
+            wakes,
             workers: registry::workers::Workers::default(),
             namespaces: registry::namespaces::Namespaces::default(),
             search_attributes: registry::search_attributes::SearchAttributes::default(),
@@ -202,7 +202,7 @@ impl Host {
             let inner = &host.inner;
             sweeps::alarms::run(
                 Arc::clone(&inner.executor),
-                Arc::clone(&inner.hub),
+                Arc::clone(&inner.wakes),
                 inner.stopping.clone(),
             )
         });
@@ -219,9 +219,9 @@ impl Host {
         self.load_rollouts().await?;
         self.load_sessions().await?;
         for queue in self.inner.store.ready_queues().await? {
-            if !self.inner.hub.dispatch.has_room() {
+            if !self.inner.wakes.dispatch.has_room() {
                 // The rest is read when somebody polls for it.
-                self.inner.hub.dispatch.leave_out_rest();
+                self.inner.wakes.dispatch.leave_out_rest();
                 break;
             }
             self.refill(&queue).await?;
@@ -232,8 +232,8 @@ impl Host {
             .leased_tasks(&LeaseFilter::default(), RESTORED_LEASES_MAX)
             .await?
         {
-            self.inner.hub.show(&row);
-            self.inner.hub.polls.restore(&row);
+            self.inner.wakes.show(&row);
+            self.inner.wakes.polls.restore(&row);
         }
         Ok(())
     }
@@ -266,19 +266,19 @@ impl Host {
 
     /// Counters for `/metrics`.
     pub fn metrics(&self) -> Arc<Metrics> {
-        let (hub, queries) = (&self.inner.hub, &self.inner.queries);
+        let (wakes, queries) = (&self.inner.wakes, &self.inner.queries);
         let set = |gauge: &prometheus_client::metrics::gauge::Gauge<i64, AtomicI64>, value| {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         };
-        let metrics = &hub.metrics;
-        let waiting = hub.dispatch.waiting() + queries.dispatch.waiting();
+        let metrics = &wakes.metrics;
+        let waiting = wakes.dispatch.waiting() + queries.dispatch.waiting();
         set(&metrics.polls_waiting, waiting as u64);
-        let blocked = hub.dispatch.blocked_in_session();
+        let blocked = wakes.dispatch.blocked_in_session();
         set(&metrics.session_tasks_blocked, blocked as u64);
         let (runs, bytes) = self.inner.executor.cached();
         set(&metrics.cached_runs, runs as u64);
         set(&metrics.cached_run_bytes, bytes);
-        let (queues, tasks) = hub.dispatch.size();
+        let (queues, tasks) = wakes.dispatch.size();
         set(&metrics.queues_in_memory, queues as u64);
         set(&metrics.ready_tasks_in_memory, tasks as u64);
         Arc::clone(metrics)
@@ -291,7 +291,7 @@ impl Host {
 
     /// Task queues and ready tasks kept in memory.
     pub fn queues_in_memory(&self) -> (usize, usize) {
-        self.inner.hub.dispatch.size()
+        self.inner.wakes.dispatch.size()
     }
 
     /// The settings it runs with.

@@ -21,7 +21,7 @@ use tokio::sync::MutexGuard;
 use crate::clock::Clock;
 use crate::commit::cache::{Cache, Cell, CellState};
 use crate::commit::hints::{Commit, Hints};
-use crate::commit::wakes::Hub;
+use crate::commit::wakes::Wakes;
 use crate::error::{Error, Result};
 
 /// How often a command is decided again after losing to another commit, before its caller is told to come back. Losing
@@ -33,7 +33,7 @@ pub(crate) struct Executor {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: Limits,
-    hub: Arc<Hub>,
+    wakes: Arc<Wakes>,
     cache: Cache,
 }
 
@@ -138,14 +138,14 @@ impl Executor {
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         limits: Limits,
-        hub: Arc<Hub>,
+        wakes: Arc<Wakes>,
         cache_bytes_max: u64,
     ) -> Self {
         Self {
             store,
             clock,
             limits,
-            hub,
+            wakes,
             cache: Cache::new(cache_bytes_max),
         }
     }
@@ -295,7 +295,7 @@ impl Executor {
             commit: Some(commit),
             own,
             created,
-            hub: Arc::clone(&self.hub),
+            wakes: Arc::clone(&self.wakes),
         })
     }
 
@@ -358,7 +358,7 @@ struct Finishing {
     own: Option<Arc<Hints>>,
     /// Of the runs that are created.
     created: Vec<Arc<Hints>>,
-    hub: Arc<Hub>,
+    wakes: Arc<Wakes>,
 }
 
 impl Finishing {
@@ -374,7 +374,7 @@ impl Finishing {
 
     fn deliver(&self) {
         for hints in self.own.iter().chain(&self.created) {
-            hints.deliver(&self.hub);
+            hints.deliver(&self.wakes);
         }
     }
 }
@@ -388,7 +388,7 @@ impl Drop for Finishing {
             commit: None,
             own: self.own.take(),
             created: std::mem::take(&mut self.created),
-            hub: Arc::clone(&self.hub),
+            wakes: Arc::clone(&self.wakes),
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
@@ -423,9 +423,9 @@ mod tests {
             Admission::default(),
             PollCaps::default(),
         );
-        let hub = Arc::new(Hub::new(Arc::default(), dispatch, 60));
+        let wakes = Arc::new(Wakes::new(Arc::default(), dispatch, 60));
         let store = Arc::new(Memory::new());
-        Executor::new(store, clock, Limits::default(), hub, 1 << 20)
+        Executor::new(store, clock, Limits::default(), wakes, 1 << 20)
     }
 
     async fn started(executor: &Executor) -> (RunId, TaskId) {
@@ -483,10 +483,10 @@ mod tests {
         let executor = executor();
         let (task_id, leased, released) = lease_and_give_back(&executor).await;
         released.wait().await.unwrap();
-        assert!(executor.hub.leased_row(&task_id).is_none());
+        assert!(executor.wakes.leased_row(&task_id).is_none());
         leased.wait().await.unwrap();
         assert!(
-            executor.hub.leased_row(&task_id).is_none(),
+            executor.wakes.leased_row(&task_id).is_none(),
             "the lease is over, and nobody would ever take note of its end again"
         );
     }
@@ -498,7 +498,7 @@ mod tests {
         drop(leased);
         released.wait().await.unwrap();
         tokio::task::yield_now().await;
-        assert!(executor.hub.leased_row(&task_id).is_none());
-        assert_eq!(executor.hub.dispatch.size(), (1, 1), "it is ready again");
+        assert!(executor.wakes.leased_row(&task_id).is_none());
+        assert_eq!(executor.wakes.dispatch.size(), (1, 1), "it is ready again");
     }
 }

@@ -12,7 +12,7 @@ use longhaul_engine::{Changes, RunChange};
 use longhaul_store::Error as StoreError;
 use parking_lot::Mutex;
 
-use crate::commit::wakes::Hub;
+use crate::commit::wakes::Wakes;
 
 /// A commit that several may wait for.
 pub(crate) type Commit = Shared<BoxFuture<'static, Result<(), StoreError>>>;
@@ -63,31 +63,31 @@ impl Hints {
     /// Delivers every hint whose commit is known to be durable, and those before it. A store answers the commits of a run in
     /// order, so when one is answered all before it are. A task that finds one of them still being polled by another task
     /// leaves the rest to that task, which comes here when it is done.
-    pub(crate) fn deliver(&self, hub: &Hub) {
+    pub(crate) fn deliver(&self, wakes: &Wakes) {
         let mut waiting = self.waiting.lock();
         while let Some(first) = waiting.front() {
             let Some(outcome) = first.commit.clone().now_or_never() else {
                 return;
             };
             if let (Some(hint), true) = (waiting.pop_front(), outcome.is_ok()) {
-                hint.tell(hub);
+                hint.tell(wakes);
             }
         }
     }
 }
 
 impl Hint {
-    fn tell(&self, hub: &Hub) {
+    fn tell(&self, wakes: &Wakes) {
         let run: Option<&RunChange> = match self.about {
             About::Decided => {
                 // Sessions first: a task that follows is offered by what its session says now.
-                hub.wake_sessions(&self.changes.sessions);
+                wakes.wake_sessions(&self.changes.sessions);
                 self.changes.run.as_deref()
             }
             About::Created(place) => self.changes.created.get(place),
         };
         if let Some(change) = run {
-            hub.wake_run(change);
+            wakes.wake_run(change);
         }
     }
 }

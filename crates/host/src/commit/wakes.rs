@@ -11,7 +11,7 @@ use longhaul_protocol::id::{RunId, TaskId};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::idle::Rest;
+use crate::idle::IdleTracker;
 use crate::matching::dispatch::Dispatch;
 use crate::matching::poll_dedup::Polls;
 use crate::metrics::Metrics;
@@ -23,7 +23,7 @@ use crate::sweeps::outbox::Outbox;
 const LEASED_ROWS_MAX: usize = 50_000;
 
 /// Where committed changes are told to whoever waits.
-pub(crate) struct Hub {
+pub(crate) struct Wakes {
     pub(crate) dispatch: Dispatch,
     pub(crate) bell: AlarmBell,
     /// When sessions are swept next.
@@ -31,7 +31,7 @@ pub(crate) struct Hub {
     pub(crate) polls: Arc<Polls>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) outbox: Outbox,
-    pub(crate) rest: Rest,
+    pub(crate) rest: IdleTracker,
     worker_stale_seconds: u64,
     /// Rows of leased tasks: reports come by task id, and this saves a read for each.
     leased: Mutex<HashMap<TaskId, TaskRow>>,
@@ -43,7 +43,7 @@ struct Watched {
     watchers: usize,
 }
 
-impl Hub {
+impl Wakes {
     pub(crate) fn new(
         metrics: Arc<Metrics>,
         dispatch: Dispatch,
@@ -56,7 +56,7 @@ impl Hub {
             polls: Arc::default(),
             metrics,
             outbox: Outbox::default(),
-            rest: Rest::default(),
+            rest: IdleTracker::default(),
             worker_stale_seconds,
             leased: Mutex::default(),
             watched: Mutex::default(),
@@ -140,7 +140,7 @@ impl Hub {
         });
         entry.watchers += 1;
         Watch {
-            hub: Arc::clone(self),
+            wakes: Arc::clone(self),
             run_id: run_id.clone(),
             changed: Arc::clone(&entry.changed),
         }
@@ -149,14 +149,14 @@ impl Hub {
 
 /// A registered interest in one run.
 pub(crate) struct Watch {
-    hub: Arc<Hub>,
+    wakes: Arc<Wakes>,
     run_id: RunId,
     pub(crate) changed: Arc<Notify>,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        let mut watched = self.hub.watched.lock();
+        let mut watched = self.wakes.watched.lock();
         if let Some(entry) = watched.get_mut(&self.run_id) {
             entry.watchers -= 1;
             if entry.watchers == 0 {

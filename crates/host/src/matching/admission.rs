@@ -43,7 +43,7 @@ struct Count {
     dispatched: Rate,
 }
 
-pub(crate) struct Ledger {
+pub(crate) struct AdmissionCounter {
     admission: Admission,
     is_unlimited: bool,
     caps: HashMap<QueueKey, Arc<Caps>>,
@@ -58,7 +58,7 @@ impl Count {
     }
 }
 
-impl Ledger {
+impl AdmissionCounter {
     pub(crate) fn new(admission: Admission) -> Self {
         Self {
             is_unlimited: admission.is_unlimited(),
@@ -156,7 +156,7 @@ impl Ledger {
     }
 
     /// It was leased, or came to nothing.
-    pub(crate) fn settle(&mut self, queue: &QueueKey) {
+    pub(crate) fn end_reservation(&mut self, queue: &QueueKey) {
         self.each(queue, |count| {
             count.reserved = count.reserved.saturating_sub(1)
         });

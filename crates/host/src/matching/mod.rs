@@ -2,7 +2,6 @@
 
 pub(crate) mod admission;
 pub(crate) mod dispatch;
-pub(crate) mod fairness;
 pub(crate) mod poll;
 pub(crate) mod poll_dedup;
 pub(crate) mod rate;

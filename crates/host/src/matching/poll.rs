@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use longhaul_engine::Rejection;
 use longhaul_engine::change::TaskKind;
+use longhaul_engine::queue::PollFilter;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_store::QueueKey;
 use tokio::time::Instant;
@@ -14,11 +15,11 @@ use crate::Host;
 use crate::error::{Error, Result};
 use crate::matching::admission::Throttle;
 use crate::matching::dispatch::{
-    Appetite, Dispatch, FETCHED_WHEN_FULL, Found, READY_IN_SESSION_MAX, READY_PER_QUEUE_MAX,
-    ReadyTask, Taking, Ticket,
+    Dispatch, FETCHED_WHEN_FULL, Found, READY_IN_SESSION_MAX, READY_PER_QUEUE_MAX, ReadyTask,
+    Reservation, Ticket,
 };
-use crate::matching::poll_dedup::{FirstPoll, Granted, PollKey, Polls, Turn};
-use crate::registry::workers::Known;
+use crate::matching::poll_dedup::{ClaimTarget, DedupOutcome, FirstPoll, PollKey, Polls};
+use crate::registry::workers::RegisteredWorker;
 
 /// How often a waiting poll looks into a store that other servers write to as well. A safety net, not the way a task is
 /// usually found.
@@ -73,12 +74,12 @@ pub(crate) trait Claim: Send + Sync + Clone + 'static {
     fn label(&self) -> &'static str {
         self.kind().as_str()
     }
-    fn appetite(&self, worker: &Known) -> Appetite;
+    fn poll_filter(&self, worker: &RegisteredWorker) -> PollFilter;
     /// Where polls of this kind wait, and what they were answered with.
-    fn lines<'a>(&self, host: &'a Host) -> Lines<'a> {
-        Lines {
-            dispatch: &host.inner.hub.dispatch,
-            polls: &host.inner.hub.polls,
+    fn poll_queues<'a>(&self, host: &'a Host) -> PollQueues<'a> {
+        PollQueues {
+            dispatch: &host.inner.wakes.dispatch,
+            polls: &host.inner.wakes.polls,
             is_stored: true,
         }
     }
@@ -86,15 +87,15 @@ pub(crate) trait Claim: Send + Sync + Clone + 'static {
     fn claim(
         &self,
         host: &Host,
-        granted: &Granted,
-        worker: &Known,
+        granted: &ClaimTarget,
+        worker: &RegisteredWorker,
         poll: &Poll,
     ) -> impl Future<Output = Result<Option<Self::Reply>>> + Send;
 }
 
 /// Where polls of one kind wait.
 #[derive(Clone, Copy)]
-pub(crate) struct Lines<'a> {
+pub(crate) struct PollQueues<'a> {
     pub(crate) dispatch: &'a Dispatch,
     pub(crate) polls: &'a Arc<Polls>,
     /// Whether the store may hold ready tasks that are not in memory.
@@ -120,25 +121,28 @@ impl Host {
                 worker_id: poll.worker_id.clone(),
                 request_id: request_id.clone(),
             };
-            match self.take_turn(&key, &worker, poll, claim, deadline).await? {
-                TurnTaken::Answered(answer) => return Ok(answer),
-                TurnTaken::First(turn) => first = Some(turn),
+            match self
+                .deduplicate(&key, &worker, poll, claim, deadline)
+                .await?
+            {
+                DedupResult::Answered(answer) => return Ok(answer),
+                DedupResult::First(turn) => first = Some(turn),
             }
         }
-        let lines = claim.lines(self);
-        let (mut worker, mut appetite) = (Arc::clone(&worker), claim.appetite(&worker));
+        let poll_queues = claim.poll_queues(self);
+        let (mut worker, mut filter) = (Arc::clone(&worker), claim.poll_filter(&worker));
         loop {
             let next = self
-                .next_task(&queue, lines, &worker, &appetite, deadline)
+                .next_task(&queue, poll_queues, &worker, &filter, deadline)
                 .await?;
             let task = match next {
                 Next::Task(task) => task,
                 Next::Empty => {
-                    self.inner.hub.metrics.polled("empty");
+                    self.inner.wakes.metrics.polled("empty");
                     return Ok(Polled::Empty);
                 }
                 Next::Throttled(throttle) => {
-                    self.inner.hub.metrics.polled("throttled");
+                    self.inner.wakes.metrics.polled("throttled");
                     return Ok(Polled::Throttled(throttle));
                 }
             };
@@ -147,58 +151,60 @@ impl Host {
                 .await?;
             // None: somebody else was quicker, or the task is gone. The next one.
             if let Some(reply) = claimed {
-                self.inner.hub.metrics.polled("leased");
-                self.inner.hub.metrics.leased(claim.label());
+                self.inner.wakes.metrics.polled("leased");
+                self.inner.wakes.metrics.leased(claim.label());
                 return Ok(Polled::Leased(reply));
             }
             // The registration may have changed while the poll waited, and with it what the worker may have.
             worker = self.polling_worker(poll).await?;
-            appetite = claim.appetite(&worker);
+            filter = claim.poll_filter(&worker);
         }
     }
 
     /// Waits behind a poll with the same id, or takes its place, or gets the same answer.
-    async fn take_turn<C: Claim>(
+    async fn deduplicate<C: Claim>(
         &self,
         key: &PollKey,
-        worker: &Known,
+        worker: &RegisteredWorker,
         poll: &Poll,
         claim: &C,
         deadline: Instant,
-    ) -> Result<TurnTaken<C::Reply>> {
-        let polls = claim.lines(self).polls;
+    ) -> Result<DedupResult<C::Reply>> {
+        let polls = claim.poll_queues(self).polls;
         let mut waited = false;
         loop {
             match polls.enter(key) {
                 // The first one ended without a task: so does this one.
-                Turn::First(_) if waited => {
+                DedupOutcome::First(_) if waited => {
                     self.refuse_draining(worker)?;
-                    return Ok(TurnTaken::Answered(Polled::Empty));
+                    return Ok(DedupResult::Answered(Polled::Empty));
                 }
-                Turn::First(first) => return Ok(TurnTaken::First(first)),
-                Turn::After(mut done) => {
+                DedupOutcome::First(first) => return Ok(DedupResult::First(first)),
+                DedupOutcome::After(mut done) => {
                     waited = true;
                     if tokio::time::timeout_at(deadline, done.changed())
                         .await
                         .is_err()
                     {
-                        return Ok(TurnTaken::Answered(Polled::Empty));
+                        return Ok(DedupResult::Answered(Polled::Empty));
                     }
                 }
-                Turn::Again(granted) => match claim.claim(self, &granted, worker, poll).await {
-                    Ok(Some(reply)) => return Ok(TurnTaken::Answered(Polled::Leased(reply))),
-                    Ok(None) | Err(Error::Rejected(_)) => polls.forget(key),
-                    Err(error) => return Err(error),
-                },
+                DedupOutcome::Again(granted) => {
+                    match claim.claim(self, &granted, worker, poll).await {
+                        Ok(Some(reply)) => return Ok(DedupResult::Answered(Polled::Leased(reply))),
+                        Ok(None) | Err(Error::Rejected(_)) => polls.forget(key),
+                        Err(error) => return Err(error),
+                    }
+                }
             }
         }
     }
 
     /// A worker whose build drains gets nothing new.
-    pub(crate) fn refuse_draining(&self, worker: &Known) -> Result<()> {
+    pub(crate) fn refuse_draining(&self, worker: &RegisteredWorker) -> Result<()> {
         let row = &worker.row;
         if self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()) {
-            self.inner.hub.metrics.polled("draining");
+            self.inner.wakes.metrics.polled("draining");
             return Err(Error::WorkerDraining(row.worker_id.clone()));
         }
         Ok(())
@@ -208,14 +214,14 @@ impl Host {
     async fn next_task(
         &self,
         queue: &QueueKey,
-        lines: Lines<'_>,
-        worker: &Known,
-        appetite: &Appetite,
+        poll_queues: PollQueues<'_>,
+        worker: &RegisteredWorker,
+        filter: &PollFilter,
         deadline: Instant,
     ) -> Result<Next> {
         let mut rollouts = self.inner.rollouts.watch();
         self.refresh_rollouts().await?;
-        let shared = lines.is_stored && self.inner.store.is_shared();
+        let shared = poll_queues.is_stored && self.inner.store.is_shared();
         // Another server's commits do not wake this one's polls: where there may be any, look before waiting, and then now
         // and then.
         let mut look_at = shared.then(Instant::now);
@@ -225,16 +231,16 @@ impl Host {
             }
             rollouts.mark_unchanged();
             self.refuse_draining(worker)?;
-            match lines.dispatch.take(queue, appetite) {
+            match poll_queues.dispatch.take(queue, filter) {
                 Found::Task(task) => return Ok(Next::Task(task)),
                 Found::AskStore => self.refill(queue).await?,
                 Found::Full => return Err(Error::TooManyPolls),
                 Found::Wait(ticket, withheld) => {
-                    let mut line = InLine {
-                        dispatch: lines.dispatch,
+                    let mut line = WaitingPoll {
+                        dispatch: poll_queues.dispatch,
                         ticket: Some(ticket),
                     };
-                    self.inner.hub.rest.tell();
+                    self.inner.wakes.rest.tell();
                     let until = look_at.map_or(deadline, |at| at.min(deadline));
                     let room = async {
                         match withheld.and_then(|throttle| throttle.room_at) {
@@ -249,7 +255,7 @@ impl Host {
                             match handed {
                                 // Drained in the moment of the handing over: the next in line gets it.
                                 Some(task) if self.refuse_draining(worker).is_err() => {
-                                    lines.dispatch.settle(queue, &task.taking(), Some(task));
+                                    poll_queues.dispatch.end_reservation(queue, &task.reservation(), Some(task));
                                     continue;
                                 }
                                 Some(task) => return Ok(Next::Task(task)),
@@ -269,7 +275,7 @@ impl Host {
                             look_at = Some(Instant::now() + SHARED_LOOK_INTERVAL);
                         }
                         Some(_) | None => {
-                            let withheld = lines.dispatch.withheld(queue, appetite);
+                            let withheld = poll_queues.dispatch.withheld(queue, filter);
                             return Ok(withheld.map_or(Next::Empty, Next::Throttled));
                         }
                     }
@@ -284,12 +290,12 @@ impl Host {
         &self,
         queue: &QueueKey,
         task: ReadyTask,
-        worker: &Known,
+        worker: &RegisteredWorker,
         poll: &Poll,
         claim: &C,
         first: &mut Option<FirstPoll>,
     ) -> Result<Option<C::Reply>> {
-        let granted = Granted {
+        let granted = ClaimTarget {
             task_id: task.task_id.clone(),
             run_id: task.run_id.clone(),
             sequence: task.sequence,
@@ -298,18 +304,18 @@ impl Host {
                 .as_ref()
                 .map(|options| options.session_id.clone()),
         };
-        let lines = claim.lines(self);
+        let poll_queues = claim.poll_queues(self);
         let bound = first.take().map(|turn| turn.grant(granted.clone()));
-        let mut taken = Taken {
-            dispatch: lines.dispatch,
+        let mut taken = TakenTask {
+            dispatch: poll_queues.dispatch,
             queue,
-            taking: task.taking(),
+            reservation: task.reservation(),
             task: Some(task),
         };
         match claim.claim(self, &granted, worker, poll).await {
             Ok(Some(reply)) => {
                 if let Some(task) = taken.task.take() {
-                    lines.dispatch.dispatched(queue, &task);
+                    poll_queues.dispatch.dispatched(queue, &task);
                 }
                 Ok(Some(reply))
             }
@@ -320,25 +326,25 @@ impl Host {
                     let store = &self.inner.store;
                     let stored = store.session(&queue.namespace, session_id).await?;
                     let fresh = self.polling_worker(poll).await?;
-                    let appetite = claim.appetite(&fresh);
+                    let filter = claim.poll_filter(&fresh);
                     // Nothing waits from here on: a poll that ends early has given the task back.
                     if let Some(task) = taken.task.take() {
-                        lines
+                        poll_queues
                             .dispatch
-                            .refused(queue, task, stored.as_ref(), &appetite);
+                            .refused(queue, task, stored.as_ref(), &filter);
                     }
                 }
-                *first = bound.and_then(|key| lines.polls.regain(&key));
+                *first = bound.and_then(|key| poll_queues.polls.regain(&key));
                 Ok(None)
             }
             Ok(None) | Err(Error::Rejected(Rejection::NotClaimable { .. })) => {
                 taken.task = None;
-                *first = bound.and_then(|key| lines.polls.regain(&key));
+                *first = bound.and_then(|key| poll_queues.polls.regain(&key));
                 Ok(None)
             }
             Err(error) => {
                 if let Some(key) = bound {
-                    lines.polls.forget(&key);
+                    poll_queues.polls.forget(&key);
                 }
                 Err(error)
             }
@@ -347,7 +353,7 @@ impl Host {
 
     /// Fills the in-memory queue from the store, with fewer tasks when memory is full.
     pub(crate) async fn refill(&self, queue: &QueueKey) -> Result<()> {
-        let dispatch = &self.inner.hub.dispatch;
+        let dispatch = &self.inner.wakes.dispatch;
         let limit = |max: usize| {
             if dispatch.has_room() {
                 max
@@ -361,40 +367,40 @@ impl Host {
         if queue.kind == TaskKind::Activity {
             let max = limit(READY_IN_SESSION_MAX);
             let rows = self.inner.store.ready_session_tasks(queue, max).await?;
-            dispatch.fill_lanes(queue, &rows, rows.len() < max);
+            dispatch.fill_session_queues(queue, &rows, rows.len() < max);
         }
         Ok(())
     }
 }
 
-enum TurnTaken<R> {
+enum DedupResult<R> {
     First(FirstPoll),
     Answered(Polled<R>),
 }
 
 /// A task that was taken from the queue and is not leased yet. Whatever ends the claim early puts it back; if it was leased
 /// after all, the next claim of it is refused and nothing else happens.
-struct Taken<'a> {
+struct TakenTask<'a> {
     dispatch: &'a Dispatch,
     queue: &'a QueueKey,
-    taking: Taking,
+    reservation: Reservation,
     task: Option<ReadyTask>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenTask<'_> {
     fn drop(&mut self) {
         self.dispatch
-            .settle(self.queue, &self.taking, self.task.take());
+            .end_reservation(self.queue, &self.reservation, self.task.take());
     }
 }
 
 /// Leaves the line when the poll ends for whatever reason.
-struct InLine<'a> {
+struct WaitingPoll<'a> {
     dispatch: &'a Dispatch,
     ticket: Option<Ticket>,
 }
 
-impl InLine<'_> {
+impl WaitingPoll<'_> {
     async fn handed(&mut self) -> Option<ReadyTask> {
         match &mut self.ticket {
             Some(ticket) => (&mut ticket.handed).await.ok(),
@@ -403,7 +409,7 @@ impl InLine<'_> {
     }
 }
 
-impl Drop for InLine<'_> {
+impl Drop for WaitingPoll<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.dispatch.leave(ticket);

@@ -24,7 +24,7 @@ pub(crate) struct PollKey {
 
 /// The task that a poll was answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Granted {
+pub(crate) struct ClaimTarget {
     pub(crate) task_id: TaskId,
     pub(crate) run_id: RunId,
     pub(crate) sequence: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Granted {
 enum Entry {
     /// The first of them still waits; the channel closes when it is done.
     Waiting(watch::Receiver<()>),
-    Granted(Granted),
+    ClaimTarget(ClaimTarget),
 }
 
 /// Polls in flight and the leases they were answered with.
@@ -52,13 +52,13 @@ struct State {
 }
 
 /// What a poll should do.
-pub(crate) enum Turn {
+pub(crate) enum DedupOutcome {
     /// It is the first with this id.
     First(FirstPoll),
     /// Wait for the first, then ask again.
     After(watch::Receiver<()>),
     /// The first was given this.
-    Again(Granted),
+    Again(ClaimTarget),
 }
 
 /// The poll that others with the same id wait for. Dropping it without a grant lets them go.
@@ -70,15 +70,15 @@ pub(crate) struct FirstPoll {
 }
 
 impl Polls {
-    pub(crate) fn enter(self: &Arc<Self>, key: &PollKey) -> Turn {
+    pub(crate) fn enter(self: &Arc<Self>, key: &PollKey) -> DedupOutcome {
         let mut state = self.state.lock();
         match state.entries.get(key) {
-            Some(Entry::Waiting(done)) => Turn::After(done.clone()),
-            Some(Entry::Granted(granted)) => Turn::Again(granted.clone()),
+            Some(Entry::Waiting(done)) => DedupOutcome::After(done.clone()),
+            Some(Entry::ClaimTarget(granted)) => DedupOutcome::Again(granted.clone()),
             None => {
                 let (sender, done) = watch::channel(());
                 state.entries.insert(key.clone(), Entry::Waiting(done));
-                Turn::First(FirstPoll {
+                DedupOutcome::First(FirstPoll {
                     polls: Arc::clone(self),
                     key: key.clone(),
                     granted: false,
@@ -91,7 +91,7 @@ impl Polls {
     /// The lease behind a remembered grant is gone.
     pub(crate) fn forget(&self, key: &PollKey) {
         let mut state = self.state.lock();
-        if let Some(Entry::Granted(granted)) = state.entries.get(key) {
+        if let Some(Entry::ClaimTarget(granted)) = state.entries.get(key) {
             let task_id = granted.task_id.clone();
             state.by_task.remove(&task_id);
             state.entries.remove(key);
@@ -102,8 +102,8 @@ impl Polls {
     pub(crate) fn regain(self: &Arc<Self>, key: &PollKey) -> Option<FirstPoll> {
         self.forget(key);
         match self.enter(key) {
-            Turn::First(first) => Some(first),
-            Turn::After(_) | Turn::Again(_) => None,
+            DedupOutcome::First(first) => Some(first),
+            DedupOutcome::After(_) | DedupOutcome::Again(_) => None,
         }
     }
 
@@ -132,7 +132,7 @@ impl Polls {
         };
         self.state.lock().grant(
             key,
-            Granted {
+            ClaimTarget {
                 task_id: row.task_id.clone(),
                 run_id: row.run_id.clone(),
                 sequence: row.sequence,
@@ -149,7 +149,7 @@ pub(crate) fn session_of(row: &TaskRow) -> Option<SessionId> {
 }
 
 impl State {
-    fn grant(&mut self, key: PollKey, granted: Granted) {
+    fn grant(&mut self, key: PollKey, granted: ClaimTarget) {
         if self.by_task.len() >= GRANTS_MAX && !self.by_task.contains_key(&granted.task_id) {
             self.entries.remove(&key);
             return;
@@ -160,13 +160,13 @@ impl State {
         {
             self.entries.remove(&before);
         }
-        self.entries.insert(key, Entry::Granted(granted));
+        self.entries.insert(key, Entry::ClaimTarget(granted));
     }
 }
 
 impl FirstPoll {
     /// Binds the poll to a task: from now on the same poll gets this one.
-    pub(crate) fn grant(mut self, granted: Granted) -> PollKey {
+    pub(crate) fn grant(mut self, granted: ClaimTarget) -> PollKey {
         self.granted = true;
         self.polls.state.lock().grant(self.key.clone(), granted);
         self.key.clone()

@@ -175,7 +175,7 @@ impl Host {
     pub async fn activity_counts(&self, namespace: &Namespace) -> Result<ActivityCounts> {
         let mut counts = ActivityCounts::default();
         (counts.queued_totals, counts.local_totals) =
-            self.inner.hub.metrics.activities.of(namespace);
+            self.inner.wakes.metrics.activities.of(namespace);
         let now = self.now();
         let mut after = None;
         let mut left = RUNS_MAX;

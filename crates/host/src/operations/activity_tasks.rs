@@ -5,6 +5,7 @@ use longhaul_engine::change::{TaskKind, TaskReply, TaskRow};
 use longhaul_engine::command::{
     ClaimActivityTask, CompleteActivity, FailActivity, HeartbeatActivity,
 };
+use longhaul_engine::queue::PollFilter;
 use longhaul_engine::run::activity::claim::ActivityClaim;
 use longhaul_engine::run::activity::fence::Reporter;
 use longhaul_engine::run::activity::heartbeat::{HeartbeatReply, HeartbeatRequest, StoredSession};
@@ -15,11 +16,10 @@ use serde_json::Value;
 
 use crate::Host;
 use crate::error::{Error, Result};
-use crate::matching::dispatch::Appetite;
 use crate::matching::poll::{Claim, Poll, Polled};
-use crate::matching::poll_dedup::{Granted, session_of};
+use crate::matching::poll_dedup::{ClaimTarget, session_of};
 use crate::operations::tasks::ClaimStatus;
-use crate::registry::workers::Known;
+use crate::registry::workers::RegisteredWorker;
 
 /// The worker that speaks about an attempt, and which attempt it is.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct AttemptIdentity {
 struct ActivityTasks;
 
 impl ActivityTasks {
-    fn command(granted: &Granted, poll: &Poll) -> ClaimActivityTask {
+    fn command(granted: &ClaimTarget, poll: &Poll) -> ClaimActivityTask {
         ClaimActivityTask {
             task_id: granted.task_id.clone(),
             sequence: granted.sequence,
@@ -54,15 +54,15 @@ impl Claim for ActivityTasks {
         TaskKind::Activity
     }
 
-    fn appetite(&self, worker: &Known) -> Appetite {
-        worker.appetite(&worker.activity_types)
+    fn poll_filter(&self, worker: &RegisteredWorker) -> PollFilter {
+        worker.poll_filter(&worker.activity_types)
     }
 
     async fn claim(
         &self,
         host: &Host,
-        granted: &Granted,
-        _worker: &Known,
+        granted: &ClaimTarget,
+        _worker: &RegisteredWorker,
         poll: &Poll,
     ) -> Result<Option<ActivityClaim>> {
         let command = Self::command(granted, poll);
@@ -94,7 +94,7 @@ impl Host {
             .await?;
         worker.check_build(&row)?;
         self.refuse_draining(&worker)?;
-        let granted = Granted {
+        let granted = ClaimTarget {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),
             sequence: row.sequence,
@@ -113,7 +113,7 @@ impl Host {
 
     async fn claim_in_session(
         &self,
-        granted: &Granted,
+        granted: &ClaimTarget,
         session_id: &SessionId,
         namespace: &Namespace,
         mut command: ClaimActivityTask,

@@ -11,7 +11,7 @@ use longhaul_store::{LeaseFilter, QueueCount, QueueKey};
 use crate::Host;
 use crate::error::Result;
 use crate::matching::dispatch::FairnessView;
-use crate::registry::workers::{Known, WorkerView};
+use crate::registry::workers::{RegisteredWorker, WorkerView};
 
 /// Leases shown for one queue.
 const SHOWN_LEASES_MAX: usize = 50;
@@ -59,7 +59,7 @@ impl Host {
                 counts.entry(count.queue.clone()).or_default().push(count);
             }
         }
-        let mut workers: BTreeMap<TaskQueue, Vec<Arc<Known>>> = BTreeMap::new();
+        let mut workers: BTreeMap<TaskQueue, Vec<Arc<RegisteredWorker>>> = BTreeMap::new();
         for known in self
             .known_workers(namespace, |known| is_after(&known.row.task_queue))
             .await?
@@ -82,7 +82,7 @@ impl Host {
         namespace: &Namespace,
         name: TaskQueue,
         counts: Vec<QueueCount>,
-        workers: &[Arc<Known>],
+        workers: &[Arc<RegisteredWorker>],
     ) -> QueueView {
         QueueView {
             rates: self.queue_rates(namespace, &name),
@@ -132,7 +132,7 @@ impl Host {
             kind,
             queue: queue.clone(),
         };
-        self.inner.hub.dispatch.fairness(&key)
+        self.inner.wakes.dispatch.fairness(&key)
     }
 
     fn admission(
@@ -146,7 +146,7 @@ impl Host {
             kind,
             queue: queue.clone(),
         };
-        let (caps, usage) = self.inner.hub.dispatch.admission(&key);
+        let (caps, usage) = self.inner.wakes.dispatch.admission(&key);
         QueueAdmission { caps, usage }
     }
 
@@ -157,7 +157,7 @@ impl Host {
                 kind,
                 queue: queue.clone(),
             };
-            let (added, dispatched) = self.inner.hub.dispatch.last_minute(&key);
+            let (added, dispatched) = self.inner.wakes.dispatch.last_minute(&key);
             QueueRates {
                 kind,
                 added,

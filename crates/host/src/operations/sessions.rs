@@ -18,7 +18,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::Host;
 use crate::commit::locks::Locks;
 use crate::error::{Error, Result};
-use crate::registry::workers::Known;
+use crate::registry::workers::RegisteredWorker;
 
 /// As for runs: losing that often in a row means something is wrong.
 const CONFLICT_RETRIES: usize = 8;
@@ -184,7 +184,7 @@ impl Host {
             let now = self.now();
             match session::renew(stored.as_ref(), owner, worker_id, lease_seconds, now) {
                 Ok(session) if self.write_session(&session).await? => {
-                    self.inner.hub.metrics.session("renewed");
+                    self.inner.wakes.metrics.session("renewed");
                     return self.receipt("heartbeat_recorded", session).await;
                 }
                 Ok(_) => {}
@@ -211,7 +211,7 @@ impl Host {
             let (stored, owner) = self.stored_session(namespace, session_id).await?;
             match session::close(stored.as_ref(), owner, worker_id, self.now()) {
                 Ok(Some(session)) if self.write_session(&session).await? => {
-                    self.inner.hub.metrics.session("closed");
+                    self.inner.wakes.metrics.session("closed");
                     tracing::info!(%namespace, %session_id, %worker_id, reason, "a session was closed");
                     return self.receipt("closed", session).await;
                 }
@@ -305,7 +305,7 @@ impl Host {
     }
 
     /// The worker as the rules see it.
-    pub(crate) async fn applicant(&self, worker: &Known) -> Result<Applicant> {
+    pub(crate) async fn applicant(&self, worker: &RegisteredWorker) -> Result<Applicant> {
         let row = &worker.row;
         let holds = self
             .inner
@@ -362,7 +362,7 @@ impl Host {
             };
             if self.write_session(&session).await? {
                 let why = session.failure_reason.map_or("", |why| why.as_str());
-                self.inner.hub.metrics.session(session.status.as_str());
+                self.inner.wakes.metrics.session(session.status.as_str());
                 tracing::info!(
                     %namespace, %session_id, worker_id = %session.lease_owner, status = session.status.as_str(), why,
                     "a session was lost"
@@ -393,7 +393,7 @@ impl Host {
                     break;
                 };
                 if self.write_session(&failed).await? {
-                    self.inner.hub.metrics.session("failed");
+                    self.inner.wakes.metrics.session("failed");
                     tracing::info!(%namespace, %session_id, %worker_id, "another process took a session's owner's place");
                     break;
                 }
@@ -423,7 +423,7 @@ impl Host {
     }
 
     pub(crate) fn note_acquisition(&self, session: &Session, outcome: Outcome) {
-        self.inner.hub.metrics.session(outcome.as_str());
+        self.inner.wakes.metrics.session(outcome.as_str());
         if outcome != Outcome::Reused {
             tracing::info!(
                 namespace = %session.namespace, session_id = %session.session_id, worker_id = %session.lease_owner,
@@ -439,7 +439,7 @@ impl Host {
         refusal: &Refusal,
     ) {
         let reason = refusal.reason().as_str();
-        self.inner.hub.metrics.session_refused(reason);
+        self.inner.wakes.metrics.session_refused(reason);
         tracing::debug!(%namespace, %session_id, reason, "a session let a worker not in");
     }
 

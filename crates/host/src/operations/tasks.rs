@@ -36,7 +36,7 @@ impl Host {
         task_id: &TaskId,
         kind: TaskKind,
     ) -> Result<TaskRow> {
-        let row = match self.inner.hub.leased_row(task_id) {
+        let row = match self.inner.wakes.leased_row(task_id) {
             Some(row) => Some(row),
             None => self.inner.store.task(task_id).await?,
         };

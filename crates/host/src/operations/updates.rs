@@ -51,7 +51,7 @@ impl Host {
     async fn wait_for_update(&self, mut receipt: Receipt, longest: Duration) -> Result<Receipt> {
         let deadline = tokio::time::Instant::now() + longest;
         loop {
-            let watch = self.inner.hub.watch(&receipt.run_id);
+            let watch = self.inner.wakes.watch(&receipt.run_id);
             let changed = watch.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();

@@ -6,6 +6,7 @@ use longhaul_engine::change::{TaskKind, TaskReply};
 use longhaul_engine::command::{
     ClaimWorkflowTask, CompleteWorkflowTask, FailWorkflowTask, HeartbeatWorkflowTask, ReadHistory,
 };
+use longhaul_engine::queue::PollFilter;
 use longhaul_engine::run::message::stream::StreamCursor;
 use longhaul_engine::run::workflow_task::claim::WorkflowClaim;
 use longhaul_engine::run::workflow_task::heartbeat::Renewed;
@@ -16,11 +17,10 @@ use longhaul_store::{Page, StoredEvent};
 
 use crate::Host;
 use crate::error::Result;
-use crate::matching::dispatch::Appetite;
 use crate::matching::poll::{Claim, Poll, Polled};
-use crate::matching::poll_dedup::Granted;
+use crate::matching::poll_dedup::ClaimTarget;
 use crate::operations::tasks::ClaimStatus;
-use crate::registry::workers::Known;
+use crate::registry::workers::RegisteredWorker;
 
 /// A leased task with the first page of its history.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl From<Vec<WorkflowCommand>> for Completion {
 pub(crate) struct WorkflowTasks;
 
 impl WorkflowTasks {
-    fn command(granted: &Granted, worker: &Known, poll: &Poll) -> ClaimWorkflowTask {
+    fn command(granted: &ClaimTarget, worker: &RegisteredWorker, poll: &Poll) -> ClaimWorkflowTask {
         ClaimWorkflowTask {
             task_id: granted.task_id.clone(),
             worker_id: poll.worker_id.clone(),
@@ -107,15 +107,15 @@ impl Claim for WorkflowTasks {
         TaskKind::Workflow
     }
 
-    fn appetite(&self, worker: &Known) -> Appetite {
-        worker.appetite(&worker.workflow_types)
+    fn poll_filter(&self, worker: &RegisteredWorker) -> PollFilter {
+        worker.poll_filter(&worker.workflow_types)
     }
 
     async fn claim(
         &self,
         host: &Host,
-        granted: &Granted,
-        worker: &Known,
+        granted: &ClaimTarget,
+        worker: &RegisteredWorker,
         poll: &Poll,
     ) -> Result<Option<WorkflowClaim>> {
         let command = Self::command(granted, worker, poll);
@@ -150,7 +150,7 @@ impl Host {
             .await?;
         worker.check_build(&row)?;
         self.refuse_draining(&worker)?;
-        let granted = Granted {
+        let granted = ClaimTarget {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),
             sequence: 0,

@@ -283,7 +283,7 @@ impl Host {
 
     /// One page of a run's history, waiting for a new event if asked to.
     pub async fn workflow_history(&self, request: &HistoryRequest) -> Result<HistoryPage> {
-        let watch = self.inner.hub.watch(&request.run_id);
+        let watch = self.inner.wakes.watch(&request.run_id);
         let (_, mut run) = self
             .run_of(
                 &request.namespace,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longhaul_engine::Rejection;
 use longhaul_engine::change::TaskKind;
+use longhaul_engine::queue::PollFilter;
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
@@ -16,28 +17,28 @@ use parking_lot::Mutex;
 use crate::Host;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::matching::dispatch::{Appetite, Dispatch, PollCaps};
-use crate::matching::poll::{Claim, Lines, Poll, Polled};
-use crate::matching::poll_dedup::{Granted, Polls};
+use crate::matching::dispatch::{Dispatch, PollCaps};
+use crate::matching::poll::{Claim, Poll, PollQueues, Polled};
+use crate::matching::poll_dedup::{ClaimTarget, Polls};
 use crate::operations::workflows::Handlers;
 use crate::questions::table::{
     Held, Outcome, QueryResult, Question, QuestionAnswer, QuestionFailure, QuestionHolder,
     QuestionKind, TimeoutStage,
 };
 use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
-use crate::registry::workers::Known;
+use crate::registry::workers::RegisteredWorker;
 
 /// What a worker registers that answers queries.
 const CAPABILITY: &str = "query_tasks";
 
 /// Where query polls wait.
-pub(crate) struct QueryLines {
+pub(crate) struct QueryQueues {
     pub(crate) dispatch: Dispatch,
     pub(crate) polls: Arc<Polls>,
     open: Mutex<HashMap<(Namespace, WorkerId), usize>>,
 }
 
-impl QueryLines {
+impl QueryQueues {
     /// Caps on leases and dispatches are for stored work: queries have a limit of their own.
     pub(crate) fn new(clock: Arc<dyn Clock>, poll_caps: PollCaps) -> Self {
         Self {
@@ -121,19 +122,19 @@ impl Claim for QueryTasks {
         "query"
     }
 
-    fn appetite(&self, worker: &Known) -> Appetite {
-        worker.appetite(&worker.workflow_types)
+    fn poll_filter(&self, worker: &RegisteredWorker) -> PollFilter {
+        worker.poll_filter(&worker.workflow_types)
     }
 
-    fn lines<'a>(&self, host: &'a Host) -> Lines<'a> {
+    fn poll_queues<'a>(&self, host: &'a Host) -> PollQueues<'a> {
         host.question_lines(QuestionKind::Query)
     }
 
     async fn claim(
         &self,
         host: &Host,
-        granted: &Granted,
-        _worker: &Known,
+        granted: &ClaimTarget,
+        _worker: &RegisteredWorker,
         poll: &Poll,
     ) -> Result<Option<LeasedQuestion>> {
         host.lease_question(granted, poll).await
@@ -219,7 +220,9 @@ impl Host {
             return Err(Error::Query(QueryRefusal::WorkerUnavailable(queue)));
         }
         let pinned = spec.routing.compatibility.as_deref();
-        let able = |worker: &Known| required_capability(run).is_none_or(|name| worker.can(name));
+        let able = |worker: &RegisteredWorker| {
+            required_capability(run).is_none_or(|name| worker.can(name))
+        };
         if !live
             .iter()
             .any(|worker| self.answers_queries(worker) && worker.fits_build(pinned) && able(worker))
@@ -231,7 +234,7 @@ impl Host {
     }
 
     /// A worker says so when it registers, or shows it by polling for them.
-    fn answers_queries(&self, worker: &Known) -> bool {
+    fn answers_queries(&self, worker: &RegisteredWorker) -> bool {
         let key = (worker.row.namespace.clone(), worker.row.worker_id.clone());
         worker.can(CAPABILITY) || self.inner.queries.open.lock().contains_key(&key)
     }
@@ -267,7 +270,7 @@ impl Host {
     /// Whether the worker should go on with a query. Looking renews nothing.
     pub fn query_task_status(&self, holder: &QuestionHolder) -> Result<Held> {
         let kind = QuestionKind::Query;
-        let held = self.inner.questions.standing(kind, holder, self.now());
+        let held = self.inner.questions.held(kind, holder, self.now());
         held.map_err(|refusal| Error::Question { kind, refusal })
     }
 
@@ -300,21 +303,21 @@ impl Host {
 
 /// A query poll that waits: while it does, its worker answers queries whatever it registered.
 struct OpenPoll<'a> {
-    lines: &'a QueryLines,
+    poll_queues: &'a QueryQueues,
     key: (Namespace, WorkerId),
 }
 
 impl<'a> OpenPoll<'a> {
-    fn new(lines: &'a QueryLines, poll: &Poll) -> Self {
+    fn new(poll_queues: &'a QueryQueues, poll: &Poll) -> Self {
         let key = (poll.namespace.clone(), poll.worker_id.clone());
-        *lines.open.lock().entry(key.clone()).or_default() += 1;
-        Self { lines, key }
+        *poll_queues.open.lock().entry(key.clone()).or_default() += 1;
+        Self { poll_queues, key }
     }
 }
 
 impl Drop for OpenPoll<'_> {
     fn drop(&mut self) {
-        let mut open = self.lines.open.lock();
+        let mut open = self.poll_queues.open.lock();
         if let Some(count) = open.get_mut(&self.key) {
             *count -= 1;
             if *count == 0 {

@@ -32,7 +32,7 @@ pub struct QuestionLimits {
 }
 
 impl QuestionLimits {
-    /// The most that [`Self::pending_max`] may say: fewer than a line in memory holds, because no store backs it.
+    /// The most that [`Self::pending_max`] may say: fewer than a queue_key in memory holds, because no store backs it.
     pub const PENDING_MAX: usize = READY_PER_QUEUE_MAX - 1;
 }
 
@@ -160,7 +160,7 @@ pub enum QuestionRefusal {
     TimedOut,
 }
 
-enum Standing {
+enum QuestionState {
     Pending,
     Leased(QuestionLease),
     Answered {
@@ -174,19 +174,19 @@ enum Standing {
 }
 
 struct Entry {
-    line: Line,
+    queue_key: QuestionQueue,
     /// Gone when it is over: payloads are not remembered.
     question: Option<Arc<Question>>,
     times: QuestionTimes,
     /// Of the newest lease; 0 before the first.
     attempt: u64,
-    standing: Standing,
+    state: QuestionState,
     changed: Arc<Notify>,
 }
 
 /// Where questions of one kind wait.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Line {
+struct QuestionQueue {
     kind: QuestionKind,
     namespace: Namespace,
     queue: TaskQueue,
@@ -201,14 +201,14 @@ pub(crate) struct Questions {
 #[derive(Default)]
 struct State {
     entries: HashMap<TaskId, Entry>,
-    pending: HashMap<Line, usize>,
+    pending: HashMap<QuestionQueue, usize>,
     /// When each is forgotten.
     forget: BTreeSet<(Timestamp, TaskId)>,
 }
 
 /// What an asker finds when it looks.
-pub(crate) enum Look {
-    /// Look again then, or when something changed.
+pub(crate) enum WaitStatus {
+    /// WaitStatus again then, or when something changed.
     Until(Timestamp),
     Over(Outcome),
 }
@@ -227,12 +227,12 @@ impl Questions {
     ) -> Result<Arc<Notify>, Full> {
         let mut state = self.state.lock();
         state.sweep(now);
-        let line = Line {
+        let queue_key = QuestionQueue {
             kind: question.kind,
             namespace: question.run.namespace.clone(),
             queue: question.run.task_queue.clone(),
         };
-        let pending = state.pending.entry(line.clone()).or_default();
+        let pending = state.pending.entry(queue_key.clone()).or_default();
         if *pending >= limits.pending_max {
             return Err(Full);
         }
@@ -250,14 +250,14 @@ impl Questions {
         state.entries.insert(
             task_id.clone(),
             Entry {
-                line,
+                queue_key,
                 question: Some(Arc::new(question)),
                 times: QuestionTimes {
                     admitted_at: now,
                     deadline_at: now.plus_seconds(timeout),
                 },
                 attempt: 0,
-                standing: Standing::Pending,
+                state: QuestionState::Pending,
                 changed: Arc::clone(&changed),
             },
         );
@@ -273,7 +273,12 @@ impl Questions {
     pub(crate) fn is_open(&self, task_id: &TaskId) -> bool {
         let state = self.state.lock();
         let entry = state.entries.get(task_id);
-        entry.is_some_and(|entry| matches!(entry.standing, Standing::Pending | Standing::Leased(_)))
+        entry.is_some_and(|entry| {
+            matches!(
+                entry.state,
+                QuestionState::Pending | QuestionState::Leased(_)
+            )
+        })
     }
 
     /// Leases it, or finds the lease that the same poll was given before. None: not to be had.
@@ -290,8 +295,8 @@ impl Questions {
         if now >= entry.times.deadline_at {
             return None;
         }
-        let lease = match &entry.standing {
-            Standing::Leased(lease)
+        let lease = match &entry.state {
+            QuestionState::Leased(lease)
                 if lease.owner == *owner
                     && poll_request_id.is_some()
                     && lease.poll_request_id.as_deref() == poll_request_id
@@ -299,7 +304,7 @@ impl Questions {
             {
                 lease.clone()
             }
-            Standing::Pending => {
+            QuestionState::Pending => {
                 entry.attempt += 1;
                 let deadline = entry.times.deadline_at;
                 QuestionLease {
@@ -307,7 +312,7 @@ impl Questions {
                     attempt: entry.attempt,
                     leased_at: now,
                     // Never longer than anybody waits: both SDKs refuse such a lease.
-                    expires_at: match entry.line.kind {
+                    expires_at: match entry.queue_key.kind {
                         QuestionKind::Query => deadline,
                         QuestionKind::UpdateValidation => now
                             .plus_seconds(limits.validation_lease_seconds)
@@ -316,64 +321,70 @@ impl Questions {
                     poll_request_id: poll_request_id.map(str::to_owned),
                 }
             }
-            Standing::Leased(_)
-            | Standing::Answered { .. }
-            | Standing::TimedOut(_)
-            | Standing::WorkerLost => return None,
+            QuestionState::Leased(_)
+            | QuestionState::Answered { .. }
+            | QuestionState::TimedOut(_)
+            | QuestionState::WorkerLost => return None,
         };
         let question = Arc::clone(entry.question.as_ref()?);
         let times = entry.times;
         let changed = Arc::clone(&entry.changed);
-        state.stand(task_id, Standing::Leased(lease.clone()));
+        state.set(task_id, QuestionState::Leased(lease.clone()));
         // The asker waits for the end of the lease from now on.
         changed.notify_one();
         Some((question, lease, times))
     }
 
     /// What the asker should do now. Time that is over ends the question here.
-    pub(crate) fn look(&self, task_id: &TaskId, now: Timestamp) -> Look {
+    pub(crate) fn look(&self, task_id: &TaskId, now: Timestamp) -> WaitStatus {
         let mut state = self.state.lock();
         let Some(entry) = state.entries.get_mut(task_id) else {
-            return Look::Over(Outcome::TimedOut(TimeoutStage::NotClaimed));
+            return WaitStatus::Over(Outcome::TimedOut(TimeoutStage::NotClaimed));
         };
         let deadline = entry.times.deadline_at;
-        let kind = entry.line.kind;
-        let ended = match &mut entry.standing {
-            Standing::Answered { answer, .. } => {
+        let kind = entry.queue_key.kind;
+        let ended = match &mut entry.state {
+            QuestionState::Answered { answer, .. } => {
                 return match answer.take() {
-                    Some(answer) => Look::Over(Outcome::Answered(answer)),
-                    None => Look::Over(Outcome::TimedOut(TimeoutStage::Executing)),
+                    Some(answer) => WaitStatus::Over(Outcome::Answered(answer)),
+                    None => WaitStatus::Over(Outcome::TimedOut(TimeoutStage::Executing)),
                 };
             }
-            Standing::TimedOut(stage) => return Look::Over(Outcome::TimedOut(*stage)),
-            Standing::WorkerLost => return Look::Over(Outcome::WorkerLost),
-            Standing::Pending if now >= deadline => Standing::TimedOut(TimeoutStage::NotClaimed),
-            Standing::Leased(_) if now >= deadline => Standing::TimedOut(TimeoutStage::Executing),
-            Standing::Leased(lease)
+            QuestionState::TimedOut(stage) => return WaitStatus::Over(Outcome::TimedOut(*stage)),
+            QuestionState::WorkerLost => return WaitStatus::Over(Outcome::WorkerLost),
+            QuestionState::Pending if now >= deadline => {
+                QuestionState::TimedOut(TimeoutStage::NotClaimed)
+            }
+            QuestionState::Leased(_) if now >= deadline => {
+                QuestionState::TimedOut(TimeoutStage::Executing)
+            }
+            QuestionState::Leased(lease)
                 if kind == QuestionKind::UpdateValidation && now >= lease.expires_at =>
             {
-                Standing::WorkerLost
+                QuestionState::WorkerLost
             }
-            Standing::Leased(lease) => return Look::Until(lease.expires_at.min(deadline)),
-            Standing::Pending => return Look::Until(deadline),
+            QuestionState::Leased(lease) => {
+                return WaitStatus::Until(lease.expires_at.min(deadline));
+            }
+            QuestionState::Pending => return WaitStatus::Until(deadline),
         };
         let outcome = match ended {
-            Standing::TimedOut(stage) => Outcome::TimedOut(stage),
+            QuestionState::TimedOut(stage) => Outcome::TimedOut(stage),
             _ => Outcome::WorkerLost,
         };
-        state.stand(task_id, ended);
-        Look::Over(outcome)
+        state.set(task_id, ended);
+        WaitStatus::Over(outcome)
     }
 
     /// The asker waits no longer.
     pub(crate) fn abandon(&self, task_id: &TaskId) {
         let mut state = self.state.lock();
-        let stage = match state.entries.get(task_id).map(|entry| &entry.standing) {
-            Some(Standing::Pending) => TimeoutStage::NotClaimed,
-            Some(Standing::Leased(_)) => TimeoutStage::Executing,
+        let stage = match state.entries.get(task_id).map(|entry| &entry.state) {
+            Some(QuestionState::Pending) => TimeoutStage::NotClaimed,
+            Some(QuestionState::Leased(_)) => TimeoutStage::Executing,
             _ => return,
         };
-        state.stand(task_id, Standing::TimedOut(stage));
+        state.set(task_id, QuestionState::TimedOut(stage));
     }
 
     /// Takes a worker's answer; true when it is the accepted one again.
@@ -388,8 +399,8 @@ impl Questions {
         state.sweep(now);
         let is_failure = matches!(answer, QuestionAnswer::Failed(_));
         let entry = state.held(kind, holder).ok_or(QuestionRefusal::NotFound)?;
-        let lease = match &entry.standing {
-            Standing::Answered {
+        let lease = match &entry.state {
+            QuestionState::Answered {
                 by,
                 is_failure: was_failure,
                 ..
@@ -401,12 +412,12 @@ impl Questions {
                     Err(QuestionRefusal::Answered)
                 };
             }
-            standing => check_lease(standing, holder, entry.times, now)?.clone(),
+            state => check_lease(state, holder, entry.times, now)?.clone(),
         };
         let changed = Arc::clone(&entry.changed);
-        state.stand(
+        state.set(
             &holder.task_id,
-            Standing::Answered {
+            QuestionState::Answered {
                 by: lease,
                 is_failure,
                 answer: Some(answer),
@@ -417,7 +428,7 @@ impl Questions {
     }
 
     /// The lease as it stands, if the holder still has it.
-    pub(crate) fn standing(
+    pub(crate) fn held(
         &self,
         kind: QuestionKind,
         holder: &QuestionHolder,
@@ -426,8 +437,8 @@ impl Questions {
         let mut state = self.state.lock();
         state.sweep(now);
         let entry = state.held(kind, holder).ok_or(QuestionRefusal::NotFound)?;
-        match &entry.standing {
-            Standing::Answered { by, is_failure, .. } => {
+        match &entry.state {
+            QuestionState::Answered { by, is_failure, .. } => {
                 check_holder(by, holder)?;
                 Ok(Held {
                     lease: by.clone(),
@@ -436,8 +447,8 @@ impl Questions {
                     refusal: Some(QuestionRefusal::NotLeased),
                 })
             }
-            standing => {
-                let lease = check_lease(standing, holder, entry.times, now)?.clone();
+            state => {
+                let lease = check_lease(state, holder, entry.times, now)?.clone();
                 Ok(Held {
                     lease,
                     times: entry.times,
@@ -459,8 +470,8 @@ impl Questions {
             .entries
             .iter()
             .filter(|(_, entry)| {
-                entry.line.namespace == *namespace
-                    && matches!(&entry.standing, Standing::Leased(lease) if lease.owner == *worker_id)
+                entry.queue_key.namespace == *namespace
+                    && matches!(&entry.state, QuestionState::Leased(lease) if lease.owner == *worker_id)
             })
             .map(|(task_id, _)| task_id.clone())
             .collect();
@@ -468,11 +479,11 @@ impl Questions {
         for task_id in held {
             let entry = &state.entries[&task_id];
             let changed = Arc::clone(&entry.changed);
-            let (standing, question) = match entry.line.kind {
-                QuestionKind::Query => (Standing::Pending, entry.question.clone()),
-                QuestionKind::UpdateValidation => (Standing::WorkerLost, None),
+            let (next, question) = match entry.queue_key.kind {
+                QuestionKind::Query => (QuestionState::Pending, entry.question.clone()),
+                QuestionKind::UpdateValidation => (QuestionState::WorkerLost, None),
             };
-            state.stand(&task_id, standing);
+            state.set(&task_id, next);
             changed.notify_one();
             released.push((task_id, question));
         }
@@ -486,12 +497,17 @@ impl Questions {
         namespace: &Namespace,
         queue: &TaskQueue,
     ) -> usize {
-        let line = Line {
+        let queue_key = QuestionQueue {
             kind,
             namespace: namespace.clone(),
             queue: queue.clone(),
         };
-        self.state.lock().pending.get(&line).copied().unwrap_or(0)
+        self.state
+            .lock()
+            .pending
+            .get(&queue_key)
+            .copied()
+            .unwrap_or(0)
     }
 }
 
@@ -509,32 +525,33 @@ impl State {
     /// The entry a holder speaks of, in its own namespace.
     fn held(&self, kind: QuestionKind, holder: &QuestionHolder) -> Option<&Entry> {
         let entry = self.entries.get(&holder.task_id)?;
-        (entry.line.kind == kind && entry.line.namespace == holder.namespace).then_some(entry)
+        (entry.queue_key.kind == kind && entry.queue_key.namespace == holder.namespace)
+            .then_some(entry)
     }
 
-    /// The only place where a question changes its standing, so that the count of pending ones is right.
-    fn stand(&mut self, task_id: &TaskId, standing: Standing) {
+    /// The only place where a question changes its state, so that the count of pending ones is right.
+    fn set(&mut self, task_id: &TaskId, state: QuestionState) {
         let Some(entry) = self.entries.get_mut(task_id) else {
             return;
         };
-        let was_pending = matches!(entry.standing, Standing::Pending);
-        let is_pending = matches!(standing, Standing::Pending);
-        if !matches!(standing, Standing::Pending | Standing::Leased(_)) {
+        let was_pending = matches!(entry.state, QuestionState::Pending);
+        let is_pending = matches!(state, QuestionState::Pending);
+        if !matches!(state, QuestionState::Pending | QuestionState::Leased(_)) {
             entry.question = None;
         }
-        entry.standing = standing;
+        entry.state = state;
         if was_pending == is_pending {
             return;
         }
-        let line = entry.line.clone();
-        let pending = self.pending.entry(line.clone()).or_default();
+        let queue_key = entry.queue_key.clone();
+        let pending = self.pending.entry(queue_key.clone()).or_default();
         if is_pending {
             *pending += 1;
         } else {
             *pending -= 1;
         }
         if *pending == 0 {
-            self.pending.remove(&line);
+            self.pending.remove(&queue_key);
         }
     }
 
@@ -544,7 +561,7 @@ impl State {
             && *at <= now
             && let Some((_, task_id)) = self.forget.pop_first()
         {
-            self.stand(&task_id, Standing::WorkerLost);
+            self.set(&task_id, QuestionState::WorkerLost);
             self.entries.remove(&task_id);
         }
     }
@@ -563,19 +580,19 @@ fn check_holder(lease: &QuestionLease, holder: &QuestionHolder) -> Result<(), Qu
 }
 
 fn check_lease<'a>(
-    standing: &'a Standing,
+    state: &'a QuestionState,
     holder: &QuestionHolder,
     times: QuestionTimes,
     now: Timestamp,
 ) -> Result<&'a QuestionLease, QuestionRefusal> {
-    match standing {
-        Standing::TimedOut(_) => Err(QuestionRefusal::TimedOut),
-        Standing::Pending | Standing::Leased(_) if now >= times.deadline_at => {
+    match state {
+        QuestionState::TimedOut(_) => Err(QuestionRefusal::TimedOut),
+        QuestionState::Pending | QuestionState::Leased(_) if now >= times.deadline_at => {
             Err(QuestionRefusal::TimedOut)
         }
-        Standing::WorkerLost => Err(QuestionRefusal::LeaseExpired),
-        Standing::Pending | Standing::Answered { .. } => Err(QuestionRefusal::NotLeased),
-        Standing::Leased(lease) => {
+        QuestionState::WorkerLost => Err(QuestionRefusal::LeaseExpired),
+        QuestionState::Pending | QuestionState::Answered { .. } => Err(QuestionRefusal::NotLeased),
+        QuestionState::Leased(lease) => {
             check_holder(lease, holder)?;
             if now >= lease.expires_at {
                 return Err(QuestionRefusal::LeaseExpired);

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskKind;
+use longhaul_engine::queue::PollFilter;
 use longhaul_engine::run::message::update::ValidatorRefusal;
 use longhaul_engine::run::state::Run;
 use longhaul_engine::run::workflow_task::claim::WorkflowClaim;
@@ -18,16 +19,15 @@ use serde_json::Value;
 
 use crate::Host;
 use crate::error::{Error, Result};
-use crate::matching::dispatch::Appetite;
 use crate::matching::poll::{Claim, Poll, Polled};
-use crate::matching::poll_dedup::Granted;
+use crate::matching::poll_dedup::ClaimTarget;
 use crate::operations::workflow_tasks::{LeasedWorkflowTask, WorkflowTasks};
 use crate::operations::workflows::{CommandTarget, Handlers};
 use crate::questions::table::{
     Outcome, Question, QuestionAnswer, QuestionFailure, QuestionHolder, QuestionKind, TimeoutStage,
 };
 use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
-use crate::registry::workers::Known;
+use crate::registry::workers::RegisteredWorker;
 
 /// What a worker registers that validates updates.
 const CAPABILITY: &str = "update_validation_tasks";
@@ -100,15 +100,15 @@ impl Claim for WorkflowTasksAndValidations {
         TaskKind::Workflow
     }
 
-    fn appetite(&self, worker: &Known) -> Appetite {
-        worker.validating_appetite()
+    fn poll_filter(&self, worker: &RegisteredWorker) -> PollFilter {
+        worker.validating_poll_filter()
     }
 
     async fn claim(
         &self,
         host: &Host,
-        granted: &Granted,
-        worker: &Known,
+        granted: &ClaimTarget,
+        worker: &RegisteredWorker,
         poll: &Poll,
     ) -> Result<Option<Claimed>> {
         if host.inner.questions.knows(&granted.task_id) {
@@ -281,7 +281,7 @@ impl Host {
     fn require_validator_worker(&self, run: &Run, name: &str) -> Result<()> {
         let spec = &run.spec;
         let mut able = self.live_workers(&spec.namespace, &spec.task_queue, &spec.workflow_type);
-        let mut require = |refusal: ValidationRefusal, keep: &dyn Fn(&Known) -> bool| {
+        let mut require = |refusal: ValidationRefusal, keep: &dyn Fn(&RegisteredWorker) -> bool| {
             able.retain(|worker| keep(worker));
             if able.is_empty() {
                 Err(Error::Validation(refusal))

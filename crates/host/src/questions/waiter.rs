@@ -13,10 +13,10 @@ use tokio::sync::Notify;
 use crate::Host;
 use crate::error::Result;
 use crate::matching::dispatch::ReadyTask;
-use crate::matching::poll::{Lines, Poll};
-use crate::matching::poll_dedup::Granted;
+use crate::matching::poll::{Poll, PollQueues};
+use crate::matching::poll_dedup::ClaimTarget;
 use crate::questions::table::{
-    Full, Look, Outcome, Question, QuestionKind, QuestionLease, QuestionTimes,
+    Full, Outcome, Question, QuestionKind, QuestionLease, QuestionTimes, WaitStatus,
 };
 
 /// A question in a worker's hands.
@@ -62,8 +62,8 @@ impl Asked<'_> {
         let inner = &self.host.inner;
         loop {
             match inner.questions.look(&self.task_id, self.host.now()) {
-                Look::Over(outcome) => return outcome,
-                Look::Until(at) => tokio::select! {
+                WaitStatus::Over(outcome) => return outcome,
+                WaitStatus::Until(at) => tokio::select! {
                     () = self.changed.notified() => {}
                     () = inner.clock.sleep_until(at) => {}
                     () = inner.stopping.cancelled() => return Outcome::Stopping,
@@ -90,16 +90,16 @@ pub(crate) fn too_long_to_ask(run: &Run) -> Option<String> {
 
 impl Host {
     /// Where questions of a kind wait for a worker: queries on a line of their own, validations among the workflow tasks.
-    pub(crate) fn question_lines(&self, kind: QuestionKind) -> Lines<'_> {
+    pub(crate) fn question_lines(&self, kind: QuestionKind) -> PollQueues<'_> {
         match kind {
-            QuestionKind::Query => Lines {
+            QuestionKind::Query => PollQueues {
                 dispatch: &self.inner.queries.dispatch,
                 polls: &self.inner.queries.polls,
                 is_stored: false,
             },
-            QuestionKind::UpdateValidation => Lines {
-                dispatch: &self.inner.hub.dispatch,
-                polls: &self.inner.hub.polls,
+            QuestionKind::UpdateValidation => PollQueues {
+                dispatch: &self.inner.wakes.dispatch,
+                polls: &self.inner.wakes.polls,
                 is_stored: true,
             },
         }
@@ -128,9 +128,9 @@ impl Host {
 
     /// The question is over or released: no poll is given it, and none is given it again.
     pub(crate) fn let_go(&self, kind: QuestionKind, task_id: &TaskId) {
-        let lines = self.question_lines(kind);
-        lines.dispatch.withdraw(task_id);
-        lines.polls.released(task_id);
+        let poll_queues = self.question_lines(kind);
+        poll_queues.dispatch.withdraw(task_id);
+        poll_queues.polls.released(task_id);
     }
 
     /// A worker left. Its queries go to the next worker while their callers wait; its validations are lost.
@@ -139,8 +139,8 @@ impl Host {
             if let Some(question) = question {
                 self.let_go(question.kind, &task_id);
                 let task = ReadyTask::question(task_id, &question, self.now());
-                let lines = self.question_lines(question.kind);
-                lines.dispatch.ask(&line_of(&question.run), task);
+                let poll_queues = self.question_lines(question.kind);
+                poll_queues.dispatch.ask(&line_of(&question.run), task);
             }
         }
     }
@@ -149,7 +149,7 @@ impl Host {
     /// the next poll.
     pub(crate) async fn lease_question(
         &self,
-        granted: &Granted,
+        granted: &ClaimTarget,
         poll: &Poll,
     ) -> Result<Option<LeasedQuestion>> {
         if !self.inner.questions.is_open(&granted.task_id) {
@@ -186,7 +186,7 @@ impl Host {
     }
 }
 
-/// The key of a run's queue. Queries have lines of their own, so theirs does not mix with that of workflow tasks.
+/// The key of a run's queue. Queries have poll_queues of their own, so theirs does not mix with that of workflow tasks.
 fn line_of(run: &Spec) -> QueueKey {
     QueueKey {
         namespace: run.namespace.clone(),

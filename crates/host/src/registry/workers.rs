@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use longhaul_engine::Rejection;
 use longhaul_engine::change::{TaskKind, TaskRow};
+use longhaul_engine::queue::{PollFilter, Requirements, Validators};
 use longhaul_engine::rollout::build_fits;
 use longhaul_engine::run::workflow_task::release::ReleaseWorkflowTask;
 use longhaul_engine::run::{cancellation, local_activity};
@@ -19,7 +20,6 @@ use serde_json::{Map, Value};
 use crate::Host;
 use crate::commit::weight::weight;
 use crate::error::{Error, Result};
-use crate::matching::dispatch::{Appetite, Validators};
 use crate::matching::poll::Poll;
 
 /// Leases given up in one go when a worker leaves. More than a worker can hold.
@@ -27,10 +27,10 @@ const RELEASED_LEASES_MAX: usize = 10_000;
 
 #[derive(Default)]
 pub(crate) struct Workers {
-    pub(crate) known: RwLock<HashMap<(Namespace, WorkerId), Arc<Known>>>,
+    pub(crate) known: RwLock<HashMap<(Namespace, WorkerId), Arc<RegisteredWorker>>>,
 }
 
-pub(crate) struct Known {
+pub(crate) struct RegisteredWorker {
     pub(crate) row: WorkerRow,
     pub(crate) workflow_types: Arc<Vec<String>>,
     pub(crate) activity_types: Arc<Vec<String>>,
@@ -41,10 +41,10 @@ pub(crate) struct Known {
     heard: AtomicI64,
 }
 
-impl Known {
+impl RegisteredWorker {
     /// What it takes, of these types and by its build.
-    pub(crate) fn appetite(&self, types: &Arc<Vec<String>>) -> Appetite {
-        Appetite {
+    pub(crate) fn poll_filter(&self, types: &Arc<Vec<String>>) -> PollFilter {
+        PollFilter {
             types: Arc::clone(types),
             build_id: self.row.build_id.clone(),
             capabilities: Arc::clone(&self.capabilities),
@@ -54,11 +54,11 @@ impl Known {
         }
     }
 
-    /// As [`Self::appetite`] for workflow tasks, and the validations it declares.
-    pub(crate) fn validating_appetite(&self) -> Appetite {
-        Appetite {
+    /// As [`Self::filter`] for workflow tasks, and the validations it declares.
+    pub(crate) fn validating_poll_filter(&self) -> PollFilter {
+        PollFilter {
             validators: Arc::clone(&self.validators),
-            ..self.appetite(&self.workflow_types)
+            ..self.poll_filter(&self.workflow_types)
         }
     }
 
@@ -80,23 +80,15 @@ impl Known {
         self.capabilities.iter().any(|name| name == capability)
     }
 
-    /// A task that is pinned to a build goes to that build only.
+    /// Refuses a claim of a task that the worker is not able to run.
     pub(crate) fn check_build(&self, row: &TaskRow) -> Result<()> {
-        match &row.compatibility {
-            Some(pinned) if !build_fits(Some(pinned), self.row.build_id.as_deref()) => {
-                Err(Error::Rejected(Rejection::NotClaimable {
-                    reason: Reason::CompatibilityBlocked,
-                }))
-            }
-            Some(_) | None => match &row.required_capability {
-                Some(capability) if !self.can(capability) => {
-                    Err(Error::Rejected(Rejection::NotClaimable {
-                        reason: Reason::CompatibilityBlocked,
-                    }))
-                }
-                Some(_) | None => Ok(()),
-            },
+        let filter = self.poll_filter(&self.workflow_types);
+        if filter.can_run(&Requirements::from(row)) {
+            return Ok(());
         }
+        Err(Error::Rejected(Rejection::NotClaimable {
+            reason: Reason::CompatibilityBlocked,
+        }))
     }
 
     fn new(row: WorkerRow, heard: AtomicI64) -> Self {
@@ -253,14 +245,14 @@ impl Host {
             .workers
             .known
             .write()
-            .insert(key, Arc::new(Known::new(row, heard)));
+            .insert(key, Arc::new(RegisteredWorker::new(row, heard)));
     }
 
     pub(crate) async fn known_worker(
         &self,
         namespace: &Namespace,
         worker_id: &WorkerId,
-    ) -> Result<Option<Arc<Known>>> {
+    ) -> Result<Option<Arc<RegisteredWorker>>> {
         let key = (namespace.clone(), worker_id.clone());
         if let Some(known) = self.inner.workers.known.read().get(&key) {
             return Ok(Some(Arc::clone(known)));
@@ -326,7 +318,7 @@ impl Host {
             kind: TaskKind::Activity,
             queue: row.task_queue.clone(),
         };
-        self.inner.hub.dispatch.worker_changed(
+        self.inner.wakes.dispatch.worker_changed(
             &activities,
             &row.worker_id,
             &Arc::new(abilities(&row.capabilities)),
@@ -353,7 +345,7 @@ impl Host {
     /// A live worker id stands for one set of definitions; other code must come under another id.
     fn check_definitions(
         &self,
-        earlier: &Known,
+        earlier: &RegisteredWorker,
         registration: &Registration,
         worker_id: &WorkerId,
         now: Timestamp,
@@ -376,13 +368,13 @@ impl Host {
         Ok(())
     }
 
-    pub(crate) fn is_stale(&self, known: &Known, now: Timestamp) -> bool {
+    pub(crate) fn is_stale(&self, known: &RegisteredWorker, now: Timestamp) -> bool {
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         heard.plus_seconds(self.inner.config.worker_stale_seconds) < now
     }
 
     /// From when on the worker is stale, if it is not heard again.
-    pub(crate) fn stale_from(&self, known: &Known) -> Timestamp {
+    pub(crate) fn stale_from(&self, known: &RegisteredWorker) -> Timestamp {
         let heard = known.heard.load(Ordering::Relaxed);
         let last =
             Timestamp::from_micros(heard).plus_seconds(self.inner.config.worker_stale_seconds);
@@ -390,7 +382,7 @@ impl Host {
     }
 
     /// From when on the worker is forgotten, if it is not heard again.
-    pub(crate) fn forgotten_from(&self, known: &Known) -> Timestamp {
+    pub(crate) fn forgotten_from(&self, known: &RegisteredWorker) -> Timestamp {
         let config = &self.inner.config;
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         let silence = config.worker_stale_seconds;
@@ -402,13 +394,13 @@ impl Host {
         &self,
         namespace: &Namespace,
         worker_id: &WorkerId,
-    ) -> Result<Arc<Known>> {
+    ) -> Result<Arc<RegisteredWorker>> {
         let known = self.known_worker(namespace, worker_id).await?;
         known.ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
     }
 
     /// The registration behind a poll, which must fit it. A poll is a sign of life.
-    pub(crate) async fn polling_worker(&self, poll: &Poll) -> Result<Arc<Known>> {
+    pub(crate) async fn polling_worker(&self, poll: &Poll) -> Result<Arc<RegisteredWorker>> {
         let known = self.known_worker(&poll.namespace, &poll.worker_id).await?;
         let known = known.ok_or_else(|| Error::WorkerNotRegistered(poll.worker_id.clone()))?;
         known.heard.store(self.now().as_micros(), Ordering::Relaxed);
@@ -503,7 +495,7 @@ impl Host {
         Ok(released)
     }
 
-    pub(crate) fn view(&self, known: &Known) -> WorkerView {
+    pub(crate) fn view(&self, known: &RegisteredWorker) -> WorkerView {
         let mut row = known.row.clone();
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         row.last_heartbeat_at = row.last_heartbeat_at.max(heard);
@@ -528,7 +520,7 @@ impl Host {
         namespace: &Namespace,
         queue: &TaskQueue,
         workflow_type: &str,
-    ) -> Vec<Arc<Known>> {
+    ) -> Vec<Arc<RegisteredWorker>> {
         let now = self.now();
         let known = self.inner.workers.known.read();
         known
@@ -550,10 +542,10 @@ impl Host {
         namespace: &Namespace,
         queue: &TaskQueue,
         activity_type: &str,
-    ) -> Vec<Arc<Known>> {
+    ) -> Vec<Arc<RegisteredWorker>> {
         let now = self.now();
         let known = self.inner.workers.known.read();
-        let mut workers: Vec<Arc<Known>> = known
+        let mut workers: Vec<Arc<RegisteredWorker>> = known
             .values()
             .filter(|known| {
                 let types = &known.activity_types;
@@ -579,8 +571,8 @@ impl Host {
     pub(crate) async fn known_workers(
         &self,
         namespace: &Namespace,
-        is_wanted: impl Fn(&Known) -> bool,
-    ) -> Result<Vec<Arc<Known>>> {
+        is_wanted: impl Fn(&RegisteredWorker) -> bool,
+    ) -> Result<Vec<Arc<RegisteredWorker>>> {
         if self.inner.store.is_shared() {
             for row in self.inner.store.workers(namespace).await? {
                 let key = (row.namespace.clone(), row.worker_id.clone());
@@ -590,7 +582,7 @@ impl Host {
             }
         }
         let known = self.inner.workers.known.read();
-        let mut wanted: Vec<Arc<Known>> = known
+        let mut wanted: Vec<Arc<RegisteredWorker>> = known
             .values()
             .filter(|known| known.row.namespace == *namespace && is_wanted(known))
             .map(Arc::clone)
@@ -607,7 +599,7 @@ impl Host {
         filter: &WorkerFilter,
     ) -> Result<WorkerList> {
         let now = self.now();
-        let is_wanted = |known: &Known| {
+        let is_wanted = |known: &RegisteredWorker| {
             let row = &known.row;
             let status = || match (
                 self.is_stale(known, now),
@@ -653,7 +645,7 @@ impl Host {
     /// A namespace's live workers in short: how many, and at most `max` of them and of their queues and builds.
     pub async fn fleet(&self, namespace: &Namespace, max: usize) -> Result<Fleet> {
         let now = self.now();
-        let is_live = |known: &Known| !self.is_stale(known, now);
+        let is_live = |known: &RegisteredWorker| !self.is_stale(known, now);
         let live = self.known_workers(namespace, is_live).await?;
         let mut queues: BTreeSet<&TaskQueue> = BTreeSet::new();
         let mut build_ids: BTreeSet<&String> = BTreeSet::new();

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::commit::execute::Executor;
-use crate::commit::wakes::Hub;
+use crate::commit::wakes::Wakes;
 
 /// Due runs fetched at a time.
 const BATCH: usize = 512;
@@ -74,12 +74,12 @@ impl AlarmBell {
 }
 
 /// Runs until told to stop.
-pub(crate) async fn run(executor: Arc<Executor>, hub: Arc<Hub>, stop: CancellationToken) {
+pub(crate) async fn run(executor: Arc<Executor>, wakes: Arc<Wakes>, stop: CancellationToken) {
     loop {
         // Forgetting the old moment before looking means that an alarm set during the look is not lost.
-        hub.bell.silence();
+        wakes.bell.silence();
         match ring(&executor).await {
-            Ok(Some(at)) => hub.bell.set_no_later_than(at),
+            Ok(Some(at)) => wakes.bell.set_no_later_than(at),
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(%error, "due runs could not be swept; trying again shortly");
@@ -89,15 +89,15 @@ pub(crate) async fn run(executor: Arc<Executor>, hub: Arc<Hub>, stop: Cancellati
                 }
             }
         }
-        let next = wait(&executor, &hub, &stop);
-        if hub.rest.during(next).await.is_none() {
+        let next = wait(&executor, &wakes, &stop);
+        if wakes.rest.during(next).await.is_none() {
             return;
         }
     }
 }
 
 /// Waits for the next alarm; None when it is time to stop.
-async fn wait(executor: &Executor, hub: &Hub, stop: &CancellationToken) -> Option<()> {
+async fn wait(executor: &Executor, wakes: &Wakes, stop: &CancellationToken) -> Option<()> {
     let look = async {
         if executor.store.is_shared() {
             tokio::time::sleep(SHARED_LOOK_INTERVAL).await;
@@ -106,7 +106,7 @@ async fn wait(executor: &Executor, hub: &Hub, stop: &CancellationToken) -> Optio
         }
     };
     tokio::select! {
-        () = hub.bell.rings(&*executor.clock) => Some(()),
+        () = wakes.bell.rings(&*executor.clock) => Some(()),
         () = look => Some(()),
         () = stop.cancelled() => None,
     }

@@ -102,7 +102,7 @@ impl Outbox {
 /// Runs until told to stop.
 pub(crate) async fn run(host: Host) {
     let slots = Arc::new(tokio::sync::Semaphore::new(CONCURRENT));
-    let outbox = &host.inner.hub.outbox;
+    let outbox = &host.inner.wakes.outbox;
     loop {
         let written = outbox.written.notified();
         let free = slots.available_permits().max(1);
@@ -121,9 +121,9 @@ pub(crate) async fn run(host: Host) {
                     }
                     Err(_) => tracing::error!(run_id = %run_id, "delivering letters to other runs panicked"),
                 }
-                let outbox = &sender.inner.hub.outbox;
+                let outbox = &sender.inner.wakes.outbox;
                 outbox.done(&run_id);
-                sender.inner.hub.rest.tell();
+                sender.inner.wakes.rest.tell();
                 drop(slot);
                 outbox.written.notify_one();
             });

@@ -28,9 +28,9 @@ pub(crate) async fn run(host: Host) {
     let inner = &host.inner;
     let mut prune_at = host.now().plus_seconds(PRUNE_SECONDS);
     loop {
-        inner.hub.session_bell.silence();
+        inner.wakes.session_bell.silence();
         match host.next_look(&mut prune_at).await {
-            Ok(at) => inner.hub.session_bell.set_no_later_than(at),
+            Ok(at) => inner.wakes.session_bell.set_no_later_than(at),
             Err(error) => {
                 tracing::warn!(%error, "sessions could not be swept; trying again shortly");
                 tokio::select! {
@@ -41,11 +41,11 @@ pub(crate) async fn run(host: Host) {
         }
         let next = async {
             tokio::select! {
-                () = inner.hub.session_bell.rings(&*inner.clock) => Some(()),
+                () = inner.wakes.session_bell.rings(&*inner.clock) => Some(()),
                 () = inner.stopping.cancelled() => None,
             }
         };
-        if inner.hub.rest.during(next).await.is_none() {
+        if inner.wakes.rest.during(next).await.is_none() {
             return;
         }
     }
@@ -64,8 +64,8 @@ impl Host {
         if let Some(deadline) = self.inner.store.next_session_deadline().await? {
             next = next.min(deadline);
         }
-        let dispatch = &self.inner.hub.dispatch;
-        if dispatch.has_doubts() {
+        let dispatch = &self.inner.wakes.dispatch;
+        if dispatch.has_set_aside() {
             next = next.min(now.plus_seconds(SECOND_LOOK_SECONDS));
         }
         for (namespace, worker_id) in dispatch.session_owners() {
@@ -78,7 +78,7 @@ impl Host {
 
     /// Brings every session up to now: those whose moment has come, and those of owners that are gone.
     pub(crate) async fn sweep_sessions(&self) -> Result<()> {
-        self.inner.hub.dispatch.look_again();
+        self.inner.wakes.dispatch.look_again();
         loop {
             let due = self.inner.store.due_sessions(self.now(), BATCH).await?;
             let mut changed = false;
@@ -91,7 +91,7 @@ impl Host {
                 break;
             }
         }
-        for (namespace, worker_id) in self.inner.hub.dispatch.session_owners() {
+        for (namespace, worker_id) in self.inner.wakes.dispatch.session_owners() {
             let known = self.known_worker(&namespace, &worker_id).await?;
             if known.is_none_or(|known| self.is_stale(&known, self.now())) {
                 self.orphan_sessions(&namespace, &worker_id).await?;
@@ -121,7 +121,7 @@ impl Host {
             .store
             .due_sessions(Timestamp::MAX, usize::MAX)
             .await?;
-        self.inner.hub.dispatch.sessions_changed(&open);
+        self.inner.wakes.dispatch.sessions_changed(&open);
         Ok(())
     }
 }

@@ -58,7 +58,7 @@ impl Host {
             let known = self.inner.workers.known.read();
             let silent = known.values().filter(|worker| {
                 self.forgotten_from(worker) <= now
-                    && !self.inner.hub.dispatch.is_waited_at(&worker.row)
+                    && !self.inner.wakes.dispatch.is_waited_at(&worker.row)
             });
             silent
                 .map(|worker| (worker.row.namespace.clone(), worker.row.worker_id.clone()))

@@ -1,5 +1,7 @@
 //! A host that ends and another that begins on the same store: nothing that was answered is lost.
 
+use longhaul_host::engine::change::TaskOutcome;
+use longhaul_host::engine::run::state::Status;
 use longhaul_protocol::Payload;
 use serde_json::json;
 
@@ -47,10 +49,13 @@ async fn ready_tasks_leases_timers_and_workers_survive() {
     let setup = reopen(setup).await;
     setup.clock.advance_seconds(5);
     let third = setup.task().await;
-    let answer = setup
+    let outcome = setup
         .complete(&third, json!([{"type": "complete_workflow"}]))
         .await;
-    assert_eq!(answer["run_status"], "completed");
+    let TaskOutcome::WorkflowTaskCompleted(completed) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(completed.run_status, Status::Completed);
 }
 
 #[tokio::test]

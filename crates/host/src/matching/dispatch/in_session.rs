@@ -1,8 +1,9 @@
-//! Matching of tasks that must run in a session: into lanes, out of lanes, and who is served when a session changes.
+//! Matching of tasks that must run in a session: into session_queues, out of session_queues, and who is served when a session changes.
 
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskRow;
+use longhaul_engine::queue::PollFilter;
 use longhaul_engine::session::Session;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, TaskId, WorkerId};
@@ -10,8 +11,8 @@ use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_store::QueueKey;
 
 use super::session_index::SessionKey;
-use super::session_queues::{LaneKey, Serves, order_of};
-use super::{Appetite, Dispatch, Origin, Place, ReadyTask, State};
+use super::session_queues::{EligibleWorkers, SessionQueueKey, order_of};
+use super::{Dispatch, Origin, Place, ReadyTask, State};
 
 /// Tasks of sessions kept in memory per queue. Apart from the others, so that none of those is left out for them.
 pub(crate) const READY_IN_SESSION_MAX: usize = 50_000;
@@ -22,9 +23,9 @@ impl Dispatch {
         let mut state = self.state.lock();
         let now = self.clock.now();
         for session in sessions {
-            state.book.put(session);
+            state.sessions.put(session);
             let key = (session.namespace.clone(), session.session_id.clone());
-            state.restand(&key, now);
+            state.update_eligible(&key, now);
         }
         // A worker that holds one session less may begin another, on whatever queue it polls.
         for session in sessions {
@@ -33,13 +34,13 @@ impl Dispatch {
     }
 
     /// A task that was taken from its queue was refused by its session. `stored` is the session's row. Where the worker would be
-    /// served again at once, the lane is set aside until something changes, or for a moment.
+    /// served again at once, the session_queue is set aside until something changes, or for a moment.
     pub(crate) fn refused(
         &self,
         queue: &QueueKey,
         task: ReadyTask,
         stored: Option<&Session>,
-        appetite: &Appetite,
+        filter: &PollFilter,
     ) {
         let Some(options) = task.session.clone() else {
             return;
@@ -47,20 +48,24 @@ impl Dispatch {
         let mut state = self.state.lock();
         let now = self.clock.now();
         let key = (queue.namespace.clone(), options.session_id.clone());
-        let lane = LaneKey::of(&options);
-        state.book.settle(&key, &task.task_id);
-        state.put_in_lane(queue, task, Origin::Fetched, now);
-        state.book.learn(&key, stored);
-        state.restand(&key, now);
+        let session_queue = SessionQueueKey::of(&options);
+        state.sessions.end_reservation(&key, &task.task_id);
+        state.put_in_session_queue(queue, task, Origin::Fetched, now);
+        state.sessions.learn(&key, stored);
+        state.update_eligible(&key, now);
         let is_full =
             state
-                .book
-                .is_full(&queue.namespace, &appetite.worker_id, appetite.max_sessions);
+                .sessions
+                .is_full(&queue.namespace, &filter.worker_id, filter.max_sessions);
         if let Some(entry) = state.queues.get_mut(queue)
-            && entry.lanes.would_serve(&lane, appetite, is_full)
+            && entry
+                .session_queues
+                .would_serve(&session_queue, filter, is_full)
         {
-            entry.lanes.restand(&lane, |_| Serves::Nobody(None));
-            state.book.doubt(key);
+            entry
+                .session_queues
+                .update_eligible(&session_queue, |_| EligibleWorkers::None(None));
+            state.sessions.set_aside(key);
         }
         state.serve(queue, now);
     }
@@ -81,10 +86,10 @@ impl Dispatch {
         let own = entry
             .waiters
             .iter_mut()
-            .filter(|waiter| waiter.appetite.worker_id == *worker_id);
+            .filter(|waiter| waiter.filter.worker_id == *worker_id);
         for waiter in own {
-            waiter.appetite.capabilities = Arc::clone(capabilities);
-            waiter.appetite.max_sessions = max_sessions;
+            waiter.filter.capabilities = Arc::clone(capabilities);
+            waiter.filter.max_sessions = max_sessions;
         }
         state.serve(queue, now);
     }
@@ -93,27 +98,27 @@ impl Dispatch {
     pub(crate) fn look_again(&self) {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        for key in state.book.take_doubts() {
-            state.restand(&key, now);
+        for key in state.sessions.take_set_aside() {
+            state.update_eligible(&key, now);
             state.serve_namespace(&key.0, now);
         }
     }
 
     /// Whether something was set aside.
-    pub(crate) fn has_doubts(&self) -> bool {
-        self.state.lock().book.has_doubts()
+    pub(crate) fn has_set_aside(&self) -> bool {
+        self.state.lock().sessions.has_set_aside()
     }
 
     /// Workers that hold an active session.
     pub(crate) fn session_owners(&self) -> Vec<(Namespace, WorkerId)> {
-        self.state.lock().book.owners()
+        self.state.lock().sessions.owners()
     }
 
     /// Ready tasks whose session lets nobody in now.
     pub(crate) fn blocked_in_session(&self) -> usize {
         let state = self.state.lock();
         let queues = state.queues.values();
-        queues.map(|queue| queue.lanes.blocked()).sum()
+        queues.map(|queue| queue.session_queues.blocked()).sum()
     }
 }
 
@@ -124,9 +129,9 @@ impl State {
             return;
         };
         let key = (row.namespace.clone(), options.session_id.clone());
-        self.book.note(&key, row);
-        self.restand(&key, now);
-        for (queue, _) in self.book.lanes(&key) {
+        self.sessions.note(&key, row);
+        self.update_eligible(&key, now);
+        for (queue, _) in self.sessions.session_queues(&key) {
             self.serve(&queue, now);
         }
     }
@@ -139,14 +144,14 @@ impl State {
         origin: Origin,
         now: Timestamp,
     ) {
-        if let Some(key) = self.put_in_lane(queue, task, origin, now) {
-            self.restand(&key, now);
+        if let Some(key) = self.put_in_session_queue(queue, task, origin, now) {
+            self.update_eligible(&key, now);
         }
         self.serve(queue, now);
     }
 
-    /// Puts the task in its lane; the session's key when the lane is new.
-    fn put_in_lane(
+    /// Puts the task in its session_queue; the session's key when the session_queue is new.
+    fn put_in_session_queue(
         &mut self,
         queue: &QueueKey,
         task: ReadyTask,
@@ -158,59 +163,59 @@ impl State {
         let bytes = task.bytes();
         let entry = self.queue(queue, now);
         let has_room = has_room || !entry.waiters.is_empty();
-        if !origin.may_enter(entry.lanes.len(), READY_IN_SESSION_MAX, has_room) {
-            entry.lanes_truncated = true;
+        if !origin.may_enter(entry.session_queues.len(), READY_IN_SESSION_MAX, has_room) {
+            entry.session_queues_truncated = true;
             return None;
         }
-        let lane = LaneKey::of(&options);
-        let place = Place::Lane(lane.clone(), order_of(&task));
+        let session_queue = SessionQueueKey::of(&options);
+        let place = Place::InSession(session_queue.clone(), order_of(&task));
         let task_id = task.task_id.clone();
-        let is_new = entry.lanes.insert(&lane, task);
+        let is_new = entry.session_queues.insert(&session_queue, task);
         self.ready_bytes += bytes;
         self.places.insert(task_id, (queue.clone(), place));
         let key = (queue.namespace.clone(), options.session_id.clone());
         is_new.then(|| {
-            self.book.add_lane(&key, queue, &lane);
+            self.sessions.add_session_queue(&key, queue, &session_queue);
             key
         })
     }
 
-    /// Takes a task out of its lane.
-    pub(super) fn remove_from_lane(
+    /// Takes a task out of its session_queue.
+    pub(super) fn remove_from_session_queue(
         &mut self,
         queue: &QueueKey,
-        lane: &LaneKey,
+        session_queue: &SessionQueueKey,
         order: &super::session_queues::Order,
     ) -> Option<ReadyTask> {
         let entry = self.queues.get_mut(queue)?;
-        let (task, is_gone) = entry.lanes.remove(lane, order);
+        let (task, is_gone) = entry.session_queues.remove(session_queue, order);
         self.ready_bytes -= task.as_ref().map_or(0, ReadyTask::bytes);
         if is_gone {
-            let key = (queue.namespace.clone(), lane.session_id.clone());
-            self.book.drop_lane(&key, queue, lane);
+            let key = (queue.namespace.clone(), session_queue.session_id.clone());
+            self.sessions.drop_session_queue(&key, queue, session_queue);
         }
         task
     }
 
-    /// The task goes to this worker: out of its lane, and noted as on its way.
-    pub(super) fn take_from_lane(
+    /// The task goes to this worker: out of its session_queue, and noted as on its way.
+    pub(super) fn take_from_session_queue(
         &mut self,
         queue: &QueueKey,
-        lane: &LaneKey,
+        session_queue: &SessionQueueKey,
         order: &super::session_queues::Order,
         worker_id: &WorkerId,
         now: Timestamp,
     ) -> Option<ReadyTask> {
-        let key = (queue.namespace.clone(), lane.session_id.clone());
-        self.book.take(&key, &order.2, worker_id);
-        let task = self.remove_from_lane(queue, lane, order);
+        let key = (queue.namespace.clone(), session_queue.session_id.clone());
+        self.sessions.take(&key, &order.2, worker_id);
+        let task = self.remove_from_session_queue(queue, session_queue, order);
         self.places.remove(&order.2);
-        self.restand(&key, now);
+        self.update_eligible(&key, now);
         task
     }
 
     /// A task of a session was leased, or goes back.
-    pub(super) fn settle_in_session(
+    pub(super) fn end_session_reservation(
         &mut self,
         queue: &QueueKey,
         task_id: &TaskId,
@@ -218,32 +223,36 @@ impl State {
         now: Timestamp,
     ) {
         let key = (queue.namespace.clone(), options.session_id.clone());
-        self.book.settle(&key, task_id);
-        self.restand(&key, now);
-        for (queue, _) in self.book.lanes(&key) {
+        self.sessions.end_reservation(&key, task_id);
+        self.update_eligible(&key, now);
+        for (queue, _) in self.sessions.session_queues(&key) {
             self.serve(&queue, now);
         }
     }
 
-    /// Says anew whom the lanes of a session serve.
-    fn restand(&mut self, key: &SessionKey, now: Timestamp) {
-        for (queue, lane) in self.book.lanes(key) {
-            let book = &self.book;
+    /// Says anew whom the session_queues of a session serve.
+    fn update_eligible(&mut self, key: &SessionKey, now: Timestamp) {
+        for (queue, session_queue) in self.sessions.session_queues(key) {
+            let sessions = &self.sessions;
             if let Some(entry) = self.queues.get_mut(&queue) {
                 entry
-                    .lanes
-                    .restand(&lane, |options| book.serves(key, options, now));
+                    .session_queues
+                    .update_eligible(&session_queue, |options| {
+                        sessions.eligible(key, options, now)
+                    });
             }
         }
     }
 
-    /// Serves waiting polls of every queue of the namespace that holds tasks of sessions.
+    /// EligibleWorkers waiting polls of every queue of the namespace that holds tasks of sessions.
     fn serve_namespace(&mut self, namespace: &Namespace, now: Timestamp) {
         let queues: Vec<QueueKey> = self
             .queues
             .iter()
             .filter(|(key, queue)| {
-                key.namespace == *namespace && queue.lanes.can_serve() && !queue.waiters.is_empty()
+                key.namespace == *namespace
+                    && queue.session_queues.can_serve()
+                    && !queue.waiters.is_empty()
             })
             .map(|(key, _)| key.clone())
             .collect();
@@ -259,8 +268,8 @@ impl State {
                 return;
             };
             if entry.waiters.is_empty()
-                || !entry.lanes.can_serve()
-                || self.ledger.admit(queue, now).is_err()
+                || !entry.session_queues.can_serve()
+                || self.leases.admit(queue, now).is_err()
             {
                 return;
             }
@@ -269,19 +278,23 @@ impl State {
                 .iter()
                 .enumerate()
                 .find_map(|(place, waiter)| {
-                    let appetite = &waiter.appetite;
-                    let (lane, task) = entry.lanes.best(appetite, self.is_full(queue, appetite))?;
+                    let filter = &waiter.filter;
+                    let (session_queue, task) = entry
+                        .session_queues
+                        .best(filter, self.is_full(queue, filter))?;
                     Some((
                         place,
-                        lane.clone(),
+                        session_queue.clone(),
                         order_of(task),
-                        appetite.worker_id.clone(),
+                        filter.worker_id.clone(),
                     ))
                 });
-            let Some((place, lane, order, worker_id)) = found else {
+            let Some((place, session_queue, order, worker_id)) = found else {
                 return;
             };
-            let Some(task) = self.take_from_lane(queue, &lane, &order, &worker_id, now) else {
+            let Some(task) =
+                self.take_from_session_queue(queue, &session_queue, &order, &worker_id, now)
+            else {
                 return;
             };
             let waiter = self
@@ -291,21 +304,21 @@ impl State {
                 .expect("the place was just found");
             self.ended_waiting(&queue.namespace);
             match waiter.hand.send(task) {
-                Ok(()) => self.ledger.reserve(queue),
+                Ok(()) => self.leases.reserve(queue),
                 // The poll ended in this moment.
                 Err(back) => {
-                    let key = (queue.namespace.clone(), lane.session_id.clone());
-                    self.book.settle(&key, &back.task_id);
-                    self.put_in_lane(queue, back, Origin::Fetched, now);
-                    self.restand(&key, now);
+                    let key = (queue.namespace.clone(), session_queue.session_id.clone());
+                    self.sessions.end_reservation(&key, &back.task_id);
+                    self.put_in_session_queue(queue, back, Origin::Fetched, now);
+                    self.update_eligible(&key, now);
                 }
             }
         }
     }
 
     /// Whether the worker may begin no further session.
-    pub(super) fn is_full(&self, queue: &QueueKey, appetite: &Appetite) -> bool {
-        self.book
-            .is_full(&queue.namespace, &appetite.worker_id, appetite.max_sessions)
+    pub(super) fn is_full(&self, queue: &QueueKey, filter: &PollFilter) -> bool {
+        self.sessions
+            .is_full(&queue.namespace, &filter.worker_id, filter.max_sessions)
     }
 }

@@ -3,22 +3,20 @@
 //!
 //! A task is handed to exactly one waiting poll, so a new task wakes one worker and not all of them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
-use longhaul_engine::queue::{Admission, Caps, Usage};
-use longhaul_engine::rollout::build_fits;
+use longhaul_engine::queue::{Admission, Caps, Fairness, PollFilter, Rank, Requirements, Usage};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
+use longhaul_protocol::id::{Namespace, RunId, TaskId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_store::{QueueKey, WorkerRow};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
-use crate::matching::admission::{Ledger, Throttle};
-use crate::matching::fairness::Fairness;
+use crate::matching::admission::{AdmissionCounter, Throttle};
 use crate::matching::rate::Rate;
 use crate::questions::table::{Question, QuestionKind};
 
@@ -28,8 +26,8 @@ mod session_queues;
 
 pub(crate) use in_session::READY_IN_SESSION_MAX;
 
-use session_index::Book;
-use session_queues::{LaneKey, Lanes};
+use session_index::SessionIndex;
+use session_queues::{SessionQueueKey, SessionQueues};
 
 /// Ready tasks of one queue kept in memory, besides those of sessions. More are left in the store and fetched when these are gone.
 pub(crate) const READY_PER_QUEUE_MAX: usize = 50_000;
@@ -63,58 +61,10 @@ pub(crate) struct ReadyTask {
     pub(crate) task_id: TaskId,
     pub(crate) run_id: RunId,
     pub(crate) sequence: u64,
-    pub(crate) available_at: Timestamp,
-    priority: u8,
-    type_name: String,
-    compatibility: Option<String>,
-    required_capability: Option<String>,
-    held_for: Option<WorkerId>,
-    fairness_key: Option<String>,
-    fairness_weight: u32,
-    /// The update to validate, when this is no stored task but a question (`questions.rs`).
-    validates: Option<String>,
+    pub(crate) rank: Rank,
+    requirements: Requirements,
     /// The session that it must run in.
     pub(crate) session: Option<Arc<WorkerSessionOptions>>,
-}
-
-/// Workflow types with the updates they validate.
-pub(crate) type Validators = BTreeSet<(String, String)>;
-
-/// What a worker takes.
-#[derive(Clone, Debug)]
-pub(crate) struct Appetite {
-    /// Empty means every type.
-    pub(crate) types: std::sync::Arc<Vec<String>>,
-    pub(crate) build_id: Option<String>,
-    /// Empty means that it is given no validation.
-    pub(crate) validators: std::sync::Arc<Validators>,
-    pub(crate) capabilities: std::sync::Arc<Vec<String>>,
-    pub(crate) worker_id: WorkerId,
-    /// Sessions that it may hold at once.
-    pub(crate) max_sessions: u64,
-}
-
-impl Appetite {
-    fn takes(&self, task: &ReadyTask) -> bool {
-        let type_fits = match &task.validates {
-            None => self.types.is_empty() || self.types.contains(&task.type_name),
-            Some(update) => self
-                .validators
-                .contains(&(task.type_name.clone(), update.clone())),
-        };
-        let able = task
-            .required_capability
-            .as_ref()
-            .is_none_or(|capability| self.capabilities.contains(capability));
-        let free = task
-            .held_for
-            .as_ref()
-            .is_none_or(|worker_id| *worker_id == self.worker_id);
-        type_fits
-            && able
-            && free
-            && build_fits(task.compatibility.as_deref(), self.build_id.as_deref())
-    }
 }
 
 pub(crate) struct Dispatch {
@@ -147,8 +97,8 @@ struct State {
     waiting: usize,
     waiting_in: HashMap<Namespace, usize>,
     next_waiter: u64,
-    ledger: Ledger,
-    book: Book,
+    leases: AdmissionCounter,
+    sessions: SessionIndex,
 }
 
 /// Ready tasks of one fairness class, oldest first.
@@ -156,12 +106,12 @@ type Class = BTreeMap<(Timestamp, TaskId), ReadyTask>;
 
 /// Where a ready task stands in its queue.
 enum Place {
-    Line(LinePlace),
-    Lane(LaneKey, session_queues::Order),
+    Plain(QueuePlace),
+    InSession(SessionQueueKey, session_queues::Order),
 }
 
 /// Priority, fairness class, then age.
-type LinePlace = (u8, Option<String>, Timestamp, TaskId);
+type QueuePlace = (u8, Option<String>, Timestamp, TaskId);
 
 #[derive(Default)]
 struct Queue {
@@ -169,7 +119,7 @@ struct Queue {
     tiers: BTreeMap<u8, BTreeMap<Option<String>, Class>>,
     len: usize,
     /// Tasks that must run in a session.
-    lanes: Lanes,
+    session_queues: SessionQueues,
     waiters: VecDeque<Waiter>,
     fairness: Fairness,
     added: Rate,
@@ -177,12 +127,12 @@ struct Queue {
     /// The store holds ready tasks that are not here.
     truncated: bool,
     /// The same for tasks of sessions.
-    lanes_truncated: bool,
+    session_queues_truncated: bool,
 }
 
 struct Waiter {
     number: u64,
-    appetite: Appetite,
+    filter: PollFilter,
     hand: oneshot::Sender<ReadyTask>,
 }
 
@@ -234,8 +184,8 @@ impl Dispatch {
                 waiting: 0,
                 waiting_in: HashMap::new(),
                 next_waiter: 0,
-                ledger: Ledger::new(admission),
-                book: Book::default(),
+                leases: AdmissionCounter::new(admission),
+                sessions: SessionIndex::default(),
             }),
         }
     }
@@ -265,28 +215,28 @@ impl Dispatch {
         let mut state = self.state.lock();
         let (key, now) = (queue_of(row), self.clock.now());
         if is_new {
-            state.ledger.lease(&key);
+            state.leases.lease(&key);
         }
-        state.ledger.dispatch(&key, now);
+        state.leases.dispatch(&key, now);
         state.queue(&key, now).dispatched.count(now);
     }
 
     /// A lease that was counted ended: what was withheld for it may go out.
     pub(crate) fn lease_ended(&self, row: &TaskRow) {
         let mut state = self.state.lock();
-        if state.ledger.is_unlimited() {
+        if state.leases.is_unlimited() {
             return;
         }
         let key = queue_of(row);
-        state.ledger.release(&key);
+        state.leases.release(&key);
         state.pump_namespace(&key, self.clock.now());
     }
 
     /// The caps that apply to a queue and what counts against them.
     pub(crate) fn admission(&self, queue: &QueueKey) -> (Arc<Caps>, Usage) {
         let mut state = self.state.lock();
-        let caps = state.ledger.caps(queue);
-        let usage = state.ledger.usage(queue, &caps, self.clock.now());
+        let caps = state.leases.caps(queue);
+        let usage = state.leases.usage(queue, &caps, self.clock.now());
         (caps, usage)
     }
 
@@ -303,7 +253,10 @@ impl Dispatch {
                 .map(|(key, class)| FairnessClass {
                     fairness_key: key.clone(),
                     ready: class.len(),
-                    fairness_weight: class.values().next().map_or(1, |task| task.fairness_weight),
+                    fairness_weight: class
+                        .values()
+                        .next()
+                        .map_or(1, |task| task.rank.fairness_weight),
                 })
                 .collect(),
         };
@@ -325,15 +278,20 @@ impl Dispatch {
     }
 
     /// A task that was taken is leased, or goes back.
-    pub(crate) fn settle(&self, queue: &QueueKey, taken: &Taking, back: Option<ReadyTask>) {
+    pub(crate) fn end_reservation(
+        &self,
+        queue: &QueueKey,
+        taken: &Reservation,
+        back: Option<ReadyTask>,
+    ) {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        state.ledger.settle(queue);
-        state.settle_taking(queue, taken, now);
+        state.leases.end_reservation(queue);
+        state.end_reservation(queue, taken, now);
         if let Some(task) = back {
             state.offer(queue.clone(), task, Origin::Commit, now);
         }
-        if !state.ledger.is_unlimited() {
+        if !state.leases.is_unlimited() {
             state.pump_namespace(queue, now);
         }
     }
@@ -346,12 +304,12 @@ impl Dispatch {
     }
 
     /// What withholds ready work from a poll now.
-    pub(crate) fn withheld(&self, queue: &QueueKey, appetite: &Appetite) -> Option<Throttle> {
+    pub(crate) fn withheld(&self, queue: &QueueKey, filter: &PollFilter) -> Option<Throttle> {
         let mut state = self.state.lock();
-        let throttle = state.ledger.admit(queue, self.clock.now()).err()?;
-        let is_full = state.is_full(queue, appetite);
+        let throttle = state.leases.admit(queue, self.clock.now()).err()?;
+        let is_full = state.is_full(queue, filter);
         let queue = state.queues.get(queue)?;
-        queue.has(appetite, is_full).then_some(throttle)
+        queue.has(filter, is_full).then_some(throttle)
     }
 
     /// Tasks read from the store. `complete` says that these are all there are.
@@ -365,10 +323,10 @@ impl Dispatch {
     }
 
     /// As [`Self::fill`], for tasks that must run in a session.
-    pub(crate) fn fill_lanes(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
+    pub(crate) fn fill_session_queues(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        state.queue(queue, now).lanes_truncated = !complete;
+        state.queue(queue, now).session_queues_truncated = !complete;
         for row in rows {
             state.offer(queue.clone(), ReadyTask::from(row), Origin::Fetched, now);
         }
@@ -386,7 +344,7 @@ impl Dispatch {
 
     /// Whether no lease is limited, so that none need be counted.
     pub(crate) fn is_unlimited(&self) -> bool {
-        self.state.lock().ledger.is_unlimited()
+        self.state.lock().leases.is_unlimited()
     }
 
     /// Queues and ready tasks in memory.
@@ -396,27 +354,28 @@ impl Dispatch {
     }
 
     /// Takes the best fitting ready task, or a place in the line.
-    pub(crate) fn take(&self, queue: &QueueKey, appetite: &Appetite) -> Found {
+    pub(crate) fn take(&self, queue: &QueueKey, filter: &PollFilter) -> Found {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        let throttle = state.ledger.admit(queue, now).err();
+        let throttle = state.leases.admit(queue, now).err();
         let mut withheld = None;
         match throttle {
             None => {
-                if let Some(task) = state.pick(queue, appetite, now) {
-                    state.ledger.reserve(queue);
+                if let Some(task) = state.pick(queue, filter, now) {
+                    state.leases.reserve(queue);
                     return Found::Task(task);
                 }
             }
             Some(throttle) => {
-                let is_full = state.is_full(queue, appetite);
+                let is_full = state.is_full(queue, filter);
                 let entry = state.queues.get(queue);
-                let has = entry.is_some_and(|entry| entry.has(appetite, is_full));
+                let has = entry.is_some_and(|entry| entry.has(filter, is_full));
                 withheld = has.then_some(throttle);
             }
         }
         let entry = state.queue(queue, now);
-        if (entry.truncated && entry.len == 0) || (entry.lanes_truncated && entry.lanes.len() == 0)
+        if (entry.truncated && entry.len == 0)
+            || (entry.session_queues_truncated && entry.session_queues.len() == 0)
         {
             return Found::AskStore;
         }
@@ -430,7 +389,7 @@ impl Dispatch {
         let entry = state.queue(queue, now);
         entry.waiters.push_back(Waiter {
             number,
-            appetite: appetite.clone(),
+            filter: filter.clone(),
             hand,
         });
         let ticket = Ticket {
@@ -459,8 +418,8 @@ impl Dispatch {
         // Handed over while leaving: the next in line gets it.
         if let Ok(task) = ticket.handed.try_recv() {
             let now = self.clock.now();
-            state.ledger.settle(&ticket.queue);
-            state.settle_taking(&ticket.queue, &task.taking(), now);
+            state.leases.end_reservation(&ticket.queue);
+            state.end_reservation(&ticket.queue, &task.reservation(), now);
             state.offer(ticket.queue, task, Origin::Commit, now);
         }
     }
@@ -484,7 +443,7 @@ impl Dispatch {
                 let queue = state.queues.get(&key);
                 queue.is_some_and(|queue| {
                     let mut waiters = queue.waiters.iter();
-                    waiters.any(|waiter| waiter.appetite.worker_id == worker.worker_id)
+                    waiters.any(|waiter| waiter.filter.worker_id == worker.worker_id)
                 })
             })
     }
@@ -496,10 +455,10 @@ impl Dispatch {
 
     /// A lease was granted: counted for fairness.
     pub(crate) fn dispatched(&self, queue: &QueueKey, task: &ReadyTask) {
-        if task.fairness_key.is_some() || task.fairness_weight != 1 {
+        if task.rank.fairness_key.is_some() || task.rank.fairness_weight != 1 {
             let (mut state, now) = (self.state.lock(), self.clock.now());
             let entry = state.queue(queue, now);
-            entry.fairness.count(task.fairness_key.as_deref(), now);
+            entry.fairness.count(task.rank.fairness_key.as_deref(), now);
         }
     }
 }
@@ -538,7 +497,7 @@ impl State {
         let is_partial = self.is_partial;
         self.queues.entry(key.clone()).or_insert_with(|| Queue {
             truncated: is_partial,
-            lanes_truncated: is_partial && key.kind == TaskKind::Activity,
+            session_queues_truncated: is_partial && key.kind == TaskKind::Activity,
             ..Queue::default()
         })
     }
@@ -549,7 +508,7 @@ impl State {
         let is_partial = self.is_partial;
         let mut recent = 0;
         self.queues.retain(|_, queue| {
-            let left_out = queue.truncated || queue.lanes_truncated;
+            let left_out = queue.truncated || queue.session_queues_truncated;
             if !queue.is_idle() || (left_out && !is_partial) {
                 return true;
             }
@@ -576,7 +535,7 @@ impl State {
             self.offer_in_session(&key, task, origin, now);
             return;
         }
-        if !self.ledger.is_unlimited() {
+        if !self.leases.is_unlimited() {
             // Older tasks may be withheld here: the best one goes first.
             self.insert(key.clone(), task, origin, now);
             self.pump(&key, now);
@@ -599,18 +558,18 @@ impl State {
         let waiters = &mut self.queues.get_mut(key)?.waiters;
         let place = waiters
             .iter()
-            .position(|waiter| waiter.appetite.takes(task))?;
+            .position(|waiter| waiter.filter.accepts(&task.requirements))?;
         waiters.remove(place)
     }
 
     /// Hands out what may go out, to the polls that wait longest.
     fn pump(&mut self, key: &QueueKey, now: Timestamp) {
-        while self.ledger.admit(key, now).is_ok() {
+        while self.leases.admit(key, now).is_ok() {
             let waiting = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
             let handed = (0..waiting).find_map(|place| {
                 let waiter = self.queues.get(key)?.waiters.get(place)?;
-                let appetite = waiter.appetite.clone();
-                Some((place, self.pick(key, &appetite, now)?))
+                let filter = waiter.filter.clone();
+                Some((place, self.pick(key, &filter, now)?))
             });
             let Some((place, task)) = handed else {
                 return;
@@ -622,10 +581,10 @@ impl State {
                 .expect("the place was just found");
             self.ended_waiting(&key.namespace);
             match waiter.hand.send(task) {
-                Ok(()) => self.ledger.reserve(key),
+                Ok(()) => self.leases.reserve(key),
                 // The poll ended in this moment.
                 Err(back) if back.session.is_some() => {
-                    self.settle_taking(key, &back.taking(), now);
+                    self.end_reservation(key, &back.reservation(), now);
                     self.offer_in_session(key, back, Origin::Fetched, now);
                 }
                 Err(back) => self.insert(key.clone(), back, Origin::Fetched, now),
@@ -641,7 +600,7 @@ impl State {
             .filter(|(other, queue)| {
                 other.namespace == key.namespace
                     && other.kind == key.kind
-                    && queue.len + queue.lanes.len() > 0
+                    && queue.len + queue.session_queues.len() > 0
                     && !queue.waiters.is_empty()
             })
             .map(|(other, _)| other.clone())
@@ -653,7 +612,7 @@ impl State {
 
     fn insert(&mut self, key: QueueKey, task: ReadyTask, origin: Origin, now: Timestamp) {
         let has_room = self.has_room();
-        let is_question = task.validates.is_some() || !self.is_stored;
+        let is_question = task.requirements.validates.is_some() || !self.is_stored;
         let origin = if is_question {
             Origin::Question
         } else {
@@ -679,10 +638,10 @@ impl State {
         }
         self.ready_bytes += task.bytes();
         let queue = self.queue(&key, now);
-        let place: LinePlace = (
-            task.priority,
-            task.fairness_key.clone(),
-            task.available_at,
+        let place: QueuePlace = (
+            task.rank.priority,
+            task.rank.fairness_key.clone(),
+            task.rank.available_at,
             task.task_id.clone(),
         );
         let class = queue
@@ -694,7 +653,7 @@ impl State {
         class.insert((place.2, place.3.clone()), task);
         queue.len += 1;
         let task_id = place.3.clone();
-        self.places.insert(task_id, (key, Place::Line(place)));
+        self.places.insert(task_id, (key, Place::Plain(place)));
     }
 
     fn withdraw(&mut self, task_id: &TaskId) {
@@ -702,44 +661,44 @@ impl State {
             return;
         };
         match place {
-            Place::Line(place) => {
+            Place::Plain(place) => {
                 let queue = self.queues.get_mut(&key);
                 if let Some(task) = queue.and_then(|queue| queue.remove(&place)) {
                     self.ready_bytes -= task.bytes();
                 }
             }
-            Place::Lane(lane, order) => {
-                self.remove_from_lane(&key, &lane, &order);
+            Place::InSession(session_queue, order) => {
+                self.remove_from_session_queue(&key, &session_queue, &order);
             }
         }
     }
 
     /// Takes the best task that fits out of the queue.
-    fn pick(&mut self, key: &QueueKey, appetite: &Appetite, now: Timestamp) -> Option<ReadyTask> {
+    fn pick(&mut self, key: &QueueKey, filter: &PollFilter, now: Timestamp) -> Option<ReadyTask> {
         let queue = self.queues.get(key)?;
-        let plain = queue.best(appetite, now);
+        let plain = queue.best(filter, now);
         // Without tasks of sessions nothing more is looked at.
         let in_session = queue
-            .lanes
+            .session_queues
             .can_serve()
-            .then(|| queue.lanes.best(appetite, self.is_full(key, appetite)))
+            .then(|| queue.session_queues.best(filter, self.is_full(key, filter)))
             .flatten();
         let goes_first = match (plain, in_session) {
-            // Of one class, the order in which they became ready counts, to the last bit.
-            (Some(plain), Some((_, task))) if task.fairness_key == plain.fairness_key => {
-                session_queues::order_of(task) < session_queues::order_of(plain)
-            }
             (Some(plain), Some((_, task))) => {
-                task.priority < plain.priority
-                    || (task.priority == plain.priority
-                        && queue.fairness.prefers(task.order(), plain.order(), now))
+                queue.fairness.goes_first(task.order(), plain.order(), now)
             }
             (None, Some(_)) => true,
             (_, None) => false,
         };
-        if let Some((lane, task)) = in_session.filter(|_| goes_first) {
-            let (lane, order) = (lane.clone(), session_queues::order_of(task));
-            return self.take_from_lane(key, &lane, &order, &appetite.worker_id, now);
+        if let Some((session_queue, task)) = in_session.filter(|_| goes_first) {
+            let (session_queue, order) = (session_queue.clone(), session_queues::order_of(task));
+            return self.take_from_session_queue(
+                key,
+                &session_queue,
+                &order,
+                &filter.worker_id,
+                now,
+            );
         }
         let task = plain?.clone();
         self.withdraw(&task.task_id);
@@ -747,44 +706,44 @@ impl State {
     }
 
     /// A task is no longer on its way.
-    fn settle_taking(&mut self, queue: &QueueKey, taking: &Taking, now: Timestamp) {
-        if let Some(options) = &taking.session {
-            self.settle_in_session(queue, &taking.task_id, options, now);
+    fn end_reservation(&mut self, queue: &QueueKey, reservation: &Reservation, now: Timestamp) {
+        if let Some(options) = &reservation.session {
+            self.end_session_reservation(queue, &reservation.task_id, options, now);
         }
     }
 }
 
 /// A task on its way from its queue to a lease.
 #[derive(Clone, Debug)]
-pub(crate) struct Taking {
+pub(crate) struct Reservation {
     task_id: TaskId,
     session: Option<Arc<WorkerSessionOptions>>,
 }
 
 impl Queue {
     /// Whether a task is here that fits.
-    fn has(&self, appetite: &Appetite, is_full: bool) -> bool {
-        self.lanes.best(appetite, is_full).is_some()
+    fn has(&self, filter: &PollFilter, is_full: bool) -> bool {
+        self.session_queues.best(filter, is_full).is_some()
             || self
                 .tiers
                 .values()
                 .flat_map(BTreeMap::values)
                 .flat_map(BTreeMap::values)
-                .any(|task| appetite.takes(task))
+                .any(|task| filter.accepts(&task.requirements))
     }
 
     /// The best task that fits and needs no session: lowest priority number, then the class that was served least for its
     /// weight, then age.
-    fn best(&self, appetite: &Appetite, now: Timestamp) -> Option<&ReadyTask> {
+    fn best(&self, filter: &PollFilter, now: Timestamp) -> Option<&ReadyTask> {
         for classes in self.tiers.values() {
-            let mut candidates = classes
-                .values()
-                .filter_map(|class| class.values().find(|task| appetite.takes(task)));
+            let mut candidates = classes.values().filter_map(|class| {
+                class
+                    .values()
+                    .find(|task| filter.accepts(&task.requirements))
+            });
             let first = candidates.next();
             let best = candidates.fold(first, |best, task| match best {
-                Some(other) if !self.fairness.prefers(task.order(), other.order(), now) => {
-                    Some(other)
-                }
+                Some(other) if !self.fairness.prefers(&task.rank, &other.rank, now) => Some(other),
                 _ => Some(task),
             });
             if best.is_some() {
@@ -796,7 +755,7 @@ impl Queue {
 
     /// Whether nobody waits here and nothing is ready.
     fn is_idle(&self) -> bool {
-        self.waiters.is_empty() && self.len == 0 && self.lanes.len() == 0
+        self.waiters.is_empty() && self.len == 0 && self.session_queues.len() == 0
     }
 
     /// Whether something happened here in the last minute.
@@ -804,7 +763,7 @@ impl Queue {
         self.added.last_minute(now) > 0 || self.dispatched.last_minute(now) > 0
     }
 
-    fn remove(&mut self, place: &LinePlace) -> Option<ReadyTask> {
+    fn remove(&mut self, place: &QueuePlace) -> Option<ReadyTask> {
         let classes = self.tiers.get_mut(&place.0)?;
         let mut removed = None;
         if let Some(class) = classes.get_mut(&place.1) {
@@ -886,15 +845,19 @@ impl ReadyTask {
             task_id,
             run_id: run.run_id.clone(),
             sequence: 0,
-            available_at: now,
-            priority: 0,
-            type_name: run.workflow_type.clone(),
-            compatibility: run.routing.compatibility.clone(),
-            fairness_key: None,
-            fairness_weight: 1,
-            required_capability: question.required_capability.map(str::to_owned),
-            held_for: None,
-            validates,
+            rank: Rank {
+                priority: 0,
+                fairness_key: None,
+                fairness_weight: 1,
+                available_at: now,
+            },
+            requirements: Requirements {
+                type_name: run.workflow_type.clone(),
+                validates,
+                compatibility: run.routing.compatibility.clone(),
+                capability: question.required_capability.map(str::to_owned),
+                held_for: None,
+            },
             session: None,
         }
     }
@@ -906,30 +869,26 @@ impl ReadyTask {
             let requirements = options.requirements.iter();
             512 + requirements.map(String::len).sum::<usize>()
         });
-        let names = self.type_name.len()
-            + optional(&self.compatibility)
-            + optional(&self.required_capability)
-            + optional(&self.fairness_key)
-            + optional(&self.validates)
+        let required = &self.requirements;
+        let names = required.type_name.len()
+            + optional(&required.compatibility)
+            + optional(&required.capability)
+            + optional(&required.validates)
+            + optional(&self.rank.fairness_key)
             + session;
         READY_TASK_BYTES + 2 * names as u64
     }
 
-    /// What matching must know to settle it.
-    pub(crate) fn taking(&self) -> Taking {
-        Taking {
+    /// What matching must know to end_reservation it.
+    pub(crate) fn reservation(&self) -> Reservation {
+        Reservation {
             task_id: self.task_id.clone(),
             session: self.session.clone(),
         }
     }
 
-    /// Fairness class, weight and age.
-    fn order(&self) -> (Option<&str>, u32, Timestamp) {
-        (
-            self.fairness_key.as_deref(),
-            self.fairness_weight,
-            self.available_at,
-        )
+    fn order(&self) -> (&Rank, &TaskId) {
+        (&self.rank, &self.task_id)
     }
 }
 
@@ -939,15 +898,13 @@ impl From<&TaskRow> for ReadyTask {
             task_id: row.task_id.clone(),
             run_id: row.run_id.clone(),
             sequence: row.sequence,
-            available_at: row.available_at,
-            priority: row.priority,
-            type_name: row.type_name.clone(),
-            compatibility: row.compatibility.clone(),
-            required_capability: row.required_capability.clone(),
-            held_for: row.held_for.clone(),
-            fairness_key: row.fairness_key.clone(),
-            fairness_weight: row.fairness_weight,
-            validates: None,
+            rank: Rank {
+                priority: row.priority,
+                fairness_key: row.fairness_key.clone(),
+                fairness_weight: row.fairness_weight,
+                available_at: row.available_at,
+            },
+            requirements: Requirements::from(row),
             session: row.worker_session.as_deref().cloned().map(Arc::new),
         }
     }

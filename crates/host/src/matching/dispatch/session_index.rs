@@ -1,5 +1,5 @@
 //! What matching knows of sessions: their rows as committed, the attempts that run in them, the tasks on their way to a worker,
-//! and which lanes wait for them. A copy like everything in matching: a claim is decided on what is stored, and a claim that was
+//! and which session_queues wait for them. A copy like everything in matching: a claim is decided on what is stored, and a claim that was
 //! refused corrects the copy.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,31 +11,31 @@ use longhaul_protocol::id::{Namespace, SessionId, TaskId, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_store::QueueKey;
 
-use super::session_queues::{LaneKey, Serves};
+use super::session_queues::{EligibleWorkers, SessionQueueKey};
 
 /// A session id in its namespace.
 pub(super) type SessionKey = (Namespace, SessionId);
 
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct SessionIndex {
     entries: HashMap<SessionKey, Entry>,
     /// Sessions that are active, by their owner.
     held: HashMap<(Namespace, WorkerId), BTreeSet<SessionId>>,
     /// Sessions of which what is stored and what is known here did not agree; looked at again shortly.
-    doubtful: BTreeSet<SessionKey>,
+    set_aside: BTreeSet<SessionKey>,
 }
 
 #[derive(Default)]
 struct Entry {
-    row: Known,
+    row: CachedRow,
     attempts: BTreeMap<TaskId, Attempt>,
     /// Handed to a poll and not leased yet.
     taken: BTreeMap<TaskId, WorkerId>,
-    lanes: BTreeSet<(QueueKey, LaneKey)>,
+    session_queues: BTreeSet<(QueueKey, SessionQueueKey)>,
 }
 
 #[derive(Default)]
-enum Known {
+enum CachedRow {
     /// Never seen: whoever asks first learns what is stored.
     #[default]
     No,
@@ -43,12 +43,12 @@ enum Known {
     Row(Box<Session>),
 }
 
-impl Book {
+impl SessionIndex {
     /// Takes note of a committed row; what is older than what is known is passed over.
     pub(super) fn put(&mut self, session: &Session) {
         let key = (session.namespace.clone(), session.session_id.clone());
         let entry = self.entries.entry(key.clone()).or_default();
-        if let Known::Row(known) = &entry.row {
+        if let CachedRow::Row(known) = &entry.row {
             if known.version > session.version {
                 return;
             }
@@ -64,7 +64,7 @@ impl Book {
             let owner = (key.0.clone(), session.lease_owner.clone());
             self.held.entry(owner).or_default().insert(key.1.clone());
         }
-        entry.row = Known::Row(Box::new(session.clone()));
+        entry.row = CachedRow::Row(Box::new(session.clone()));
         self.tidy(&key);
     }
 
@@ -74,9 +74,9 @@ impl Book {
             Some(session) => self.put(session),
             None => {
                 if let Some(entry) = self.entries.get_mut(key)
-                    && matches!(entry.row, Known::No)
+                    && matches!(entry.row, CachedRow::No)
                 {
-                    entry.row = Known::Missing;
+                    entry.row = CachedRow::Missing;
                 }
             }
         }
@@ -110,47 +110,63 @@ impl Book {
     }
 
     /// It was leased, or came to nothing.
-    pub(super) fn settle(&mut self, key: &SessionKey, task_id: &TaskId) {
+    pub(super) fn end_reservation(&mut self, key: &SessionKey, task_id: &TaskId) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.taken.remove(task_id);
             self.tidy(key);
         }
     }
 
-    pub(super) fn add_lane(&mut self, key: &SessionKey, queue: &QueueKey, lane: &LaneKey) {
+    pub(super) fn add_session_queue(
+        &mut self,
+        key: &SessionKey,
+        queue: &QueueKey,
+        session_queue: &SessionQueueKey,
+    ) {
         let entry = self.entries.entry(key.clone()).or_default();
-        entry.lanes.insert((queue.clone(), lane.clone()));
+        entry
+            .session_queues
+            .insert((queue.clone(), session_queue.clone()));
     }
 
-    pub(super) fn drop_lane(&mut self, key: &SessionKey, queue: &QueueKey, lane: &LaneKey) {
+    pub(super) fn drop_session_queue(
+        &mut self,
+        key: &SessionKey,
+        queue: &QueueKey,
+        session_queue: &SessionQueueKey,
+    ) {
         if let Some(entry) = self.entries.get_mut(key) {
-            entry.lanes.remove(&(queue.clone(), lane.clone()));
+            entry
+                .session_queues
+                .remove(&(queue.clone(), session_queue.clone()));
             self.tidy(key);
         }
     }
 
-    /// The lanes that wait for a session.
-    pub(super) fn lanes(&self, key: &SessionKey) -> Vec<(QueueKey, LaneKey)> {
+    /// The session_queues that wait for a session.
+    pub(super) fn session_queues(&self, key: &SessionKey) -> Vec<(QueueKey, SessionQueueKey)> {
         let entry = self.entries.get(key);
-        entry.map_or_else(Vec::new, |entry| entry.lanes.iter().cloned().collect())
+        entry.map_or_else(Vec::new, |entry| {
+            entry.session_queues.iter().cloned().collect()
+        })
     }
 
-    /// Whom a lane with these options serves now.
-    pub(super) fn serves(
+    /// Whom a session_queue with these options eligible now.
+    pub(super) fn eligible(
         &self,
         key: &SessionKey,
         options: &WorkerSessionOptions,
         now: Timestamp,
-    ) -> Serves {
+    ) -> EligibleWorkers {
         let Some(entry) = self.entries.get(key) else {
-            return Serves::Anyone;
+            return EligibleWorkers::Any;
         };
         let row = match &entry.row {
             // One claim tells what is stored.
-            Known::No if entry.taken.is_empty() => return Serves::Anyone,
-            Known::No => return Serves::Nobody(None),
-            Known::Missing => None,
-            Known::Row(session) => Some(&**session),
+            CachedRow::No if entry.taken.is_empty() => return EligibleWorkers::Any,
+            CachedRow::No => return EligibleWorkers::None(None),
+            CachedRow::Missing => None,
+            CachedRow::Row(session) => Some(&**session),
         };
         let mut attempts: Vec<Attempt> = entry.attempts.values().cloned().collect();
         let taken = entry.taken.iter();
@@ -160,10 +176,10 @@ impl Book {
             owner: owner.clone(),
             lease_expires_at: Timestamp::MAX,
         }));
-        match Serves::from(standing(row, options, &attempts, now)) {
+        match EligibleWorkers::from(standing(row, options, &attempts, now)) {
             // Whoever takes the first task gets the session; the others wait for that.
-            Serves::Anyone if !entry.taken.is_empty() => Serves::Nobody(None),
-            serves => serves,
+            EligibleWorkers::Any if !entry.taken.is_empty() => EligibleWorkers::None(None),
+            eligible => eligible,
         }
     }
 
@@ -182,26 +198,29 @@ impl Book {
         self.held.keys().cloned().collect()
     }
 
-    pub(super) fn doubt(&mut self, key: SessionKey) {
-        self.doubtful.insert(key);
+    pub(super) fn set_aside(&mut self, key: SessionKey) {
+        self.set_aside.insert(key);
     }
 
-    pub(super) fn has_doubts(&self) -> bool {
-        !self.doubtful.is_empty()
+    pub(super) fn has_set_aside(&self) -> bool {
+        !self.set_aside.is_empty()
     }
 
-    pub(super) fn take_doubts(&mut self) -> BTreeSet<SessionKey> {
-        std::mem::take(&mut self.doubtful)
+    pub(super) fn take_set_aside(&mut self) -> BTreeSet<SessionKey> {
+        std::mem::take(&mut self.set_aside)
     }
 
     /// Forgets a session that nobody waits for and nothing can change.
     fn tidy(&mut self, key: &SessionKey) {
         let is_done = self.entries.get(key).is_some_and(|entry| {
             let is_over = match &entry.row {
-                Known::No | Known::Missing => true,
-                Known::Row(session) => session.is_final(),
+                CachedRow::No | CachedRow::Missing => true,
+                CachedRow::Row(session) => session.is_final(),
             };
-            is_over && entry.attempts.is_empty() && entry.taken.is_empty() && entry.lanes.is_empty()
+            is_over
+                && entry.attempts.is_empty()
+                && entry.taken.is_empty()
+                && entry.session_queues.is_empty()
         });
         if is_done {
             self.entries.remove(key);

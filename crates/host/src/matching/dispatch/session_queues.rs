@@ -1,27 +1,28 @@
-//! Ready tasks of one queue that must run in a session. A lane holds the tasks that a session admits alike, and only lanes that
+//! Ready tasks of one queue that must run in a session. A session_queue holds the tasks that a session admits alike, and only session_queues that
 //! somebody could be served from are looked at: what waits for another worker, or for nobody, costs a poll nothing, however
 //! much of it there is.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use longhaul_engine::queue::PollFilter;
 use longhaul_engine::session::{Refusal, SessionAdmission};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{SessionId, TaskId, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 
-use super::{Appetite, ReadyTask};
+use super::ReadyTask;
 
 /// Tasks of one session with the same conditions of admission.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct LaneKey {
+pub(super) struct SessionQueueKey {
     pub(super) session_id: SessionId,
     requirements: Arc<[String]>,
     create_if_missing: bool,
     allow_reacquire_after_failure: bool,
 }
 
-impl LaneKey {
+impl SessionQueueKey {
     pub(super) fn of(options: &WorkerSessionOptions) -> Self {
         let mut requirements = options.requirements.clone();
         requirements.sort_unstable();
@@ -38,44 +39,48 @@ impl LaneKey {
 pub(super) type Order = (u8, Timestamp, TaskId);
 
 pub(super) fn order_of(task: &ReadyTask) -> Order {
-    (task.priority, task.available_at, task.task_id.clone())
+    (
+        task.rank.priority,
+        task.rank.available_at,
+        task.task_id.clone(),
+    )
 }
 
-struct Lane {
+struct SessionQueue {
     /// Of its first task; the others' agree in what admission asks.
     options: Arc<WorkerSessionOptions>,
     tasks: BTreeMap<Order, ReadyTask>,
-    serves: Serves,
+    eligible: EligibleWorkers,
 }
 
-/// Whom a lane can serve now.
+/// Whom a session_queue can serve now.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Serves {
-    Anyone,
+pub(super) enum EligibleWorkers {
+    Any,
     Only(WorkerId),
-    Nobody(Option<Box<Refusal>>),
+    None(Option<Box<Refusal>>),
 }
 
-impl From<SessionAdmission> for Serves {
+impl From<SessionAdmission> for EligibleWorkers {
     fn from(standing: SessionAdmission) -> Self {
         match standing {
-            SessionAdmission::Free => Self::Anyone,
+            SessionAdmission::Free => Self::Any,
             SessionAdmission::Held(owner) => Self::Only(owner),
-            SessionAdmission::Blocked(refusal) => Self::Nobody(Some(refusal)),
+            SessionAdmission::Blocked(refusal) => Self::None(Some(refusal)),
         }
     }
 }
 
-/// The lanes of one queue, those that can be served from in order of their best task.
+/// The session_queues of one queue, those that can be served from in order of their best task.
 #[derive(Default)]
-pub(super) struct Lanes {
-    lanes: HashMap<LaneKey, Lane>,
-    anyone: BTreeMap<Arc<[String]>, BTreeMap<Order, LaneKey>>,
-    only: HashMap<WorkerId, BTreeMap<Order, LaneKey>>,
+pub(super) struct SessionQueues {
+    session_queues: HashMap<SessionQueueKey, SessionQueue>,
+    anyone: BTreeMap<Arc<[String]>, BTreeMap<Order, SessionQueueKey>>,
+    only: HashMap<WorkerId, BTreeMap<Order, SessionQueueKey>>,
     len: usize,
 }
 
-impl Lanes {
+impl SessionQueues {
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -87,87 +92,107 @@ impl Lanes {
 
     /// Tasks that can go to nobody now.
     pub(super) fn blocked(&self) -> usize {
-        let blocked = self.lanes.values();
+        let blocked = self.session_queues.values();
         blocked
-            .filter(|lane| matches!(lane.serves, Serves::Nobody(Some(_))))
-            .map(|lane| lane.tasks.len())
+            .filter(|session_queue| {
+                matches!(session_queue.eligible, EligibleWorkers::None(Some(_)))
+            })
+            .map(|session_queue| session_queue.tasks.len())
             .sum()
     }
 
-    /// Puts a task in its lane; whether the lane is new and must be told whom it serves.
-    pub(super) fn insert(&mut self, key: &LaneKey, task: ReadyTask) -> bool {
+    /// Puts a task in its session_queue; whether the session_queue is new and must be told whom it eligible.
+    pub(super) fn insert(&mut self, key: &SessionQueueKey, task: ReadyTask) -> bool {
         let options = task.session.clone().expect("a task of a session");
-        let is_new = !self.lanes.contains_key(key);
-        self.change(key, |lanes| {
-            let lane = lanes.entry(key.clone()).or_insert_with(|| Lane {
-                options,
-                tasks: BTreeMap::new(),
-                serves: Serves::Nobody(None),
-            });
-            lane.tasks.insert(order_of(&task), task);
+        let is_new = !self.session_queues.contains_key(key);
+        self.change(key, |session_queues| {
+            let session_queue = session_queues
+                .entry(key.clone())
+                .or_insert_with(|| SessionQueue {
+                    options,
+                    tasks: BTreeMap::new(),
+                    eligible: EligibleWorkers::None(None),
+                });
+            session_queue.tasks.insert(order_of(&task), task);
         });
         self.len += 1;
         is_new
     }
 
-    /// Takes a task out; whether its lane is gone with it.
-    pub(super) fn remove(&mut self, key: &LaneKey, order: &Order) -> (Option<ReadyTask>, bool) {
+    /// Takes a task out; whether its session_queue is gone with it.
+    pub(super) fn remove(
+        &mut self,
+        key: &SessionQueueKey,
+        order: &Order,
+    ) -> (Option<ReadyTask>, bool) {
         let mut removed = None;
-        self.change(key, |lanes| {
-            if let Some(lane) = lanes.get_mut(key) {
-                removed = lane.tasks.remove(order);
-                if lane.tasks.is_empty() {
-                    lanes.remove(key);
+        self.change(key, |session_queues| {
+            if let Some(session_queue) = session_queues.get_mut(key) {
+                removed = session_queue.tasks.remove(order);
+                if session_queue.tasks.is_empty() {
+                    session_queues.remove(key);
                 }
             }
         });
         self.len -= usize::from(removed.is_some());
-        (removed, !self.lanes.contains_key(key))
+        (removed, !self.session_queues.contains_key(key))
     }
 
-    /// Says anew whom the lane serves.
-    pub(super) fn restand(
+    /// Says anew whom the session_queue eligible.
+    pub(super) fn update_eligible(
         &mut self,
-        key: &LaneKey,
-        serves: impl FnOnce(&WorkerSessionOptions) -> Serves,
+        key: &SessionQueueKey,
+        eligible: impl FnOnce(&WorkerSessionOptions) -> EligibleWorkers,
     ) {
-        self.change(key, |lanes| {
-            if let Some(lane) = lanes.get_mut(key) {
-                lane.serves = serves(&lane.options);
+        self.change(key, |session_queues| {
+            if let Some(session_queue) = session_queues.get_mut(key) {
+                session_queue.eligible = eligible(&session_queue.options);
             }
         });
     }
 
-    /// Whether the lane would serve this worker now.
-    pub(super) fn would_serve(&self, key: &LaneKey, appetite: &Appetite, is_full: bool) -> bool {
-        self.lanes.get(key).is_some_and(|lane| match &lane.serves {
-            Serves::Anyone => !is_full && has_all(appetite, &key.requirements),
-            Serves::Only(owner) => {
-                *owner == appetite.worker_id && has_all(appetite, &key.requirements)
-            }
-            Serves::Nobody(_) => false,
-        })
+    /// Whether the session_queue would serve this worker now.
+    pub(super) fn would_serve(
+        &self,
+        key: &SessionQueueKey,
+        filter: &PollFilter,
+        is_full: bool,
+    ) -> bool {
+        self.session_queues
+            .get(key)
+            .is_some_and(|session_queue| match &session_queue.eligible {
+                EligibleWorkers::Any => !is_full && has_all(filter, &key.requirements),
+                EligibleWorkers::Only(owner) => {
+                    *owner == filter.worker_id && has_all(filter, &key.requirements)
+                }
+                EligibleWorkers::None(_) => false,
+            })
     }
 
     /// The best task for this worker. `is_full` says that it may begin no further session.
     pub(super) fn best(
         &self,
-        appetite: &Appetite,
+        filter: &PollFilter,
         is_full: bool,
-    ) -> Option<(&LaneKey, &ReadyTask)> {
+    ) -> Option<(&SessionQueueKey, &ReadyTask)> {
         let anyone = self
             .anyone
             .iter()
-            .filter(|(requirements, _)| !is_full && has_all(appetite, requirements))
-            .map(|(_, lanes)| lanes);
-        let only = self.only.get(&appetite.worker_id);
+            .filter(|(requirements, _)| !is_full && has_all(filter, requirements))
+            .map(|(_, session_queues)| session_queues);
+        let only = self.only.get(&filter.worker_id);
         anyone
             .chain(only)
-            .filter_map(|lanes| {
-                lanes.values().find_map(|key| {
-                    let lane = self.lanes.get(key)?;
-                    has_all(appetite, &key.requirements)
-                        .then(|| lane.tasks.values().find(|task| appetite.takes(task)))
+            .filter_map(|session_queues| {
+                session_queues.values().find_map(|key| {
+                    let session_queue = self.session_queues.get(key)?;
+                    has_all(filter, &key.requirements)
+                        .then(|| {
+                            session_queue
+                                .tasks
+                                .values()
+                                .find(|task| filter.accepts(&task.requirements))
+                        })
                         .flatten()
                         .map(|task| (key, task))
                 })
@@ -175,55 +200,59 @@ impl Lanes {
             .min_by_key(|(_, task)| order_of(task))
     }
 
-    /// Changes a lane and its place in the indexes together.
-    fn change(&mut self, key: &LaneKey, change: impl FnOnce(&mut HashMap<LaneKey, Lane>)) {
+    /// Changes a session_queue and its place in the indexes together.
+    fn change(
+        &mut self,
+        key: &SessionQueueKey,
+        change: impl FnOnce(&mut HashMap<SessionQueueKey, SessionQueue>),
+    ) {
         if let Some((place, order)) = self.place(key) {
             match place {
-                Serves::Anyone => {
-                    let Some(lanes) = self.anyone.get_mut(&key.requirements) else {
-                        unreachable!("an indexed lane is in its index")
+                EligibleWorkers::Any => {
+                    let Some(session_queues) = self.anyone.get_mut(&key.requirements) else {
+                        unreachable!("an indexed session_queue is in its index")
                     };
-                    lanes.remove(&order);
-                    if lanes.is_empty() {
+                    session_queues.remove(&order);
+                    if session_queues.is_empty() {
                         self.anyone.remove(&key.requirements);
                     }
                 }
-                Serves::Only(owner) => {
-                    let Some(lanes) = self.only.get_mut(&owner) else {
-                        unreachable!("an indexed lane is in its index")
+                EligibleWorkers::Only(owner) => {
+                    let Some(session_queues) = self.only.get_mut(&owner) else {
+                        unreachable!("an indexed session_queue is in its index")
                     };
-                    lanes.remove(&order);
-                    if lanes.is_empty() {
+                    session_queues.remove(&order);
+                    if session_queues.is_empty() {
                         self.only.remove(&owner);
                     }
                 }
-                Serves::Nobody(_) => {}
+                EligibleWorkers::None(_) => {}
             }
         }
-        change(&mut self.lanes);
+        change(&mut self.session_queues);
         if let Some((place, order)) = self.place(key) {
             let index = match place {
-                Serves::Anyone => self
+                EligibleWorkers::Any => self
                     .anyone
                     .entry(Arc::clone(&key.requirements))
                     .or_default(),
-                Serves::Only(owner) => self.only.entry(owner).or_default(),
-                Serves::Nobody(_) => return,
+                EligibleWorkers::Only(owner) => self.only.entry(owner).or_default(),
+                EligibleWorkers::None(_) => return,
             };
             index.insert(order, key.clone());
         }
     }
 
-    /// Whom the lane serves, and the order of its best task.
-    fn place(&self, key: &LaneKey) -> Option<(Serves, Order)> {
-        let lane = self.lanes.get(key)?;
-        let (order, _) = lane.tasks.first_key_value()?;
-        Some((lane.serves.clone(), order.clone()))
+    /// Whom the session_queue eligible, and the order of its best task.
+    fn place(&self, key: &SessionQueueKey) -> Option<(EligibleWorkers, Order)> {
+        let session_queue = self.session_queues.get(key)?;
+        let (order, _) = session_queue.tasks.first_key_value()?;
+        Some((session_queue.eligible.clone(), order.clone()))
     }
 }
 
-fn has_all(appetite: &Appetite, requirements: &[String]) -> bool {
+fn has_all(filter: &PollFilter, requirements: &[String]) -> bool {
     requirements
         .iter()
-        .all(|requirement| appetite.capabilities.contains(requirement))
+        .all(|requirement| filter.capabilities.contains(requirement))
 }
