@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use longhaul_host::engine::run::state::{Part, Run, TimerKind, WaitFor};
+use longhaul_host::engine::run::health::{self, OpenWait};
+use longhaul_host::engine::run::state::{TimerKind, WaitFor};
 use longhaul_host::{DebugView, Host, RunFilter, StatusFilter};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, WorkflowId};
@@ -119,9 +120,7 @@ pub(super) async fn open_runs(
 
 fn waits(view: &DebugView, fakes: &Fakes) -> Vec<String> {
     let run = &view.description.run;
-    let parts = run.parts.values();
-    let mut waits: Vec<String> = parts.filter_map(|part| wait(part, fakes)).collect();
-    waits.extend(workflow_task(run));
+    let mut waits: Vec<String> = health::waits(run).map(|wait| shown(wait, fakes)).collect();
     if waits.is_empty() {
         waits.push("nothing that the server knows of".to_owned());
     }
@@ -131,41 +130,39 @@ fn waits(view: &DebugView, fakes: &Fakes) -> Vec<String> {
     waits
 }
 
-fn workflow_task(run: &Run) -> Option<String> {
-    run.core.workflow_task.as_ref()?;
-    Some("its workflow task".to_owned())
-}
-
-fn wait(part: &Part, fakes: &Fakes) -> Option<String> {
-    match part {
-        Part::Activity(activity) => {
+/// The words of the test environment, which knows the activities that the test fakes.
+fn shown(wait: OpenWait<'_>, fakes: &Fakes) -> String {
+    match wait {
+        OpenWait::WorkflowTask(_) => "its workflow task".to_owned(),
+        OpenWait::Activity(activity) => {
             let name = &activity.activity_type;
-            Some(match &activity.attempt {
+            match &activity.attempt {
                 Some(attempt) => format!("attempt {} of activity `{name}`", attempt.number),
                 None if activity.queue.as_str() == QUEUE && !fakes.has(name) => {
                     format!("activity `{name}`, which the environment neither has nor fakes")
                 }
                 None => format!("activity `{name}`"),
-            })
+            }
         }
-        Part::LocalActivity(local) => Some(format!("local activity `{}`", local.activity_type)),
-        Part::Timer(timer) => match timer.kind {
-            TimerKind::Plain => Some(format!("a timer until {}", timer.fire_at)),
+        OpenWait::LocalActivity(local) => format!("local activity `{}`", local.activity_type),
+        OpenWait::Timer(timer) => match timer.kind {
+            TimerKind::Plain => format!("a timer until {}", timer.fire_at),
             TimerKind::ConditionTimeout | TimerKind::SignalTimeout => {
-                Some(format!("a timeout at {}", timer.fire_at))
+                format!("a timeout at {}", timer.fire_at)
             }
         },
-        Part::Wait(wait) => Some(match &wait.what {
-            WaitFor::Condition { key, .. } => match key {
-                Some(key) => format!("`{key}`"),
-                None => "a condition".to_owned(),
-            },
+        OpenWait::Wait(wait) => match &wait.what {
+            WaitFor::Condition { key: Some(key), .. } => format!("`{key}`"),
+            WaitFor::Condition { key: None, .. } => "a condition".to_owned(),
             WaitFor::Signal { name, .. } => format!("`signal:{name}`"),
-        }),
-        Part::Child(child) => Some(format!(
+        },
+        OpenWait::Child(child) => format!(
             "child workflow `{}` ({})",
             child.workflow_id, child.workflow_type
-        )),
-        _ => None,
+        ),
+        OpenWait::Update(update) => {
+            let name = update.command.target_name.as_deref();
+            format!("update `{}`", name.unwrap_or_default())
+        }
     }
 }

@@ -4,6 +4,7 @@ pub mod activity;
 pub mod advance_time;
 pub mod cancellation;
 pub mod family;
+pub mod health;
 pub mod local_activity;
 pub mod message;
 pub mod operator;

@@ -21,7 +21,7 @@ use longhaul_engine::run::activity::report::Failure;
 use longhaul_engine::run::message::stream::StreamCursor;
 use longhaul_engine::run::start::{DuplicatePolicy, Started};
 use longhaul_engine::run::state::{Routing, Run};
-use longhaul_engine::run::workflow_task::claim::WorkflowClaim;
+use longhaul_engine::run::workflow_task::claim::{SignalDelivery, WorkflowClaim};
 use longhaul_engine::run::workflow_task::lease::Holder;
 use longhaul_engine::run::workflow_task::sticky::StickyClaim;
 use longhaul_engine::visibility::Definitions;
@@ -268,7 +268,10 @@ impl World {
         self.apply(&ClaimWorkflowTask {
             task_id,
             worker_id: WorkerId::from(worker),
-            runtime: runtime.to_owned(),
+            signal_delivery: match runtime {
+                "rust" => SignalDelivery::RecordedWaitOnly,
+                _ => SignalDelivery::Any,
+            },
             poll_request_id: poll.map(str::to_owned),
         })
     }

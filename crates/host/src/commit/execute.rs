@@ -402,10 +402,11 @@ impl Drop for Finishing {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_engine::command::ClaimWorkflowTask;
     use longhaul_engine::queue::Admission;
     use longhaul_engine::run::start::DuplicatePolicy;
     use longhaul_engine::run::state::Routing;
-    use longhaul_engine::run::workflow_task::claim::ClaimWorkflowTask;
+    use longhaul_engine::run::workflow_task::claim::SignalDelivery;
     use longhaul_engine::run::workflow_task::release::ReleaseWorkflowTask;
     use longhaul_protocol::Payload;
     use longhaul_protocol::id::{TaskId, WorkerId};
@@ -466,7 +467,7 @@ mod tests {
         let claim = ClaimWorkflowTask {
             task_id: task_id.clone(),
             worker_id: WorkerId::from("w1"),
-            runtime: "python".to_owned(),
+            signal_delivery: SignalDelivery::Any,
             poll_request_id: None,
         };
         let leased = begin(executor, &run_id, claim).await;

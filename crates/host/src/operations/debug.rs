@@ -1,11 +1,11 @@
 //! Everything an operator asks about one run that does not seem to move (control-plane.md §8.5). Gathered here, judged by
-//! `engine::run::operator::diagnose`.
+//! `engine::run::health`.
 
 use std::collections::HashMap;
 
 use longhaul_engine::change::{Diagnosis, TaskKind};
 use longhaul_engine::rollout::build_fits;
-use longhaul_engine::run::operator::diagnose::{
+use longhaul_engine::run::health::{
     Blocked, Finding, NextEvent, diagnostic_status, findings, next_event,
 };
 use longhaul_engine::run::state::{Part, Run};

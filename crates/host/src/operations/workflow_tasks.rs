@@ -94,7 +94,7 @@ impl WorkflowTasks {
         ClaimWorkflowTask {
             task_id: granted.task_id.clone(),
             worker_id: poll.worker_id.clone(),
-            runtime: worker.row.runtime.clone(),
+            signal_delivery: worker.signal_delivery(),
             poll_request_id: poll.poll_request_id.clone(),
         }
     }

@@ -9,6 +9,7 @@ use longhaul_engine::Rejection;
 use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::queue::{PollFilter, Requirements, Validators};
 use longhaul_engine::rollout::build_fits;
+use longhaul_engine::run::workflow_task::claim::SignalDelivery;
 use longhaul_engine::run::workflow_task::release::ReleaseWorkflowTask;
 use longhaul_engine::run::{cancellation, local_activity};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
@@ -59,6 +60,15 @@ impl RegisteredWorker {
         PollFilter {
             validators: Arc::clone(&self.validators),
             ..self.poll_filter(&self.workflow_types)
+        }
+    }
+
+    /// The published Rust worker hands any signal it sees to its next wait of that name, so it may see only one that is due.
+    pub(crate) fn signal_delivery(&self) -> SignalDelivery {
+        if self.row.runtime == "rust" {
+            SignalDelivery::RecordedWaitOnly
+        } else {
+            SignalDelivery::Any
         }
     }
 

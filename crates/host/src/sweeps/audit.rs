@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use longhaul_engine::Moment;
-use longhaul_engine::run::operator::audit::{AuditRun, stuck};
+use longhaul_engine::command::AuditRun;
+use longhaul_engine::run::health::stuck;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId};
 use longhaul_store::{RunFilter, StatusFilter};

@@ -6,6 +6,7 @@ use axum::response::Response;
 use http::{Request, StatusCode};
 use longhaul_host::engine::run::message::stream::StreamCursor;
 use longhaul_host::engine::run::state::Status;
+use longhaul_host::engine::run::state::budget::Pressure;
 use longhaul_host::engine::run::workflow_task::claim::WorkflowClaim;
 use longhaul_host::engine::run::workflow_task::sticky::StickyClaim;
 use longhaul_host::{Completion, Error, LeasedWorkflowTask, Polled, TaskHolder, WorkflowWork};
@@ -175,8 +176,8 @@ fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String
         last_history_sequence: claim.observed_sequence,
         history_size_bytes: budget.bytes,
         history_fan_out: budget.fan_out,
-        continue_as_new_recommended: budget.pressure == "continue_as_new_recommended",
-        history_budget_pressure: budget.pressure,
+        continue_as_new_recommended: budget.pressure == Pressure::ContinueAsNewRecommended,
+        history_budget_pressure: budget.pressure.as_str(),
         history_budget_pressure_dimensions: &budget.dimensions,
         workflow_wait_kind: &resume.workflow_wait_kind,
         open_wait_id: &resume.open_wait_id,

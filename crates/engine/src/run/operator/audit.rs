@@ -1,61 +1,20 @@
-//! The second look nobody asked for (engine.md §12.4). By construction no transition leaves a run stuck; the host looks at open
-//! runs now and then all the same, and puts right what it finds with the same means that time and tasks use. It writes no event
-//! of its own, and it never touches a healthy run: what is due gets a minute in which the alarm does it, and a run whose worker
-//! asked for nothing is left to signals and operators.
+//! The audit of one open run. No transition leaves a run stuck; the host checks open runs from time to time all the same. A stuck
+//! run is repaired by the same means that time and tasks use. The audit writes no event of its own and never touches a healthy run.
 
 use crate::run::draft::Draft;
-use crate::run::state::{Part, Run};
+use crate::run::health::{self, Trouble};
+use crate::run::state::Run;
 use crate::{Command, Decision, Moment};
 
-/// How long something may be due before the alarm is taken to have missed it.
-const GRACE_SECONDS: u64 = 60;
-
-/// What no transition should have left behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stuck {
-    /// Something has been due for long and was not done.
-    Overdue,
-    /// The workflow or an update handler was to run and has no task.
-    MissedWake,
-}
-
-impl Stuck {
-    /// For logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Overdue => "work_overdue",
-            Self::MissedWake => "missed_wake",
-        }
-    }
-}
-
-/// Whether an open run is stuck, and how.
-pub fn stuck(run: &Run, moment: Moment<'_>) -> Option<Stuck> {
-    if run.core.closed.is_some() {
-        return None;
-    }
-    let due = Draft::of(run, moment).next_due();
-    if due.is_some_and(|due| due.plus_seconds(GRACE_SECONDS) <= moment.now) {
-        return Some(Stuck::Overdue);
-    }
-    let has_update = || {
-        run.parts
-            .values()
-            .any(|part| matches!(part, Part::Update(_)))
-    };
-    let is_idle = run.core.workflow_task.is_none();
-    (is_idle && (run.core.next_wake.is_some() || has_update())).then_some(Stuck::MissedWake)
-}
-
-/// Looks at the run, and puts it right if it is stuck.
+/// Checks the run, and repairs it if it is stuck.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditRun;
 
 impl Command for AuditRun {
-    type Reply = Option<Stuck>;
+    type Reply = Option<Trouble>;
 
-    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Option<Stuck>> {
-        let Some(found) = stuck(run, moment) else {
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Option<Trouble>> {
+        let Some(found) = health::stuck(run, moment) else {
             return Decision::unchanged(None);
         };
         let mut draft = Draft::of(run, moment);
@@ -112,7 +71,7 @@ mod tests {
         decision.changes.created[0].apply(None)
     }
 
-    fn audited(run: &Run, seconds: u64) -> (Option<Stuck>, Option<Run>, usize) {
+    fn audited(run: &Run, seconds: u64) -> (Option<Trouble>, Option<Run>, usize) {
         let decision = at(seconds, |moment| AuditRun.decide(run, moment));
         let change = decision.changes.run;
         let events = change.as_ref().map_or(0, |change| change.events.len());
@@ -137,7 +96,7 @@ mod tests {
             resume: Resume::default(),
         });
         let (found, after, events) = audited(&run, 1);
-        assert_eq!((found, events), (Some(Stuck::MissedWake), 0));
+        assert_eq!((found, events), (Some(Trouble::MissedWake), 0));
         let after = after.unwrap();
         assert!(after.core.workflow_task.is_some() && after.core.next_wake.is_none());
         assert_eq!(audited(&after, 2), (None, None, 0));
@@ -149,7 +108,7 @@ mod tests {
         run.core.alarm = None;
         assert_eq!(audited(&run, 159).0, None);
         let (found, after, _) = audited(&run, 160);
-        assert_eq!(found, Some(Stuck::Overdue));
+        assert_eq!(found, Some(Trouble::Overdue));
         assert!(after.unwrap().core.closed.is_some(), "it timed out");
     }
 }

@@ -1,7 +1,5 @@
-//! What operators and the audit do to a run, and what they can read about it.
+//! What operators and the audit do to a run: archive, repair, audit.
 
 pub mod archive;
 pub mod audit;
-pub mod diagnose;
 pub mod repair;
-pub mod view;

@@ -4,6 +4,7 @@
 //! stays small whatever the run does. Everything that can be many (activities, timers, waits, signals) is a [`Part`] of
 //! its own, written when it changes and deleted when it is done: a transition costs what it changes, not what is open.
 
+pub mod budget;
 mod part;
 pub(crate) mod room;
 
@@ -438,6 +439,36 @@ impl WorkflowTask {
 }
 
 impl Run {
+    /// The stored reply of the report that ended an earlier claim of a local activity's retry task.
+    pub(crate) fn retry_reply(&self, task_id: &TaskId) -> Option<&StoredReply> {
+        if self.core.open.local_activities == 0 {
+            return None;
+        }
+        self.parts
+            .values()
+            .filter_map(Part::as_local)
+            .filter_map(|local| local.retry_task.as_ref())
+            .find(|task| task.id == *task_id)
+            .and_then(|task| task.last_reply.as_deref())
+    }
+
+    /// Whether the task is open in this run; a finished one is known by its row only.
+    pub fn has_open_task(&self, task_id: &TaskId, sequence: u64) -> bool {
+        self.core
+            .workflow_task
+            .as_ref()
+            .is_some_and(|task| task.id == *task_id)
+            || self
+                .activity(sequence)
+                .is_some_and(|activity| activity.task_id == *task_id)
+            || self.local_activity(sequence).is_some_and(|local| {
+                local
+                    .retry_task
+                    .as_ref()
+                    .is_some_and(|task| task.id == *task_id)
+            })
+    }
+
     pub fn run_id(&self) -> &RunId {
         &self.spec.run_id
     }

@@ -8,7 +8,7 @@ use longhaul_protocol::{Payload, Reason, Timestamp};
 
 use crate::run::cancellation::Cancellation;
 use crate::run::draft::{Draft, WorkflowTasks};
-use crate::run::operator::view::{HistoryBudget, history_budget};
+use crate::run::state::budget::{HistoryBudget, history_budget};
 use crate::run::state::{Resume, Run, Spec, Status, WorkflowLease, WorkflowTask};
 use crate::run::workflow_task::sticky::{ReplayMode, Sticky};
 use crate::{Command, Decision, Moment, Rejection};
@@ -18,9 +18,17 @@ use crate::{Command, Decision, Moment, Rejection};
 pub struct ClaimWorkflowTask {
     pub task_id: TaskId,
     pub worker_id: WorkerId,
-    /// The worker's registered runtime: a Rust worker takes any signal it is shown, so it is shown only one that is due.
-    pub runtime: String,
+    pub signal_delivery: SignalDelivery,
     pub poll_request_id: Option<String>,
+}
+
+/// Which signals a worker may see in a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignalDelivery {
+    /// The signal that woke the run, whether or not a wait is recorded for it.
+    Any,
+    /// Only a signal for a recorded wait. Such a worker hands whatever it sees to its next wait of that name.
+    RecordedWaitOnly,
 }
 
 /// A leased workflow task.
@@ -139,14 +147,16 @@ impl ClaimWorkflowTask {
             resume.workflow_signal_id = Some(signal.id.clone());
             resume.signal_wait_id = Some(wait.id.clone());
             signal_arguments = Some(signal.arguments.clone());
-        } else if resume.workflow_signal_id.is_some() && self.runtime != "rust" {
-            signal_arguments = draft
-                .open_signals()
-                .find(|signal| Some(&signal.id) == resume.workflow_signal_id.as_ref())
-                .map(|signal| signal.arguments.clone());
-        } else if self.runtime == "rust" {
-            // That worker hands whatever it is shown to its next wait of the name, recorded or not.
-            resume.signal_name = None;
+        } else {
+            match self.signal_delivery {
+                SignalDelivery::RecordedWaitOnly => resume.signal_name = None,
+                SignalDelivery::Any => {
+                    let signal_id = resume.workflow_signal_id.as_ref();
+                    signal_arguments = signal_id
+                        .and_then(|id| draft.open_signals().find(|signal| signal.id == *id))
+                        .map(|signal| signal.arguments.clone());
+                }
+            }
         }
         WorkflowClaim {
             spec: Arc::clone(&draft.spec),

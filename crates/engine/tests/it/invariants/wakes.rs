@@ -2,7 +2,7 @@
 
 use longhaul_engine::Moment;
 use longhaul_engine::change::{TaskKind, TaskStatus};
-use longhaul_engine::run::operator::audit::stuck;
+use longhaul_engine::run::health::stuck;
 use longhaul_engine::run::state::{Part, PartKey, Run, TimerKind};
 use longhaul_protocol::Timestamp;
 

@@ -10,7 +10,9 @@ use longhaul_engine::run::local_activity::attempt::{
 use longhaul_engine::run::local_activity::checkpoint::CheckpointCommands;
 use longhaul_engine::run::local_activity::prepare::{PrepareLocalActivity, Prepared};
 use longhaul_engine::run::local_activity::recover::RecoverLocalActivity;
-use longhaul_engine::run::workflow_task::claim::{ClaimWorkflowTask, WorkflowClaim};
+use longhaul_engine::run::workflow_task::claim::{
+    ClaimWorkflowTask, SignalDelivery, WorkflowClaim,
+};
 use longhaul_protocol::id::{ActivityAttemptId, TaskId, WorkerId};
 use longhaul_protocol::workflow_command::{LocalActivityCall, WorkflowCommand, parse_descriptor};
 use serde_json::{Value, json};
@@ -133,7 +135,7 @@ impl World {
         self.apply(&ClaimWorkflowTask {
             task_id,
             worker_id: WorkerId::from(worker),
-            runtime: "rust".to_owned(),
+            signal_delivery: SignalDelivery::RecordedWaitOnly,
             poll_request_id: None,
         })
     }

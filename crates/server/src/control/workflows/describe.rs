@@ -3,7 +3,7 @@
 
 use longhaul_host::Description;
 use longhaul_host::engine::change::CommandRow;
-use longhaul_host::engine::run::operator::view::waits_for;
+use longhaul_host::engine::run::health::first_wait;
 use longhaul_host::engine::run::state::{Outcome, Run, RunFailure};
 use longhaul_protocol::payload::{CODEC, Payload};
 use serde_json::{Map, Value, json};
@@ -57,7 +57,9 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
 pub(super) fn identity(description: &Description) -> Map<String, Value> {
     let Run { spec, core, .. } = &description.run;
     let closed = core.closed.as_ref();
-    let (wait_kind, wait_reason) = waits_for(&description.run).unzip();
+    let (wait_kind, wait_reason) = first_wait(&description.run)
+        .map(|wait| (wait.kind(), wait.describe(&description.run)))
+        .unzip();
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
     set("workflow_id", json!(spec.workflow_id));

@@ -1,20 +1,20 @@
-//! Why is it waiting? What an operator should know about one run, worked out from the run and from who polls (control-plane.md
-//! §8.5). Reads only.
+//! What an operator should know about one run: findings with a severity, a status in one word, and the next thing that happens by
+//! itself. They depend on the run and on the workers that poll.
 
 use std::collections::BTreeMap;
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::TaskQueue;
 
+use super::trouble;
 use crate::change::TaskKind;
-use crate::run::operator::repair::need;
 use crate::run::state::{Activity, Part, Run, TimerKind};
 use crate::session::Refusal;
 
 /// One thing worth knowing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `error` when nothing will happen without somebody, `warning` when it may.
+    /// `error` when the run needs an operator, `warning` when it may go on by itself.
     pub severity: &'static str,
     pub code: &'static str,
     pub message: String,
@@ -29,10 +29,10 @@ pub struct NextEvent {
     pub id: Option<String>,
 }
 
-/// Who would take a task: asked for a queue, a kind and a type, says whether a live worker is there that may have it.
+/// Returns whether a live worker takes tasks of this queue, kind and type.
 pub type HasPoller<'a> = &'a dyn Fn(&TaskQueue, TaskKind, &str) -> bool;
 
-/// Ready activities that their session lets nobody have, by the sequence of the call.
+/// Ready activities whose session refuses every worker, by the sequence of the call.
 pub type Blocked = BTreeMap<u64, Refusal>;
 
 /// Everything worth knowing, the gravest first.
@@ -64,11 +64,11 @@ pub fn findings(
                 .and_then(|refusal| session_blocked(activity, refusal)),
         );
     }
-    if let Some(need) = need(run, now).filter(|need| need.is_stuck()) {
+    if let Some(trouble) = trouble(run, now).filter(|trouble| trouble.is_stuck()) {
         found.push(Finding {
             severity: "error",
             code: "repair_attention",
-            message: format!("The run is stuck ({}); repair it.", need.as_str()),
+            message: format!("The run is stuck ({}); repair it.", trouble.as_str()),
         });
     }
     found.sort_by_key(|finding| finding.severity != "error");
@@ -111,7 +111,7 @@ fn judge_workflow_task(
             let queue = &run.spec.task_queue;
             if !has_poller(queue, TaskKind::Workflow, &run.spec.workflow_type) {
                 let what = format!("workflow type {}", run.spec.workflow_type);
-                found.push(nobody(
+                found.push(no_pollers(
                     queue,
                     &what,
                     run.spec.routing.compatibility.as_deref(),
@@ -137,13 +137,13 @@ fn judge_activity(
         }
         Some(_) => {}
         None if !has_poller(&activity.queue, TaskKind::Activity, &activity.activity_type) => {
-            found.push(nobody(&activity.queue, &what, None));
+            found.push(no_pollers(&activity.queue, &what, None));
         }
         None => {}
     }
 }
 
-/// A full session is none: the next activity starts when one ends.
+/// A full session is no finding: the next activity starts when one ends.
 fn session_blocked(activity: &Activity, refusal: &Refusal) -> Option<Finding> {
     let severity = match refusal {
         Refusal::ActivityLimit(_) => return None,
@@ -178,7 +178,7 @@ fn expired(message: &str) -> Finding {
     }
 }
 
-fn nobody(queue: &TaskQueue, what: &str, pin: Option<&str>) -> Finding {
+fn no_pollers(queue: &TaskQueue, what: &str, pin: Option<&str>) -> Finding {
     let pinned = pin.map_or_else(String::new, |pin| format!(" and has build {pin}"));
     Finding {
         severity: "error",
@@ -224,7 +224,7 @@ pub fn diagnostic_status(run: &Run, findings: &[Finding], now: Timestamp) -> &'s
     }
 }
 
-/// What happens next without anybody doing something.
+/// The next thing that happens by itself.
 pub fn next_event(run: &Run) -> Option<NextEvent> {
     if run.core.closed.is_some() {
         return None;
