@@ -1,5 +1,5 @@
 //! Declared handlers: a worker may say which arguments its handlers take, and a message that cannot fit is refused at the door
-//! instead of failing the workflow later (engine.md §7.2).
+//! instead of failing the workflow later.
 //!
 //! Only what is surely wrong is refused: a type this module does not know, or one the worker left out, takes everything.
 

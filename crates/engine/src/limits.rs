@@ -1,4 +1,4 @@
-//! Every number the rules depend on, with its default (engine.md §16). They come in with each command, so that a test or an
+//! Every number the rules depend on, with its default. They come in with each command, so that a test or an
 //! operator can choose others without the engine knowing where from.
 
 use longhaul_protocol::history::LimitBreach;

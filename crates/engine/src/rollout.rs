@@ -1,4 +1,4 @@
-//! Which builds of a queue's workers are given work (control-plane.md §18.2, §18.4). A cohort is all workers of one queue with one
+//! Which builds of a queue's workers are given work. A cohort is all workers of one queue with one
 //! build id, or with none. An operator may drain it (no new work, at once), resume it, promote it (new runs are pinned to it) and
 //! roll a promotion back. What the operator said is a [`Rollout`] row; everything else is derived from it and from the workers.
 
@@ -159,7 +159,7 @@ fn after_all(rollouts: &[Rollout], now: Timestamp) -> Timestamp {
         .fold(now, Timestamp::max)
 }
 
-/// Everything that is in the way, the most telling first (control-plane.md §18.2).
+/// Everything that is in the way, the most telling first.
 fn promotion_blockages(
     known: Option<&Rollout>,
     members: &[Member<'_>],
@@ -298,7 +298,7 @@ pub fn serves(rollouts: &[Rollout], members: &[Member<'_>], pin: &str) -> bool {
     })
 }
 
-/// `pending`, `active`, `promoted`, `draining`, `drained` or `rolled_back` (control-plane.md §18.4).
+/// `pending`, `active`, `promoted`, `draining`, `drained` or `rolled_back`.
 pub fn deployment_state(
     rollouts: &[Rollout],
     rollout: &Rollout,

@@ -1,4 +1,4 @@
-//! A worker's hold on a place where several activities must run (worker-sessions.md). A session is routing state: a row beside
+//! A worker's hold on a place where several activities must run. A session is routing state: a row beside
 //! the runs, no event, no history. Here are the row, what time and its owner do to it, renewal and close; who is let in stands
 //! in `acquire`. All of it is a function of rows and `now`; whoever calls holds the row's version and commits on it.
 //!
@@ -209,7 +209,7 @@ impl Session {
         self.status == Status::Active && self.lease_expires_at > now && self.ttl_expires_at > now
     }
 
-    /// The row as it is at `now`; None when nothing changes. The order is the protocol's: absolute end, lease, owner (§4.1).
+    /// The row as it is at `now`; None when nothing changes. The order is the protocol's: absolute end, lease, owner.
     pub fn refreshed(&self, owner: Owner, now: Timestamp) -> Option<Self> {
         let (status, why) = if self.is_final() {
             return None;
@@ -231,7 +231,7 @@ impl Session {
         })
     }
 
-    /// Another process took the owner's place: what it held in memory is gone (§9.3).
+    /// Another process took the owner's place: what it held in memory is gone.
     pub fn failed(&self, now: Timestamp) -> Option<Self> {
         self.is_held(now).then(|| Self {
             status: Status::Failed,
@@ -266,7 +266,7 @@ impl Session {
     }
 }
 
-/// The owner renews its lease. Nothing else of the row changes (§5.2).
+/// The owner renews its lease. Nothing else of the row changes.
 pub fn renew(
     session: Option<&Session>,
     owner: Owner,
@@ -290,7 +290,7 @@ pub fn renew(
     })
 }
 
-/// Ends the session for good; None when its owner did so before (§5.3). Also from a state in which nobody holds it.
+/// Ends the session for good; None when its owner did so before. Also from a state in which nobody holds it.
 pub fn close(
     session: Option<&Session>,
     owner: Owner,

@@ -1,7 +1,7 @@
 //! Whether anything can happen without time passing. For tests that move the clock: they move it when the answer is no.
 //!
-//! Four things act in a host: requests, which the caller counts; the sweeps of runs and sessions, which say here when they
-//! rest; and the outbox. Whoever holds a lease may act at any moment, so leases are told by name.
+//! Four things act in a host: requests, which the caller counts; the sweeps of runs and of sessions, which report here when they
+//! wait; and the outbox. The holder of a lease may act at any moment, so leases are listed by task.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +15,7 @@ use tokio::sync::futures::Notified;
 use crate::Host;
 use crate::error::Result;
 
-/// The sweeps that rest between their looks: of runs and of sessions.
+/// The sweeps that keep a host busy: of runs and of sessions.
 const SWEEPS: usize = 2;
 
 /// After this, what matching was unsure about is looked at again (`session_sweep.rs`).
@@ -32,7 +32,7 @@ pub struct Idle {
     pub due_at: Option<Timestamp>,
 }
 
-/// Who works in the background.
+/// Counts the sweeps that work now.
 pub(crate) struct IdleTracker {
     working: AtomicUsize,
     changed: Notify,
@@ -49,7 +49,7 @@ impl Default for IdleTracker {
 }
 
 impl IdleTracker {
-    /// A sweep waits for its next moment. It works again before whoever asked for the wait goes on.
+    /// Runs the wait of a sweep. The sweep counts as working again before the wait returns.
     pub(crate) async fn during<T>(&self, waiting: impl Future<Output = T>) -> T {
         struct Back<'a>(&'a AtomicUsize);
         impl Drop for Back<'_> {
@@ -59,18 +59,18 @@ impl IdleTracker {
         }
         self.working.fetch_sub(1, Ordering::SeqCst);
         let _back = Back(&self.working);
-        self.tell();
+        self.notify();
         waiting.await
     }
 
-    /// Something may have come to rest.
-    pub(crate) fn tell(&self) {
+    /// Something may have become idle.
+    pub(crate) fn notify(&self) {
         self.changed.notify_waiters();
     }
 }
 
 impl Host {
-    /// How the host stands if nothing in it moves, or nothing if something does. For tests.
+    /// A snapshot if the host is idle, otherwise `None`. For tests.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -95,7 +95,7 @@ impl Host {
         // The bells first: a sweep that goes to work in between is seen to work.
         let moves = wakes.bell.is_due(now)
             || wakes.session_bell.is_due(now)
-            || wakes.rest.working.load(Ordering::SeqCst) > 0
+            || wakes.idle.working.load(Ordering::SeqCst) > 0
             || !wakes.outbox.is_empty()
             || due_at.is_some_and(|at| at <= now);
         Ok((!moves).then(|| Idle {
@@ -105,8 +105,8 @@ impl Host {
         }))
     }
 
-    /// Resolves when something has come to rest since this was called. For tests: enable it, ask [`Self::idle`], then wait.
+    /// Resolves when something has become idle since this was called. For tests: enable it, ask [`Self::idle`], then wait.
     pub fn rested(&self) -> Notified<'_> {
-        self.inner.wakes.rest.changed.notified()
+        self.inner.wakes.idle.changed.notified()
     }
 }

@@ -103,7 +103,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        // Three missed heartbeats, and never less than a minute (worker-protocol §3.5).
+        // Three missed heartbeats, and never less than a minute.
         Self {
             limits: Limits::default(),
             worker_heartbeat_seconds: 20,
@@ -198,18 +198,7 @@ impl Host {
             inner: Arc::new(inner),
         };
         host.recover().await?;
-        host.keep_running("alarms", |host| {
-            let inner = &host.inner;
-            sweeps::alarms::run(
-                Arc::clone(&inner.executor),
-                Arc::clone(&inner.wakes),
-                inner.stopping.clone(),
-            )
-        });
-        host.keep_running("outbox", sweeps::outbox::run);
-        host.keep_running("audit", sweeps::audit::run);
-        host.keep_running("session sweep", sweeps::sessions::run);
-        host.keep_running("worker sweep", sweeps::workers::run);
+        host.start_sweeps();
         Ok(host)
     }
 

@@ -1,4 +1,4 @@
-//! How much of a queue may be given out (worker-protocol.md §4.7): caps on leases and on dispatches per minute, for a queue, for a
+//! How much of a queue may be given out: caps on leases and on dispatches per minute, for a queue, for a
 //! namespace, for a named group of queues. Whoever hands out tasks counts; the rules stand here.
 
 use std::collections::BTreeMap;

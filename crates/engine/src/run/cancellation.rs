@@ -1,4 +1,4 @@
-//! Cooperative cancellation (engine.md §8.3): the workflow is asked to clean up and end, instead of being closed. The request is
+//! Cooperative cancellation: the workflow is asked to clean up and end, instead of being closed. The request is
 //! recorded once; a worker that understands it says at which call it reached the code; the work of that call is stopped as its
 //! policy says; cleanup is ordinary work. A run that is still open at the deadline is cancelled.
 

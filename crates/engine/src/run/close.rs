@@ -1,4 +1,4 @@
-//! Closing a run. The first committed close wins; afterwards nothing is open in it (engine.md §2.1, §3.4, §8.1).
+//! Closing a run. The first committed close wins; afterwards nothing is open in it.
 //!
 //! A workflow that ends by itself closes what is left without events, because they would change what a later replay sees.
 //! A run that is stopped from outside says so for every activity and timer.

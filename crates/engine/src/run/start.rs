@@ -1,4 +1,4 @@
-//! Starting a workflow, and what a second start of the same id is told (engine.md §2.2, §2.3). A workflow id is started
+//! Starting a workflow, and what a second start of the same id is told. A workflow id is started
 //! once: later runs come from continue-as-new only.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,4 +1,4 @@
-//! Who is let into a session (worker-sessions.md §6): the first admitted request creates it, its owner uses it again, and another
+//! Who is let into a session: the first admitted request creates it, its owner uses it again, and another
 //! worker takes it over once its holder is lost. Also what matching may know beforehand: to whom a waiting task could go.
 
 use longhaul_protocol::Timestamp;
@@ -116,7 +116,7 @@ pub fn acquire(
 }
 
 impl Applicant {
-    /// Queue first, then what the session requires; exact strings (§8.3).
+    /// Queue first, then what the session requires; exact strings.
     fn check(&self, options: &WorkerSessionOptions, queue: &TaskQueue) -> Result<(), Refusal> {
         if self.task_queue != *queue {
             return Err(Refusal::QueueMismatch {
@@ -137,7 +137,7 @@ impl Applicant {
         }
     }
 
-    /// What it holds besides the session in question (§8.2).
+    /// What it holds besides the session in question.
     fn check_limit(&self, options: &WorkerSessionOptions, now: Timestamp) -> Result<(), Refusal> {
         let held = self.holds.iter().filter(|session| {
             session.is_held(now)
@@ -153,7 +153,7 @@ impl Applicant {
     }
 }
 
-/// Attempts of a former owner do not count, nor does the task to be claimed (§8.1).
+/// Attempts of a former owner do not count, nor does the task to be claimed.
 fn is_full(session: &Session, attempts: &[Attempt], but: Option<&TaskId>, now: Timestamp) -> bool {
     let others = attempts
         .iter()

@@ -1,4 +1,4 @@
-//! Search attribute definitions: which names and types there are, and which values a type takes (control-plane.md §16).
+//! Search attribute definitions: which names and types there are, and which values a type takes.
 
 use std::collections::BTreeMap;
 
@@ -236,7 +236,7 @@ impl Definitions {
     }
 
     /// What is wrong with a value that workflow code sets. A name that is not defined here is typed by what the run declares for
-    /// it, or by nothing (engine.md §7.8).
+    /// it, or by nothing.
     pub(crate) fn contradiction(
         &self,
         name: &str,

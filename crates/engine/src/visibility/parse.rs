@@ -1,4 +1,4 @@
-//! The query language of lists (control-plane.md §9), read by hand into a typed [`Condition`].
+//! The query language of lists, read by hand into a typed [`Condition`].
 //!
 //! ```text
 //! query     = group *( "OR" group )

@@ -1,4 +1,4 @@
-//! What must hold after every step (engine.md §13), read from histories, rows and state by code that shares nothing with the
+//! What must hold after every step, read from histories, rows and state by code that shares nothing with the
 //! engine's own. The numbers in the messages are the document's.
 
 mod calls;

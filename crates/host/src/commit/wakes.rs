@@ -31,7 +31,7 @@ pub(crate) struct Wakes {
     pub(crate) polls: Arc<Polls>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) outbox: Outbox,
-    pub(crate) rest: IdleTracker,
+    pub(crate) idle: IdleTracker,
     worker_stale_seconds: u64,
     /// Rows of leased tasks: reports come by task id, and this saves a read for each.
     leased: Mutex<HashMap<TaskId, TaskRow>>,
@@ -56,7 +56,7 @@ impl Wakes {
             polls: Arc::default(),
             metrics,
             outbox: Outbox::default(),
-            rest: IdleTracker::default(),
+            idle: IdleTracker::default(),
             worker_stale_seconds,
             leased: Mutex::default(),
             watched: Mutex::default(),

@@ -240,7 +240,7 @@ impl Host {
                         dispatch: poll_queues.dispatch,
                         ticket: Some(ticket),
                     };
-                    self.inner.wakes.rest.tell();
+                    self.inner.wakes.idle.notify();
                     let until = look_at.map_or(deadline, |at| at.min(deadline));
                     let room = async {
                         match withheld.and_then(|throttle| throttle.room_at) {

@@ -1,5 +1,5 @@
 //! Long polls and their idempotency. A poll that carries a request id and is sent again gets the answer of the first: the same
-//! task while its lease lives (worker-protocol §4.8). Without this a lost response strands a task until its lease expires.
+//! task while its lease lives. Without this a lost response strands a task until its lease expires.
 
 use std::collections::HashMap;
 use std::sync::Arc;

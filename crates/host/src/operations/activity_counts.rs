@@ -1,5 +1,5 @@
 //! Activities in numbers, for operators: what is open now, read from the open runs, and what happened since the server started,
-//! counted as it was committed. Local activities are told apart from those that wait in queues (local-activities.md §14).
+//! counted as it was committed. Local activities are told apart from those that wait in queues.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Everything an operator asks about one run that does not seem to move (control-plane.md §8.5). Gathered here, judged by
+//! Everything an operator asks about one run that does not seem to move. Gathered here, judged by
 //! `engine::run::health`.
 
 use std::collections::HashMap;

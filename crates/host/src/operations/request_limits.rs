@@ -1,4 +1,4 @@
-//! How many requests a namespace may make (control-plane.md §24.3): so many per minute, so many at once. Off unless configured.
+//! How many requests a namespace may make: so many per minute, so many at once. Off unless configured.
 //! Counted in memory, per server.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,5 +1,4 @@
-//! Queries: a caller asks, a worker replays the run's history and answers, nothing is recorded (worker-protocol §9,
-//! control-plane §10.4). A closed run answers like an open one.
+//! Queries: a caller asks, a worker replays the run's history and answers, nothing is recorded. A closed run answers like an open one.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Questions: tasks that somebody waits for and that are never stored. There are two kinds, queries and validations of updates,
-//! and one life: asked, leased to one worker, answered once; or over when the asker stops waiting (worker-protocol §9).
+//! and one life: asked, leased to one worker, answered once; or over when the asker stops waiting.
 //!
 //! Nothing here touches a run. A restart forgets all of it: the askers' connections are gone with it. What is over is remembered
 //! for a while, without its payloads, so that a worker that reports late or twice is told so.
@@ -38,7 +38,7 @@ impl QuestionLimits {
 
 impl Default for QuestionLimits {
     fn default() -> Self {
-        // Clients give up after 60 seconds; they should get an answer that says why before that (control-plane §10.4, §28).
+        // Clients give up after 60 seconds; they should get an answer that says why before that.
         Self {
             query_timeout_seconds: 45,
             validation_timeout_seconds: 10,

@@ -1,5 +1,4 @@
-//! Validators of updates: a worker that declares one for an update is asked before the update is admitted (worker-protocol §9.6,
-//! control-plane §10.5). Nothing is durable until it has answered; a refusal is then admitted as a rejected command.
+//! Validators of updates: a worker that declares one for an update is asked before the update is admitted. Nothing is durable until it has answered; a refusal is then admitted as a rejected command.
 //!
 //! A validation is handed out with workflow tasks, to polls that ask for it, and only to workers that declare the validator.
 

@@ -145,7 +145,7 @@ fn validators(contracts: &Map<String, Value>) -> Validators {
     validators
 }
 
-/// The same worker id in another process: what the first one held in memory is gone (worker-sessions.md §9.3).
+/// The same worker id in another process: what the first one held in memory is gone.
 fn is_another_process(earlier: &WorkerRow, registration: &Registration) -> bool {
     let differs = |key: &str| {
         let value = |metrics: &Option<Value>| {

@@ -1,30 +1,27 @@
-//! The one sweep: runs whose alarm is due are told that time has passed. Armed from rows, not by scanning: it sleeps until the
-//! earliest alarm in the store or one that a commit announced, whichever comes first. Idle, it reads nothing.
+//! Applies what is due in runs. There is no scan: the sweep sleeps until the earliest alarm in the store, or an earlier one that a
+//! commit announced. While idle it reads nothing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use longhaul_engine::run::advance_time::AdvanceTime;
+use longhaul_engine::command::AdvanceTime;
 use longhaul_protocol::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
+use crate::Host;
 use crate::clock::Clock;
 use crate::commit::execute::Executor;
-use crate::commit::wakes::Wakes;
+use crate::error::Result;
+use crate::sweeps::Sweep;
 
 /// Due runs fetched at a time.
 const BATCH: usize = 512;
 
-/// Runs told at the same time; their commits share syncs.
+/// Runs advanced at the same time; their commits share syncs.
 const CONCURRENT: usize = 64;
 
-/// After a failure of the store, how long to leave it alone.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-
-/// Another server may set an alarm and die before it rings: where there may be one, look now and then.
+/// Another server may set an alarm and die before it rings. Where there may be one, look this often.
 const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// When to look next.
@@ -50,7 +47,7 @@ impl AlarmBell {
         *self.next.lock() = None;
     }
 
-    /// Whether the moment has come and nobody has looked yet.
+    /// Whether the moment has come and no pass has begun since.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.next.lock().is_some_and(|at| at <= now)
     }
@@ -73,58 +70,53 @@ impl AlarmBell {
     }
 }
 
-/// Runs until told to stop.
-pub(crate) async fn run(executor: Arc<Executor>, wakes: Arc<Wakes>, stop: CancellationToken) {
-    loop {
-        // Forgetting the old moment before looking means that an alarm set during the look is not lost.
-        wakes.bell.silence();
-        match ring(&executor).await {
-            Ok(Some(at)) => wakes.bell.set_no_later_than(at),
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(%error, "due runs could not be swept; trying again shortly");
-                tokio::select! {
-                    () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => continue,
-                    () = stop.cancelled() => return,
-                }
+/// Applies what is due in runs.
+#[derive(Default)]
+pub(crate) struct Alarms;
+
+impl Sweep for Alarms {
+    const NAME: &'static str = "alarms";
+    const KEEPS_HOST_BUSY: bool = true;
+
+    async fn pass(&mut self, host: &Host) -> Result<()> {
+        let bell = &host.inner.wakes.bell;
+        // Forgetting the old moment before looking means that an alarm that is set during the look is not lost.
+        bell.silence();
+        if let Some(at) = advance_due_runs(&host.inner.executor).await? {
+            bell.set_no_later_than(at);
+        }
+        Ok(())
+    }
+
+    async fn wait(&self, host: &Host) {
+        let executor = &host.inner.executor;
+        let look = async {
+            if executor.store.is_shared() {
+                tokio::time::sleep(SHARED_LOOK_INTERVAL).await;
+            } else {
+                std::future::pending().await
             }
-        }
-        let next = wait(&executor, &wakes, &stop);
-        if wakes.rest.during(next).await.is_none() {
-            return;
+        };
+        tokio::select! {
+            () = host.inner.wakes.bell.rings(&*executor.clock) => {}
+            () = look => {}
         }
     }
 }
 
-/// Waits for the next alarm; None when it is time to stop.
-async fn wait(executor: &Executor, wakes: &Wakes, stop: &CancellationToken) -> Option<()> {
-    let look = async {
-        if executor.store.is_shared() {
-            tokio::time::sleep(SHARED_LOOK_INTERVAL).await;
-        } else {
-            std::future::pending().await
-        }
-    };
-    tokio::select! {
-        () = wakes.bell.rings(&*executor.clock) => Some(()),
-        () = look => Some(()),
-        () = stop.cancelled() => None,
-    }
-}
-
-/// Tells every due run, and returns the next alarm.
-async fn ring(executor: &Executor) -> crate::error::Result<Option<Timestamp>> {
+/// Advances every due run, and returns the next alarm.
+async fn advance_due_runs(executor: &Executor) -> Result<Option<Timestamp>> {
     loop {
         let due = executor.store.due_runs(executor.clock.now(), BATCH).await?;
         if due.is_empty() {
             return Ok(executor.store.next_alarm().await?);
         }
         let mut failed = None;
-        let tell = |run_id| async move { executor.execute(&run_id, &AdvanceTime).await };
-        let mut told = futures::stream::iter(due)
-            .map(tell)
+        let advance = |run_id| async move { executor.execute(&run_id, &AdvanceTime).await };
+        let mut advanced = futures::stream::iter(due)
+            .map(advance)
             .buffer_unordered(CONCURRENT);
-        while let Some(outcome) = told.next().await {
+        while let Some(outcome) = advanced.next().await {
             if let Err(error) = outcome {
                 failed = Some(error);
             }

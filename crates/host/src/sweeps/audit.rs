@@ -1,4 +1,4 @@
-//! A slow second look at open runs (engine.md §12.4): a bounded number per pass, every run in turn. What it finds is a bug, so it
+//! A slow second look at open runs: a bounded number per pass, every run in turn. What it finds is a bug, so it
 //! is logged; the repair is an ordinary command, decided on the run as it then is.
 
 use std::time::Duration;
@@ -12,6 +12,7 @@ use longhaul_store::{RunFilter, StatusFilter};
 
 use crate::Host;
 use crate::error::Result;
+use crate::sweeps::Sweep;
 
 /// Between two passes. Nothing waits for them.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -26,22 +27,34 @@ pub struct AuditPlace {
     after: Option<(Timestamp, RunId)>,
 }
 
-/// Runs until told to stop.
-pub(crate) async fn run(host: Host) {
-    let mut place = AuditPlace::default();
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(INTERVAL) => {}
-            () = host.inner.stopping.cancelled() => return,
+/// Checks open runs, a bounded number per pass.
+#[derive(Default)]
+pub(crate) struct Audit {
+    /// None before the first wait: a server that starts has other things to do.
+    place: Option<AuditPlace>,
+}
+
+impl Sweep for Audit {
+    const NAME: &'static str = "audit";
+    const KEEPS_HOST_BUSY: bool = false;
+
+    async fn pass(&mut self, host: &Host) -> Result<()> {
+        match &mut self.place {
+            Some(place) => host.audit(place).await.map(drop),
+            None => {
+                self.place = Some(AuditPlace::default());
+                Ok(())
+            }
         }
-        if let Err(error) = host.audit(&mut place).await {
-            tracing::warn!(%error, "open runs could not be audited; the next pass begins anew");
-        }
+    }
+
+    async fn wait(&self, _host: &Host) {
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 
 impl Host {
-    /// One pass from `place` on; how many runs were put right.
+    /// Checks runs from `place` on, and moves it. Returns how many runs were repaired.
     pub async fn audit(&self, place: &mut AuditPlace) -> Result<usize> {
         let mut budget = RUNS_PER_PASS;
         let mut repaired = 0;
@@ -93,7 +106,7 @@ impl Host {
         Ok(repaired)
     }
 
-    /// Looks at the stored run first, so that healthy ones cost one read and take no lock.
+    /// Reads the stored run first, so that a healthy one costs one read and takes no lock. Returns whether it was stuck.
     async fn audit_run(&self, run_id: &RunId) -> Result<bool> {
         let Some(run) = self.inner.store.run(run_id).await? else {
             return Ok(false);
@@ -112,7 +125,7 @@ impl Host {
         };
         tracing::error!(
             namespace = %run.spec.namespace, workflow_id = %run.spec.workflow_id, %run_id, found = found.as_str(),
-            "an open run was stuck and was put right; please report this"
+            "repaired an open run that was stuck; please report this"
         );
         Ok(true)
     }

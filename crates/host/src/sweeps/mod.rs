@@ -1,4 +1,6 @@
-//! Background loops, a file each: what time does to runs, sessions and workers, the outbox, and the audit.
+//! Background loops, a file each: what time does to runs, sessions and workers, the outbox, and the audit. All have one shape,
+//! [`Sweep`]: a pass that does everything there is to do, then a wait. A sweep keeps nothing that the store does not have, so one
+//! that panics is started again.
 
 pub(crate) mod alarms;
 pub(crate) mod audit;
@@ -6,3 +8,70 @@ pub(crate) mod keep_running;
 pub(crate) mod outbox;
 pub(crate) mod sessions;
 pub(crate) mod workers;
+
+use std::time::Duration;
+
+use crate::Host;
+use crate::error::Result;
+
+/// After a failed pass, how long to leave the store alone.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// One background loop.
+pub(crate) trait Sweep: Default + Send + Sync + 'static {
+    /// The name in logs.
+    const NAME: &'static str;
+
+    /// Whether a host with this sweep at work is not idle. A test that skips time waits for these.
+    const KEEPS_HOST_BUSY: bool;
+
+    /// Does everything there is to do now.
+    fn pass(&mut self, host: &Host) -> impl Future<Output = Result<()>> + Send;
+
+    /// Waits until there may be something to do again.
+    fn wait(&self, host: &Host) -> impl Future<Output = ()> + Send;
+}
+
+impl Host {
+    /// Starts every sweep.
+    pub(crate) fn start_sweeps(&self) {
+        self.start_sweep::<alarms::Alarms>();
+        self.start_sweep::<outbox::Deliveries>();
+        self.start_sweep::<audit::Audit>();
+        self.start_sweep::<sessions::SessionSweep>();
+        self.start_sweep::<workers::WorkerSweep>();
+    }
+
+    fn start_sweep<S: Sweep>(&self) {
+        self.keep_running(S::NAME, run::<S>);
+    }
+}
+
+/// Runs until the host stops.
+async fn run<S: Sweep>(host: Host) {
+    let inner = &host.inner;
+    let mut sweep = S::default();
+    loop {
+        if let Err(error) = sweep.pass(&host).await {
+            tracing::warn!(sweep = S::NAME, %error, "a sweep failed; it is tried again shortly");
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => continue,
+                () = inner.stopping.cancelled() => return,
+            }
+        }
+        let wait = async {
+            tokio::select! {
+                () = sweep.wait(&host) => Some(()),
+                () = inner.stopping.cancelled() => None,
+            }
+        };
+        let more = if S::KEEPS_HOST_BUSY {
+            inner.wakes.idle.during(wait).await
+        } else {
+            wait.await
+        };
+        if more.is_none() {
+            return;
+        }
+    }
+}

@@ -1,6 +1,5 @@
-//! Delivers letters from one run to another: each becomes a command on its receiver, then the sender is told. A letter lives in
-//! its sender's rows until then, so whatever happens here is tried again: by the commit that wrote it, else by the sender's
-//! alarm.
+//! Delivers outbox messages from one run to another. Each becomes a command on its receiver; then the sender forgets it. Until then
+//! it is stored with its sender, so a delivery that fails is repeated, at the latest by the sender's alarm.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -16,19 +15,20 @@ use longhaul_engine::{Rejection, RunChange};
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::RunId;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::Host;
 use crate::error::{Error, Result};
 use crate::operations::workflows::CommandTarget;
+use crate::sweeps::Sweep;
 
-/// Runs whose letters are delivered at the same time; their commits share syncs.
+/// Runs whose messages are delivered at the same time; their commits share syncs.
 const CONCURRENT: usize = 64;
 
 /// How far a report follows a parent that keeps continuing as new while it is on its way.
 const FORWARDS_MAX: usize = 1000;
 
-/// Runs that have something to tell.
+/// Runs with messages to deliver.
 #[derive(Default)]
 pub(crate) struct Outbox {
     senders: Mutex<HashMap<RunId, Sender>>,
@@ -39,12 +39,12 @@ pub(crate) struct Outbox {
 enum Sender {
     Waiting,
     Delivering,
-    /// Wrote another letter while the others were on their way.
+    /// Wrote another message while the others were on their way.
     Again,
 }
 
 impl Outbox {
-    /// A commit wrote letters.
+    /// Notes the messages that a commit wrote.
     pub(crate) fn note(&self, change: &RunChange) {
         let wrote = change
             .parts
@@ -66,7 +66,7 @@ impl Outbox {
         self.written.notify_one();
     }
 
-    /// Whether every letter is delivered or left to its sender's alarm.
+    /// Whether every message is delivered or left to its sender's alarm.
     pub(crate) fn is_empty(&self) -> bool {
         self.senders.lock().is_empty()
     }
@@ -99,45 +99,61 @@ impl Outbox {
     }
 }
 
-/// Runs until told to stop.
-pub(crate) async fn run(host: Host) {
-    let slots = Arc::new(tokio::sync::Semaphore::new(CONCURRENT));
-    let outbox = &host.inner.wakes.outbox;
-    loop {
-        let written = outbox.written.notified();
-        let free = slots.available_permits().max(1);
-        for run_id in outbox.take(free) {
-            let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
-                return;
-            };
-            let sender = host.clone();
-            host.inner.tasks.spawn(async move {
-                let delivery = AssertUnwindSafe(sender.deliver_letters(&run_id));
-                // The sender's alarm will bring what is left here again.
-                match delivery.catch_unwind().await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => {
-                        tracing::warn!(run_id = %run_id, %error, "letters to other runs could not be delivered yet");
-                    }
-                    Err(_) => tracing::error!(run_id = %run_id, "delivering letters to other runs panicked"),
-                }
-                let outbox = &sender.inner.wakes.outbox;
-                outbox.done(&run_id);
-                sender.inner.wakes.rest.tell();
-                drop(slot);
-                outbox.written.notify_one();
-            });
-        }
-        tokio::select! {
-            () = written => {}
-            () = host.inner.stopping.cancelled() => return,
+/// Delivers the outbox messages of runs.
+pub(crate) struct Deliveries {
+    slots: Arc<Semaphore>,
+}
+
+impl Default for Deliveries {
+    fn default() -> Self {
+        Self {
+            slots: Arc::new(Semaphore::new(CONCURRENT)),
         }
     }
 }
 
+impl Sweep for Deliveries {
+    const NAME: &'static str = "outbox";
+    const KEEPS_HOST_BUSY: bool = false;
+
+    async fn pass(&mut self, host: &Host) -> Result<()> {
+        let free = self.slots.available_permits().max(1);
+        for run_id in host.inner.wakes.outbox.take(free) {
+            let slot = Arc::clone(&self.slots).acquire_owned().await;
+            let sender = host.clone();
+            host.inner.tasks.spawn(async move {
+                sender.deliver_all(&run_id).await;
+                drop(slot);
+                sender.inner.wakes.outbox.written.notify_one();
+            });
+        }
+        Ok(())
+    }
+
+    async fn wait(&self, host: &Host) {
+        host.inner.wakes.outbox.written.notified().await;
+    }
+}
+
 impl Host {
-    /// Tells every receiver, oldest letter first.
-    async fn deliver_letters(&self, sender: &RunId) -> Result<()> {
+    /// Delivers what the run has in its outbox. What is left comes here again by the sender's alarm.
+    async fn deliver_all(&self, sender: &RunId) {
+        let delivery = AssertUnwindSafe(self.deliver_messages(sender));
+        match delivery.catch_unwind().await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(run_id = %sender, %error, "messages to other runs could not be delivered yet");
+            }
+            Err(_) => {
+                tracing::error!(run_id = %sender, "delivering messages to other runs panicked");
+            }
+        }
+        self.inner.wakes.outbox.done(sender);
+        self.inner.wakes.idle.notify();
+    }
+
+    /// Delivers every message, oldest first.
+    async fn deliver_messages(&self, sender: &RunId) -> Result<()> {
         let Some(run) = self.inner.executor.read(sender).await? else {
             return Ok(());
         };
@@ -150,7 +166,7 @@ impl Host {
         Ok(())
     }
 
-    /// One letter. What a receiver refuses is an answer; an error means that nobody knows.
+    /// Delivers one message. Returns the reason of a refusal; an error means that the outcome is unknown.
     async fn deliver(&self, delivery: Delivery) -> Result<Option<String>> {
         match delivery.order {
             Order::Report {
@@ -207,7 +223,7 @@ impl Host {
                                 .await,
                         )
                     }
-                    // Its worker will be done soon; the letter comes again.
+                    // Its worker will be done soon; the message comes again.
                     Err(error @ Error::Rejected(Rejection::ActiveClaimNotCooperative { .. })) => {
                         Err(error)
                     }
@@ -218,7 +234,7 @@ impl Host {
     }
 }
 
-/// Why a receiver did not do as asked, or the error that leaves it open.
+/// The reason why a receiver refused, or the error that leaves the outcome unknown.
 fn refusal<R>(outcome: Result<R>) -> Result<Option<String>> {
     match outcome {
         Ok(_) => Ok(None),

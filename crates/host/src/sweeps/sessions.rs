@@ -1,59 +1,54 @@
-//! What time does to sessions: leases and absolute ends that pass, owners that fall silent, ended ones that are forgotten. Armed
-//! from rows, not by scanning: it sleeps until the earliest moment that can change something.
-
-use std::time::Duration;
+//! What time does to sessions: leases and deadlines pass, owners become stale, ended sessions are forgotten. There is no scan: the
+//! sweep sleeps until the earliest moment that can change something.
 
 use longhaul_protocol::Timestamp;
 
 use crate::Host;
 use crate::error::Result;
+use crate::sweeps::Sweep;
 
 /// Due sessions fetched at a time.
 const BATCH: usize = 512;
 
-/// After a failure of the store, how long to leave it alone.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-
-/// What matching was unsure about is looked at again after this.
+/// Session queues that matching set aside are looked at again after this.
 const SECOND_LOOK_SECONDS: u64 = 1;
 
 /// Ended sessions are looked for this often; they are kept for days, so it hardly matters when.
 const PRUNE_SECONDS: u64 = 3600;
 
-/// Ended sessions are kept at least this long, so that their ids stay used up (worker-sessions.md §12.3).
+/// Ended sessions are kept at least this long, so that their ids stay used up.
 const KEPT_DAYS_MIN: u32 = 30;
 
-/// Runs until told to stop.
-pub(crate) async fn run(host: Host) {
-    let inner = &host.inner;
-    let mut prune_at = host.now().plus_seconds(PRUNE_SECONDS);
-    loop {
-        inner.wakes.session_bell.silence();
-        match host.next_look(&mut prune_at).await {
-            Ok(at) => inner.wakes.session_bell.set_no_later_than(at),
-            Err(error) => {
-                tracing::warn!(%error, "sessions could not be swept; trying again shortly");
-                tokio::select! {
-                    () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => continue,
-                    () = inner.stopping.cancelled() => return,
-                }
-            }
-        }
-        let next = async {
-            tokio::select! {
-                () = inner.wakes.session_bell.rings(&*inner.clock) => Some(()),
-                () = inner.stopping.cancelled() => None,
-            }
-        };
-        if inner.wakes.rest.during(next).await.is_none() {
-            return;
-        }
+/// Applies what is due in sessions.
+#[derive(Default)]
+pub(crate) struct SessionSweep {
+    prune_at: Option<Timestamp>,
+}
+
+impl Sweep for SessionSweep {
+    const NAME: &'static str = "sessions";
+    const KEEPS_HOST_BUSY: bool = true;
+
+    async fn pass(&mut self, host: &Host) -> Result<()> {
+        let bell = &host.inner.wakes.session_bell;
+        bell.silence();
+        let prune_at = self
+            .prune_at
+            .get_or_insert_with(|| host.now().plus_seconds(PRUNE_SECONDS));
+        let next = host.next_session_look(prune_at).await?;
+        bell.set_no_later_than(next);
+        Ok(())
+    }
+
+    async fn wait(&self, host: &Host) {
+        let inner = &host.inner;
+        inner.wakes.session_bell.rings(&*inner.clock).await;
     }
 }
 
 impl Host {
-    /// Sweeps, and says when to look again.
-    async fn next_look(&self, prune_at: &mut Timestamp) -> Result<Timestamp> {
+    /// Sweeps, and returns when to look again.
+    async fn next_session_look(&self, prune_at: &mut Timestamp) -> Result<Timestamp> {
         self.sweep_sessions().await?;
         let now = self.now();
         if *prune_at <= now {
@@ -100,7 +95,7 @@ impl Host {
         Ok(())
     }
 
-    /// Forgets sessions that ended long ago; a namespace that keeps its runs for ever keeps them too.
+    /// Forgets sessions that ended long ago. A namespace without retention keeps them, as it keeps its runs.
     pub async fn prune_sessions(&self) -> Result<()> {
         for namespace in self.namespaces().await? {
             let Some(days) = namespace.retention_days else {

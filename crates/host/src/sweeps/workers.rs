@@ -1,7 +1,5 @@
-//! Forgets workers that were silent for long: a process that crashed never says goodbye, and its registration would stay for ever.
-//! A worker that comes back after that is told that it is not registered, as if it had left.
-
-use std::time::Duration;
+//! Forgets workers that have been silent for long. A process that crashed does not deregister, and its registration would stay. A
+//! worker that comes back after that gets the answer that it is not registered, as if it had left.
 
 use futures::StreamExt;
 use longhaul_protocol::Timestamp;
@@ -9,46 +7,39 @@ use longhaul_protocol::id::{Namespace, WorkerId};
 
 use crate::Host;
 use crate::error::{Error, Result};
+use crate::sweeps::Sweep;
 
 /// Silent for this long after it counts as stale, unless configured, a worker is forgotten. Far longer than a restart or a lost
 /// network usually lasts, because no published worker registers twice.
 pub(crate) const FORGET_SECONDS_DEFAULT: u64 = 3600;
 
-/// Looks are at least this far apart: nobody minds a minute more.
+/// Looks are at least this far apart. A minute more does not matter.
 const LOOK_SECONDS_MIN: u64 = 60;
 
 /// Workers forgotten at the same time; their writes share syncs.
 const CONCURRENT: usize = 64;
 
-/// After a failure of the store, how long to leave it alone.
-const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// Forgets workers that have been stale for long.
+#[derive(Default)]
+pub(crate) struct WorkerSweep;
 
-/// Runs until told to stop.
-pub(crate) async fn run(host: Host) {
-    let inner = &host.inner;
-    loop {
-        let pause = match host.forget_silent_workers().await {
-            Ok(_) => None,
-            Err(error) => {
-                tracing::warn!(%error, "silent workers could not be forgotten; trying again shortly");
-                Some(PAUSE_AFTER_FAILURE)
-            }
-        };
-        let next = async {
-            match pause {
-                Some(pause) => tokio::time::sleep(pause).await,
-                None => inner.clock.sleep_until(host.next_worker_look()).await,
-            }
-        };
-        tokio::select! {
-            () = next => {}
-            () = inner.stopping.cancelled() => return,
-        }
+impl Sweep for WorkerSweep {
+    const NAME: &'static str = "workers";
+    const KEEPS_HOST_BUSY: bool = false;
+
+    async fn pass(&mut self, host: &Host) -> Result<()> {
+        host.forget_silent_workers().await?;
+        Ok(())
+    }
+
+    async fn wait(&self, host: &Host) {
+        let clock = &host.inner.clock;
+        clock.sleep_until(host.next_worker_look()).await;
     }
 }
 
 impl Host {
-    /// Forgets every worker that was silent for too long; how many.
+    /// Forgets every worker that was silent for too long. Returns how many.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -67,7 +58,7 @@ impl Host {
         let forget = |(namespace, worker_id): (Namespace, WorkerId)| async move {
             match self.deregister_worker(&namespace, &worker_id).await {
                 Ok(_) => {
-                    tracing::info!(%namespace, %worker_id, "a worker was silent for long and is forgotten");
+                    tracing::info!(%namespace, %worker_id, "forgot a worker that was silent for long");
                     Ok(1)
                 }
                 Err(Error::WorkerNotRegistered(_)) => Ok(0),

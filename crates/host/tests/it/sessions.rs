@@ -1,5 +1,5 @@
-//! Worker sessions on a real disk: whatever comes at once, one worker holds a session, and no cap is passed
-//! (worker-sessions.md §15). Many rounds each, on several threads.
+//! Worker sessions on a real disk: whatever comes at once, one worker holds a session, and no cap is passed.
+//! Many rounds each, on several threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

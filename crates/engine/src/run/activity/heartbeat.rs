@@ -1,4 +1,4 @@
-//! Heartbeats of an activity's worker, and its question whether to go on (engine.md §6.6).
+//! Heartbeats of an activity's worker, and its question whether to go on.
 
 use longhaul_protocol::history::{ActivityHeartbeatRecorded, EventPayload};
 use longhaul_protocol::id::TaskQueue;
@@ -116,7 +116,7 @@ impl Command for HeartbeatActivity {
         }
         let renewed = match self.renew_session(moment.now).transpose() {
             Ok(renewed) => renewed,
-            // Nothing is recorded: the attempt is redelivered rather than failed (worker-sessions.md §10).
+            // Nothing is recorded: the attempt is redelivered rather than failed.
             Err(refusal) => {
                 let mut reply = healthy(run, activity, attempt);
                 reply.can_continue = false;

@@ -1,4 +1,4 @@
-//! Activities: scheduling, retries and the rows that show them (engine.md §6). Claims are in `activity_claim`, the reports of
+//! Activities: scheduling, retries and the rows that show them. Claims are in `activity_claim`, the reports of
 //! workers in `activity_report` and `activity_heartbeat`, deadlines in `activity_timeout`.
 
 use longhaul_protocol::history::{

@@ -1,4 +1,4 @@
-//! Deadlines and leases of activities, by the server's clock (engine.md §6.4, §6.7). When several have passed, the order is
+//! Deadlines and leases of activities, by the server's clock. When several have passed, the order is
 //! schedule-to-close, schedule-to-start, heartbeat, start-to-close, and only then the lease.
 
 use longhaul_protocol::Timestamp;

@@ -1,4 +1,4 @@
-//! Child workflows (engine.md §7.6). A child is created in the transaction that asks for it; everything the two runs tell each
+//! Child workflows. A child is created in the transaction that asks for it; everything the two runs tell each
 //! other afterwards goes through the outbox, because a transaction writes one existing run only.
 //!
 //! A child retries by itself: the transaction that closes a failed run starts the next one, exactly as continue-as-new does.

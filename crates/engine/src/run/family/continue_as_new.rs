@@ -1,4 +1,4 @@
-//! Continue-as-new: the run ends and another run of the same workflow takes over, in one commit (engine.md §2.5). Messages
+//! Continue-as-new: the run ends and another run of the same workflow takes over, in one commit. Messages
 //! that arrived during the closing task go to the new run, so none is lost to the race, and so do updates that were sent to the
 //! workflow and are not over. Open children stay with their call's run for their result, and with the new one for their policy.
 

@@ -1,6 +1,6 @@
 //! Letters from one run to another. A transaction writes one existing run only, so what another run must learn is written
 //! down here, in the sender, with the change that causes it; the host delivers it as a command, at least once, and then tells
-//! the sender (engine.md §12.1). A letter that was delivered twice is recognised by the receiver: by the call it is about, or by
+//! the sender. A letter that was delivered twice is recognised by the receiver: by the call it is about, or by
 //! a request id made from the sender and the letter's number.
 
 use longhaul_protocol::Timestamp;

@@ -1,4 +1,4 @@
-//! The voice of a worker that runs an attempt: it lives, it makes progress, it is done (local-activities.md §12.2). Only the lease of
+//! The voice of a worker that runs an attempt: it lives, it makes progress, it is done. Only the lease of
 //! the workflow task counts; an attempt that is no longer current may say nothing.
 
 use longhaul_protocol::history::{ActivityHeartbeatRecorded, EventPayload};

@@ -1,5 +1,5 @@
-//! Commands that a workflow gave before a local call are recorded while the task stays leased, so that the call has its number
-//! (local-activities.md §12.2). It is a completion that does not end the task.
+//! Commands that a workflow gave before a local call are recorded while the task stays leased, so that the call has its number.
+//! It is a completion that does not end the task.
 
 use std::sync::Arc;
 

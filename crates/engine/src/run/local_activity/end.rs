@@ -1,5 +1,4 @@
-//! How an attempt ends and what follows: the result, another try after a back-off, or the end of the call (local-activities.md §4,
-//! §7, §8). Time can end one too, whoever holds the task.
+//! How an attempt ends and what follows: the result, another try after a back-off, or the end of the call. Time can end one too, whoever holds the task.
 
 use longhaul_protocol::history::{
     ActivityCancelled, ActivityCompleted, ActivityFailed, ActivityRetryScheduled, ActivityTimedOut,

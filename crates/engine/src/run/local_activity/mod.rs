@@ -1,5 +1,5 @@
-//! Local activities: they run inside the worker that holds the workflow task, and no activity task is ever made for them
-//! (local-activities.md). A worker tells a finished one with its decision (`record`), or has every attempt written down as it
+//! Local activities: they run inside the worker that holds the workflow task, and no activity task is ever made for them.
+//! A worker tells a finished one with its decision (`record`), or has every attempt written down as it
 //! happens (the other files): `prepare` begins an attempt, `attempt` is its worker's voice, `end` ends or retries it, `recover`
 //! finds one whose worker was lost.
 //!

@@ -1,4 +1,4 @@
-//! A worker begins an attempt: the call and the attempt are in history before the function runs (local-activities.md §4).
+//! A worker begins an attempt: the call and the attempt are in history before the function runs.
 
 use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{ActivityExecutionId, CommandId, EventId};

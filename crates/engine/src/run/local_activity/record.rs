@@ -1,4 +1,4 @@
-//! `record_local_activity`: the whole story of a call, told after its end and written at once (local-activities.md §12.1). Only
+//! `record_local_activity`: the whole story of a call, told after its end and written at once. Only
 //! durations are told, so the moments are worked out backwards from now: the last attempt closes at this moment.
 
 use longhaul_protocol::Timestamp;

@@ -1,4 +1,4 @@
-//! An attempt without an end whose worker was lost (local-activities.md §9). Nobody knows whether its function still runs; what it
+//! An attempt without an end whose worker was lost. Nobody knows whether its function still runs; what it
 //! says later is refused, because it is no longer the current one.
 
 use longhaul_protocol::Reason;

@@ -1,5 +1,5 @@
 //! The workflow task of a retry: it stands beside the run's ordinary one, with the back-off as the moment from which it may be
-//! leased (local-activities.md §8). Claimed, it becomes the run's workflow task; a ready one that stood there has nothing to tell
+//! leased. Claimed, it becomes the run's workflow task; a ready one that stood there has nothing to tell
 //! that this one does not see too.
 //!
 //! Invariant: it is on offer only while no workflow task of the run is leased.

@@ -1,4 +1,4 @@
-//! Commands from outside on a workflow: signal, cancel, terminate (engine.md §7.2, §8); updates have a file of their own. Each is
+//! Commands from outside on a workflow: signal, cancel, terminate; updates have a file of their own. Each is
 //! numbered per workflow, kept for audit, and answered from that record when the same request id comes again.
 
 use longhaul_protocol::history::{CloseRequested, EventPayload, RunStopped};
@@ -338,7 +338,7 @@ impl Command for StopRun {
 }
 
 impl Draft<'_> {
-    /// Closes the run from outside, with an event for everything that ends with it (engine.md §8.1).
+    /// Closes the run from outside, with an event for everything that ends with it.
     pub(crate) fn stop_run(
         &mut self,
         how: Stop,

@@ -1,5 +1,4 @@
-//! Signals once they are accepted: into history in command order, bound to waits, delivered by at most one task each
-//! (engine.md §4.5, §4.7, §7.2).
+//! Signals once they are accepted: into history in command order, bound to waits, delivered by at most one task each.
 
 use longhaul_protocol::history::{
     EventPayload, GroupKeys, PAYLOAD_CODEC, SignalApplied, SignalReceived,
@@ -186,7 +185,7 @@ impl Draft<'_> {
     }
 
     /// The oldest signal that resolves a recorded wait, with the wait's sequence: what the next claim may deliver. One
-    /// signal per task, and only to the oldest wait of its name (engine.md §4.5 rule 1).
+    /// signal per task, and only to the oldest wait of its name.
     pub(crate) fn deliverable_signal(&self) -> Option<(u64, u64)> {
         let mut seen: Vec<&str> = Vec::new();
         let mut oldest: Option<(u64, u64)> = None;

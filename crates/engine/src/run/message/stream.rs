@@ -1,4 +1,4 @@
-//! Message streams: ordered, named input of a workflow that outlives its runs (engine.md §7.9). A message is delivered as a
+//! Message streams: ordered, named input of a workflow that outlives its runs. A message is delivered as a
 //! signal of a reserved name; the workflow says how far it has read, and what it has not read goes with it when it continues as
 //! new.
 

@@ -1,4 +1,4 @@
-//! Updates: a message with an answer (engine.md §7.5). Admission records the command and `UpdateAccepted`; then each update has a
+//! Updates: a message with an answer. Admission records the command and `UpdateAccepted`; then each update has a
 //! workflow task of its own that runs one handler and nothing else, in acceptance order among the other wakes.
 
 use longhaul_protocol::history::{
@@ -525,7 +525,7 @@ fn update_resume(update: &Update) -> Resume {
     }
 }
 
-/// Why the workflow looks at its condition again after an update (engine.md §4.4). The update itself is done: naming it as the
+/// Why the workflow looks at its condition again after an update. The update itself is done: naming it as the
 /// task's update would run its handler a second time.
 fn condition_resume(wait: &Wait, update: &Update) -> Resume {
     let mut resume = Resume {

@@ -1,4 +1,4 @@
-//! An operator keeps a closed run out of retention's reach (engine.md §5.2, control-plane.md §10.8). The only thing that still
+//! An operator keeps a closed run out of retention's reach. The only thing that still
 //! happens to a closed run.
 
 use longhaul_protocol::history::{ArchiveRequested, EventPayload, WorkflowArchived};

@@ -1,5 +1,5 @@
 //! Waits for conditions and signals. The server cannot evaluate a predicate: the worker sends the wait again while it is
-//! false, and a wait that is no longer sent was satisfied (engine.md §7.4).
+//! false, and a wait that is no longer sent was satisfied.
 
 use std::collections::BTreeSet;
 
@@ -157,7 +157,7 @@ impl Waits<'_, '_> {
 impl Draft<'_> {
     /// Whether an open wait that was not sent again is over. Inside a selection only until that is decided: afterwards nobody
     /// looks at the others any more. A worker that does not name its waits never sends a selected one again; there the newest
-    /// one counts as satisfied when a message woke the task (engine.md §7.4).
+    /// one counts as satisfied when a message woke the task.
     fn was_satisfied(&self, wait: &Wait, resume: &Resume) -> bool {
         let WaitFor::Condition { occurrence_id, .. } = &wait.what else {
             return false;

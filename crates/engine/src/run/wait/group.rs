@@ -1,5 +1,5 @@
-//! Parallel groups. The workflow is woken when every member of the outermost group is resolved, whatever the outcomes
-//! (engine.md §4.2, full barrier): a replay that saw only some of them could choose differently later.
+//! Parallel groups. The workflow is woken when every member of the outermost group is resolved, whatever the outcomes:
+//! a replay that saw only some of them could choose differently later.
 
 use longhaul_protocol::group::Group;
 
@@ -130,7 +130,7 @@ impl Draft<'_> {
     }
 
     /// A signal is of no use to a run whose every open call belongs to one group that already has a failure, unless one of
-    /// them waits for signals: the worker could only send the group again (engine.md §4.2).
+    /// them waits for signals: the worker could only send the group again.
     pub(crate) fn signals_are_of_no_use(&self) -> bool {
         let mut only = None;
         for (_, part) in self.parts() {

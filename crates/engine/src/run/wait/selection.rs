@@ -1,5 +1,5 @@
 //! Durable selections: of several members, each a call or a group of calls, the first that settles decides, once, in the
-//! transaction of the event that settled it (engine.md §7.10). The others go on; the workflow may wait for them later or give
+//! transaction of the event that settled it. The others go on; the workflow may wait for them later or give
 //! them up.
 
 use std::collections::BTreeMap;

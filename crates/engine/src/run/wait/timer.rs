@@ -1,6 +1,5 @@
 //! Timers: the workflow's own, and the timeouts of its waits. A timer never fires early; it may fire late. Timeouts of
-//! waits hold still while a workflow task is leased, so a worker never decides against one it could not see
-//! (engine.md §4.7, §7.1).
+//! waits hold still while a workflow task is leased, so a worker never decides against one it could not see.
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::group::Group;

@@ -1,4 +1,4 @@
-//! Numbering the commands of one completion, and recognising those that are sent again (engine.md §2.8, §3.2, §3.3).
+//! Numbering the commands of one completion, and recognising those that are sent again.
 //!
 //! The arithmetic must equal the SDKs' own: both compute the base of a parallel group as the highest recorded command
 //! sequence, plus the commands already in the batch, plus one.

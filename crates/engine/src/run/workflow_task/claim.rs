@@ -1,5 +1,4 @@
-//! A worker asks for a workflow task. The claim fixes what the worker will see, and whether it is handed a signal
-//! (engine.md §4.5, §4.6).
+//! A worker asks for a workflow task. The claim fixes what the worker will see, and whether it is handed a signal.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A worker completes a workflow task: the one place where workflow commands become events (engine.md §3.1).
+//! A worker completes a workflow task: the one place where workflow commands become events.
 //!
 //! Order: stored answer of the same call, fence, checks against state, then waits that the decision consumed, its commands,
 //! buffered messages, overdue timeouts, the terminal event, and the next task. All of it or nothing.

@@ -1,4 +1,4 @@
-//! Commands that only record a value: side effects, version markers, search attributes, memo (engine.md §7.7, §7.8).
+//! Commands that only record a value: side effects, version markers, search attributes, memo.
 
 use std::sync::Arc;
 

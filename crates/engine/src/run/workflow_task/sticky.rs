@@ -1,4 +1,4 @@
-//! Sticky execution: a worker that keeps a run's history in memory gets its next task first (worker-protocol §13.1). Purely an
+//! Sticky execution: a worker that keeps a run's history in memory gets its next task first. Purely an
 //! optimisation: the lease stays the only fence, and a task waits for its worker a little while at most.
 
 use longhaul_protocol::Timestamp;

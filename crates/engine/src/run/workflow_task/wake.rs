@@ -10,7 +10,7 @@ use crate::run::local_activity;
 use crate::run::state::{Resume, Status, Wake, WorkflowTask};
 
 impl WorkflowTasks<'_, '_> {
-    /// Something happened that the workflow should look at (engine.md §4.2, §4.3).
+    /// Something happened that the workflow should look at.
     pub(crate) fn wake(&mut self, resume: Resume) {
         self.wake_at(self.draft.core.last_history_sequence, resume);
     }
@@ -63,7 +63,7 @@ impl WorkflowTasks<'_, '_> {
                 resume: Resume::default(),
             });
         }
-        // Oldest cause first: an update has its turn among the wakes (engine.md §4.3).
+        // Oldest cause first: an update has its turn among the wakes.
         let wake_at = self.draft.core.next_wake.as_ref().map(|wake| wake.sequence);
         if let Some((accepted_at, resume)) = self.draft.oldest_update()
             && wake_at.is_none_or(|wake_at| accepted_at < wake_at)

@@ -1,4 +1,4 @@
-//! Local activities: no activity task, one retry task at most, and events in a legal order (local-activities.md §5.3).
+//! Local activities: no activity task, one retry task at most, and events in a legal order.
 
 use std::collections::BTreeMap;
 

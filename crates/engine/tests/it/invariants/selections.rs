@@ -1,4 +1,4 @@
-//! Selections: the first member that settles is chosen, once, by the event right before the choice (engine.md §7.10).
+//! Selections: the first member that settles is chosen, once, by the event right before the choice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
