@@ -392,6 +392,54 @@ pub enum Verb {
     Fail,
 }
 
+/// What an external command asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandType {
+    Start,
+    Signal,
+    Update,
+    /// A message of a stream.
+    Message,
+    Cancel,
+    Terminate,
+    RequestCancellation,
+    Repair,
+    Archive,
+}
+
+impl CommandType {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Signal => "signal",
+            Self::Update => "update",
+            Self::Message => "message",
+            Self::Cancel => "cancel",
+            Self::Terminate => "terminate",
+            Self::RequestCancellation => "request_cancellation",
+            Self::Repair => "repair",
+            Self::Archive => "archive",
+        }
+    }
+}
+
+/// Whether a command named a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetScope {
+    /// The workflow, whichever run is current.
+    Instance,
+    Run,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandStatus {
+    Accepted,
+    Rejected,
+}
+
 /// An external command, for audit and for answering a repeat with the same request id.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CommandRow {
@@ -399,11 +447,10 @@ pub struct CommandRow {
     /// Per workflow, increasing.
     pub sequence: u64,
     #[serde(rename = "type")]
-    pub command_type: String,
+    pub command_type: CommandType,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_name: Option<String>,
-    /// `instance` or `run`.
-    pub target_scope: String,
+    pub target_scope: TargetScope,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_run_id: Option<RunId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -415,8 +462,7 @@ pub struct CommandRow {
     /// What a repeat with the same request id is compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments_digest: Option<String>,
-    /// `accepted` or `rejected`.
-    pub status: String,
+    pub status: CommandStatus,
     pub outcome: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -439,7 +485,7 @@ pub struct CommandRow {
 impl CommandRow {
     /// Whether the command was refused, or found nothing to do. Such commands write no event, so nothing else limits their number.
     pub fn is_without_effect(&self) -> bool {
-        self.status == "rejected"
+        self.status == CommandStatus::Rejected
             || [
                 "returned_existing_active",
                 "repair_not_needed",

@@ -11,20 +11,21 @@ use longhaul_protocol::workflow_command::{CancellationPolicy, FieldErrors, Paren
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::change::TaskStatus;
+use crate::change::{CommandType, TaskStatus};
 use crate::run::draft::{Cancelling, Cause, Draft};
 use crate::run::family::outbox::OutboxBody;
 use crate::run::message::external::{Request, Stop, is_current, refuse_closed};
 use crate::run::state::room::CANCELLATION_EVENTS;
 use crate::run::state::{Part, PartKey, Resume, Run, Status};
 use crate::run::workflow_task::lease::Holder;
+use crate::run::workflow_task::wake::LookAgain;
 use crate::{Command, Decision, Moment, Rejection};
 
 /// What a worker must be able to do to be given tasks of a run that was asked to end.
 pub const CAPABILITY: &str = "cooperative_cancellation";
 
 /// The type of the command that a request is recorded as.
-const COMMAND_TYPE: &str = "request_cancellation";
+const COMMAND_TYPE: CommandType = CommandType::RequestCancellation;
 
 const CONTEXT_SCHEMA: &str = "durable-workflow.cancellation-context/v1";
 
@@ -330,7 +331,7 @@ impl Command for DeliverCancellation {
             draft.core.status = Status::Waiting;
             // A signal that only waits for its turn would bring the worker here again at once.
             if draft.core.next_wake.is_some() || draft.oldest_update().is_some() {
-                draft.workflow_task().choose_next(false);
+                draft.workflow_task().choose_next(LookAgain::No);
             }
             return draft.finish(Ok(reply(Delivered::Waiting(kind))));
         }

@@ -9,7 +9,7 @@ use longhaul_protocol::id::{CommandId, Namespace, RunId, TaskQueue, WorkflowId};
 use longhaul_protocol::{Ids, Payload, Timestamp};
 use serde_json::{Map, Value};
 
-use crate::change::{CommandRow, InstanceChange};
+use crate::change::{CommandRow, CommandStatus, CommandType, InstanceChange, TargetScope};
 use crate::run::draft::{Cause, Draft};
 use crate::run::state::{Core, OpenCounts, Resume, Routing, Run, Spec, Status};
 use crate::run::workflow_task::record::check_attributes;
@@ -123,7 +123,7 @@ impl Start {
         draft.append_started(Some(command_id.clone()));
         draft
             .record_command(
-                "start",
+                CommandType::Start,
                 command_id,
                 StartOutcome::StartedNew.as_str(),
                 None,
@@ -194,7 +194,13 @@ impl Command for Start {
         };
         let command_id: CommandId = draft.ids.mint();
         draft
-            .record_command("start", command_id, word, rejection, self.principal.clone())
+            .record_command(
+                CommandType::Start,
+                command_id,
+                word,
+                rejection,
+                self.principal.clone(),
+            )
             .context
             .clone_from(&self.context);
         draft.finish(reply)
@@ -291,7 +297,7 @@ impl Draft<'_> {
     /// An external command for the audit trail, numbered per workflow.
     pub(crate) fn record_command(
         &mut self,
-        command_type: &str,
+        command_type: CommandType,
         command_id: CommandId,
         outcome: &str,
         rejection: Option<&str>,
@@ -301,19 +307,17 @@ impl Draft<'_> {
         let row = CommandRow {
             command_id,
             sequence: self.core.instance_command_sequence,
-            command_type: command_type.to_owned(),
+            command_type,
             target_name: None,
-            target_scope: "instance".to_owned(),
+            target_scope: TargetScope::Instance,
             requested_run_id: None,
             request_id: None,
             arguments: None,
             arguments_digest: None,
-            status: if rejection.is_some() {
-                "rejected"
-            } else {
-                "accepted"
-            }
-            .to_owned(),
+            status: match rejection {
+                Some(_) => CommandStatus::Rejected,
+                None => CommandStatus::Accepted,
+            },
             outcome: outcome.to_owned(),
             reason: None,
             rejection_reason: rejection.map(str::to_owned),

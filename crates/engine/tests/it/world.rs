@@ -1,10 +1,10 @@
-//! Workflows under test: their runs, histories and task rows, the letters between them, a clock that is moved by hand. Commands
+//! Workflows under test: their runs, histories and task rows, the outbox messages between them, a clock that is moved by hand. Commands
 //! are applied the way the host applies them, and every invariant is checked after each. One workflow is in focus: steps that
 //! name no other are about its current run.
 
-mod letters;
 mod locals;
 mod messages;
+mod outbox;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

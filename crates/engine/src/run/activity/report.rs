@@ -14,6 +14,7 @@ use crate::change::{
 use crate::run::activity::fence::Reporter;
 use crate::run::draft::Activities;
 use crate::run::state::{Activity, Attempt, Run};
+use crate::run::wait::group::CallEnd;
 use crate::{Command, Decision, Moment, limits};
 
 /// The activity succeeded.
@@ -73,7 +74,7 @@ impl Command for CompleteActivity {
                 draft.activities().remove(activity.sequence);
                 draft.groups().resolve(
                     activity.group.as_ref(),
-                    false,
+                    CallEnd::Completed,
                     activity.resume("ActivityCompleted"),
                 );
                 (ActivityOutcome::Completed, None)
@@ -233,7 +234,7 @@ impl Activities<'_, '_> {
         self.remove(activity.sequence);
         self.draft.groups().resolve(
             activity.group.as_ref(),
-            true,
+            CallEnd::Failed,
             activity.resume("ActivityFailed"),
         );
     }

@@ -10,6 +10,7 @@ use crate::run::activity::fence::{FenceRefusal, Reporter};
 use crate::run::cancellation::Cancellation;
 use crate::run::draft::{Activities, Draft};
 use crate::run::state::{Activity, Run};
+use crate::run::wait::group::CallEnd;
 use crate::{Command, Decision, Moment, Rejection};
 
 /// What a worker needs to say that its callback stopped.
@@ -121,7 +122,7 @@ impl Activities<'_, '_> {
         self.remove(activity.sequence);
         self.draft.groups().resolve(
             activity.group.as_ref(),
-            true,
+            CallEnd::Failed,
             activity.resume("ActivityCancelled"),
         );
     }

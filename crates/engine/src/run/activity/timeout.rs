@@ -7,6 +7,7 @@ use longhaul_protocol::history::{ActivityTimedOut, EventPayload};
 use crate::change::{ActivityEnd, TaskStatus};
 use crate::run::draft::{Activities, earliest};
 use crate::run::state::Activity;
+use crate::run::wait::group::CallEnd;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timeout {
@@ -135,7 +136,7 @@ impl Activities<'_, '_> {
         self.remove(activity.sequence);
         self.draft.groups().resolve(
             activity.group.as_ref(),
-            true,
+            CallEnd::Failed,
             activity.resume("ActivityTimedOut"),
         );
     }

@@ -26,6 +26,7 @@ use crate::run::start::fresh_core;
 use crate::run::state::{
     ClosedReason, Message, Outcome, Part, PartKey, Resume, Run, RunFailure, Spec,
 };
+use crate::run::wait::group::CallEnd;
 use crate::{Command, Decision, Moment, limits};
 
 /// The call that a child run answers.
@@ -442,10 +443,17 @@ impl Children<'_, '_> {
             ..Resume::default()
         };
         self.draft.append(event);
-        let failed = closed.reason != ClosedReason::Completed;
+        let end = match closed.reason {
+            ClosedReason::Completed => CallEnd::Completed,
+            ClosedReason::Continued
+            | ClosedReason::Failed
+            | ClosedReason::TimedOut
+            | ClosedReason::Cancelled
+            | ClosedReason::Terminated => CallEnd::Failed,
+        };
         self.draft
             .groups()
-            .resolve(child.group.as_ref(), failed, resume);
+            .resolve(child.group.as_ref(), end, resume);
     }
 
     fn closed(&mut self, child: &Child, closed: &ChildClosed) -> EventPayload {

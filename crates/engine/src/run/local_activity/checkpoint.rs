@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{authorize, refused};
 use crate::run::draft::LocalActivities;
 use crate::run::state::Run;
+use crate::run::wait::condition::AfterDecision;
 use crate::run::workflow_task::batch::Batch;
 use crate::run::workflow_task::complete::{check_sizes, fail_over_limit};
 use crate::run::workflow_task::lease::Holder;
@@ -156,6 +157,6 @@ impl LocalActivities<'_, '_> {
         let kept = kept.iter().copied().collect();
         self.draft
             .waits()
-            .satisfy_conditions(&kept, false, &task.resume);
+            .satisfy_conditions(&kept, AfterDecision::RunGoesOn, &task.resume);
     }
 }

@@ -14,6 +14,7 @@ use crate::change::TaskStatus;
 use crate::limits;
 use crate::run::draft::{Draft, LocalActivities, earliest};
 use crate::run::state::{Part, PartKey, WorkflowTask};
+use crate::run::wait::group::CallEnd;
 
 /// Why another attempt will follow.
 pub(crate) struct Why {
@@ -164,7 +165,7 @@ impl LocalActivities<'_, '_> {
                 payload_codec: PAYLOAD_CODEC,
             }));
         let written = self.draft.written("ActivityCompleted", None);
-        self.end(local, false);
+        self.end(local, CallEnd::Completed);
         written
     }
 
@@ -311,7 +312,7 @@ impl LocalActivities<'_, '_> {
                 limit,
             })));
         let written = self.draft.written("ActivityFailed", None);
-        self.end(local, true);
+        self.end(local, CallEnd::Failed);
         written
     }
 
@@ -355,17 +356,17 @@ impl LocalActivities<'_, '_> {
                 heartbeat_deadline_at: attempt.and_then(|attempt| attempt.heartbeat_deadline_at),
             })));
         let written = self.draft.written("ActivityTimedOut", None);
-        self.end(local, true);
+        self.end(local, CallEnd::Failed);
         written
     }
 
     /// The worker that reports goes on under its lease, so nobody is woken.
-    fn end(&mut self, local: &LocalActivity, failed: bool) {
+    fn end(&mut self, local: &LocalActivity, end: CallEnd) {
         self.remove(local);
         let resolved_by = self.draft.core.last_history_sequence;
         self.draft
             .groups()
-            .resolve_member(local.group.as_ref(), failed, resolved_by);
+            .resolve_member(local.group.as_ref(), end, resolved_by);
     }
 
     /// The worker's part is done: the task is finished, and whatever waited behind its lease is looked at.

@@ -5,7 +5,7 @@ use longhaul_protocol::history::{CloseRequested, EventPayload, RunStopped};
 use longhaul_protocol::id::{CommandId, RunId};
 use longhaul_protocol::{Payload, Reason};
 
-use crate::change::CommandRow;
+use crate::change::{CommandRow, CommandStatus, CommandType, TargetScope};
 use crate::contract::Declared;
 use crate::run::draft::{Cause, Draft};
 use crate::run::state::{ClosedReason, Outcome, Run, RunFailure, Signal};
@@ -66,11 +66,10 @@ pub struct Receipt {
 }
 
 impl Request {
-    fn scope(&self) -> &'static str {
-        if self.requested_run_id.is_some() {
-            "run"
-        } else {
-            "instance"
+    fn scope(&self) -> TargetScope {
+        match self.requested_run_id {
+            Some(_) => TargetScope::Run,
+            None => TargetScope::Instance,
         }
     }
 
@@ -79,7 +78,7 @@ impl Request {
     pub(crate) fn earlier(
         &self,
         run: &Run,
-        command_type: &str,
+        command_type: CommandType,
         name: Option<&str>,
         arguments: Option<&Payload>,
     ) -> Option<Result<&Earlier, Rejection>> {
@@ -100,7 +99,7 @@ impl Request {
                 command: Box::new(command.clone()),
                 conflict,
             })
-        } else if command.status == "rejected" {
+        } else if command.status == CommandStatus::Rejected {
             Err(refused_before(&earlier.run_id, run, command))
         } else {
             Ok(earlier)
@@ -111,7 +110,7 @@ impl Request {
     pub(crate) fn repeat(
         &self,
         run: &Run,
-        command_type: &str,
+        command_type: CommandType,
         name: Option<&str>,
         arguments: Option<&Payload>,
     ) -> Option<Decision<Receipt>> {
@@ -144,7 +143,7 @@ impl Draft<'_> {
     pub(crate) fn record_request(
         &mut self,
         request: &Request,
-        command_type: &str,
+        command_type: CommandType,
         name: Option<&str>,
         arguments: Option<&Payload>,
         outcome: &str,
@@ -159,7 +158,7 @@ impl Draft<'_> {
             request.principal.clone(),
         );
         row.target_name = name.map(str::to_owned);
-        row.target_scope = request.scope().to_owned();
+        row.target_scope = request.scope();
         row.requested_run_id.clone_from(&request.requested_run_id);
         row.request_id.clone_from(&request.request_id);
         // Only a request id is ever compared.
@@ -184,7 +183,7 @@ impl Draft<'_> {
 pub(crate) fn refuse_closed(
     mut draft: Draft<'_>,
     request: &Request,
-    command_type: &str,
+    command_type: CommandType,
     name: Option<&str>,
     arguments: Option<&Payload>,
 ) -> Decision<Receipt> {
@@ -212,9 +211,9 @@ impl Command for SignalRun {
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Receipt> {
         let name = Some(self.name.as_str());
-        if let Some(repeat) = self
-            .request
-            .repeat(run, "signal", name, Some(&self.arguments))
+        if let Some(repeat) =
+            self.request
+                .repeat(run, CommandType::Signal, name, Some(&self.arguments))
         {
             return repeat;
         }
@@ -223,7 +222,13 @@ impl Command for SignalRun {
         }
         let mut draft = Draft::of(run, moment);
         if run.core.closed.is_some() || draft.time_out_if_due() {
-            return refuse_closed(draft, &self.request, "signal", name, Some(&self.arguments));
+            return refuse_closed(
+                draft,
+                &self.request,
+                CommandType::Signal,
+                name,
+                Some(&self.arguments),
+            );
         }
         if !self.declared.knows(&self.name) {
             return Decision::reject(Rejection::UnknownSignal {
@@ -259,7 +264,7 @@ impl Command for SignalRun {
         }
         let command = draft.record_request(
             &self.request,
-            "signal",
+            CommandType::Signal,
             name,
             Some(&self.arguments),
             "signal_received",
@@ -283,10 +288,10 @@ impl Command for SignalRun {
 }
 
 impl Stop {
-    pub fn command_type(self) -> &'static str {
+    pub fn command_type(self) -> CommandType {
         match self {
-            Self::Cancel => "cancel",
-            Self::Terminate => "terminate",
+            Self::Cancel => CommandType::Cancel,
+            Self::Terminate => CommandType::Terminate,
         }
     }
 
@@ -355,7 +360,7 @@ impl Draft<'_> {
             workflow_command_id: command_id.clone(),
             workflow_instance_id: self.spec.workflow_id.clone(),
             workflow_run_id: self.spec.run_id.clone(),
-            command_type: how.command_type(),
+            command_type: how.command_type().as_str(),
             reason: reason.map(str::to_owned),
         };
         self.append(match how {

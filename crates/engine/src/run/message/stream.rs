@@ -10,6 +10,7 @@ use longhaul_protocol::payload::{Map, Value};
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::change::CommandType;
 use crate::run::draft::{Draft, StreamCursors};
 use crate::run::message::external::{Request, is_current, refuse_closed};
 use crate::run::state::{Message, PartKey, Run, Signal};
@@ -22,7 +23,7 @@ const MESSAGE_SCHEMA: &str = "durable-workflow.v2.message-stream.message";
 const CURSOR_SCHEMA: &str = "durable-workflow.v2.message-stream.cursor";
 
 /// The type of the command that a message is recorded as.
-const COMMAND_TYPE: &str = "message";
+const COMMAND_TYPE: CommandType = CommandType::Message;
 
 /// Where a stream stands, by name; part of the run's core and handed on.
 pub type Streams = Arc<BTreeMap<String, Stream>>;

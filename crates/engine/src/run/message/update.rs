@@ -10,13 +10,14 @@ use longhaul_protocol::workflow_command::{FailUpdate, FieldErrors};
 use longhaul_protocol::{Payload, Reason};
 use serde_json::{Map, Value};
 
-use crate::change::{CommandRow, UpdateFailed, UpdateRecord, UpdateStatus};
+use crate::change::{CommandRow, CommandType, UpdateFailed, UpdateRecord, UpdateStatus};
 use crate::contract::Declared;
 use crate::rejection::UpdateRefused;
 use crate::run::draft::{Cause, Draft, Updates};
 use crate::run::message::external::{Receipt, Request, is_current, refuse_closed};
 use crate::run::state::room::UPDATE_EVENTS;
 use crate::run::state::{Message, Part, PartKey, Resume, Run, Update, Wait, WaitFor};
+use crate::run::workflow_task::wake::LookAgain;
 use crate::{Command, Decision, Moment, Rejection, limits};
 
 /// Sends an update.
@@ -43,9 +44,9 @@ impl Command for UpdateRun {
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Receipt> {
         let name = Some(self.name.as_str());
-        if let Some(repeat) = self
-            .request
-            .repeat(run, "update", name, Some(&self.arguments))
+        if let Some(repeat) =
+            self.request
+                .repeat(run, CommandType::Update, name, Some(&self.arguments))
         {
             return repeat;
         }
@@ -54,7 +55,13 @@ impl Command for UpdateRun {
         }
         let mut draft = Draft::of(run, moment);
         if run.core.closed.is_some() || draft.time_out_if_due() {
-            return refuse_closed(draft, &self.request, "update", name, Some(&self.arguments));
+            return refuse_closed(
+                draft,
+                &self.request,
+                CommandType::Update,
+                name,
+                Some(&self.arguments),
+            );
         }
         if let Err(limit) = self.check_limits(run, moment) {
             return Decision::reject(Rejection::LimitExceeded(limit));
@@ -64,7 +71,7 @@ impl Command for UpdateRun {
         }
         let command = draft.record_request(
             &self.request,
-            "update",
+            CommandType::Update,
             name,
             Some(&self.arguments),
             "update_accepted",
@@ -138,7 +145,7 @@ impl UpdateRun {
         let errors = kept(errors);
         let mut command = draft.record_request(
             &self.request,
-            "update",
+            CommandType::Update,
             Some(&self.name),
             Some(&self.arguments),
             outcome,
@@ -322,7 +329,7 @@ impl Updates<'_, '_> {
         };
         self.draft.put(key, Part::Update(Box::new(update)));
         if self.draft.core.workflow_task.is_none() {
-            self.draft.workflow_task().choose_next(false);
+            self.draft.workflow_task().choose_next(LookAgain::No);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use longhaul_protocol::history::{ArchiveRequested, EventPayload, WorkflowArchived};
 
+use crate::change::CommandType;
 use crate::run::draft::{Cause, Draft};
 use crate::run::message::external::{Receipt, Request, is_current};
 use crate::run::state::{Archived, Run};
@@ -19,7 +20,7 @@ impl Command for ArchiveRun {
     type Reply = Receipt;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Receipt> {
-        if let Some(repeat) = self.request.repeat(run, "archive", None, None) {
+        if let Some(repeat) = self.request.repeat(run, CommandType::Archive, None, None) {
             return repeat;
         }
         if !is_current(run, &self.request) {
@@ -36,7 +37,7 @@ impl Command for ArchiveRun {
             };
             draft.record_request(
                 &request,
-                "archive",
+                CommandType::Archive,
                 None,
                 None,
                 "rejected_run_not_closed",
@@ -50,7 +51,14 @@ impl Command for ArchiveRun {
         } else {
             "archive_not_needed"
         };
-        let mut command = draft.record_request(&self.request, "archive", None, None, outcome, None);
+        let mut command = draft.record_request(
+            &self.request,
+            CommandType::Archive,
+            None,
+            None,
+            outcome,
+            None,
+        );
         command.reason.clone_from(&self.reason);
         if let Some(row) = draft.commands.last_mut() {
             row.reason.clone_from(&self.reason);
@@ -68,7 +76,7 @@ impl Command for ArchiveRun {
             workflow_command_id: command.command_id.clone(),
             workflow_instance_id: draft.spec.workflow_id.clone(),
             workflow_run_id: draft.spec.run_id.clone(),
-            command_type: "archive",
+            command_type: CommandType::Archive.as_str(),
             outcome,
             reason: self.reason.clone(),
         }));

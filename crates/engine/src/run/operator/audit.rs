@@ -4,6 +4,7 @@
 use crate::run::draft::Draft;
 use crate::run::health::{self, Trouble};
 use crate::run::state::Run;
+use crate::run::workflow_task::wake::LookAgain;
 use crate::{Command, Decision, Moment};
 
 /// Checks the run, and repairs it if it is stuck.
@@ -21,7 +22,7 @@ impl Command for AuditRun {
         draft.outbox().redeliver_due();
         if !draft.time_out_if_due() && !draft.cancellation().close_if_cleanup_is_over() {
             draft.apply_due();
-            draft.workflow_task().choose_next(false);
+            draft.workflow_task().choose_next(LookAgain::No);
         }
         draft.finish(Ok(Some(found)))
     }

@@ -3,10 +3,12 @@
 
 use longhaul_protocol::history::{EventPayload, RepairRequested};
 
+use crate::change::CommandType;
 use crate::run::draft::{Cause, Draft};
 use crate::run::health;
 use crate::run::message::external::{Receipt, Request, is_current, refuse_closed};
 use crate::run::state::Run;
+use crate::run::workflow_task::wake::LookAgain;
 use crate::{Command, Decision, Moment, Rejection};
 
 /// An operator asks for a repair.
@@ -19,7 +21,7 @@ impl Command for RepairRun {
     type Reply = Receipt;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Receipt> {
-        if let Some(repeat) = self.request.repeat(run, "repair", None, None) {
+        if let Some(repeat) = self.request.repeat(run, CommandType::Repair, None, None) {
             return repeat;
         }
         if !is_current(run, &self.request) {
@@ -27,11 +29,18 @@ impl Command for RepairRun {
         }
         let mut draft = Draft::of(run, moment);
         if run.core.closed.is_some() || draft.time_out_if_due() {
-            return refuse_closed(draft, &self.request, "repair", None, None);
+            return refuse_closed(draft, &self.request, CommandType::Repair, None, None);
         }
         if health::trouble(run, moment.now).is_none() {
             let outcome = "repair_not_needed";
-            let command = draft.record_request(&self.request, "repair", None, None, outcome, None);
+            let command = draft.record_request(
+                &self.request,
+                CommandType::Repair,
+                None,
+                None,
+                outcome,
+                None,
+            );
             let receipt = draft.receipt(command);
             return draft.finish(Ok(receipt));
         }
@@ -39,7 +48,14 @@ impl Command for RepairRun {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }
         let outcome = "repair_dispatched";
-        let command = draft.record_request(&self.request, "repair", None, None, outcome, None);
+        let command = draft.record_request(
+            &self.request,
+            CommandType::Repair,
+            None,
+            None,
+            outcome,
+            None,
+        );
         let before = std::mem::replace(
             &mut draft.cause,
             Cause {
@@ -53,7 +69,7 @@ impl Command for RepairRun {
             workflow_command_id: command.command_id.clone(),
             workflow_instance_id: draft.spec.workflow_id.clone(),
             workflow_run_id: draft.spec.run_id.clone(),
-            command_type: "repair",
+            command_type: CommandType::Repair.as_str(),
             outcome,
             liveness_state: "repair_needed",
             wait_kind: health::first_wait(run).map(|wait| wait.kind()),
@@ -81,6 +97,6 @@ impl Draft<'_> {
             return;
         }
         let has_call = self.has_open_call();
-        self.workflow_task().choose_next(!has_call);
+        self.workflow_task().choose_next(LookAgain::when(!has_call));
     }
 }

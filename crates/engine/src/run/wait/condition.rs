@@ -10,6 +10,14 @@ use longhaul_protocol::workflow_command::OpenConditionWait;
 
 use crate::run::draft::{Draft, Waits};
 use crate::run::state::{Part, PartKey, Resume, TimerKind, Wait, WaitFor};
+use crate::run::wait::group::CallEnd;
+
+/// What a decision does to the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterDecision {
+    RunGoesOn,
+    RunCloses,
+}
 
 impl Waits<'_, '_> {
     pub(crate) fn open_condition(&mut self, sequence: u64, command: &OpenConditionWait) {
@@ -107,7 +115,7 @@ impl Waits<'_, '_> {
     pub(crate) fn satisfy_conditions(
         &mut self,
         sent_again: &BTreeSet<u64>,
-        closes_run: bool,
+        next: AfterDecision,
         resume: &Resume,
     ) {
         let satisfied: Vec<Wait> = self
@@ -118,7 +126,7 @@ impl Waits<'_, '_> {
             .cloned()
             .collect();
         // A terminal decision does not say which of several waits it passed.
-        if closes_run && satisfied.len() != 1 {
+        if next == AfterDecision::RunCloses && satisfied.len() != 1 {
             return;
         }
         for wait in satisfied {
@@ -146,7 +154,7 @@ impl Waits<'_, '_> {
         if self
             .draft
             .groups()
-            .resolve_member(group, false, resolved_by)
+            .resolve_member(group, CallEnd::Completed, resolved_by)
             && selected
         {
             self.draft.workflow_task().wake(Resume::default());

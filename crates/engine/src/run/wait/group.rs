@@ -6,6 +6,20 @@ use longhaul_protocol::group::Group;
 use crate::run::draft::{Draft, Groups};
 use crate::run::state::{Member, OpenGroup, Part, PartKey, Resume};
 
+/// How a call of the workflow ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallEnd {
+    Completed,
+    /// Failed, timed out or was cancelled.
+    Failed,
+}
+
+impl CallEnd {
+    pub(crate) fn is_failure(self) -> bool {
+        self == Self::Failed
+    }
+}
+
 impl Groups<'_, '_> {
     /// Remembers a new call of a group, so that the same call sent again is recognised.
     pub(crate) fn join(
@@ -57,7 +71,7 @@ impl Groups<'_, '_> {
     pub(crate) fn resolve_member(
         &mut self,
         group: Option<&Group>,
-        failed: bool,
+        end: CallEnd,
         resolved_by: u64,
     ) -> bool {
         let Some(group) = group else { return true };
@@ -66,11 +80,11 @@ impl Groups<'_, '_> {
             return true;
         };
         open.unresolved = open.unresolved.saturating_sub(1);
-        open.failed |= failed;
+        open.failed |= end.is_failure();
         let mut look = open.unresolved == 0;
         if let (Some(selection), Some(member)) = (&mut open.selection, group.member()) {
             let level = group.outermost();
-            look = self.decide_member(level, selection, member.base, failed, resolved_by);
+            look = self.decide_member(level, selection, member.base, end, resolved_by);
         }
         if open.unresolved == 0 {
             open.resolved_at = Some(self.draft.core.last_history_sequence);
@@ -81,9 +95,9 @@ impl Groups<'_, '_> {
 
     /// A call is resolved by the newest event: wakes the workflow unless its group is still open. A cancellation that has not
     /// reached the code may have waited for just this call, and a run that has no other open call must not be left alone.
-    pub(crate) fn resolve(&mut self, group: Option<&Group>, failed: bool, resume: Resume) {
+    pub(crate) fn resolve(&mut self, group: Option<&Group>, end: CallEnd, resume: Resume) {
         let resolved_by = self.draft.core.last_history_sequence;
-        let look = self.resolve_member(group, failed, resolved_by);
+        let look = self.resolve_member(group, end, resolved_by);
         let left_alone = !self.draft.is_leased() && !self.draft.has_open_call();
         if look || left_alone || self.draft.has_undelivered_cancellation() {
             self.draft.workflow_task().wake(resume);

@@ -13,6 +13,7 @@ use crate::change::{ActivityEnd, TaskStatus};
 use crate::run::draft::{Draft, Groups};
 use crate::run::family::outbox::OutboxBody;
 use crate::run::state::{Part, PartKey};
+use crate::run::wait::group::CallEnd;
 
 /// How far a selection got.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -65,14 +66,14 @@ impl Groups<'_, '_> {
         level: &Level,
         selection: &mut Selection,
         member: u64,
-        failed: bool,
+        end: CallEnd,
         resolved_by: u64,
     ) -> bool {
         let Some(progress) = selection.members.get_mut(&member) else {
             return true;
         };
         progress.open = progress.open.saturating_sub(1);
-        if progress.settled || !(failed || progress.open == 0) {
+        if progress.settled || !(end.is_failure() || progress.open == 0) {
             return false;
         }
         progress.settled = true;
@@ -87,7 +88,10 @@ impl Groups<'_, '_> {
             let resolved = SelectionResolved {
                 selection_group_base_sequence: level.base,
                 selection_group_size: level.size,
-                outcome: if failed { "failed" } else { "completed" },
+                outcome: match end {
+                    CallEnd::Failed => "failed",
+                    CallEnd::Completed => "completed",
+                },
                 resolution_event_id: deciding.id.clone(),
                 resolution_event_type: deciding.event_type,
                 member: progress.member.clone(),

@@ -8,6 +8,7 @@ use longhaul_protocol::id::TimerId;
 
 use crate::run::draft::{Draft, Timers};
 use crate::run::state::{Part, PartKey, Resume, Timer, TimerKind, Wait, WaitFor};
+use crate::run::wait::group::CallEnd;
 
 impl Timer {
     /// When it wants to fire by itself.
@@ -129,7 +130,7 @@ impl Timers<'_, '_> {
                 resume.open_wait_id = Some(format!("timer:{}", timer.id));
                 self.draft
                     .groups()
-                    .resolve(timer.group.as_ref(), false, resume);
+                    .resolve(timer.group.as_ref(), CallEnd::Completed, resume);
             }
             TimerKind::ConditionTimeout | TimerKind::SignalTimeout => {
                 let Some(wait) = self.draft.wait(sequence).cloned() else {
@@ -139,7 +140,7 @@ impl Timers<'_, '_> {
                 fill_wait(&mut resume, &wait);
                 self.draft
                     .groups()
-                    .resolve(wait.group.as_ref(), false, resume);
+                    .resolve(wait.group.as_ref(), CallEnd::Completed, resume);
             }
         }
     }

@@ -17,9 +17,11 @@ use crate::run::close::limit_failure;
 use crate::run::draft::{Cause, Draft, Unseen, WorkflowTasks};
 use crate::run::message::stream::StreamCursor;
 use crate::run::state::{ClosedReason, Outcome, Run, Status, WorkflowTask};
+use crate::run::wait::condition::AfterDecision;
 use crate::run::workflow_task::batch::Batch;
 use crate::run::workflow_task::lease::Holder;
 use crate::run::workflow_task::sticky::StickyClaim;
+use crate::run::workflow_task::wake::LookAgain;
 use crate::visibility::Definitions;
 use crate::{Command, Decision, Moment, limits};
 
@@ -217,13 +219,14 @@ impl WorkflowTasks<'_, '_> {
         let blocked = self.draft.has_open_call();
         // A worker sends what precedes the call at which it will deliver a cancellation: another task follows for that.
         let to_deliver = self.draft.has_undelivered_cancellation();
-        self.choose_next(made_progress && (!blocked || to_deliver));
+        let again = made_progress && (!blocked || to_deliver);
+        self.choose_next(LookAgain::when(again));
     }
 
     /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.
     fn end_update(&mut self) {
         self.draft.core.workflow_task = None;
-        self.choose_next(false);
+        self.choose_next(LookAgain::No);
     }
 
     /// Keeps the answer with the finished task's row.
@@ -251,8 +254,12 @@ impl Draft<'_> {
         {
             self.signals().apply_delivered(signal, wait);
         }
+        let next = match batch.terminal {
+            Some(_) => AfterDecision::RunCloses,
+            None => AfterDecision::RunGoesOn,
+        };
         self.waits()
-            .satisfy_conditions(&batch.sent_again, batch.terminal.is_some(), &task.resume);
+            .satisfy_conditions(&batch.sent_again, next, &task.resume);
     }
 
     /// Counts what the workflow asked for, before messages that arrived meanwhile join it: their number is not its doing.

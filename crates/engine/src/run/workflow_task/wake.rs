@@ -9,6 +9,19 @@ use crate::run::draft::{Draft, WorkflowTasks};
 use crate::run::local_activity;
 use crate::run::state::{Resume, Status, Wake, WorkflowTask};
 
+/// Whether the workflow needs another task although nothing woke it: it made progress and waits for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LookAgain {
+    Yes,
+    No,
+}
+
+impl LookAgain {
+    pub(crate) fn when(needed: bool) -> Self {
+        if needed { Self::Yes } else { Self::No }
+    }
+}
+
 impl WorkflowTasks<'_, '_> {
     /// Something happened that the workflow should look at.
     pub(crate) fn wake(&mut self, resume: Resume) {
@@ -50,13 +63,13 @@ impl WorkflowTasks<'_, '_> {
     }
 
     /// After the leased task is finished: the next one, if anything wants it.
-    pub(crate) fn choose_next(&mut self, progress_without_block: bool) {
+    pub(crate) fn choose_next(&mut self, again: LookAgain) {
         if !self.draft.is_open() || self.draft.core.workflow_task.is_some() {
             return;
         }
         self.draft.core.status = Status::Waiting;
         // Kept as a wake, so that it is not lost to an update that has its turn first: one that the task saw.
-        if progress_without_block && self.draft.deliverable_signal().is_none() {
+        if again == LookAgain::Yes && self.draft.deliverable_signal().is_none() {
             let sequence = self.draft.core.handled_sequence + 1;
             self.draft.core.next_wake.get_or_insert_with(|| Wake {
                 sequence,

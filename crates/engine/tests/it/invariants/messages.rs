@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_engine::change::CommandRow;
+use longhaul_engine::change::{CommandRow, CommandStatus, CommandType};
 use longhaul_engine::run::state::{Message, Part, Run};
 use longhaul_protocol::id::WorkflowId;
 use serde_json::Value;
@@ -19,16 +19,28 @@ pub(super) fn check(world: &World, workflow_id: &WorkflowId, runs: &[&Run]) {
     let rows: Vec<&CommandRow> = taken
         .take_while(|((workflow, _), _)| workflow == workflow_id)
         .map(|(_, (_, row))| row)
-        .filter(|row| row.status == "accepted")
+        .filter(|row| row.status == CommandStatus::Accepted)
         .collect();
-    let of_type = |kind: &'static str| {
+    let of_type = |kind: CommandType| {
         rows.iter()
             .copied()
             .filter(move |row| row.command_type == kind)
     };
-    check_signals(world, runs, &of_type("signal").collect::<Vec<_>>());
-    check_updates(world, runs, &of_type("update").collect::<Vec<_>>());
-    check_streams(world, runs, &of_type("message").collect::<Vec<_>>());
+    check_signals(
+        world,
+        runs,
+        &of_type(CommandType::Signal).collect::<Vec<_>>(),
+    );
+    check_updates(
+        world,
+        runs,
+        &of_type(CommandType::Update).collect::<Vec<_>>(),
+    );
+    check_streams(
+        world,
+        runs,
+        &of_type(CommandType::Message).collect::<Vec<_>>(),
+    );
 }
 
 fn buffered<'a>(runs: &'a [&Run]) -> impl Iterator<Item = &'a Message> {

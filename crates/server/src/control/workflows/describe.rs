@@ -177,9 +177,9 @@ fn actions(description: &Description) -> Value {
 }
 
 pub(in crate::control) fn command(row: &CommandRow, run: &Run) -> Value {
-    let is_accepted = row.status == "accepted";
+    let is_accepted = row.status == CommandStatus::Accepted;
     // A signal is applied when the workflow takes it, which its history tells; the others take effect as they are accepted.
-    let is_applied = is_accepted && row.command_type != "signal";
+    let is_applied = is_accepted && row.command_type != CommandType::Signal;
     let update = row.update.as_deref();
     let failure = update.and_then(|update| update.failure.as_ref());
     let context = origin::shown(row, run);

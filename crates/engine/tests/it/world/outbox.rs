@@ -2,6 +2,7 @@
 //! afterwards, unless a crash comes between.
 
 use longhaul_engine::Rejection;
+use longhaul_engine::change::CommandStatus;
 use longhaul_engine::run::cancellation::{CleanupBudget, PassOnCancellation};
 use longhaul_engine::run::family::child::Reported;
 use longhaul_engine::run::family::outbox::{ConfirmDelivery, Delivery, Order, deliveries};
@@ -13,10 +14,10 @@ use super::{Step, World};
 impl World {
     /// Runs that have something to tell.
     pub(crate) fn senders(&self) -> Vec<RunId> {
-        let has_letters = |run: &&longhaul_engine::run::state::Run| !deliveries(run).is_empty();
+        let has_messages = |run: &&longhaul_engine::run::state::Run| !deliveries(run).is_empty();
         self.runs
             .values()
-            .filter(has_letters)
+            .filter(has_messages)
             .map(|run| run.run_id().clone())
             .collect()
     }
@@ -34,7 +35,8 @@ impl World {
         };
         let number = delivery.number;
         let taken = self.commands.values().any(|(_, row)| {
-            row.request_id.as_ref() == Some(&delivery.request_id) && row.status == "accepted"
+            row.request_id.as_ref() == Some(&delivery.request_id)
+                && row.status == CommandStatus::Accepted
         });
         let (mut step, outcome) = self.carry(delivery);
         let Ok(refusal) = outcome else {
