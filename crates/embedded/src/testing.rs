@@ -5,7 +5,7 @@
 //! use std::time::Duration;
 //!
 //! use longhaul_embedded::testing::{Answer, TestEnvironment};
-//! use longhaul_sdk::{ActivityCall, ActivityResult, Context, Failure, RetryPolicy, Signal, WorkflowResult};
+//! use longhaul_sdk::{ActivityCall, ActivityResult, WorkflowContext, Failure, RetryPolicy, Signal, WorkflowResult};
 //! use longhaul_sdk::{activity, workflow};
 //!
 //! const PAID: Signal<u64> = Signal::new("paid");
@@ -21,7 +21,7 @@
 //! }
 //!
 //! #[workflow(signals(PAID))]
-//! async fn checkout(ctx: Context, item: String) -> WorkflowResult<String> {
+//! async fn checkout(ctx: WorkflowContext, item: String) -> WorkflowResult<String> {
 //!     let price = ctx.activity(price(item.clone())).await?;
 //!     let paid = ctx.signals(&PAID).recv_timeout(Duration::from_secs(30 * 86_400)).await?;
 //!     if paid.is_none_or(|paid| paid < price) {

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use longhaul_sdk::worker::WorkerBuilder;
-use longhaul_sdk::{Client, Context, Failure, Query, Signal, Update, WorkflowResult, workflow};
+use longhaul_sdk::{
+    Client, Failure, Query, Signal, Update, WorkflowContext, WorkflowResult, workflow,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Shown, unique};
@@ -30,7 +32,7 @@ pub const CHANGE: Update<u32, u32> = Update::new("change").validated();
 
 /// Waits for a person, at most for a week.
 #[workflow(signals(DECIDE), queries(AMOUNT), updates(CHANGE))]
-pub async fn expense(ctx: Context, amount: u32) -> WorkflowResult<String> {
+pub async fn expense(ctx: WorkflowContext, amount: u32) -> WorkflowResult<String> {
     let amount = ctx.state(amount);
     let asked = amount.clone();
     ctx.on_query(&AMOUNT, move |()| asked.get());

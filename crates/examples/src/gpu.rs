@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_sdk::worker::WorkerBuilder;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, Failure, WorkerSessionOptions,
+    ActivityContext, ActivityResult, Client, Failure, WorkerSessionOptions, WorkflowContext,
     WorkflowResult, activity, workflow,
 };
 
@@ -61,7 +61,7 @@ pub async fn render(ctx: ActivityContext, frame: u32) -> ActivityResult<String> 
 
 /// Loads once, renders many times, and loads again where the session had to move to another machine.
 #[workflow]
-pub async fn film(ctx: Context, frames: u32) -> WorkflowResult<Vec<String>> {
+pub async fn film(ctx: WorkflowContext, frames: u32) -> WorkflowResult<Vec<String>> {
     let options =
         WorkerSessionOptions::new(format!("film-{}", ctx.info().run_id)).requires(CAPABILITY);
     let gpu = ctx.session(options);

@@ -1,7 +1,7 @@
 //! The smallest workflow: one activity.
 
 use longhaul_sdk::worker::WorkerBuilder;
-use longhaul_sdk::{ActivityResult, Client, Context, WorkflowResult, activity, workflow};
+use longhaul_sdk::{ActivityResult, Client, WorkflowContext, WorkflowResult, activity, workflow};
 
 use crate::{Shown, unique};
 
@@ -16,7 +16,7 @@ pub async fn greet(name: String) -> ActivityResult<String> {
 
 /// Says what is done in which order. It survives every crash between two awaits.
 #[workflow]
-pub async fn hello(ctx: Context, name: String) -> WorkflowResult<String> {
+pub async fn hello(ctx: WorkflowContext, name: String) -> WorkflowResult<String> {
     Ok(ctx.activity(greet(name)).await?)
 }
 

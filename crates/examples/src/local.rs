@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longhaul_sdk::worker::WorkerBuilder;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, Failure, RetryPolicy, WorkflowResult,
+    ActivityContext, ActivityResult, Client, Failure, RetryPolicy, WorkflowContext, WorkflowResult,
     activity, workflow,
 };
 
@@ -34,7 +34,7 @@ pub async fn stamp(ctx: ActivityContext) -> ActivityResult<String> {
 
 /// Adds prices up and stamps the bill.
 #[workflow]
-pub async fn bill(ctx: Context, items: Vec<String>) -> WorkflowResult<(u32, String)> {
+pub async fn bill(ctx: WorkflowContext, items: Vec<String>) -> WorkflowResult<(u32, String)> {
     let mut sum = 0;
     for item in items {
         sum += ctx.local_activity(look_up(item)).await?;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use longhaul_sdk::worker::WorkerBuilder;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, Failure, RetryPolicy, Saga, WorkflowResult,
-    activity, workflow,
+    ActivityContext, ActivityResult, Client, Failure, RetryPolicy, Saga, WorkflowContext,
+    WorkflowResult, activity, workflow,
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ pub async fn ship(order: Order) -> ActivityResult<String> {
 
 /// The whole order.
 #[workflow]
-pub async fn place_order(ctx: Context, order: Order) -> WorkflowResult<String> {
+pub async fn place_order(ctx: WorkflowContext, order: Order) -> WorkflowResult<String> {
     let mut saga = Saga::new(&ctx);
     let steps = async {
         let reservation = ctx.activity(reserve(order.clone())).await?;

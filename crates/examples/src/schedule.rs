@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_sdk::client::{OverlapPolicy, Schedule, ScheduleAction, ScheduleSpec};
 use longhaul_sdk::worker::WorkerBuilder;
-use longhaul_sdk::{Client, Context, WorkflowResult, workflow};
+use longhaul_sdk::{Client, WorkflowContext, WorkflowResult, workflow};
 
 use crate::{Shown, unique};
 
@@ -15,7 +15,7 @@ pub const QUEUE: &str = "reports";
 
 /// Writes a report about the day.
 #[workflow]
-pub async fn report(ctx: Context, about: String) -> WorkflowResult<String> {
+pub async fn report(ctx: WorkflowContext, about: String) -> WorkflowResult<String> {
     Ok(format!("{about}, as of {}", ctx.now()))
 }
 

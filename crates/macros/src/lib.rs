@@ -19,7 +19,7 @@ mod tests;
 /// The function takes owned arguments that serde can write and read, optionally an `ActivityContext` before them, and
 /// returns an `ActivityResult`. It may be `async` or not; one that is not runs on a thread where it may block.
 ///
-/// * `charge(order)` makes an `ActivityCall`, for `Context::activity`;
+/// * `charge(order)` makes an `ActivityCall`, for `WorkflowContext::activity`;
 /// * the type `charge` is for `WorkerBuilder::activity`;
 /// * `charge::run(order)` is the body, for tests.
 ///
@@ -33,9 +33,9 @@ pub fn activity(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Makes a workflow of an `async` function.
 ///
-/// The function takes a `Context`, then owned arguments that serde can write and read, and returns a `WorkflowResult`.
+/// The function takes a `WorkflowContext`, then owned arguments that serde can write and read, and returns a `WorkflowResult`.
 ///
-/// * `checkout(order)` makes a `WorkflowCall`, for `Client::start` and `Context::child`;
+/// * `checkout(order)` makes a `WorkflowCall`, for `Client::start` and `WorkflowContext::child`;
 /// * the type `checkout` is for `WorkerBuilder::workflow`;
 /// * `checkout::run(ctx, order)` is the body.
 ///

@@ -114,27 +114,27 @@ fn functions_that_cannot_be_activities_are_refused_where_it_shows() {
 fn functions_that_cannot_be_workflows_are_refused_where_it_shows() {
     for (item, message, place) in [
         (
-            "fn f(ctx: Context) -> WorkflowResult<()> { }",
+            "fn f(ctx: WorkflowContext) -> WorkflowResult<()> { }",
             "a workflow is `async`: it waits for what it asks for",
             "fn",
         ),
         (
             "async fn f() -> WorkflowResult<()> { }",
-            "a workflow takes a `Context` first",
+            "a workflow takes a `WorkflowContext` first",
             ")",
         ),
         (
-            "async fn f(ctx: &Context) -> WorkflowResult<()> { }",
-            "the context is given away: take `Context` without `&`",
+            "async fn f(ctx: &WorkflowContext) -> WorkflowResult<()> { }",
+            "the context is given away: take `WorkflowContext` without `&`",
             "&",
         ),
         (
-            "async fn f(ctx: Context) { }",
+            "async fn f(ctx: WorkflowContext) { }",
             "a workflow returns `WorkflowResult<…>`",
             ")",
         ),
         (
-            "async fn f<'a>(ctx: Context) -> WorkflowResult<()> { }",
+            "async fn f<'a>(ctx: WorkflowContext) -> WorkflowResult<()> { }",
             "a workflow cannot be generic: it is known by one name and must have one type",
             "'a",
         ),
@@ -146,7 +146,7 @@ fn functions_that_cannot_be_workflows_are_refused_where_it_shows() {
 #[test]
 fn options_are_refused_by_name() {
     let activity = "async fn f() -> ActivityResult<()> { }";
-    let workflow = "async fn f(ctx: Context) -> WorkflowResult<()> { }";
+    let workflow = "async fn f(ctx: WorkflowContext) -> WorkflowResult<()> { }";
     for (expand, item, attribute, message, place) in [
         (
             ACTIVITY,
@@ -205,7 +205,7 @@ fn options_are_refused_by_name() {
 #[test]
 fn what_is_made_names_the_sdk_by_its_whole_path() {
     let item: TokenStream =
-        "pub async fn f(ctx: Context, (a, b): (u8, u8)) -> WorkflowResult<u8> { Ok(a + b) }"
+        "pub async fn f(ctx: WorkflowContext, (a, b): (u8, u8)) -> WorkflowResult<u8> { Ok(a + b) }"
             .parse()
             .unwrap();
     let made = WORKFLOW("signals(GO,), name = \"sum\"".parse().unwrap(), item).unwrap();

@@ -22,7 +22,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> syn::Result<T
     }
     let no_context = Error::new(
         item.sig.paren_token.span.close(),
-        "a workflow takes a `Context` first",
+        "a workflow takes a `WorkflowContext` first",
     );
     let function = Function::read(item, attributes.name, &KIND, |parameters| {
         if parameters.is_empty() {
@@ -32,7 +32,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> syn::Result<T
         match &*context.ty {
             Type::Reference(reference) => Err(Error::new(
                 reference.and_token.span,
-                "the context is given away: take `Context` without `&`",
+                "the context is given away: take `WorkflowContext` without `&`",
             )),
             _ => Ok(()),
         }
@@ -71,7 +71,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> syn::Result<T
             fn definition() -> ::longhaul_sdk::WorkflowDefinition {
                 ::longhaul_sdk::WorkflowDefinition::new(
                     #name,
-                    |__context: ::longhaul_sdk::Context, #tuple| Self::run(__context, #(#arguments),*),
+                    |__context: ::longhaul_sdk::WorkflowContext, #tuple| Self::run(__context, #(#arguments),*),
                 )
                 #(#signals)*
                 #(#queries)*

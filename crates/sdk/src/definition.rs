@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::activity::ActivityContext;
 use crate::error::{Failure, WorkflowError};
 use crate::payload::{self, Error as PayloadError};
-use crate::workflow::Context;
+use crate::workflow::WorkflowContext;
 
 /// A workflow that the `#[workflow]` macro made from a function.
 pub trait Workflow: 'static {
@@ -38,8 +38,9 @@ pub trait Activity: 'static {
     fn definition() -> ActivityDefinition;
 }
 
-type RunWorkflow =
-    dyn Fn(Context, Payload) -> BoxFuture<'static, Result<Payload, WorkflowError>> + Send + Sync;
+type RunWorkflow = dyn Fn(WorkflowContext, Payload) -> BoxFuture<'static, Result<Payload, WorkflowError>>
+    + Send
+    + Sync;
 pub(crate) type RunActivity =
     dyn Fn(ActivityContext, Payload) -> BoxFuture<'static, Result<Payload, Failure>> + Send + Sync;
 
@@ -58,16 +59,16 @@ impl WorkflowDefinition {
     /// A workflow from a function of its context and a tuple of arguments.
     ///
     /// ```
-    /// use longhaul_sdk::{Context, WorkflowDefinition, WorkflowResult};
+    /// use longhaul_sdk::{WorkflowContext, WorkflowDefinition, WorkflowResult};
     ///
-    /// let greet = WorkflowDefinition::new("greet", |_: Context, (name,): (String,)| async move {
+    /// let greet = WorkflowDefinition::new("greet", |_: WorkflowContext, (name,): (String,)| async move {
     ///     WorkflowResult::Ok(format!("Hello, {name}!"))
     /// });
     /// assert_eq!(greet.name(), "greet");
     /// ```
     pub fn new<A, R, F>(
         name: impl Into<Cow<'static, str>>,
-        run: impl Fn(Context, A) -> F + Send + Sync + 'static,
+        run: impl Fn(WorkflowContext, A) -> F + Send + Sync + 'static,
     ) -> Self
     where
         A: DeserializeOwned + Send + 'static,
@@ -303,12 +304,12 @@ macro_rules! call {
 
 call!(
     /// A call of an activity that returns `R`: what a function with `#[activity]` makes. Give it to
-    /// [`Context::activity`](crate::Context::activity).
+    /// [`WorkflowContext::activity`](crate::WorkflowContext::activity).
     ActivityCall
 );
 call!(
     /// A call of a workflow that returns `R`: what a function with `#[workflow]` makes. Give it to
-    /// [`Client::start`](crate::Client::start) or [`Context::child`](crate::Context::child).
+    /// [`Client::start`](crate::Client::start) or [`WorkflowContext::child`](crate::WorkflowContext::child).
     WorkflowCall
 );
 

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use longhaul_embedded::Embedded;
-//! use longhaul_sdk::{ActivityResult, Context, Worker, WorkflowResult, activity, workflow};
+//! use longhaul_sdk::{ActivityResult, WorkflowContext, Worker, WorkflowResult, activity, workflow};
 //!
 //! #[activity]
 //! async fn compose(name: String) -> ActivityResult<String> {
@@ -14,7 +14,7 @@
 //! }
 //!
 //! #[workflow]
-//! async fn greet(ctx: Context, name: String) -> WorkflowResult<String> {
+//! async fn greet(ctx: WorkflowContext, name: String) -> WorkflowResult<String> {
 //!     Ok(ctx.activity(compose(name)).await?)
 //! }
 //!
@@ -65,13 +65,13 @@
 //! from state and change nothing, [`Update`]s change state and are answered. Their arguments are one value, or a tuple.
 //!
 //! ```
-//! # use longhaul_sdk::{Context, Query, Signal, Update, WorkflowResult, workflow};
+//! # use longhaul_sdk::{WorkflowContext, Query, Signal, Update, WorkflowResult, workflow};
 //! const ADD: Update<(String, u32), u32> = Update::new("add");
 //! const TOTAL: Query<(), u32> = Query::new("total");
 //! const CHECK_OUT: Signal<()> = Signal::new("check_out");
 //!
 //! #[workflow(signals(CHECK_OUT), queries(TOTAL), updates(ADD))]
-//! async fn cart(ctx: Context) -> WorkflowResult<u32> {
+//! async fn cart(ctx: WorkflowContext) -> WorkflowResult<u32> {
 //!     let total = ctx.state(0);
 //!     ctx.on_query(&TOTAL, { let total = total.clone(); move |()| total.get() });
 //!     ctx.on_update(&ADD, {
@@ -141,13 +141,13 @@
 //!
 //! ```
 //! # use std::time::Duration;
-//! # use longhaul_sdk::{ActivityResult, Context, WorkflowResult, activity, workflow};
+//! # use longhaul_sdk::{ActivityResult, WorkflowContext, WorkflowResult, activity, workflow};
 //! use longhaul_embedded::testing::TestEnvironment;
 //!
 //! # #[activity]
 //! # async fn remind(name: String) -> ActivityResult<u32> { Ok(1) }
 //! #[workflow]
-//! async fn reminder(ctx: Context, name: String) -> WorkflowResult<u32> {
+//! async fn reminder(ctx: WorkflowContext, name: String) -> WorkflowResult<u32> {
 //!     ctx.sleep(Duration::from_secs(30 * 86_400)).await?;
 //!     Ok(ctx.activity(remind(name)).await?)
 //! }
@@ -199,6 +199,10 @@ pub use error::{
 pub use longhaul_macros::{activity, workflow};
 pub use worker::{Worker, WorkerHandle};
 pub use workflow::{
-    CancellationPolicy, Context, LocalActivityOptions, ParentClosePolicy, RetryPolicy, Saga, State,
-    WorkerSessionOptions,
+    CancellationPolicy, LocalActivityOptions, ParentClosePolicy, RetryPolicy, Saga, State,
+    WorkerSessionOptions, WorkflowContext,
 };
+
+/// The earlier name of [`WorkflowContext`].
+#[deprecated(note = "renamed to `WorkflowContext`")]
+pub type Context = WorkflowContext;

@@ -13,32 +13,32 @@
 //! results that serde cannot write,
 //!
 //! ```compile_fail
-//! # use longhaul_sdk::{Context, WorkflowResult, workflow};
+//! # use longhaul_sdk::{WorkflowContext, WorkflowResult, workflow};
 //! struct Receipt;
 //! #[workflow]
-//! async fn checkout(ctx: Context) -> WorkflowResult<Receipt> { Ok(Receipt) }
+//! async fn checkout(ctx: WorkflowContext) -> WorkflowResult<Receipt> { Ok(Receipt) }
 //! ```
 //!
 //! and messages declared as what they are not.
 //!
 //! ```compile_fail
-//! # use longhaul_sdk::{Context, Signal, WorkflowResult, workflow};
+//! # use longhaul_sdk::{WorkflowContext, Signal, WorkflowResult, workflow};
 //! const GO: Signal<()> = Signal::new("go");
 //! #[workflow(queries(GO))]
-//! async fn checkout(ctx: Context) -> WorkflowResult<()> { Ok(()) }
+//! async fn checkout(ctx: WorkflowContext) -> WorkflowResult<()> { Ok(()) }
 //! ```
 //!
 //! The same without these mistakes compiles:
 //!
 //! ```
-//! # use longhaul_sdk::{ActivityResult, Context, Signal, WorkflowResult, activity, workflow};
+//! # use longhaul_sdk::{ActivityResult, WorkflowContext, Signal, WorkflowResult, activity, workflow};
 //! #[derive(serde::Serialize, serde::Deserialize)]
 //! struct Order;
 //! #[activity]
 //! async fn charge(order: Order) -> ActivityResult<()> { Ok(()) }
 //! const GO: Signal<()> = Signal::new("go");
 //! #[workflow(signals(GO))]
-//! async fn checkout(ctx: Context) -> WorkflowResult<Order> { Ok(Order) }
+//! async fn checkout(ctx: WorkflowContext) -> WorkflowResult<Order> { Ok(Order) }
 //! ```
 
 use serde::Serialize;

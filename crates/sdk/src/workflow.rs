@@ -1,6 +1,6 @@
 //! Workflow code and its replay.
 //!
-//! [`Context`] is what workflow code uses. Behind it, an execution replays a run's history against the code and collects the
+//! [`WorkflowContext`] is what workflow code uses. Behind it, an execution replays a run's history against the code and collects the
 //! commands for the server: history in, commands out, without clock, I/O or threads.
 
 mod activity;
@@ -23,7 +23,7 @@ mod wait;
 
 pub use activity::{ActivityFuture, CallActivity, CancellationPolicy};
 pub use child::{CallChild, ChildFuture, ParentClosePolicy};
-pub use context::{CancellationScope, Context, JoinHandle, Signals, WaitUntil, session};
+pub use context::{CancellationScope, JoinHandle, Signals, WaitUntil, WorkflowContext, session};
 pub use event::HistoryEvent;
 pub use journal::RunInfo;
 pub use local::{LocalActivity, LocalActivityOptions};

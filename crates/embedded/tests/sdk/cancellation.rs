@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use longhaul_sdk::client::Status;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Cancelled, Context, Signal, WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Cancelled, Signal, WorkflowContext, WorkflowResult, activity,
+    workflow,
 };
 use parking_lot::Mutex;
 
@@ -54,7 +55,7 @@ async fn noted(seen: &Seen, what: &str) {
 }
 
 #[workflow]
-async fn cleans_up(ctx: Context) -> WorkflowResult<()> {
+async fn cleans_up(ctx: WorkflowContext) -> WorkflowResult<()> {
     let work = ctx.activity(endless()).await;
     assert!(ctx.is_cancelled());
     assert_eq!(ctx.cancellation_reason().as_deref(), Some("closing time"));
@@ -90,7 +91,7 @@ async fn a_workflow_cleans_up_and_ends(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn goes_on(ctx: Context) -> WorkflowResult<String> {
+async fn goes_on(ctx: WorkflowContext) -> WorkflowResult<String> {
     let scope = ctx.cancellation_scope();
     let inner = ctx.clone();
     let (work, ()) = longhaul_sdk::workflow::join!(
@@ -116,7 +117,7 @@ async fn a_scope_ends_without_its_workflow(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn careful(ctx: Context) -> WorkflowResult<()> {
+async fn careful(ctx: WorkflowContext) -> WorkflowResult<()> {
     let go = ctx.signals(&GO);
     let inner = ctx.clone();
     // What must not be cut short.
@@ -161,7 +162,7 @@ async fn shielded_work_is_finished_first(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn waits(ctx: Context) -> WorkflowResult<()> {
+async fn waits(ctx: WorkflowContext) -> WorkflowResult<()> {
     ctx.activity(endless()).await?;
     Ok(())
 }

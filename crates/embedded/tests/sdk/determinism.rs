@@ -5,8 +5,8 @@ use std::time::Duration;
 use longhaul_sdk::testing::ReplayFailure;
 use longhaul_sdk::workflow::ReplayError;
 use longhaul_sdk::{
-    ActivityResult, Context, Query, Signal, WorkflowCall, WorkflowDefinition, WorkflowResult,
-    activity,
+    ActivityResult, Query, Signal, WorkflowCall, WorkflowContext, WorkflowDefinition,
+    WorkflowResult, activity,
 };
 
 use crate::scenarios;
@@ -33,7 +33,7 @@ enum Change {
 }
 
 fn flow(change: Change) -> WorkflowDefinition {
-    WorkflowDefinition::new("flow", move |ctx: Context, (): ()| async move {
+    WorkflowDefinition::new("flow", move |ctx: WorkflowContext, (): ()| async move {
         match change {
             Change::OtherCall => {
                 ctx.sleep(Duration::ZERO).await?;
@@ -144,7 +144,7 @@ async fn changed_code_is_refused_and_the_run_survives(mut stage: Stage) -> Stage
 
 /// A local activity with these attempts, then a wait.
 fn tried(attempts: u32) -> WorkflowDefinition {
-    WorkflowDefinition::new("tried", move |ctx: Context, (): ()| async move {
+    WorkflowDefinition::new("tried", move |ctx: WorkflowContext, (): ()| async move {
         let policy = longhaul_sdk::RetryPolicy::attempts(attempts);
         ctx.local_activity(step(1)).retry(policy).await?;
         ctx.signals(&GO).recv().await?;
@@ -173,7 +173,7 @@ async fn a_local_activity_keeps_its_kind_and_its_options(stage: Stage) -> Stage 
         changed.contains("with other retries or timeouts"),
         "{changed}"
     );
-    let remote = WorkflowDefinition::new("tried", |ctx: Context, (): ()| async move {
+    let remote = WorkflowDefinition::new("tried", |ctx: WorkflowContext, (): ()| async move {
         ctx.activity(step(1)).await?;
         WorkflowResult::Ok(())
     });

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use longhaul_sdk::workflow::join;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Context, Failure, FailureKind, RetryPolicy, Signal,
-    TimeoutKind, WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Failure, FailureKind, RetryPolicy, Signal, TimeoutKind,
+    WorkflowContext, WorkflowResult, activity, workflow,
 };
 use parking_lot::Mutex;
 
@@ -82,7 +82,7 @@ fn worker(stage: &Stage, log: &Arc<Log>) -> longhaul_sdk::worker::WorkerBuilder 
 }
 
 #[workflow]
-async fn steps(ctx: Context) -> WorkflowResult<Vec<u32>> {
+async fn steps(ctx: WorkflowContext) -> WorkflowResult<Vec<u32>> {
     let first = ctx.local_activity(write("one".to_owned())).await?;
     let drawn = ctx.side_effect(|| 7_u32)?;
     let second = ctx.execute_local_activity(write("two".to_owned())).await?;
@@ -114,7 +114,7 @@ async fn steps_run_once_in_the_workers_process(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn tried(ctx: Context) -> WorkflowResult<u64> {
+async fn tried(ctx: WorkflowContext) -> WorkflowResult<u64> {
     let policy = RetryPolicy::attempts(3).backoff([Duration::from_secs(1)]);
     let attempt = ctx.local_activity(third_time()).retry(policy).await?;
     Ok(attempt)
@@ -137,7 +137,7 @@ async fn failed_attempts_are_repeated_after_a_pause(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn fails(ctx: Context) -> WorkflowResult<Vec<String>> {
+async fn fails(ctx: WorkflowContext) -> WorkflowResult<Vec<String>> {
     let mut seen = Vec::new();
     let policy = RetryPolicy::attempts(5).give_up_on("CardDeclined");
     let error = ctx
@@ -195,7 +195,7 @@ async fn failures_tell_what_happened(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn beside(ctx: Context) -> WorkflowResult<String> {
+async fn beside(ctx: WorkflowContext) -> WorkflowResult<String> {
     let inner = ctx.clone();
     let signals = async move {
         let go = inner.signals(&GO);
@@ -231,7 +231,7 @@ async fn local_activities_run_beside_everything_else(mut stage: Stage) -> Stage 
 }
 
 #[workflow]
-async fn tried_beside_signals(ctx: Context) -> WorkflowResult<(u64, u32)> {
+async fn tried_beside_signals(ctx: WorkflowContext) -> WorkflowResult<(u64, u32)> {
     let counted = ctx.state(0_u32);
     let counting = ctx.spawn({
         let (go, counted) = (ctx.signals(&GO), counted.clone());
@@ -285,7 +285,7 @@ async fn endless(ctx: ActivityContext) -> ActivityResult<()> {
 }
 
 #[workflow]
-async fn cleans_up(ctx: Context) -> WorkflowResult<()> {
+async fn cleans_up(ctx: WorkflowContext) -> WorkflowResult<()> {
     let work = ctx.local_activity(endless()).await;
     assert!(work.as_ref().is_err_and(|error| error.is_cancelled()));
     ctx.local_activity(write("cleaned".to_owned())).await?;

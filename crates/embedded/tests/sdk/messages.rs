@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_sdk::client::{QueryError, UpdateError};
-use longhaul_sdk::{Context, Failure, Query, Signal, Update, WorkflowResult, workflow};
+use longhaul_sdk::{Failure, Query, Signal, Update, WorkflowContext, WorkflowResult, workflow};
 
 use crate::scenarios;
 use crate::stage::{Running, Stage, types};
@@ -16,7 +16,7 @@ const DEPOSIT: Update<i64, i64> = Update::new("deposit").validated();
 const RENAME: Update<(String, u32), String> = Update::new("rename");
 
 #[workflow(signals(NOTE, CLOSE), queries(TOTAL, BROKEN), updates(DEPOSIT, RENAME))]
-async fn account(ctx: Context) -> WorkflowResult<(i64, Vec<String>)> {
+async fn account(ctx: WorkflowContext) -> WorkflowResult<(i64, Vec<String>)> {
     let balance = ctx.state(0_i64);
     let shown = balance.clone();
     ctx.on_query(&TOTAL, move |()| shown.get());
@@ -96,7 +96,7 @@ async fn an_account_is_talked_to(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn collector(ctx: Context, count: usize) -> WorkflowResult<Vec<String>> {
+async fn collector(ctx: WorkflowContext, count: usize) -> WorkflowResult<Vec<String>> {
     let notes = ctx.signals(&NOTE);
     let mut kept = Vec::new();
     while kept.len() < count {
@@ -130,7 +130,7 @@ async fn signals_come_in_order_whatever_the_worker_does(mut stage: Stage) -> Sta
 }
 
 #[workflow(updates(DEPOSIT))]
-async fn thresholds(ctx: Context) -> WorkflowResult<Vec<bool>> {
+async fn thresholds(ctx: WorkflowContext) -> WorkflowResult<Vec<bool>> {
     let balance = ctx.state(0_i64);
     let changed = balance.clone();
     ctx.on_validated_update(

@@ -8,8 +8,8 @@ use longhaul_embedded::Embedded;
 use longhaul_host::Config;
 use longhaul_sdk::testing::Replayer;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, Failure, FailureKind, RetryPolicy, Signal,
-    TimeoutKind, Worker, WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Client, Failure, FailureKind, RetryPolicy, Signal,
+    TimeoutKind, Worker, WorkflowContext, WorkflowResult, activity, workflow,
 };
 
 use crate::recording::{Recording, Tape};
@@ -54,7 +54,7 @@ async fn quiet(milliseconds: u64) -> ActivityResult<()> {
 }
 
 #[workflow]
-async fn told_at_the_end(ctx: Context) -> WorkflowResult<Vec<String>> {
+async fn told_at_the_end(ctx: WorkflowContext) -> WorkflowResult<Vec<String>> {
     let policy = RetryPolicy::attempts(3).backoff([Duration::from_secs(1), Duration::ZERO]);
     let attempt = ctx.local_activity(third_time()).retry(policy).await?;
     let late = ctx
@@ -141,7 +141,7 @@ async fn an_older_server_hears_of_local_activities_with_the_completion() {
 }
 
 #[workflow]
-async fn beside_others(ctx: Context) -> WorkflowResult<()> {
+async fn beside_others(ctx: WorkflowContext) -> WorkflowResult<()> {
     let timer = ctx.spawn({
         let ctx = ctx.clone();
         async move { ctx.sleep(Duration::from_secs(600)).await }
@@ -204,7 +204,7 @@ async fn effect(ctx: ActivityContext) -> ActivityResult<u64> {
 }
 
 #[workflow]
-async fn interrupted(ctx: Context, attempts: u32) -> WorkflowResult<String> {
+async fn interrupted(ctx: WorkflowContext, attempts: u32) -> WorkflowResult<String> {
     let policy = RetryPolicy::attempts(attempts);
     match ctx.local_activity(effect()).retry(policy).await {
         Ok(attempt) => Ok(format!("attempt {attempt}")),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_sdk::{
-    ActivityResult, Context, Signal, WorkflowDefinition, WorkflowResult, activity, workflow,
+    ActivityResult, Signal, WorkflowContext, WorkflowDefinition, WorkflowResult, activity, workflow,
 };
 use rand::Rng as _;
 use serde_json::json;
@@ -21,7 +21,7 @@ async fn step(number: u32) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn drawing(ctx: Context) -> WorkflowResult<(u32, bool, bool)> {
+async fn drawing(ctx: WorkflowContext) -> WorkflowResult<(u32, bool, bool)> {
     let drawn = ctx.side_effect(|| DRAWN.fetch_add(1, Ordering::Relaxed))?;
     let before = (ctx.now(), ctx.random().random::<u64>());
     ctx.signals(&GO).recv().await?;
@@ -44,7 +44,7 @@ async fn a_value_is_drawn_once(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn countdown(ctx: Context, left: u32, sum: u32) -> WorkflowResult<u32> {
+async fn countdown(ctx: WorkflowContext, left: u32, sum: u32) -> WorkflowResult<u32> {
     let sum = sum + ctx.activity(step(left)).await?;
     if left == 0 {
         return Ok(sum);
@@ -67,7 +67,7 @@ async fn a_run_continues_as_new(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn described(ctx: Context) -> WorkflowResult<()> {
+async fn described(ctx: WorkflowContext) -> WorkflowResult<()> {
     ctx.upsert_memo(&json!({"stage": "packing", "boxes": 3}))?;
     let attributes = json!({"Priority": "high"});
     ctx.upsert_search_attributes(attributes.as_object().cloned().unwrap_or_default());
@@ -96,7 +96,7 @@ async fn memo_and_attributes_are_shown(mut stage: Stage) -> Stage {
 
 /// `pay` before and after a change in its middle.
 fn pay(patched: bool) -> WorkflowDefinition {
-    WorkflowDefinition::new("pay", move |ctx: Context, (): ()| async move {
+    WorkflowDefinition::new("pay", move |ctx: WorkflowContext, (): ()| async move {
         let mut done = ctx.activity(step(1)).await?;
         ctx.signals(&GO).recv().await?;
         if patched && ctx.patched("tax") {

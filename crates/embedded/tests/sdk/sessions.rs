@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Cancelled, Context, Failure, Signal, WorkerSessionOptions,
-    WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Cancelled, Failure, Signal, WorkerSessionOptions,
+    WorkflowContext, WorkflowResult, activity, workflow,
 };
 use parking_lot::Mutex;
 
@@ -32,7 +32,7 @@ fn gpu(id: &str) -> WorkerSessionOptions {
 }
 
 #[workflow]
-async fn affinity(ctx: Context, id: String) -> WorkflowResult<Vec<(String, u64)>> {
+async fn affinity(ctx: WorkflowContext, id: String) -> WorkflowResult<Vec<(String, u64)>> {
     let session = ctx.session(gpu(&id));
     assert_eq!(session.id(), id);
     let mut seen = vec![session.activity(whereabouts()).await?];
@@ -203,7 +203,7 @@ async fn patient(ctx: ActivityContext) -> ActivityResult<()> {
 }
 
 #[workflow]
-async fn long(ctx: Context) -> WorkflowResult<()> {
+async fn long(ctx: WorkflowContext) -> WorkflowResult<()> {
     let session = ctx.session(gpu("long"));
     session.activity(patient()).await?;
     Ok(())

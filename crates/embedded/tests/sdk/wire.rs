@@ -7,8 +7,8 @@ use std::time::Duration;
 use longhaul_embedded::Embedded;
 use longhaul_sdk::transport::Response;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, LocalActivityOptions, RetryPolicy, Signal,
-    Worker, WorkerSessionOptions, WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Client, LocalActivityOptions, RetryPolicy, Signal, Worker,
+    WorkerSessionOptions, WorkflowContext, WorkflowResult, activity, workflow,
 };
 use serde_json::json;
 use tokio::sync::Notify;
@@ -35,7 +35,7 @@ async fn render(frame: u32) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn all_session_options(ctx: Context) -> WorkflowResult<u32> {
+async fn all_session_options(ctx: WorkflowContext) -> WorkflowResult<u32> {
     let options = WorkerSessionOptions::new("gpu-render")
         .queue("elsewhere")
         .connection("redis")
@@ -121,7 +121,7 @@ async fn step(ctx: ActivityContext) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn all_local_options(ctx: Context) -> WorkflowResult<u32> {
+async fn all_local_options(ctx: WorkflowContext) -> WorkflowResult<u32> {
     let options = LocalActivityOptions::new()
         .retry(
             RetryPolicy::attempts(3)
@@ -257,7 +257,7 @@ async fn gated(ctx: ActivityContext) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn waits_inside(ctx: Context) -> WorkflowResult<u32> {
+async fn waits_inside(ctx: WorkflowContext) -> WorkflowResult<u32> {
     Ok(ctx.local_activity(gated()).await?)
 }
 

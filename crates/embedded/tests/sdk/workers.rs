@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_sdk::worker::Ended;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Context, Signal, WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Signal, WorkflowContext, WorkflowResult, activity, workflow,
 };
 use tokio::sync::Notify;
 
@@ -21,7 +21,7 @@ async fn step(number: u32) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn rounds(ctx: Context, count: u32) -> WorkflowResult<u32> {
+async fn rounds(ctx: WorkflowContext, count: u32) -> WorkflowResult<u32> {
     let go = ctx.signals(&GO);
     let mut sum = 0;
     for _ in 0..count {
@@ -95,7 +95,7 @@ async fn gated(ctx: ActivityContext) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn one_gate(ctx: Context) -> WorkflowResult<u32> {
+async fn one_gate(ctx: WorkflowContext) -> WorkflowResult<u32> {
     Ok(ctx.activity(gated()).await?)
 }
 

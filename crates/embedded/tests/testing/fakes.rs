@@ -2,7 +2,9 @@
 
 use longhaul_embedded::testing::{Answer, RunError, TestEnvironment};
 use longhaul_sdk::client::ResultError;
-use longhaul_sdk::{ActivityResult, Context, Failure, RetryPolicy, WorkflowResult, workflow};
+use longhaul_sdk::{
+    ActivityResult, Failure, RetryPolicy, WorkflowContext, WorkflowResult, workflow,
+};
 
 use crate::{DAY, HOUR, Order, delivery, micros, order, ship};
 
@@ -52,7 +54,7 @@ async fn a_failure_of_a_fake_reaches_the_workflow() {
 }
 
 #[workflow]
-async fn local(ctx: Context) -> WorkflowResult<String> {
+async fn local(ctx: WorkflowContext) -> WorkflowResult<String> {
     let retry = RetryPolicy::attempts(3).backoff([HOUR]);
     Ok(ctx.local_activity(ship(order())).retry(retry).await?)
 }

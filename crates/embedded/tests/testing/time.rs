@@ -3,7 +3,8 @@
 use longhaul_embedded::testing::{Answer, TestEnvironment};
 use longhaul_sdk::workflow::join;
 use longhaul_sdk::{
-    ActivityCall, Context, FailureKind, Query, RetryPolicy, TimeoutKind, WorkflowResult, workflow,
+    ActivityCall, FailureKind, Query, RetryPolicy, TimeoutKind, WorkflowContext, WorkflowResult,
+    workflow,
 };
 
 use crate::{DAY, GO, HOUR, SECOND, double, micros, order, ship, sleeper};
@@ -45,7 +46,7 @@ async fn two_runs_share_the_time() {
 }
 
 #[workflow]
-async fn impatient(ctx: Context) -> WorkflowResult<String> {
+async fn impatient(ctx: WorkflowContext) -> WorkflowResult<String> {
     let retry = RetryPolicy::attempts(2).backoff([SECOND]);
     let slow = ctx
         .activity(ship(order()))
@@ -89,7 +90,7 @@ async fn timeouts_of_activities_pass_in_virtual_time() {
 }
 
 #[workflow(signals(GO), queries(ROUND))]
-async fn rounds(ctx: Context) -> WorkflowResult<Vec<u32>> {
+async fn rounds(ctx: WorkflowContext) -> WorkflowResult<Vec<u32>> {
     let heard = ctx.state(Vec::new());
     ctx.on_query(&ROUND, {
         let heard = heard.clone();
@@ -151,7 +152,7 @@ async fn advancing_stops_at_every_moment_on_the_way() {
 }
 
 #[workflow]
-async fn chain(ctx: Context, left: u32) -> WorkflowResult<u32> {
+async fn chain(ctx: WorkflowContext, left: u32) -> WorkflowResult<u32> {
     ctx.sleep(DAY).await?;
     let number = ctx.activity(double(left)).await?;
     if left > 0 {
@@ -161,7 +162,7 @@ async fn chain(ctx: Context, left: u32) -> WorkflowResult<u32> {
 }
 
 #[workflow]
-async fn parent(ctx: Context) -> WorkflowResult<u32> {
+async fn parent(ctx: WorkflowContext) -> WorkflowResult<u32> {
     let (first, second) = join!(ctx.child(chain(2)).start(), ctx.child(sleeper(5)).start());
     Ok(first? + second?)
 }
@@ -228,7 +229,7 @@ async fn an_activity_that_runs_holds_the_time() {
 
 /// Several kinds of work between two sleeps.
 #[workflow]
-async fn busy(ctx: Context, number: u32) -> WorkflowResult<u32> {
+async fn busy(ctx: WorkflowContext, number: u32) -> WorkflowResult<u32> {
     let mut sum = 0;
     for round in 1..=4 {
         ctx.sleep(SECOND * number * round).await?;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_embedded::testing::{Answer, ReplayError, RunError, TestEnvironment, Why};
-use longhaul_sdk::{Context, WorkflowCall, WorkflowDefinition, WorkflowResult, workflow};
+use longhaul_sdk::{WorkflowCall, WorkflowContext, WorkflowDefinition, WorkflowResult, workflow};
 
 use crate::{DAY, GO, HOUR, delivery, double, micros, order, sleeper};
 
@@ -15,7 +15,7 @@ fn stuck(error: RunError) -> (Why, String) {
 }
 
 #[workflow]
-async fn waits(ctx: Context) -> WorkflowResult<u32> {
+async fn waits(ctx: WorkflowContext) -> WorkflowResult<u32> {
     Ok(ctx.signals(&GO).recv().await?)
 }
 
@@ -54,7 +54,7 @@ async fn a_workflow_that_waits_for_nobody_is_told_of() {
 
 #[tokio::test]
 async fn what_never_ends_or_takes_too_long_is_given_up() {
-    let circles = WorkflowDefinition::new("circles", |ctx: Context, (): ()| async move {
+    let circles = WorkflowDefinition::new("circles", |ctx: WorkflowContext, (): ()| async move {
         loop {
             ctx.sleep(HOUR).await?;
         }
@@ -96,7 +96,7 @@ async fn what_never_ends_or_takes_too_long_is_given_up() {
 
 #[tokio::test]
 async fn code_that_fails_is_not_tried_for_ever() {
-    let broken = WorkflowDefinition::new("broken", |ctx: Context, (): ()| async move {
+    let broken = WorkflowDefinition::new("broken", |ctx: WorkflowContext, (): ()| async move {
         ctx.sleep(HOUR).await?;
         assert!(ctx.history_length() == 0, "out of cheese");
         WorkflowResult::Ok(())
@@ -119,7 +119,7 @@ async fn code_that_fails_is_not_tried_for_ever() {
 async fn runs_that_do_not_replay_are_found() {
     // Counts its executions outside of what is recorded.
     let executions = AtomicU32::new(0);
-    let unsteady = WorkflowDefinition::new("unsteady", move |ctx: Context, (): ()| {
+    let unsteady = WorkflowDefinition::new("unsteady", move |ctx: WorkflowContext, (): ()| {
         let execution = executions.fetch_add(1, Ordering::Relaxed);
         async move {
             if execution > 0 {

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use longhaul_sdk::{
-    ActivityResult, Client, Context, Worker, WorkflowCall, WorkflowResult, activity, workflow,
+    ActivityResult, Client, Worker, WorkflowCall, WorkflowContext, WorkflowResult, activity,
+    workflow,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -48,12 +49,12 @@ async fn add(number: u64) -> ActivityResult<u64> {
 }
 
 #[workflow]
-async fn one_activity(ctx: Context, number: u64) -> WorkflowResult<u64> {
+async fn one_activity(ctx: WorkflowContext, number: u64) -> WorkflowResult<u64> {
     Ok(ctx.activity(add(number)).await?)
 }
 
 #[workflow]
-async fn local_steps(ctx: Context, steps: u64) -> WorkflowResult<u64> {
+async fn local_steps(ctx: WorkflowContext, steps: u64) -> WorkflowResult<u64> {
     let mut number = 0;
     for _ in 0..steps {
         number = ctx.local_activity(add(number)).await?;

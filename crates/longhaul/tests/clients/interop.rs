@@ -2,7 +2,7 @@
 
 use longhaul_sdk::testing::Replayer;
 use longhaul_sdk::{
-    ActivityResult, Client, Context, Failure, Query, Signal, Update, Worker, WorkflowCall,
+    ActivityResult, Client, Failure, Query, Signal, Update, Worker, WorkflowCall, WorkflowContext,
     WorkflowResult, activity, workflow,
 };
 use serde::{Deserialize, Serialize};
@@ -73,7 +73,7 @@ async fn rust_refuse(reason: String) -> ActivityResult<()> {
 }
 
 #[workflow]
-async fn rust_child(_ctx: Context, number: i64) -> WorkflowResult<i64> {
+async fn rust_child(_ctx: WorkflowContext, number: i64) -> WorkflowResult<i64> {
     Ok(number * 2)
 }
 
@@ -87,7 +87,7 @@ struct Answer {
 }
 
 #[workflow(signals(GO), queries(STATUS), updates(ADD))]
-async fn rust_caller(ctx: Context, order: Order) -> WorkflowResult<Answer> {
+async fn rust_caller(ctx: WorkflowContext, order: Order) -> WorkflowResult<Answer> {
     let total = ctx.state(0_i64);
     ctx.on_query(&STATUS, |()| "waiting".to_owned());
     let changed = total.clone();

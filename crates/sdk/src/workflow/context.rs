@@ -46,7 +46,7 @@ pub(super) fn entered<T>(journal: &Arc<Journal>, code: impl FnOnce() -> T) -> T 
     result
 }
 
-/// A session of the workflow that is running: [`Context::session`] for code that has no context at hand.
+/// A session of the workflow that is running: [`WorkflowContext::session`] for code that has no context at hand.
 ///
 /// # Panics
 /// Outside of workflow code.
@@ -65,20 +65,20 @@ pub fn session(options: WorkerSessionOptions) -> Session {
 /// numbers, no I/O, no order of a hash map. What such code needs, the context offers ([`now`](Self::now),
 /// [`random`](Self::random), [`side_effect`](Self::side_effect)), or an activity does.
 #[derive(Clone)]
-pub struct Context {
+pub struct WorkflowContext {
     journal: Arc<Journal>,
     tasks: Arc<Tasks>,
 }
 
-impl fmt::Debug for Context {
+impl fmt::Debug for WorkflowContext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("Context")
+        out.debug_tuple("WorkflowContext")
             .field(&self.journal.info)
             .finish()
     }
 }
 
-impl Context {
+impl WorkflowContext {
     pub(super) fn new(journal: Arc<Journal>, tasks: Arc<Tasks>) -> Self {
         Self { journal, tasks }
     }
@@ -427,7 +427,7 @@ impl Context {
     }
 }
 
-/// A wait for a condition; see [`Context::wait_until`].
+/// A wait for a condition; see [`WorkflowContext::wait_until`].
 #[must_use = "a wait does nothing until it is awaited"]
 pub struct WaitUntil(Wait<()>);
 
@@ -456,7 +456,7 @@ impl IntoFuture for WaitUntil {
     }
 }
 
-/// Signals of one name; see [`Context::signals`].
+/// Signals of one name; see [`WorkflowContext::signals`].
 pub struct Signals<T> {
     journal: Arc<Journal>,
     name: String,
@@ -510,7 +510,7 @@ fn take_signal<T: DeserializeOwned>(journal: &Journal, name: &str) -> Option<T> 
     }
 }
 
-/// A future that runs beside the workflow; see [`Context::spawn`]. Dropping it leaves the future running.
+/// A future that runs beside the workflow; see [`WorkflowContext::spawn`]. Dropping it leaves the future running.
 pub struct JoinHandle<T>(oneshot::Receiver<T>);
 
 impl<T> Future for JoinHandle<T> {
@@ -525,7 +525,7 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-/// Calls that can be given up together; see [`Context::cancellation_scope`].
+/// Calls that can be given up together; see [`WorkflowContext::cancellation_scope`].
 #[derive(Clone)]
 pub struct CancellationScope {
     journal: Arc<Journal>,

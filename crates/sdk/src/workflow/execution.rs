@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::call::{FailedHow, Outcome};
-use super::context::{Context, entered};
+use super::context::{WorkflowContext, entered};
 use super::event::{
     CallFacts, CancellationFacts, HistoryEvent, SignalFacts, UpdateFacts, UpdateIdentity,
 };
@@ -69,7 +69,7 @@ impl Execution {
     pub(crate) fn new(definition: &WorkflowDefinition, info: RunInfo, arguments: Payload) -> Self {
         let journal = Journal::new(info);
         let tasks = Arc::new(Tasks::default());
-        let context = Context::new(journal.clone(), tasks.clone());
+        let context = WorkflowContext::new(journal.clone(), tasks.clone());
         Self {
             main: Some((definition.run)(context, arguments)),
             journal,
@@ -535,7 +535,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> ReplayError {
 
 type Task = (BoxFuture<'static, ()>, Arc<Flag>);
 
-/// Futures that run beside the workflow's own ([`Context::spawn`]).
+/// Futures that run beside the workflow's own ([`WorkflowContext::spawn`]).
 #[derive(Default)]
 pub(crate) struct Tasks {
     list: Mutex<Vec<Option<Task>>>,

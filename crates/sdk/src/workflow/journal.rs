@@ -1,7 +1,7 @@
 //! The state of one run in a worker: what its history says, what its code has called, and what is still to be sent.
 //!
 //! The journal is the meeting point of the two sides of a replay. [`super::execution::Execution`] writes what the history
-//! resolves; the futures of [`super::Context`] make calls and read outcomes. Both hold it for moments only.
+//! resolves; the futures of [`super::WorkflowContext`] make calls and read outcomes. Both hold it for moments only.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;

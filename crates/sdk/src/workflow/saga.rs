@@ -4,19 +4,20 @@ use std::fmt;
 
 use futures::future::BoxFuture;
 
-use super::context::Context;
+use super::context::WorkflowContext;
 use crate::error::WorkflowError;
 
-type Undo = Box<dyn FnOnce(Context) -> BoxFuture<'static, Result<(), WorkflowError>> + Send>;
+type Undo =
+    Box<dyn FnOnce(WorkflowContext) -> BoxFuture<'static, Result<(), WorkflowError>> + Send>;
 
 /// What to undo if the workflow does not reach its end.
 ///
 /// ```
-/// # use longhaul_sdk::{ActivityCall, Context, Saga, WorkflowResult};
+/// # use longhaul_sdk::{ActivityCall, WorkflowContext, Saga, WorkflowResult};
 /// # fn reserve(_: u32) -> ActivityCall<String> { ActivityCall::named("reserve") }
 /// # fn release(_: String) -> ActivityCall<()> { ActivityCall::named("release") }
 /// # fn charge(_: u32) -> ActivityCall<()> { ActivityCall::named("charge") }
-/// async fn order(ctx: Context, item: u32) -> WorkflowResult<()> {
+/// async fn order(ctx: WorkflowContext, item: u32) -> WorkflowResult<()> {
 ///     let mut saga = Saga::new(&ctx);
 ///     let steps = async {
 ///         let reservation = ctx.activity(reserve(item)).await?;
@@ -29,13 +30,13 @@ type Undo = Box<dyn FnOnce(Context) -> BoxFuture<'static, Result<(), WorkflowErr
 /// }
 /// ```
 pub struct Saga {
-    context: Context,
+    context: WorkflowContext,
     undo: Vec<Undo>,
 }
 
 impl Saga {
     /// Nothing to undo yet.
-    pub fn new(context: &Context) -> Self {
+    pub fn new(context: &WorkflowContext) -> Self {
         Self {
             context: context.clone(),
             undo: Vec::new(),
@@ -43,7 +44,7 @@ impl Saga {
     }
 
     /// Adds a compensation for a step that has been done.
-    pub fn undo<F>(&mut self, compensation: impl FnOnce(Context) -> F + Send + 'static)
+    pub fn undo<F>(&mut self, compensation: impl FnOnce(WorkflowContext) -> F + Send + 'static)
     where
         F: Future<Output = Result<(), WorkflowError>> + Send + 'static,
     {

@@ -1,8 +1,8 @@
 //! What the macros make: calls, definitions and bodies that can be called.
 
 use longhaul_sdk::{
-    Activity, ActivityContext, ActivityResult, Context, Failure, Query, Signal, Update, Workflow,
-    WorkflowResult, activity, workflow,
+    Activity, ActivityContext, ActivityResult, Failure, Query, Signal, Update, Workflow,
+    WorkflowContext, WorkflowResult, activity, workflow,
 };
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,11 @@ const BUMP: Update<u32, u32> = Update::new("bump");
 
 /// Adds what it is told to what it charged.
 #[workflow(name = "shop.checkout", signals(GO), queries(COUNT), updates(BUMP))]
-async fn checkout(ctx: Context, order: Order, seed: Option<u32>) -> WorkflowResult<(String, u32)> {
+async fn checkout(
+    ctx: WorkflowContext,
+    order: Order,
+    seed: Option<u32>,
+) -> WorkflowResult<(String, u32)> {
     let count = ctx.state(seed.unwrap_or(1));
     let seen = count.clone();
     ctx.on_query(&COUNT, move |()| seen.get());
@@ -67,8 +71,21 @@ mod elsewhere {
 
     /// Visible from outside, with its type and its body.
     #[workflow]
-    pub(super) async fn echo(_ctx: Context, text: String) -> WorkflowResult<String> {
+    pub(super) async fn echo(_ctx: WorkflowContext, text: String) -> WorkflowResult<String> {
         Ok(text)
+    }
+}
+
+/// Programs written before the context was renamed still compile.
+mod earlier_name {
+    #![allow(deprecated, reason = "this is the name that is deprecated")]
+
+    use longhaul_sdk::{Context, WorkflowResult, workflow};
+
+    #[workflow]
+    pub(super) async fn greet(ctx: Context, name: String) -> WorkflowResult<String> {
+        ctx.sleep(std::time::Duration::ZERO).await?;
+        Ok(format!("hello, {name}"))
     }
 }
 
@@ -81,7 +98,7 @@ mod crowded {
     #[allow(dead_code, reason = "they only stand in the way")]
     mod longhaul_sdk {
         pub(super) struct ActivityCall;
-        pub(super) struct Context;
+        pub(super) struct WorkflowContext;
     }
     #[allow(dead_code, reason = "it only stands in the way")]
     pub(super) struct String;
@@ -95,7 +112,7 @@ mod crowded {
 
     #[other_name::workflow(name = "crowded.relay")]
     pub(super) async fn relay(
-        context: other_name::Context,
+        context: other_name::WorkflowContext,
         run: ::std::string::String,
     ) -> other_name::WorkflowResult<::std::string::String> {
         ::std::result::Result::Ok(context.activity(shout(run)).await?)
@@ -140,6 +157,7 @@ async fn a_whole_workflow_runs_on_what_the_macros_made() {
                 .workflow::<checkout>()
                 .workflow::<elsewhere::echo>()
                 .workflow::<crowded::relay>()
+                .workflow::<earlier_name::greet>()
                 .activity::<crowded::shout>()
                 .activity::<charge>()
                 .activity::<look_up>()
@@ -161,5 +179,8 @@ async fn a_whole_workflow_runs_on_what_the_macros_made() {
     let relay = bench.client.start(crowded::relay("hello".to_owned()));
     let relay = relay.queue(QUEUE).await.unwrap();
     assert_eq!(relay.result().await.unwrap(), "HELLO");
+    let greet = bench.client.start(earlier_name::greet("Ada".to_owned()));
+    let greet = greet.queue(QUEUE).await.unwrap();
+    assert_eq!(greet.result().await.unwrap(), "hello, Ada");
     working.stop().await;
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use longhaul_sdk::worker::Ended;
-use longhaul_sdk::{ActivityResult, Context, WorkflowResult, activity, workflow};
+use longhaul_sdk::{ActivityResult, WorkflowContext, WorkflowResult, activity, workflow};
 use serde_json::{Value, json};
 
 use crate::fake_server::{Answer, Asked, FakeServer};
 
 #[workflow]
-async fn double(_ctx: Context, number: i64) -> WorkflowResult<i64> {
+async fn double(_ctx: WorkflowContext, number: i64) -> WorkflowResult<i64> {
     Ok(number * 2)
 }
 

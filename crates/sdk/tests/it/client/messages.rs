@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longhaul_sdk::client::{QueryError, UpdateError, WorkflowHandle};
 use longhaul_sdk::{
-    Context, Failure, Query, Signal, Update, WorkflowCall, WorkflowResult, workflow,
+    Failure, Query, Signal, Update, WorkflowCall, WorkflowContext, WorkflowResult, workflow,
 };
 
 use crate::support::{Bench, QUEUE};
@@ -15,7 +15,7 @@ const STOCK: Query<String, Option<u32>> = Query::new("stock");
 const TAKE: Update<(String, u32), u32> = Update::new("take").validated();
 
 #[workflow(signals(PUT, DONE), queries(STOCK), updates(TAKE))]
-async fn store(ctx: Context) -> WorkflowResult<u32> {
+async fn store(ctx: WorkflowContext) -> WorkflowResult<u32> {
     let shelf = ctx.state(std::collections::BTreeMap::<String, u32>::new());
     let seen = shelf.clone();
     ctx.on_query(&STOCK, move |name: String| {
@@ -219,7 +219,7 @@ async fn queries_without_an_answer_say_why() {
 
 /// Declares nothing, so the server leaves it to the worker to know its handlers.
 #[workflow]
-async fn quiet(ctx: Context) -> WorkflowResult<()> {
+async fn quiet(ctx: WorkflowContext) -> WorkflowResult<()> {
     ctx.on_query(&STOCK, |_| None);
     ctx.signals(&DONE).recv().await?;
     Ok(())

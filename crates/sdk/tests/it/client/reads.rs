@@ -3,12 +3,12 @@
 use futures::{StreamExt as _, TryStreamExt as _};
 use longhaul_sdk::WorkflowCall;
 use longhaul_sdk::client::{AttributeType, HistoryEvent, Page, Status, WorkflowSummary};
-use longhaul_sdk::{Context, WorkflowResult, workflow};
+use longhaul_sdk::{WorkflowContext, WorkflowResult, workflow};
 
 use crate::support::{Bench, QUEUE};
 
 #[workflow]
-async fn double(_ctx: Context, number: i64) -> WorkflowResult<i64> {
+async fn double(_ctx: WorkflowContext, number: i64) -> WorkflowResult<i64> {
     Ok(number * 2)
 }
 

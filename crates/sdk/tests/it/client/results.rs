@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use longhaul_sdk::client::{Error, ResultError};
-use longhaul_sdk::{Context, Failure, Signal, WorkflowCall, WorkflowResult, workflow};
+use longhaul_sdk::{Failure, Signal, WorkflowCall, WorkflowContext, WorkflowResult, workflow};
 use serde_json::json;
 
 use crate::support::{Bench, QUEUE, Scripted};
 
 #[workflow]
-async fn double(_ctx: Context, number: i64) -> WorkflowResult<i64> {
+async fn double(_ctx: WorkflowContext, number: i64) -> WorkflowResult<i64> {
     Ok(number * 2)
 }
 
 #[workflow]
-async fn decline(_ctx: Context) -> WorkflowResult<()> {
+async fn decline(_ctx: WorkflowContext) -> WorkflowResult<()> {
     Err(Failure::of_type("CardDeclined", "no money").non_retryable())?
 }
 
 #[workflow]
-async fn count_down(ctx: Context, from: u32) -> WorkflowResult<String> {
+async fn count_down(ctx: WorkflowContext, from: u32) -> WorkflowResult<String> {
     match from {
         0 => Ok("lift-off".to_owned()),
         _ => ctx.continue_as_new(count_down(from - 1)),
@@ -29,7 +29,7 @@ async fn count_down(ctx: Context, from: u32) -> WorkflowResult<String> {
 const NEVER: Signal<()> = Signal::new("never");
 
 #[workflow]
-async fn wait(ctx: Context) -> WorkflowResult<()> {
+async fn wait(ctx: WorkflowContext) -> WorkflowResult<()> {
     ctx.signals(&NEVER).recv().await?;
     Ok(())
 }
