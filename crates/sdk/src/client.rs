@@ -25,6 +25,7 @@ mod info;
 mod list;
 mod page;
 mod result;
+#[cfg(feature = "schedules")]
 mod schedules;
 mod search_attributes;
 mod start;
@@ -40,6 +41,7 @@ pub use history::{History, HistoryEvent};
 pub use info::ServerInfo;
 pub use list::{ListWorkflows, WorkflowSummary};
 pub use page::Page;
+#[cfg(feature = "schedules")]
 pub use schedules::{
     BackfillResult, Interval, ListSchedules, OverlapPolicy, Schedule, ScheduleAction,
     ScheduleDescription, ScheduleHandle, ScheduleSpec, ScheduleUpdate, TriggerOutcome,

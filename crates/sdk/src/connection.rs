@@ -48,6 +48,7 @@ impl Connection {
         self.call(plane, Method::Post, segments)
     }
 
+    #[cfg(feature = "schedules")]
     pub(crate) fn put(&self, plane: Plane, segments: &[&str]) -> Call<'_> {
         self.call(plane, Method::Put, segments)
             .repeat(Repeat::Freely)

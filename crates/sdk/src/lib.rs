@@ -128,8 +128,8 @@
 //! Requests are repeated when the server cannot be reached or asks for it, and only those that may be: what is said twice is
 //! done once. Every refusal keeps the server's machine-readable reason and its whole answer ([`transport::Refusal`]).
 //!
-//! Lists ([`Client::list`]), histories ([`WorkflowHandle::history`]), schedules ([`Client::create_schedule`]), search
-//! attributes, workers and task queues are plain typed data.
+//! Lists ([`Client::list`]), histories ([`WorkflowHandle::history`]), search attributes, workers and task queues are plain
+//! typed data. The cargo feature `schedules` adds schedules, for servers that have schedules; longhaul does not yet.
 //!
 //! Programs that want no server beside them run one in their own process: crate `longhaul-embedded`.
 //!

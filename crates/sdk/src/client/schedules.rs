@@ -1,4 +1,6 @@
-//! Schedules: workflows that are started by the clock (control-plane.md §14).
+//! Schedules: the server starts a workflow at given times.
+//!
+//! For servers that have schedules; longhaul does not yet. Only with the cargo feature `schedules`.
 
 use std::sync::Arc;
 

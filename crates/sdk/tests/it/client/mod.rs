@@ -5,5 +5,6 @@ mod lost_answers;
 mod messages;
 mod reads;
 mod results;
+#[cfg(feature = "schedules")]
 mod schedules;
 mod start;
