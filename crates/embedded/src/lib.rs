@@ -112,15 +112,15 @@ impl Embedded {
         self.host.now()
     }
 
-    /// Moves a manual clock forward, by whole seconds. What falls due happens soon after.
+    /// Moves a manual clock forward. The server does what has become due soon after.
     ///
     /// # Panics
-    /// The server was not opened with [`Builder::manual_clock`].
+    /// If the server was not opened with [`Builder::manual_clock`].
     pub fn advance(&self, time: Duration) {
         let clock = self.clock.as_ref();
         clock
             .expect("only a manual clock can be moved")
-            .advance_seconds(time.as_secs());
+            .advance_to(after(self.now(), time));
     }
 
     /// Stops: waiting polls are answered, requests end, and later ones find nobody. What was accepted is on disk, and the
@@ -202,6 +202,13 @@ impl Builder {
             clock: manual,
         })
     }
+}
+
+/// Returns the time that is `time` after `begin`, or the last one that can be represented.
+fn after(begin: Timestamp, time: Duration) -> Timestamp {
+    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let target = begin.as_micros().saturating_add(micros);
+    Timestamp::from_micros(target).min(Timestamp::MAX)
 }
 
 async fn open_file(file: PathBuf) -> Result<Sqlite, Error> {

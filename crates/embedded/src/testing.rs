@@ -262,7 +262,7 @@ impl TestEnvironment {
     /// # Panics
     /// The server failed.
     pub async fn advance(&self, time: Duration) {
-        let target = self.after(time);
+        let target = crate::after(self.now(), time);
         if let Err(error) = self.shared.pass(target).await {
             panic!("time could not pass: {error}");
         }
@@ -270,13 +270,7 @@ impl TestEnvironment {
 
     /// Moves the clock and waits for nothing: for time that passes while an activity runs.
     pub fn advance_at_once(&self, time: Duration) {
-        self.shared.clock.advance_to(self.after(time));
-    }
-
-    fn after(&self, time: Duration) -> Timestamp {
-        let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        let target = self.now().as_micros().saturating_add(micros);
-        Timestamp::from_micros(target).min(Timestamp::MAX)
+        self.shared.clock.advance_to(crate::after(self.now(), time));
     }
 
     /// Waits until nothing can happen without time passing.

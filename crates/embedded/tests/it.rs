@@ -82,6 +82,11 @@ async fn time_passes_when_it_is_told_to() {
     );
     assert_eq!(error.to_string(), "the workflow timed out (run_timeout)");
     assert_eq!(server.now(), BEGIN.plus_seconds(3600));
+    server.advance(Duration::from_millis(1));
+    assert_eq!(
+        server.now().as_micros(),
+        BEGIN.plus_seconds(3600).as_micros() + 1000
+    );
 }
 
 #[tokio::test]

@@ -177,6 +177,7 @@ pub mod activity;
 pub mod client;
 mod connection;
 pub mod definition;
+mod duration;
 pub mod error;
 #[doc(hidden)]
 pub mod macro_support;

@@ -105,6 +105,96 @@ async fn a_session_is_sent_as_it_was_written_and_closed_before_the_worker_leaves
     server.stop().await;
 }
 
+#[workflow]
+async fn leaf(_ctx: WorkflowContext) -> WorkflowResult<()> {
+    Ok(())
+}
+
+/// Every option that is a duration, none of them a whole number of seconds.
+#[workflow]
+async fn fractions(ctx: WorkflowContext) -> WorkflowResult<()> {
+    let a_little = Duration::from_millis(1);
+    let retry = || RetryPolicy::attempts(3).backoff([a_little, Duration::from_millis(1500)]);
+    ctx.sleep(a_little).await?;
+    ctx.wait_until(|| false).timeout(a_little).await?;
+    ctx.activity(render(1))
+        .retry(retry())
+        .start_to_close(Duration::from_millis(2500))
+        .schedule_to_start(Duration::from_millis(30_001))
+        .schedule_to_close(Duration::from_millis(40_999))
+        .heartbeat(Duration::ZERO)
+        .in_session(
+            &WorkerSessionOptions::new("s")
+                .lease(Duration::from_millis(60_100))
+                .ttl(Duration::from_millis(99_900)),
+        )
+        .await?;
+    ctx.local_activity(render(2))
+        .retry(retry())
+        .heartbeat(Duration::from_millis(2100))
+        .start_to_close(Duration::from_millis(2900))
+        .schedule_to_close(Duration::from_millis(3100))
+        .await?;
+    ctx.child(leaf())
+        .retry(retry())
+        .run_timeout(Duration::from_millis(5001))
+        .execution_timeout(Duration::from_millis(6999))
+        .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn durations_are_rounded_up_to_whole_seconds_and_never_refused() {
+    let server = Embedded::in_memory().await.unwrap();
+    let (transport, tape) = Recording::new(server.transport());
+    let client = Client::over(transport).connect().await.unwrap();
+    let worker = Worker::builder(&client, QUEUE)
+        .workflow::<fractions>()
+        .workflow::<leaf>()
+        .activity::<render>()
+        .poll_timeout(Duration::from_millis(1200));
+    let worker = Running::start(worker).await;
+    let run = client
+        .start(fractions())
+        .queue(QUEUE)
+        .run_timeout(Duration::from_millis(100_001))
+        .execution_timeout(Duration::from_millis(200_999));
+    run.await.unwrap().result().await.unwrap();
+    worker.stop().await;
+
+    let only = |kind: &str| {
+        let commands = tape.commands(kind);
+        assert_eq!(commands.len(), 1, "{kind}: {commands:?}");
+        commands[0].clone()
+    };
+    let backoff = json!([1, 2]);
+    assert_eq!(only("start_timer")["delay_seconds"], 1);
+    assert_eq!(only("open_condition_wait")["timeout_seconds"], 1);
+    let activity = only("schedule_activity");
+    assert_eq!(activity["retry_policy"]["backoff_seconds"], backoff);
+    assert_eq!(activity["start_to_close_timeout"], 3);
+    assert_eq!(activity["schedule_to_start_timeout"], 31);
+    assert_eq!(activity["schedule_to_close_timeout"], 41);
+    assert_eq!(activity["heartbeat_timeout"], 1);
+    assert_eq!(activity["worker_session"]["lease_seconds"], 61);
+    assert_eq!(activity["worker_session"]["ttl_seconds"], 100);
+    let local = &tape.to("/local-activities/prepare")[0].body["descriptor"];
+    assert_eq!(local["retry_policy"]["backoff_seconds"], backoff);
+    assert_eq!(local["heartbeat_timeout"], 3);
+    assert_eq!(local["start_to_close_timeout"], 3);
+    assert_eq!(local["schedule_to_close_timeout"], 4);
+    let child = only("start_child_workflow");
+    assert_eq!(child["retry_policy"]["backoff_seconds"], backoff);
+    assert_eq!(child["run_timeout_seconds"], 6);
+    assert_eq!(child["execution_timeout_seconds"], 7);
+    let start = &tape.to("/api/workflows")[0].body;
+    assert_eq!(start["run_timeout_seconds"], 101);
+    assert_eq!(start["execution_timeout_seconds"], 201);
+    let polls = tape.to("/workflow-tasks/poll");
+    assert_eq!(polls[0].body["timeout_seconds"], 2);
+    server.stop().await;
+}
+
 #[derive(Default)]
 struct Steps {
     calls: AtomicU32,

@@ -10,13 +10,13 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::start::whole_seconds;
 use super::{
     Client, Error, History, QueryError, ResultError, UpdateRequest, WorkflowDescription,
     WorkflowRun, fresh_id, result,
 };
 use crate::connection::{Call, Repeat};
 use crate::definition::{Query, Signal, Update};
+use crate::duration::timeout_seconds;
 use crate::payload;
 use crate::transport::Plane;
 
@@ -192,7 +192,7 @@ impl<R> WorkflowHandle<R> {
         }
         let body = Body {
             reason,
-            cleanup_timeout_seconds: cleanup.map(whole_seconds),
+            cleanup_timeout_seconds: cleanup.map(timeout_seconds),
         };
         // Asking twice is asking once: the second answer names the first request.
         let answer: Answer = self

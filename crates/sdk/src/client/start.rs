@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::{AttributeValue, Client, StartError, WorkflowHandle, fresh_id};
 use crate::connection::Repeat;
 use crate::definition::WorkflowCall;
+use crate::duration::timeout_seconds;
 use crate::payload;
 use crate::transport::{Plane, RequestError};
 
@@ -136,13 +137,13 @@ impl<'a, R> StartWorkflow<'a, R> {
 
     /// How long the workflow may take over all its runs; whole seconds, rounded up.
     pub fn execution_timeout(mut self, timeout: Duration) -> Self {
-        self.body.execution_timeout_seconds = Some(whole_seconds(timeout));
+        self.body.execution_timeout_seconds = Some(timeout_seconds(timeout));
         self
     }
 
     /// How long each run may take; whole seconds, rounded up.
     pub fn run_timeout(mut self, timeout: Duration) -> Self {
-        self.body.run_timeout_seconds = Some(whole_seconds(timeout));
+        self.body.run_timeout_seconds = Some(timeout_seconds(timeout));
         self
     }
 
@@ -217,12 +218,6 @@ fn already_started(error: &RequestError, workflow_id: &str) -> Option<StartError
             workflow_id: workflow_id.to_owned(),
             run_id: refusal.text("run_id").map(str::to_owned),
         })
-}
-
-/// The protocol counts in seconds, from one on.
-pub(super) fn whole_seconds(duration: Duration) -> u64 {
-    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    seconds.max(1)
 }
 
 impl<'a, R: Send + 'static> IntoFuture for StartWorkflow<'a, R> {

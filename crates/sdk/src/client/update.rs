@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{UpdateError, WorkflowHandle, breathe, fresh_id};
 use crate::connection::Repeat;
+use crate::duration::timeout_seconds;
 use crate::payload;
 
 /// How long one request waits for the end of an update. Longer waits ask again.
@@ -147,7 +148,7 @@ impl Sent {
             } else {
                 "accepted"
             },
-            wait_timeout_seconds: wait.map(super::start::whole_seconds),
+            wait_timeout_seconds: wait.map(timeout_seconds),
             request_id: &self.request_id,
         };
         self.handle

@@ -15,6 +15,7 @@ use super::registration::Registration;
 use super::shared::{RunningTask, Shared};
 use super::wire::{Polled, TaskKind};
 use super::{activities, questions, workflow_tasks};
+use crate::duration::seconds;
 use crate::transport::RequestError;
 
 /// The pauses after failed polls: from a tenth of a second, doubling, up to five seconds.
@@ -172,7 +173,7 @@ impl Pollers {
             "worker_id": shared.api.worker_id,
             "task_queue": shared.queue,
             "poll_request_id": format!("{:032x}", rand::random::<u128>()),
-            "timeout_seconds": self.hold.as_secs(),
+            "timeout_seconds": seconds(self.hold),
         });
         if let Some(build_id) = &shared.build_id {
             body["build_id"] = json!(build_id);

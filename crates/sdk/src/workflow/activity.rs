@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use super::call::{CallFuture, CallKind, FailedHow, Outcome};
 use super::event::CallFacts;
 use super::journal::Journal;
-use super::options::{OptionError, RetryPolicy, exact_seconds};
+use super::options::{OptionError, RetryPolicy};
 use super::session::WorkerSessionOptions;
 use crate::definition::ActivityCall;
+use crate::duration::timeout_seconds;
 use crate::error::{ActivityError, FailureKind};
 use crate::payload;
 
@@ -147,8 +148,8 @@ impl<R: DeserializeOwned + 'static> CallActivity<R> {
             ("schedule_to_close_timeout", self.schedule_to_close),
             ("heartbeat_timeout", self.heartbeat),
         ] {
-            if let Some(seconds) = exact_seconds(key, timeout)? {
-                command[key] = json!(seconds);
+            if let Some(timeout) = timeout {
+                command[key] = json!(timeout_seconds(timeout));
             }
         }
         if let Some(policy) = self.cancellation {

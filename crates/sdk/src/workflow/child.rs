@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use super::activity::CancellationPolicy;
 use super::call::{CallFuture, CallKind, FailedHow, Outcome};
 use super::journal::Journal;
-use super::options::{OptionError, RetryPolicy, exact_seconds};
+use super::options::{OptionError, RetryPolicy};
 use crate::definition::WorkflowCall;
+use crate::duration::timeout_seconds;
 use crate::error::{ChildError, FailureKind, TimeoutKind};
 use crate::payload;
 
@@ -143,8 +144,8 @@ impl<R: DeserializeOwned + 'static> CallChild<R> {
             ("execution_timeout_seconds", self.execution_timeout),
             ("run_timeout_seconds", self.run_timeout),
         ] {
-            if let Some(seconds) = exact_seconds(key, timeout)? {
-                command[key] = json!(seconds);
+            if let Some(timeout) = timeout {
+                command[key] = json!(timeout_seconds(timeout));
             }
         }
         Ok(command)

@@ -24,12 +24,12 @@ use super::execution::Tasks;
 use super::handler::{UpdateHandler, Validate};
 use super::journal::{Journal, RunInfo};
 use super::local::LocalActivity;
-use super::options::ceil_seconds;
 use super::scope::{ScopeId, Scopes};
 use super::session::{Session, WorkerSessionOptions};
 use super::state::State;
 use super::wait::Wait;
 use crate::definition::{ActivityCall, Query, Signal, Update, WorkflowCall};
+use crate::duration::seconds;
 use crate::error::{ActivityError, Cancelled, ContinueAsNew, Ending, Failure, WorkflowError};
 use crate::payload::{self, Error as PayloadError};
 
@@ -159,7 +159,7 @@ impl WorkflowContext {
         &self,
         duration: Duration,
     ) -> impl Future<Output = Result<(), Cancelled>> + Send + use<> {
-        let command = json!({"type": "start_timer", "delay_seconds": ceil_seconds(duration)});
+        let command = json!({"type": "start_timer", "delay_seconds": seconds(duration)});
         CallFuture::new(
             self.journal.clone(),
             CallKind::Timer,
@@ -185,7 +185,7 @@ impl WorkflowContext {
     ) -> Result<Option<F::Output>, Cancelled> {
         // A wait that never comes true: unlike a timer it is closed when nobody needs it any more.
         let clock = Wait::<()>::new(self.journal.clone(), "timeout".to_owned(), || None)
-            .timeout_seconds(ceil_seconds(duration));
+            .timeout_seconds(seconds(duration));
         match super::select::select(std::pin::pin!(future), clock).await {
             super::select::Either::First(output) => Ok(Some(output)),
             super::select::Either::Second(ended) => ended.map(|_| None),
@@ -442,7 +442,7 @@ impl WaitUntil {
     /// # Errors
     /// When the workflow is cancelled meanwhile.
     pub async fn timeout(self, duration: Duration) -> Result<bool, Cancelled> {
-        let wait = self.0.timeout_seconds(ceil_seconds(duration));
+        let wait = self.0.timeout_seconds(seconds(duration));
         Ok(wait.await?.is_some())
     }
 }
@@ -482,7 +482,7 @@ impl<T: DeserializeOwned + 'static> Signals<T> {
     /// # Errors
     /// When the workflow is cancelled meanwhile.
     pub async fn recv_timeout(&self, duration: Duration) -> Result<Option<T>, Cancelled> {
-        self.wait().timeout_seconds(ceil_seconds(duration)).await
+        self.wait().timeout_seconds(seconds(duration)).await
     }
 
     fn wait(&self) -> Wait<T> {

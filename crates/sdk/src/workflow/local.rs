@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::activity::{self, ActivityFuture};
 use super::call::CallKind;
 use super::journal::Journal;
-use super::options::{OptionError, RetryPolicy, exact_seconds};
+use super::options::{OptionError, RetryPolicy};
 use crate::definition::ActivityCall;
+use crate::duration::timeout_seconds;
 use crate::error::{ActivityError, FailureKind};
 
 /// How far a local activity has come, as the history tells it.
@@ -88,9 +89,9 @@ impl LocalActivityOptions {
 
     /// The keys of the command, after the checks of the contract.
     fn keys(&self) -> Result<Value, OptionError> {
-        let start_to_close = exact_seconds("start_to_close", self.start_to_close)?;
-        let schedule_to_close = exact_seconds("schedule_to_close", self.schedule_to_close)?;
-        let heartbeat = exact_seconds("heartbeat", self.heartbeat)?;
+        let start_to_close = self.start_to_close.map(timeout_seconds);
+        let schedule_to_close = self.schedule_to_close.map(timeout_seconds);
+        let heartbeat = self.heartbeat.map(timeout_seconds);
         let ordered = |inner: Option<u64>, outer: Option<u64>| match (inner, outer) {
             (Some(inner), Some(outer)) => inner <= outer,
             _ => true,

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::duration::seconds;
+
 /// An option the protocol cannot express. The call that carries it fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -79,29 +81,8 @@ impl RetryPolicy {
         }
         Ok(json!({
             "max_attempts": self.max_attempts,
-            "backoff_seconds": self.backoff.iter().map(|pause| ceil_seconds(*pause)).collect::<Vec<_>>(),
+            "backoff_seconds": self.backoff.iter().map(|pause| seconds(*pause)).collect::<Vec<_>>(),
             "non_retryable_error_types": self.non_retryable,
         }))
-    }
-}
-
-/// The protocol counts whole seconds: a started second is a second.
-pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
-}
-
-/// A timeout in whole seconds; a fraction is refused rather than stretched.
-pub(crate) fn exact_seconds(
-    name: &str,
-    duration: Option<Duration>,
-) -> Result<Option<u64>, OptionError> {
-    match duration {
-        None => Ok(None),
-        Some(duration) if duration.subsec_nanos() == 0 && duration.as_secs() > 0 => {
-            Ok(Some(duration.as_secs()))
-        }
-        Some(duration) => Err(OptionError(format!(
-            "{name} must be a whole number of seconds, at least one, and not {duration:?}"
-        ))),
     }
 }

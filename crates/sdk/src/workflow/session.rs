@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::activity::CallActivity;
 use super::journal::Journal;
-use super::options::ceil_seconds;
 use crate::definition::ActivityCall;
+use crate::duration::timeout_seconds;
 
 /// Which session, and what a worker must offer to hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,8 +109,8 @@ impl WorkerSessionOptions {
         let mut wire = json!({
             "session_id": self.session_id,
             "requirements": self.requirements,
-            "lease_seconds": ceil_seconds(self.lease),
-            "ttl_seconds": ceil_seconds(self.ttl),
+            "lease_seconds": timeout_seconds(self.lease),
+            "ttl_seconds": timeout_seconds(self.ttl),
             "max_concurrent_activities": self.max_concurrent_activities,
             "create_if_missing": self.create_if_missing,
             "allow_reacquire_after_failure": self.allow_reacquire_after_failure,

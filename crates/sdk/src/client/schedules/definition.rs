@@ -6,9 +6,9 @@ use longhaul_protocol::Payload;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::client::start::whole_seconds;
 use crate::client::{AttributeValue, Error};
 use crate::definition::WorkflowCall;
+use crate::duration::{seconds, timeout_seconds};
 use crate::payload;
 
 /// A schedule to be created.
@@ -57,7 +57,7 @@ impl Schedule {
 
     /// Up to this much later than due, at random; at most an hour.
     pub fn jitter(mut self, jitter: Duration) -> Self {
-        self.body.jitter_seconds = Some(jitter.as_secs());
+        self.body.jitter_seconds = Some(seconds(jitter));
         self
     }
 
@@ -178,7 +178,7 @@ impl Interval {
 }
 
 fn iso8601(duration: Duration) -> String {
-    format!("PT{}S", duration.as_secs())
+    format!("PT{}S", seconds(duration))
 }
 
 /// What a schedule starts.
@@ -226,13 +226,13 @@ impl ScheduleAction {
 
     /// How long each workflow may take over all its runs.
     pub fn execution_timeout(mut self, timeout: Duration) -> Self {
-        self.body.execution_timeout_seconds = Some(whole_seconds(timeout));
+        self.body.execution_timeout_seconds = Some(timeout_seconds(timeout));
         self
     }
 
     /// How long each run may take.
     pub fn run_timeout(mut self, timeout: Duration) -> Self {
-        self.body.run_timeout_seconds = Some(whole_seconds(timeout));
+        self.body.run_timeout_seconds = Some(timeout_seconds(timeout));
         self
     }
 
@@ -311,7 +311,7 @@ impl ScheduleUpdate {
 
     /// Another jitter.
     pub fn jitter(mut self, jitter: Duration) -> Self {
-        self.body.jitter_seconds = Some(jitter.as_secs());
+        self.body.jitter_seconds = Some(seconds(jitter));
         self
     }
 

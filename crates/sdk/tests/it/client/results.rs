@@ -132,7 +132,7 @@ async fn whoever_waits_is_told_of_every_end() {
         tokio::task::yield_now().await;
     }
     let request = asked
-        .request_cancellation(Some("please"), Some(Duration::from_secs(30)))
+        .request_cancellation(Some("please"), Some(Duration::from_millis(29_001)))
         .await
         .unwrap();
     assert_eq!(

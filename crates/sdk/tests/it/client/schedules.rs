@@ -25,15 +25,17 @@ fn input() -> Value {
 async fn a_schedule_is_created_with_all_it_has() {
     let (client, server) = Scripted::client([(201, json!({"outcome": "created"}))]).await;
     let spec = ScheduleSpec::cron("0 6 * * *")
-        .and_interval(Interval::every(Duration::from_secs(3600)).offset(Duration::from_secs(60)))
+        .and_interval(
+            Interval::every(Duration::from_millis(3_599_001)).offset(Duration::from_millis(59_001)),
+        )
         .timezone("Europe/Berlin");
     let action = rollup()
         .queue("reports")
-        .run_timeout(Duration::from_secs(60))
+        .run_timeout(Duration::from_millis(59_001))
         .execution_timeout(Duration::from_secs(600));
     let schedule = Schedule::new(spec, action)
         .overlap(OverlapPolicy::BufferOne)
-        .jitter(Duration::from_secs(30))
+        .jitter(Duration::from_millis(29_001))
         .max_runs(50)
         .memo("team", "blue")
         .search_attribute("Count", 3)
