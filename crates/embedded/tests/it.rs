@@ -5,7 +5,7 @@ use std::time::Duration;
 use longhaul_embedded::{Embedded, Error};
 use longhaul_protocol::Timestamp;
 use longhaul_sdk::client::{ResultError, Status};
-use longhaul_sdk::transport::{RequestError, RetryPolicy, TransportError};
+use longhaul_sdk::transport::{RequestError, RequestRetry, TransportError};
 use longhaul_sdk::{Client, WorkflowCall};
 
 /// 2026-01-01T00:00:00Z.
@@ -39,7 +39,7 @@ async fn what_was_accepted_is_there_when_the_file_is_opened_again() {
 async fn a_stopped_server_answers_who_waits_and_is_gone_for_who_comes() {
     let server = Embedded::in_memory().await.unwrap();
     let client = Client::over(server.transport())
-        .retry(RetryPolicy::NEVER)
+        .retry(RequestRetry::NEVER)
         .connect()
         .await
         .unwrap();

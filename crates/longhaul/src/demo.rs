@@ -124,11 +124,11 @@ async fn show(address: SocketAddr, once: bool, asked: impl Future<Output = ()>) 
 async fn run_examples(client: &Client, url: &str) -> Result<()> {
     let failed = |error| anyhow!("an example failed: {error}");
     say!();
-    hello::show(client).await.map_err(failed)?;
-    order::show(client).await.map_err(failed)?;
-    local::show(client).await.map_err(failed)?;
-    gpu::show(client).await.map_err(failed)?;
-    approval::show(client).await.map_err(failed)?;
+    hello::run_example(client).await.map_err(failed)?;
+    order::run_example(client).await.map_err(failed)?;
+    local::run_example(client).await.map_err(failed)?;
+    gpu::run_example(client).await.map_err(failed)?;
+    approval::run_example(client).await.map_err(failed)?;
     let waiting = client
         .start(approval::expense(120))
         .id(longhaul_examples::unique("expense"))

@@ -76,6 +76,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> syn::Result<T
                 #(#signals)*
                 #(#queries)*
                 #(#updates)*
+                .from_attribute()
             }
         }
     })

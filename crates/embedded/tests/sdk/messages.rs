@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use longhaul_sdk::client::{QueryError, UpdateError};
-use longhaul_sdk::{Failure, Query, Signal, Update, WorkflowContext, WorkflowResult, workflow};
+use longhaul_sdk::{
+    Failure, Query, Signal, State, Update, ValidatedUpdate, WorkflowContext, WorkflowResult,
+    workflow,
+};
 
 use crate::scenarios;
 use crate::stage::{Running, Stage, types};
@@ -12,33 +15,30 @@ const NOTE: Signal<String> = Signal::new("note");
 const CLOSE: Signal<()> = Signal::new("close");
 const TOTAL: Query<(), i64> = Query::new("total");
 const BROKEN: Query<(), i64> = Query::new("broken");
-const DEPOSIT: Update<i64, i64> = Update::new("deposit").validated();
+const DEPOSIT: ValidatedUpdate<i64, i64> = Update::validated("deposit");
 const RENAME: Update<(String, u32), String> = Update::new("rename");
 
 #[workflow(signals(NOTE, CLOSE), queries(TOTAL, BROKEN), updates(DEPOSIT, RENAME))]
 async fn account(ctx: WorkflowContext) -> WorkflowResult<(i64, Vec<String>)> {
-    let balance = ctx.state(0_i64);
-    let shown = balance.clone();
-    ctx.on_query(&TOTAL, move |()| shown.get());
-    ctx.on_query(&BROKEN, |()| -> i64 { panic!("do not ask") });
-    let changed = balance.clone();
+    let balance = State::new(0_i64);
+    ctx.on_query(&TOTAL, &balance, |balance, ()| *balance);
+    ctx.on_query(&BROKEN, &balance, |_, ()| -> i64 { panic!("do not ask") });
     ctx.on_validated_update(
         &DEPOSIT,
-        |amount| {
+        &balance,
+        |_, amount| {
             if *amount > 0 {
                 Ok(())
             } else {
                 Err(Failure::of_type("NotADeposit", "must be positive"))
             }
         },
-        move |amount| {
-            Ok(changed.update(|balance| {
-                *balance += amount;
-                *balance
-            }))
+        |balance, amount| {
+            *balance += amount;
+            Ok(*balance)
         },
     );
-    ctx.on_update(&RENAME, |(name, times): (String, u32)| {
+    ctx.on_update(&RENAME, &balance, |_, (name, times): (String, u32)| {
         if times == 0 {
             return Err(Failure::of_type("NoName", "nothing is left of it"));
         }
@@ -131,16 +131,14 @@ async fn signals_come_in_order_whatever_the_worker_does(mut stage: Stage) -> Sta
 
 #[workflow(updates(DEPOSIT))]
 async fn thresholds(ctx: WorkflowContext) -> WorkflowResult<Vec<bool>> {
-    let balance = ctx.state(0_i64);
-    let changed = balance.clone();
+    let balance = State::new(0_i64);
     ctx.on_validated_update(
         &DEPOSIT,
-        |_| Ok(()),
-        move |amount| {
-            Ok(changed.update(|balance| {
-                *balance += amount;
-                *balance
-            }))
+        &balance,
+        |_, _| Ok(()),
+        |balance, amount| {
+            *balance += amount;
+            Ok(*balance)
         },
     );
     let never = ctx

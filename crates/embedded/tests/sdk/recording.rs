@@ -48,12 +48,12 @@ impl Tape {
     }
 }
 
-type Answer = Box<dyn Fn(&Sent, Response) -> Response + Send + Sync>;
+type ChangeResponse = Box<dyn Fn(&Sent, Response) -> Response + Send + Sync>;
 
 pub(crate) struct Recording {
     inner: EmbeddedTransport,
     tape: Tape,
-    answer: Answer,
+    answer: ChangeResponse,
 }
 
 impl std::fmt::Debug for Recording {

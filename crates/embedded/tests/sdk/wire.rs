@@ -1,4 +1,4 @@
-//! What the worker says to the server, word for word, where the protocol cares.
+//! The requests of a worker, field by field.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,20 +14,9 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::recording::{Recording, Tape};
-use crate::stage::{DEADLINE, QUEUE, Running};
+use crate::stage::{QUEUE, Running, until};
 
 const GO: Signal<()> = Signal::new("go");
-
-async fn eventually(what: &str, mut look: impl AsyncFnMut() -> bool) {
-    let looking = async {
-        while !look().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, looking)
-        .await
-        .unwrap_or_else(|_| panic!("never: {what}"));
-}
 
 #[activity]
 async fn render(frame: u32) -> ActivityResult<u32> {
@@ -46,17 +35,18 @@ async fn all_session_options(ctx: WorkflowContext) -> WorkflowResult<u32> {
         .max_concurrent_activities(2)
         .create_if_missing(true)
         .allow_reacquire_after_failure(true);
-    // The call's own queue goes before the session's.
+    // The queue of the call takes precedence over that of the session.
     let by_context = ctx
         .session(options.clone())
         .activity(render(1))
         .queue(QUEUE)
         .await?;
-    let by_function = longhaul_sdk::workflow::session(options)
+    let by_call = ctx
         .activity(render(2))
+        .in_session(&options)
         .queue(QUEUE)
         .await?;
-    Ok(by_context + by_function)
+    Ok(by_context + by_call)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,17 +80,17 @@ async fn a_session_is_sent_as_it_was_written_and_closed_before_the_worker_leaves
             })
         );
     }
-    // Tasks are done, then sessions closed, then the worker says goodbye.
-    let farewell: Vec<(&str, String)> = tape
+    // The worker finishes its tasks, closes its sessions, then deregisters.
+    let deletes: Vec<(&str, String)> = tape
         .all()
         .iter()
         .filter(|sent| sent.method == "DELETE")
         .map(|sent| (sent.method, sent.path.clone()))
         .collect();
-    assert_eq!(farewell[0].1, "/api/worker/sessions/gpu-render");
+    assert_eq!(deletes[0].1, "/api/worker/sessions/gpu-render");
     assert!(
-        farewell[1].1.starts_with("/api/worker/registrations/"),
-        "{farewell:?}"
+        deletes[1].1.starts_with("/api/worker/registrations/"),
+        "{deletes:?}"
     );
     server.stop().await;
 }
@@ -275,7 +265,7 @@ async fn a_local_activity_is_described_exactly_and_never_polled_for() {
     assert!(tape.to("/activity-tasks/poll").is_empty());
     assert!(
         tape.to("/history").is_empty(),
-        "what is new comes with the answers"
+        "new events come with the responses"
     );
     // Before the attempt the lease is renewed by `prepare`; after each heartbeat by the heartbeat.
     assert_eq!(tape.to("/heartbeat").len(), 2);
@@ -299,7 +289,7 @@ async fn a_lease_that_cannot_be_confirmed_ends_the_attempt_without_a_word() {
             .await
             .unwrap();
         let lost = worker.handle.clone();
-        eventually("the lease is lost", async || lost.metrics().leases_lost > 0).await;
+        until("the lease is lost", || lost.metrics().leases_lost > 0).await;
         worker.stop().await;
         assert_eq!(
             steps.calls.load(Ordering::Relaxed),
@@ -361,7 +351,7 @@ async fn a_worker_that_ends_lets_its_local_activity_finish() {
     steps.open.notify_one();
     worker.ended().await;
     assert_eq!(run.result().await.unwrap(), 0);
-    // One last look by each poller whether a task was on its way; none after it.
+    // Each poller polls at most once more, in case a task was on its way.
     assert!(tape.to("/workflow-tasks/poll").len() <= polls + 4);
     server.stop().await;
 }
@@ -372,12 +362,9 @@ async fn a_late_result_of_a_cancelled_run_is_not_recorded() {
     let run = client.start(waits_inside()).queue(QUEUE).await.unwrap();
     steps.began.notified().await;
     run.cancel(None).await.unwrap();
-    // Nothing kills the function: it ends by itself, and its result is refused.
+    // The function is not stopped: it returns, and the server refuses its result.
     steps.open.notify_one();
-    eventually("the outcome is refused", async || {
-        !tape.to("/outcome").is_empty()
-    })
-    .await;
+    until("the outcome is refused", || !tape.to("/outcome").is_empty()).await;
     let stopped = worker.handle.clone();
     worker.stop().await;
     assert_eq!(stopped.metrics().runs_cancelled, 1);
@@ -407,7 +394,7 @@ async fn what_a_server_has_not_announced_is_not_sent() {
         .await
         .unwrap();
     let handle = worker.handle.clone();
-    eventually("the task fails", async || {
+    until("the workflow task fails", || {
         handle.metrics().workflow_tasks_failed > 0
     })
     .await;

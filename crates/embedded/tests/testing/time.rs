@@ -1,10 +1,10 @@
-//! Time passes when nothing can happen without it, and exactly as far as it must.
+//! The clock jumps when all other work is done, and exactly to the next due time.
 
-use longhaul_embedded::testing::{Answer, TestEnvironment};
+use longhaul_embedded::testing::{FakeOutcome, TestEnvironment};
 use longhaul_sdk::workflow::join;
 use longhaul_sdk::{
-    ActivityCall, FailureKind, Query, RetryPolicy, TimeoutKind, WorkflowContext, WorkflowResult,
-    workflow,
+    ActivityCall, FailureKind, Query, RetryPolicy, State, TimeoutKind, WorkflowContext,
+    WorkflowResult, workflow,
 };
 
 use crate::{DAY, GO, HOUR, SECOND, double, micros, order, ship, sleeper};
@@ -77,7 +77,7 @@ async fn impatient(ctx: WorkflowContext) -> WorkflowResult<String> {
 async fn timeouts_of_activities_pass_in_virtual_time() {
     let env = TestEnvironment::builder()
         .workflow::<impatient>()
-        .fake_answers("ship", [Answer::<()>::Never])
+        .fake_outcomes("ship", [FakeOutcome::<()>::Never])
         .start()
         .await
         .unwrap();
@@ -91,10 +91,9 @@ async fn timeouts_of_activities_pass_in_virtual_time() {
 
 #[workflow(signals(GO), queries(ROUND))]
 async fn rounds(ctx: WorkflowContext) -> WorkflowResult<Vec<u32>> {
-    let heard = ctx.state(Vec::new());
-    ctx.on_query(&ROUND, {
-        let heard = heard.clone();
-        move |()| heard.with(|heard: &Vec<u32>| u32::try_from(heard.len()).unwrap_or(u32::MAX))
+    let heard = State::new(Vec::new());
+    ctx.on_query(&ROUND, &heard, |heard: &Vec<u32>, ()| {
+        u32::try_from(heard.len()).unwrap_or(u32::MAX)
     });
     let signals = ctx.signals(&GO);
     while let Some(number) = signals.recv_timeout(HOUR * 2).await? {
@@ -120,7 +119,7 @@ async fn signals_come_when_the_test_sends_them() {
             env.advance(HOUR).await;
             handle.signal(&GO, round).await.unwrap();
             env.settle().await;
-            // The worker is there also after time has jumped.
+            // The worker still answers after the clock has jumped.
             assert_eq!(handle.query(&ROUND, ()).await.unwrap(), round);
         }
         assert_eq!(handle.result().await.unwrap(), [2, 4, 6]);
@@ -218,7 +217,7 @@ async fn an_activity_that_runs_holds_the_time() {
         }
     }
     assert_eq!(env.now(), begin);
-    // Time that is moved by hand passes nevertheless.
+    // The test can move the clock nevertheless.
     env.advance_at_once(HOUR);
     release.send_replace(true);
     assert_eq!(result.await.unwrap(), 4);
@@ -260,7 +259,7 @@ async fn time_never_jumps_over_work_that_could_be_done() {
     for (number, result) in (1..).zip(results) {
         assert_eq!(result.unwrap(), number * 2 * 12);
     }
-    // Had time passed during any of the work, that work's next step would be late.
+    // If the clock had jumped during any work, the next step of that work would be late.
     let calls = env.calls("double");
     assert_eq!(calls.len(), 30 * 12);
     for call in calls {

@@ -2,8 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use longhaul_embedded::testing::{Answer, ReplayError, RunError, TestEnvironment, Why};
-use longhaul_sdk::{WorkflowCall, WorkflowContext, WorkflowDefinition, WorkflowResult, workflow};
+use longhaul_embedded::testing::{FakeOutcome, ReplayError, RunError, TestEnvironment, Why};
+use longhaul_sdk::{
+    Query, Signal, State, Update, WorkflowCall, WorkflowContext, WorkflowDefinition,
+    WorkflowResult, workflow,
+};
 
 use crate::{DAY, GO, HOUR, delivery, double, micros, order, sleeper};
 
@@ -65,7 +68,7 @@ async fn what_never_ends_or_takes_too_long_is_given_up() {
         .workflow_definition(circles)
         .workflow::<sleeper>()
         .workflow::<delivery>()
-        .fake_answers("ship", [Answer::<String>::Never])
+        .fake_outcomes("ship", [FakeOutcome::<String>::Never])
         .most_jumps(20)
         .longest_wait(DAY * 365)
         .start()
@@ -165,4 +168,103 @@ async fn a_stopped_environment_answers_its_handles() {
     env.stop().await;
     let error = handle.result().await.unwrap_err();
     assert!(matches!(error, RunError::Stopped), "{error}");
+}
+
+const TOTAL: Query<(), u32> = Query::new("total");
+const ADD: Update<u32, u32> = Update::new("add");
+const OTHER: Signal<u32> = Signal::new("other");
+
+fn handle_total(ctx: &WorkflowContext) {
+    ctx.on_query(&TOTAL, &State::new(0), |total, ()| *total);
+}
+
+#[workflow(updates(ADD))]
+async fn unlisted_query(ctx: WorkflowContext) -> WorkflowResult<()> {
+    let total = State::new(0);
+    ctx.on_update(&ADD, &total, |total, cents| Ok(*total + cents));
+    handle_total(&ctx);
+    ctx.sleep(HOUR).await?;
+    Ok(())
+}
+
+#[workflow]
+async fn unlisted_update(ctx: WorkflowContext) -> WorkflowResult<()> {
+    ctx.on_update(&ADD, &State::new(0), |total, cents| Ok(*total + cents));
+    ctx.sleep(HOUR).await?;
+    Ok(())
+}
+
+#[workflow(signals(GO))]
+async fn unlisted_signal(ctx: WorkflowContext) -> WorkflowResult<u32> {
+    Ok(ctx.signals(&OTHER).recv().await?)
+}
+
+#[workflow(queries(TOTAL))]
+async fn unhandled_query(ctx: WorkflowContext) -> WorkflowResult<()> {
+    ctx.sleep(HOUR).await?;
+    // Too late: a query may come during the sleep.
+    handle_total(&ctx);
+    Ok(())
+}
+
+#[workflow(queries(TOTAL), updates(ADD))]
+async fn unhandled_update(ctx: WorkflowContext) -> WorkflowResult<()> {
+    handle_total(&ctx);
+    ctx.sleep(HOUR).await?;
+    Ok(())
+}
+
+/// Ends before it waits, so that it needs no handlers.
+#[workflow(queries(TOTAL), updates(ADD))]
+async fn ends_at_once(_ctx: WorkflowContext) -> WorkflowResult<u32> {
+    Ok(7)
+}
+
+#[tokio::test]
+async fn messages_that_are_not_listed_or_not_handled_fail_the_first_task() {
+    let env = TestEnvironment::builder()
+        .workflow::<unlisted_query>()
+        .workflow::<unlisted_update>()
+        .workflow::<unlisted_signal>()
+        .workflow::<unhandled_query>()
+        .workflow::<unhandled_update>()
+        .workflow::<ends_at_once>()
+        .start()
+        .await
+        .unwrap();
+    assert_eq!(env.run(ends_at_once()).await.unwrap(), 7);
+    let begin = env.now();
+    for (workflow_type, expected) in [
+        (
+            "unlisted_query",
+            "the workflow uses the query `total` and does not list it; add its constant to `#[workflow(queries(..))]`",
+        ),
+        (
+            "unlisted_update",
+            "the workflow uses the update `add` and does not list it; add its constant to `#[workflow(updates(..))]`",
+        ),
+        (
+            "unlisted_signal",
+            "the workflow uses the signal `other` and does not list it; add its constant to `#[workflow(signals(..))]`",
+        ),
+        (
+            "unhandled_query",
+            "the workflow lists the query `total` in `#[workflow(queries(..))]` and has no handler for it; call \
+             `ctx.on_query` before the first `.await`",
+        ),
+        (
+            "unhandled_update",
+            "the workflow lists the update `add` in `#[workflow(updates(..))]` and has no handler for it; call \
+             `ctx.on_update` or `ctx.on_validated_update` before the first `.await`",
+        ),
+    ] {
+        let call = WorkflowCall::<()>::named(workflow_type);
+        let handle = env.start(call).await.unwrap();
+        let (why, text) = stuck(handle.result().await.unwrap_err());
+        assert_eq!(why, Why::TaskFailed, "{workflow_type}");
+        assert!(text.contains(expected), "{workflow_type}: {text}");
+        handle.terminate(None).await.unwrap();
+    }
+    assert_eq!(env.now(), begin);
+    env.stop().await;
 }

@@ -2,8 +2,8 @@
 
 use longhaul_sdk::testing::Replayer;
 use longhaul_sdk::{
-    ActivityResult, Client, Failure, Query, Signal, Update, Worker, WorkflowCall, WorkflowContext,
-    WorkflowResult, activity, workflow,
+    ActivityResult, Client, Failure, Query, Signal, State, Update, ValidatedUpdate, Worker,
+    WorkflowCall, WorkflowContext, WorkflowResult, activity, workflow,
 };
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::harness::{Server, run_python_on};
 
 const STATUS: Query<(), String> = Query::new("status");
 const GO: Signal<String> = Signal::new("go");
-const ADD: Update<i64, i64> = Update::new("add").validated();
+const ADD: ValidatedUpdate<i64, i64> = Update::validated("add");
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Order {
@@ -88,22 +88,20 @@ struct Answer {
 
 #[workflow(signals(GO), queries(STATUS), updates(ADD))]
 async fn rust_caller(ctx: WorkflowContext, order: Order) -> WorkflowResult<Answer> {
-    let total = ctx.state(0_i64);
-    ctx.on_query(&STATUS, |()| "waiting".to_owned());
-    let changed = total.clone();
+    let total = State::new(0_i64);
+    ctx.on_query(&STATUS, &total, |_, ()| "waiting".to_owned());
     ctx.on_validated_update(
         &ADD,
-        |amount| {
+        &total,
+        |_, amount| {
             if *amount < 0 {
                 return Err(Failure::new("not negative, please"));
             }
             Ok(())
         },
-        move |amount| {
-            Ok(changed.update(|total| {
-                *total += amount;
-                *total
-            }))
+        |total, amount| {
+            *total += amount;
+            Ok(*total)
         },
     );
     let told = ctx.signals(&GO).recv().await?;

@@ -174,7 +174,7 @@ impl ScheduleHandle {
             overlap_policy: Option<OverlapPolicy>,
         }
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             results: Vec<BackfillResult>,
         }
         let body = Body {
@@ -182,8 +182,8 @@ impl ScheduleHandle {
             end_time: end,
             overlap_policy: overlap,
         };
-        let answer: Answer = self.action("backfill").json(&body).send().await?;
-        Ok(answer.results)
+        let reply: Reply = self.action("backfill").json(&body).send().await?;
+        Ok(reply.results)
     }
 
     /// What happened to it after an event number (from 0), at most 500 events.
@@ -192,11 +192,11 @@ impl ScheduleHandle {
     /// There is no such schedule.
     pub async fn history(&self, after_sequence: u64) -> Result<Vec<Value>, Error> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             events: Vec<Value>,
         }
         let segments = ["schedules", self.id(), "history"];
-        let answer: Answer = self
+        let reply: Reply = self
             .client
             .connection()
             .get(Plane::Control, &segments)
@@ -204,7 +204,7 @@ impl ScheduleHandle {
             .query("after_sequence", Some(&after_sequence.to_string()))
             .send()
             .await?;
-        Ok(answer.events)
+        Ok(reply.events)
     }
 
     async fn note(&self, action: &str, note: Option<&str>) -> Result<(), Error> {
@@ -258,11 +258,11 @@ impl ListSchedules {
     /// The query is not understood, or the server cannot be asked.
     pub async fn page(&self, token: Option<&str>) -> Result<Page<ScheduleDescription>, Error> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             schedules: Vec<ScheduleDescription>,
             next_page_token: Option<String>,
         }
-        let answer: Answer = self
+        let reply: Reply = self
             .client
             .connection()
             .get(Plane::Control, &["schedules"])
@@ -273,8 +273,8 @@ impl ListSchedules {
             .send()
             .await?;
         Ok(Page {
-            items: answer.schedules,
-            next_page_token: answer.next_page_token,
+            items: reply.schedules,
+            next_page_token: reply.next_page_token,
         })
     }
 

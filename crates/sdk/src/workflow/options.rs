@@ -9,9 +9,11 @@ use crate::duration::seconds;
 /// An option the protocol cannot express. The call that carries it fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct OptionError(pub(crate) String);
+pub(crate) struct OptionError(pub(crate) String);
 
-/// How often something is tried, and with which pauses. The default is one attempt.
+/// How often an activity or child workflow is attempted, and how long the pauses between attempts are.
+///
+/// **An activity has one attempt by default:** without a retry policy, a failed attempt is not repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     max_attempts: Option<u32>,
@@ -20,13 +22,14 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
+    /// One attempt.
     fn default() -> Self {
         Self::attempts(1)
     }
 }
 
 impl RetryPolicy {
-    /// At most this many attempts, without pauses.
+    /// At most `max_attempts` attempts, the first included, without pauses.
     pub fn attempts(max_attempts: u32) -> Self {
         Self {
             max_attempts: Some(max_attempts),
@@ -35,7 +38,7 @@ impl RetryPolicy {
         }
     }
 
-    /// As many attempts as it takes.
+    /// An unlimited number of attempts, without pauses.
     pub fn unlimited() -> Self {
         Self {
             max_attempts: None,
@@ -43,14 +46,15 @@ impl RetryPolicy {
         }
     }
 
-    /// The pause before the second attempt, the third, …; the last one repeats. Whole seconds.
+    /// Sets the pauses before the second attempt, the third, and so on. The last pause repeats. Pauses are rounded up to whole
+    /// seconds.
     #[must_use]
     pub fn backoff(mut self, pauses: impl IntoIterator<Item = Duration>) -> Self {
         self.backoff = pauses.into_iter().collect();
         self
     }
 
-    /// Pauses that double from `first` up to `longest`.
+    /// Sets pauses that double from `first` up to `longest`.
     #[must_use]
     pub fn exponential(self, first: Duration, longest: Duration) -> Self {
         let mut pauses = vec![first.min(longest)];
@@ -66,7 +70,7 @@ impl RetryPolicy {
         self.backoff(pauses)
     }
 
-    /// A failure of this type ends it at once.
+    /// Does not retry after a failure of this type.
     #[must_use]
     pub fn give_up_on(mut self, exception_type: impl Into<String>) -> Self {
         self.non_retryable.push(exception_type.into());

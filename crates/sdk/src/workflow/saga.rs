@@ -1,4 +1,4 @@
-//! Sagas: steps that are undone, newest first, when a later one fails.
+//! Sagas: when a step fails, the steps before it are undone, newest first.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::error::WorkflowError;
 type Undo =
     Box<dyn FnOnce(WorkflowContext) -> BoxFuture<'static, Result<(), WorkflowError>> + Send>;
 
-/// What to undo if the workflow does not reach its end.
+/// A list of compensations, run if a later step fails.
 ///
 /// ```
 /// # use longhaul_sdk::{ActivityCall, WorkflowContext, Saga, WorkflowResult};
@@ -35,7 +35,7 @@ pub struct Saga {
 }
 
 impl Saga {
-    /// Nothing to undo yet.
+    /// Creates a saga without compensations.
     pub fn new(context: &WorkflowContext) -> Self {
         Self {
             context: context.clone(),
@@ -43,7 +43,7 @@ impl Saga {
         }
     }
 
-    /// Adds a compensation for a step that has been done.
+    /// Adds a compensation for a completed step.
     pub fn undo<F>(&mut self, compensation: impl FnOnce(WorkflowContext) -> F + Send + 'static)
     where
         F: Future<Output = Result<(), WorkflowError>> + Send + 'static,
@@ -52,11 +52,11 @@ impl Saga {
             .push(Box::new(move |context| Box::pin(compensation(context))));
     }
 
-    /// Passes a success on; after a failure undoes every step, newest first, and passes the failure on. A compensation that
-    /// fails itself does not keep the others from running; the first such failure is logged.
+    /// Returns a success unchanged. After a failure, runs all compensations, newest first, and returns the failure. If a
+    /// compensation fails, that is logged, and the others still run.
     ///
     /// # Errors
-    /// The failure it was given.
+    /// The error of `outcome`.
     pub async fn finish<T>(
         mut self,
         outcome: Result<T, WorkflowError>,

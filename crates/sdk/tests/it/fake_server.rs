@@ -17,12 +17,12 @@ use tokio::time::Instant;
 
 /// What is answered to a poll.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ScriptedReply {
     Body(u16, Value),
     Broken,
 }
 
-impl Answer {
+impl ScriptedReply {
     pub(crate) fn ok(body: Value) -> Self {
         Self::Body(200, body)
     }
@@ -48,9 +48,9 @@ pub(crate) struct FakeServer {
 
 #[derive(Debug, Default)]
 struct Inner {
-    workflow_polls: Mutex<VecDeque<Answer>>,
-    activity_polls: Mutex<VecDeque<Answer>>,
-    reports: Mutex<VecDeque<Answer>>,
+    workflow_polls: Mutex<VecDeque<ScriptedReply>>,
+    activity_polls: Mutex<VecDeque<ScriptedReply>>,
+    reports: Mutex<VecDeque<ScriptedReply>>,
     asked: Mutex<Vec<Asked>>,
     changed: Notify,
 }
@@ -70,18 +70,18 @@ impl FakeServer {
         (worker.handle(), tokio::spawn(worker.run()))
     }
 
-    pub(crate) fn workflow_polls(self, answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) fn workflow_polls(self, answers: impl IntoIterator<Item = ScriptedReply>) -> Self {
         self.inner.workflow_polls.lock().extend(answers);
         self
     }
 
-    pub(crate) fn activity_polls(self, answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) fn activity_polls(self, answers: impl IntoIterator<Item = ScriptedReply>) -> Self {
         self.inner.activity_polls.lock().extend(answers);
         self
     }
 
     /// What is answered when tasks are completed; everything is welcome after that.
-    pub(crate) fn reports(self, answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) fn reports(self, answers: impl IntoIterator<Item = ScriptedReply>) -> Self {
         self.inner.reports.lock().extend(answers);
         self
     }
@@ -134,8 +134,8 @@ impl FakeServer {
             _ => None,
         };
         match scripted {
-            Some(Answer::Body(status, body)) => Ok(respond(status, &body)),
-            Some(Answer::Broken) => Err(TransportError::Interrupted("torn".to_owned())),
+            Some(ScriptedReply::Body(status, body)) => Ok(respond(status, &body)),
+            Some(ScriptedReply::Broken) => Err(TransportError::Interrupted("torn".to_owned())),
             None if path.ends_with("/poll") => {
                 tokio::time::sleep(hold).await;
                 Ok(respond(200, &json!({"poll_status": "empty", "task": null})))

@@ -1,7 +1,7 @@
 //! What the macros make: calls, definitions and bodies that can be called.
 
 use longhaul_sdk::{
-    Activity, ActivityContext, ActivityResult, Failure, Query, Signal, Update, Workflow,
+    Activity, ActivityContext, ActivityResult, Failure, Query, Signal, State, Update, Workflow,
     WorkflowContext, WorkflowResult, activity, workflow,
 };
 use serde::{Deserialize, Serialize};
@@ -48,15 +48,11 @@ async fn checkout(
     order: Order,
     seed: Option<u32>,
 ) -> WorkflowResult<(String, u32)> {
-    let count = ctx.state(seed.unwrap_or(1));
-    let seen = count.clone();
-    ctx.on_query(&COUNT, move |()| seen.get());
-    let bumped = count.clone();
-    ctx.on_update(&BUMP, move |by: u32| {
-        Ok(bumped.update(|count| {
-            *count += by;
-            *count
-        }))
+    let count = State::new(seed.unwrap_or(1));
+    ctx.on_query(&COUNT, &count, |count, ()| *count);
+    ctx.on_update(&BUMP, &count, |count, by| {
+        *count += by;
+        Ok(*count)
     });
     let receipt = ctx.activity(charge(order, "EUR".to_owned())).await?;
     ctx.activity(nothing()).await?;

@@ -6,7 +6,7 @@ use longhaul_sdk::worker::Ended;
 use longhaul_sdk::{ActivityResult, WorkflowContext, WorkflowResult, activity, workflow};
 use serde_json::{Value, json};
 
-use crate::fake_server::{Answer, Asked, FakeServer};
+use crate::fake_server::{Asked, FakeServer, ScriptedReply};
 
 #[workflow]
 async fn double(_ctx: WorkflowContext, number: i64) -> WorkflowResult<i64> {
@@ -39,9 +39,9 @@ const fn seconds(seconds: u64) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn a_throttled_worker_waits_as_long_as_it_is_told_and_is_not_idle() {
     let server = FakeServer::default().workflow_polls([
-        Answer::ok(status("throttled", Some(7))),
-        Answer::ok(status("throttled", None)),
-        Answer::ok(status("throttled", Some(0))),
+        ScriptedReply::ok(status("throttled", Some(7))),
+        ScriptedReply::ok(status("throttled", None)),
+        ScriptedReply::ok(status("throttled", Some(0))),
     ]);
     let (worker, _) = server.employ(|worker| worker.workflow::<double>()).await;
     let asked = server.wait_for(WORKFLOW_POLLS, 4).await;
@@ -52,7 +52,7 @@ async fn a_throttled_worker_waits_as_long_as_it_is_told_and_is_not_idle() {
 
 #[tokio::test(start_paused = true)]
 async fn after_an_empty_poll_comes_the_next_one_at_once() {
-    let idle = ["empty", "timeout", "empty"].map(|idle| Answer::ok(status(idle, None)));
+    let idle = ["empty", "timeout", "empty"].map(|idle| ScriptedReply::ok(status(idle, None)));
     let server = FakeServer::default().workflow_polls(idle);
     let (worker, running) = server.employ(|worker| worker.workflow::<double>()).await;
     let asked = server.wait_for(WORKFLOW_POLLS, 4).await;
@@ -86,11 +86,11 @@ async fn a_server_that_is_away_is_asked_again_however_long_it_takes() {
     let away = json!({"reason": "backend_unavailable", "message": "no disk", "poll_status": "unavailable"});
     let mut later = away.clone();
     later["retry_after_seconds"] = json!(9);
-    let mut answers = vec![Answer::Body(503, away); 20];
+    let mut answers = vec![ScriptedReply::Body(503, away); 20];
     answers.extend([
-        Answer::Broken,
-        Answer::Body(503, later),
-        Answer::Body(500, json!("?")),
+        ScriptedReply::Broken,
+        ScriptedReply::Body(503, later),
+        ScriptedReply::Body(500, json!("?")),
     ]);
     let count = answers.len();
     let server = FakeServer::default().workflow_polls(answers);
@@ -121,10 +121,10 @@ async fn a_worker_told_to_drain_finishes_what_it_has_and_takes_nothing_new() {
     let mut held = activity_task("avro");
     held["activity_type"] = json!("think");
     let server = FakeServer::default()
-        .activity_polls([Answer::task(held)])
+        .activity_polls([ScriptedReply::task(held)])
         .workflow_polls([
-            Answer::ok(status("throttled", Some(5))),
-            Answer::ok(status("draining", Some(5))),
+            ScriptedReply::ok(status("throttled", Some(5))),
+            ScriptedReply::ok(status("draining", Some(5))),
         ]);
     let worker = server.employ(|worker| worker.workflow::<double>().activity::<think>());
     let (_, running) = worker.await;
@@ -193,7 +193,7 @@ fn activity_task(codec: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn an_activitys_result_is_sent_in_its_envelope() {
-    let server = FakeServer::default().activity_polls([Answer::task(activity_task("avro"))]);
+    let server = FakeServer::default().activity_polls([ScriptedReply::task(activity_task("avro"))]);
     let _worker = server.employ(|worker| worker.activity::<triple>()).await;
     let completed = &server.wait_for("/activity-tasks/t-1/complete", 1).await[0].body;
     // 42.
@@ -208,19 +208,22 @@ async fn an_activitys_result_is_sent_in_its_envelope() {
 #[tokio::test(start_paused = true)]
 async fn payloads_of_another_codec_are_refused_and_not_guessed() {
     let server = FakeServer::default()
-        .activity_polls([Answer::task(activity_task("json"))])
-        .workflow_polls([Answer::task(workflow_task("json"))]);
+        .activity_polls([ScriptedReply::task(activity_task("json"))])
+        .workflow_polls([ScriptedReply::task(workflow_task("json"))]);
     let worker = server.employ(|worker| worker.activity::<triple>().workflow::<double>());
     let (worker, _) = worker.await;
     let failed = &server.wait_for("/activity-tasks/t-1/fail", 1).await[0].body;
     let failure = failed["failure"].to_string();
-    assert!(failure.contains("payloads of codec `json`"), "{failed}");
+    assert!(
+        failure.contains("payloads have the codec `json`"),
+        "{failed}"
+    );
     assert_eq!(failed["failure"]["non_retryable"], true, "{failed}");
     let failed = &server.wait_for("/workflow-tasks/t-2/fail", 1).await[0].body;
     assert!(
         failed["failure"]
             .to_string()
-            .contains("payloads of codec `json`"),
+            .contains("payloads have the codec `json`"),
         "{failed}"
     );
     assert!(server.asked("/complete").is_empty());
@@ -231,7 +234,7 @@ async fn payloads_of_another_codec_are_refused_and_not_guessed() {
 async fn a_report_that_comes_too_late_costs_the_worker_nothing() {
     let refused = |reason: &str, cancelled: bool| {
         let body = json!({"reason": reason, "message": "too late", "recorded": false, "cancel_requested": cancelled});
-        Answer::Body(409, body)
+        ScriptedReply::Body(409, body)
     };
     let refusals = [
         refused("run_closed", true),
@@ -240,7 +243,7 @@ async fn a_report_that_comes_too_late_costs_the_worker_nothing() {
         refused("lease_expired", false),
         refused("stale_attempt", false),
     ];
-    let tasks = vec![Answer::task(activity_task("avro")); refusals.len() + 1];
+    let tasks = vec![ScriptedReply::task(activity_task("avro")); refusals.len() + 1];
     let server = FakeServer::default()
         .activity_polls(tasks)
         .reports(refusals);
@@ -255,7 +258,7 @@ async fn a_report_that_comes_too_late_costs_the_worker_nothing() {
         refused("run_closed", true),
         refused("workflow_task_attempt_mismatch", false),
     ];
-    let tasks = vec![Answer::task(workflow_task("avro")); 3];
+    let tasks = vec![ScriptedReply::task(workflow_task("avro")); 3];
     let server = FakeServer::default().workflow_polls(tasks).reports(closed);
     let (worker, running) = server.employ(|worker| worker.workflow::<double>()).await;
     let completed = server.wait_for("/workflow-tasks/t-2/complete", 3).await;

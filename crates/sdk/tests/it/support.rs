@@ -1,12 +1,13 @@
-//! One server per test, workers on it, and transports that misbehave on purpose or only listen.
+//! A server per test, workers on it, and transports that lose, change or record requests.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use longhaul_embedded::Embedded;
-use longhaul_sdk::transport::{Request, Response, RetryPolicy, Transport, TransportError};
+use longhaul_sdk::transport::{Request, RequestRetry, Response, Transport, TransportError};
 use longhaul_sdk::worker::{Ended, WorkerBuilder, WorkerError};
 use longhaul_sdk::{Client, Worker, WorkerHandle};
 use parking_lot::Mutex;
@@ -15,7 +16,28 @@ use tokio::task::JoinHandle;
 /// The queue of every test.
 pub(crate) const QUEUE: &str = "q";
 
-/// A server, and maybe a worker on its queue.
+/// Longer than any test takes. It is reached only if something hangs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The pause between two checks of [`eventually`].
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Calls `check` until it returns a value, and returns that value. Panics after [`DEADLINE`].
+pub(crate) async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
+    let checking = async {
+        loop {
+            if let Some(found) = check().await {
+                return found;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, checking)
+        .await
+        .unwrap_or_else(|_| panic!("did not happen within {DEADLINE:?}: {what}"))
+}
+
+/// A server, and possibly workers on its queue.
 pub(crate) struct Bench {
     pub(crate) server: Embedded,
     pub(crate) client: Client,
@@ -40,13 +62,14 @@ impl Bench {
         let worker = build(Worker::builder(&self.client, QUEUE)).build();
         let handle = worker.handle();
         let running = tokio::spawn(worker.run());
-        while self.client.worker(handle.worker_id()).await.is_err() {
-            tokio::task::yield_now().await;
-        }
+        eventually("the worker registers", async || {
+            self.client.worker(handle.worker_id()).await.ok()
+        })
+        .await;
         Working { handle, running }
     }
 
-    /// A client on a transport around this server's.
+    /// Connects a client over a transport that wraps the transport of this server.
     pub(crate) async fn client_over<T: Transport>(
         &self,
         wrap: impl FnOnce(Arc<dyn Transport>) -> T,
@@ -74,23 +97,23 @@ impl Working {
     }
 }
 
-/// Repeats without making a test wait.
-pub(crate) fn quick() -> RetryPolicy {
-    RetryPolicy::new(4).first_wait(std::time::Duration::from_millis(1))
+/// Retries with short waits.
+pub(crate) fn quick() -> RequestRetry {
+    RequestRetry::new(4).first_wait(Duration::from_millis(1))
 }
 
-/// What happens to a request on the way.
+/// What happens to a request on its way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
     /// It does not arrive.
     Lost,
-    /// It arrives, and the answer does not.
+    /// It arrives, and its response is lost.
     AnswerLost,
-    /// Somebody in between answers this.
+    /// A gateway responds instead.
     Answered(u16, &'static str),
 }
 
-/// Lets the next requests whose path ends so meet their fates, and lets the others through.
+/// Applies fates to the next requests whose path ends with `path_end`. Other requests pass.
 #[derive(Clone)]
 pub(crate) struct Unlucky {
     inner: Arc<dyn Transport>,
@@ -173,7 +196,7 @@ impl Scripted {
                 .map(|(status, body)| (status, body.to_string())),
         );
         let client = Client::over(scripted.clone())
-            .retry(RetryPolicy::NEVER)
+            .retry(RequestRetry::NEVER)
             .connect()
             .await
             .expect("a server that introduces itself");

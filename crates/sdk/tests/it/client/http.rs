@@ -1,4 +1,4 @@
-//! The ordinary transport, against sockets that answer from a script.
+//! The HTTP transport, against sockets with scripted responses.
 
 use std::time::Duration;
 
@@ -153,7 +153,7 @@ async fn redirects_are_refusals() {
     let moved = "HTTP/1.1 301 Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     let (address, asked) = answering(&[Some(moved)]).await;
     let error = Client::connect(&address).await.unwrap_err();
-    assert_eq!(error.to_string(), "the server answered 301");
+    assert_eq!(error.to_string(), "the server responded with status 301");
     assert!(!error.is_retryable());
     assert_eq!(asked.await.unwrap().0.len(), 1);
 }

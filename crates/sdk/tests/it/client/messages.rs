@@ -1,43 +1,41 @@
-//! Signals, queries and updates, and who may not get them.
+//! Signals, queries and updates, and their refusals.
 
 use std::time::Duration;
 
 use longhaul_sdk::client::{QueryError, UpdateError, WorkflowHandle};
 use longhaul_sdk::{
-    Failure, Query, Signal, Update, WorkflowCall, WorkflowContext, WorkflowResult, workflow,
+    Failure, Query, Signal, State, Update, ValidatedUpdate, WorkflowCall, WorkflowContext,
+    WorkflowDefinition, WorkflowResult, workflow,
 };
 
-use crate::support::{Bench, QUEUE};
+use crate::support::{Bench, QUEUE, eventually};
 
 const PUT: Signal<(String, u32)> = Signal::new("put");
 const DONE: Signal<()> = Signal::new("done");
 const STOCK: Query<String, Option<u32>> = Query::new("stock");
-const TAKE: Update<(String, u32), u32> = Update::new("take").validated();
+const TAKE: ValidatedUpdate<(String, u32), u32> = Update::validated("take");
 
 #[workflow(signals(PUT, DONE), queries(STOCK), updates(TAKE))]
 async fn store(ctx: WorkflowContext) -> WorkflowResult<u32> {
-    let shelf = ctx.state(std::collections::BTreeMap::<String, u32>::new());
-    let seen = shelf.clone();
-    ctx.on_query(&STOCK, move |name: String| {
-        seen.with(|shelf| shelf.get(&name).copied())
+    let shelf = State::new(std::collections::BTreeMap::<String, u32>::new());
+    ctx.on_query(&STOCK, &shelf, |shelf, name: String| {
+        shelf.get(&name).copied()
     });
-    let taken = shelf.clone();
     ctx.on_validated_update(
         &TAKE,
-        |(name, _)| match name.as_str() {
+        &shelf,
+        |_, (name, _)| match name.as_str() {
             "" => Err(Failure::new("what?")),
             _ => Ok(()),
         },
-        move |(name, count)| {
-            taken.update(|shelf| {
-                let there = shelf
-                    .get_mut(&name)
-                    .ok_or_else(|| Failure::new("none there"))?;
-                *there = there
-                    .checked_sub(count)
-                    .ok_or_else(|| Failure::new("too few"))?;
-                Ok(*there)
-            })
+        |shelf, (name, count)| {
+            let there = shelf
+                .get_mut(&name)
+                .ok_or_else(|| Failure::new("none there"))?;
+            *there = there
+                .checked_sub(count)
+                .ok_or_else(|| Failure::new("too few"))?;
+            Ok(*there)
         },
     );
     let (puts, filled) = (ctx.signals(&PUT), shelf.clone());
@@ -66,14 +64,11 @@ async fn put(handle: &WorkflowHandle<u32>, name: &str, count: u32) {
         .signal(&PUT, (name.to_owned(), count))
         .await
         .expect("it is taken");
-    while handle
-        .query(&STOCK, name.to_owned())
-        .await
-        .expect("an answer")
-        .is_none()
-    {
-        tokio::task::yield_now().await;
-    }
+    eventually("the workflow reads the signal", async || {
+        let stock = handle.query(&STOCK, name.to_owned()).await;
+        stock.expect("an answer")
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -161,7 +156,7 @@ async fn an_update_is_rejected_before_or_fails_after_it_is_accepted() {
     let error = accepted.result().await.unwrap_err();
     assert_eq!(error.to_string(), "the update failed: none there");
 
-    let error = handle.update_named::<_, ()>("give", &()).await.unwrap_err();
+    let error = handle.update_named::<_, ()>("give", ()).await.unwrap_err();
     let UpdateError::Rejected(refusal) = &error else {
         panic!("{error:?}");
     };
@@ -177,7 +172,7 @@ async fn an_update_that_nobody_handles_is_waited_for_as_long_as_said() {
     let start = bench.client.start(WorkflowCall::<()>::named("asleep"));
     let handle = start.queue(QUEUE).await.unwrap();
     let update = handle
-        .update_named::<_, ()>("knock", &())
+        .update_named::<_, ()>("knock", ())
         .timeout(Duration::ZERO);
     let error = update.await.unwrap_err();
     assert!(matches!(error, UpdateError::TimedOut { .. }), "{error:?}");
@@ -187,11 +182,11 @@ async fn an_update_that_nobody_handles_is_waited_for_as_long_as_said() {
 async fn queries_without_an_answer_say_why() {
     let (bench, handle) = opened().await;
     let error = handle
-        .query_named::<_, ()>("weather", &())
+        .query_named::<_, ()>("weather", ())
         .await
         .unwrap_err();
     assert!(matches!(error, QueryError::Unknown(_)), "{error:?}");
-    let error = handle.query_named::<_, ()>("stock", &7).await.unwrap_err();
+    let error = handle.query_named::<_, ()>("stock", 7).await.unwrap_err();
     let QueryError::Rejected(refusal) = &error else {
         panic!("{error:?}");
     };
@@ -201,38 +196,37 @@ async fn queries_without_an_answer_say_why() {
         .start(WorkflowCall::<()>::named("x"))
         .queue("empty");
     let unstaffed = unstaffed.await.unwrap();
-    let error = unstaffed
-        .query_named::<_, ()>("any", &())
-        .await
-        .unwrap_err();
+    let error = unstaffed.query_named::<_, ()>("any", ()).await.unwrap_err();
     let QueryError::NoWorker(refusal) = &error else {
         panic!("{error:?}");
     };
     assert_eq!(refusal.reason(), "query_worker_unavailable");
     let nobody = bench.client.workflow::<()>("nobody");
-    let error = nobody.query_named::<_, ()>("any", &()).await.unwrap_err();
+    let error = nobody.query_named::<_, ()>("any", ()).await.unwrap_err();
     assert!(
         matches!(&error, QueryError::Client(error) if error.is_not_found()),
         "{error:?}"
     );
 }
 
-/// Declares nothing, so the server leaves it to the worker to know its handlers.
-#[workflow]
-async fn quiet(ctx: WorkflowContext) -> WorkflowResult<()> {
-    ctx.on_query(&STOCK, |_| None);
-    ctx.signals(&DONE).recv().await?;
-    Ok(())
+/// Lists no messages, so the server accepts every query and the worker decides.
+fn quiet() -> WorkflowDefinition {
+    WorkflowDefinition::new("quiet", |ctx: WorkflowContext, (): ()| async move {
+        ctx.on_query(&STOCK, &State::new(()), |(), _| None);
+        ctx.signals(&DONE).recv().await?;
+        WorkflowResult::Ok(())
+    })
 }
 
 #[tokio::test]
 async fn a_worker_says_which_queries_it_does_not_know() {
-    let bench = Bench::staffed(|worker| worker.workflow::<quiet>()).await;
-    let handle = bench.client.start(quiet()).queue(QUEUE).await.unwrap();
+    let bench = Bench::staffed(|worker| worker.workflow_definition(quiet())).await;
+    let call = WorkflowCall::<()>::named("quiet");
+    let handle = bench.client.start(call).queue(QUEUE).await.unwrap();
     let pens = "pens".to_owned();
     assert_eq!(handle.query(&STOCK, pens.clone()).await.unwrap(), None);
     let error = handle
-        .query_named::<_, ()>("weather", &())
+        .query_named::<_, ()>("weather", ())
         .await
         .unwrap_err();
     let QueryError::Unknown(refusal) = &error else {
@@ -247,11 +241,11 @@ async fn a_worker_says_which_queries_it_does_not_know() {
 #[tokio::test]
 async fn signals_without_a_taker_are_refused() {
     let (bench, handle) = opened().await;
-    let error = handle.signal_named("weather", &()).await.unwrap_err();
+    let error = handle.signal_named("weather", ()).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().reason(), "unknown_signal");
     let nobody = bench.client.workflow::<()>("nobody");
     let error = nobody.signal(&DONE, ()).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().reason(), "instance_not_found");
-    let error = handle.signal_named("put", &f64::NAN).await.unwrap_err();
+    let error = handle.signal_named("put", f64::NAN).await.unwrap_err();
     assert_eq!(error.to_string(), "[0]: NaN and infinities cannot be sent");
 }

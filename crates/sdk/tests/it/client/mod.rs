@@ -1,4 +1,4 @@
-//! The client, happy and unhappy.
+//! Tests of the client.
 
 mod http;
 mod lost_answers;

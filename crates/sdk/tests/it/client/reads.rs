@@ -1,4 +1,4 @@
-//! Lists, histories and what else can be looked at.
+//! Lists, histories and other reads.
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use longhaul_sdk::WorkflowCall;
@@ -29,6 +29,7 @@ async fn lists_come_in_pages_and_as_a_whole() {
     let Page {
         items,
         next_page_token,
+        ..
     } = list.page(None).await.unwrap();
     assert_eq!(items.len(), 2);
     let second = list.page(next_page_token.as_deref()).await.unwrap();

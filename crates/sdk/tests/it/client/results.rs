@@ -1,4 +1,4 @@
-//! How workflows end, as the caller sees it.
+//! How workflows end, from the point of view of a caller.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use longhaul_sdk::client::{Error, ResultError};
 use longhaul_sdk::{Failure, Signal, WorkflowCall, WorkflowContext, WorkflowResult, workflow};
 use serde_json::json;
 
-use crate::support::{Bench, QUEUE, Scripted};
+use crate::support::{Bench, QUEUE, Scripted, eventually};
 
 #[workflow]
 async fn double(_ctx: WorkflowContext, number: i64) -> WorkflowResult<i64> {
@@ -110,7 +110,7 @@ async fn a_workflow_that_continues_as_new_is_followed() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_told_of_every_end() {
+async fn every_way_to_end_reaches_the_waiting_caller() {
     let bench = bench().await;
     let waiting = || bench.client.start(wait()).queue(QUEUE);
 
@@ -128,9 +128,11 @@ async fn whoever_waits_is_told_of_every_end() {
     assert_eq!(error.to_string(), "the workflow was terminated");
 
     let asked = waiting().await.unwrap();
-    while asked.history().all().await.unwrap().len() < 3 {
-        tokio::task::yield_now().await;
-    }
+    eventually("the workflow waits", async || {
+        let events = asked.history().all().await.unwrap().len();
+        (events >= 3).then_some(())
+    })
+    .await;
     let request = asked
         .request_cancellation(Some("please"), Some(Duration::from_millis(29_001)))
         .await
@@ -144,7 +146,7 @@ async fn whoever_waits_is_told_of_every_end() {
 }
 
 #[tokio::test]
-async fn a_workflow_that_is_not_there_has_no_result() {
+async fn a_workflow_that_does_not_exist_has_no_result() {
     let bench = Bench::new().await;
     let nobody = bench.client.workflow::<()>("nobody");
     let ResultError::Client(error) = nobody.result().await.unwrap_err() else {

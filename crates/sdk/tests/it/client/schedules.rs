@@ -1,4 +1,4 @@
-//! Schedules, as requests: what is sent and how answers are read (control-plane.md §14).
+//! Schedules: the requests that are sent, and how responses are read.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ async fn the_least_schedule_says_only_what_was_said() {
     assert_eq!(server.asked()[0].2, body);
 }
 
-/// As in control-plane.md §14.3.
+/// The description of a schedule, with every field.
 fn described() -> Value {
     json!({
         "schedule_id": "daily", "namespace": "default", "status": "active", "paused": false, "note": null,
@@ -220,5 +220,8 @@ async fn a_list_follows_its_pages_and_stops_at_one_that_names_itself() {
         .try_collect::<Vec<_>>()
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("names itself"), "{error}");
+    assert!(
+        error.to_string().contains("the token of this page"),
+        "{error}"
+    );
 }

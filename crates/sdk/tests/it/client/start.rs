@@ -85,7 +85,7 @@ async fn an_id_is_used_once() {
         (workflow_id.as_str(), run_id.as_deref()),
         ("g", first.run_id())
     );
-    assert_eq!(error.to_string(), "workflow g was started before");
+    assert_eq!(error.to_string(), "workflow g was already started");
 
     let use_existing = || {
         bench
