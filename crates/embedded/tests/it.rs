@@ -1,4 +1,4 @@
-//! The server in this process: it keeps what it took, stops without cutting, and shows the time it is told.
+//! The embedded server: it keeps accepted work, completes requests when it stops, and uses a manual clock.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn greet() -> WorkflowCall<String> {
 }
 
 #[tokio::test]
-async fn what_was_accepted_is_there_when_the_file_is_opened_again() {
+async fn accepted_work_exists_after_the_file_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("made/on/the/way/orders.db");
     let server = Embedded::open(&file).await.unwrap();
@@ -36,7 +36,7 @@ async fn what_was_accepted_is_there_when_the_file_is_opened_again() {
 }
 
 #[tokio::test]
-async fn a_stopped_server_answers_who_waits_and_is_gone_for_who_comes() {
+async fn a_stopped_server_completes_waiting_requests_and_refuses_new_ones() {
     let server = Embedded::in_memory().await.unwrap();
     let client = Client::over(server.transport())
         .retry(RequestRetry::NEVER)
@@ -48,7 +48,7 @@ async fn a_stopped_server_answers_who_waits_and_is_gone_for_who_comes() {
         let handle = handle.clone();
         async move { handle.result().await }
     });
-    // The wait is a held request; let it begin.
+    // Let the wait send its request. The test also passes if it has not.
     tokio::task::yield_now().await;
     server.stop().await;
     let error = waiting.await.unwrap().unwrap_err();
@@ -60,7 +60,7 @@ async fn a_stopped_server_answers_who_waits_and_is_gone_for_who_comes() {
 }
 
 #[tokio::test]
-async fn time_passes_when_it_is_told_to() {
+async fn a_manual_clock_moves_when_it_is_advanced() {
     let server = Embedded::builder()
         .manual_clock(BEGIN)
         .open()
@@ -90,7 +90,7 @@ async fn time_passes_when_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_store_is_refused() {
+async fn a_file_that_is_not_a_store_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("letter.txt");
     std::fs::write(

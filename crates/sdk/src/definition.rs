@@ -333,12 +333,15 @@ call!(
     WorkflowCall
 );
 
+/// Types that a message carries without owning them.
+type Types<T> = PhantomData<fn() -> T>;
+
 macro_rules! message {
     ($(#[$doc:meta])* $name:ident<$($parameter:ident),+>) => {
         $(#[$doc])*
         pub struct $name<$($parameter),+> {
             name: &'static str,
-            types: PhantomData<fn() -> ($($parameter,)+)>,
+            types: Types<($($parameter,)+)>,
         }
 
         impl<$($parameter),+> $name<$($parameter),+> {
@@ -377,7 +380,7 @@ message!(
 /// [`on_validated_update`](crate::WorkflowContext::on_validated_update).
 pub struct Update<A, R, V = Unvalidated> {
     name: &'static str,
-    types: PhantomData<fn() -> (A, R, V)>,
+    types: Types<(A, R, V)>,
 }
 
 /// An [`Update`] with a validator, which decides before the update is accepted.

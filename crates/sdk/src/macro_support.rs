@@ -72,4 +72,4 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Lets the compiler report, at the type itself, an argument or result that serde cannot serialize or deserialize.
-pub fn crosses_the_wire<T: Serialize + DeserializeOwned>() {}
+pub fn check_serde<T: Serialize + DeserializeOwned>() {}

@@ -87,7 +87,7 @@ async fn an_account_is_talked_to(mut stage: Stage) -> Stage {
     handle.signal(&CLOSE, ()).await.unwrap();
     let expected = (42, vec!["one".to_owned(), "two".to_owned()]);
     assert_eq!(handle.result().await.unwrap(), expected);
-    // A closed run still answers.
+    // A closed run still answers queries.
     assert_eq!(handle.query(&TOTAL, ()).await.unwrap(), 42);
     assert!(handle.update(&DEPOSIT, 1).await.is_err());
     stage.check(&handle).await;
@@ -110,7 +110,7 @@ async fn signals_come_in_order_whatever_the_worker_does(mut stage: Stage) -> Sta
     stage.replayer = stage.replayer.workflow::<collector>();
     let handle = stage.start(collector(COUNT)).await;
     let names: Vec<String> = (0..COUNT).map(|number| number.to_string()).collect();
-    // Before any worker, beside one, and between two.
+    // Before the first worker starts, while it runs, and before the second one starts.
     for note in &names[..10] {
         handle.signal(&NOTE, note.clone()).await.unwrap();
     }

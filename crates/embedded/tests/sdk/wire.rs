@@ -276,10 +276,10 @@ async fn a_local_activity_is_described_exactly_and_never_polled_for() {
 async fn a_lease_that_cannot_be_confirmed_ends_the_attempt_without_a_word() {
     for broken in [Broken::Refused, Broken::Malformed] {
         let (server, client, tape, steps, worker) = local_stage(|recording| {
-            recording.answering(move |sent, response| {
+            recording.changing(move |sent, response| {
                 let beats =
                     sent.path.contains("/local-activities/") && sent.path.ends_with("/heartbeat");
-                if beats { broken.answer() } else { response }
+                if beats { broken.response() } else { response }
             })
         })
         .await;
@@ -311,7 +311,7 @@ enum Broken {
 }
 
 impl Broken {
-    fn answer(self) -> Response {
+    fn response(self) -> Response {
         match self {
             Self::Refused => Response {
                 status: 409,

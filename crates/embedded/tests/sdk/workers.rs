@@ -111,7 +111,7 @@ async fn a_worker_that_ends_finishes_what_it_has(mut stage: Stage) -> Stage {
     let handle = stage.start(one_gate()).await;
     gate.began.notified().await;
     worker.handle.shut_down();
-    // Another run finds nobody; the activity is let through only now.
+    // No worker takes another run. The activity continues only now.
     let orphan = stage.start(one_gate()).await;
     gate.open.notify_one();
     assert_eq!(worker.ended().await, Ended::ShutDown);

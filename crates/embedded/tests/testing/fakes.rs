@@ -1,4 +1,4 @@
-//! Fakes: functions of the arguments, answers in order, failures; also for local activities.
+//! Fakes: functions of the arguments, outcomes in order, failures; also for local activities.
 
 use longhaul_embedded::testing::{FakeOutcome, RunError, TestEnvironment};
 use longhaul_sdk::client::ResultError;

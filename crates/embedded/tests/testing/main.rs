@@ -1,4 +1,4 @@
-//! The test environment: time that jumps over every wait and over nothing else, fakes, and errors instead of hangs.
+//! The test environment: a clock that jumps over every wait, fakes, and errors instead of hangs.
 
 mod fakes;
 mod time;

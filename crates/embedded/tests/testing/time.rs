@@ -12,7 +12,7 @@ use crate::{DAY, GO, HOUR, SECOND, double, micros, order, ship, sleeper};
 const ROUND: Query<(), u32> = Query::new("round");
 
 #[tokio::test]
-async fn a_month_passes_at_once_and_exactly() {
+async fn a_month_passes_immediately_and_exactly() {
     let env = TestEnvironment::builder()
         .workflow::<sleeper>()
         .activity::<double>()
@@ -60,12 +60,12 @@ async fn impatient(ctx: WorkflowContext) -> WorkflowResult<String> {
         .heartbeat(SECOND * 30);
     let error = silent.await.expect_err("it is silent");
     assert_eq!(error.kind, FailureKind::TimedOut(TimeoutKind::Heartbeat));
-    let nobody = ActivityCall::<()>::named("nobody");
+    let unknown = ActivityCall::<()>::named("unknown");
     let error = ctx
-        .activity(nobody)
+        .activity(unknown)
         .schedule_to_start(DAY * 2)
         .await
-        .expect_err("nobody takes it");
+        .expect_err("no worker takes it");
     assert_eq!(
         error.kind,
         FailureKind::TimedOut(TimeoutKind::ScheduleToStart)
@@ -129,7 +129,7 @@ async fn signals_come_when_the_test_sends_them() {
 }
 
 #[tokio::test]
-async fn advancing_stops_at_every_moment_on_the_way() {
+async fn advancing_stops_at_every_due_time() {
     let env = TestEnvironment::builder()
         .workflow::<sleeper>()
         .activity::<double>()
@@ -187,7 +187,7 @@ async fn chains_of_runs_and_children_are_followed() {
 }
 
 #[tokio::test]
-async fn an_activity_that_runs_holds_the_time() {
+async fn time_does_not_jump_while_an_activity_runs() {
     let (release, released) = tokio::sync::watch::channel(false);
     let slow = longhaul_sdk::ActivityDefinition::new("double", move |_, (number,): (u32,)| {
         let mut released = released.clone();

@@ -1,4 +1,4 @@
-//! What does not end, fails or is not deterministic is told of in words, and nothing hangs.
+//! Workflows that do not end, fail or are not deterministic: the test gets an error and does not hang.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -23,7 +23,7 @@ async fn waits(ctx: WorkflowContext) -> WorkflowResult<u32> {
 }
 
 #[tokio::test]
-async fn a_workflow_that_waits_for_nobody_is_told_of() {
+async fn the_error_names_what_a_stuck_workflow_waits_for() {
     let env = TestEnvironment::builder()
         .workflow::<waits>()
         .workflow::<delivery>()
@@ -40,11 +40,11 @@ async fn a_workflow_that_waits_for_nobody_is_told_of() {
         id = handle.id()
     );
     assert_eq!(text, expected);
-    // It can still be helped.
+    // The workflow can still continue.
     handle.signal(&GO, 7).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), 7);
 
-    // An activity that nobody fakes.
+    // An activity that is neither registered nor faked.
     let (why, text) = stuck(env.run(delivery(order())).await.unwrap_err());
     assert_eq!(why, Why::NothingDue);
     assert!(
@@ -56,7 +56,7 @@ async fn a_workflow_that_waits_for_nobody_is_told_of() {
 }
 
 #[tokio::test]
-async fn what_never_ends_or_takes_too_long_is_given_up() {
+async fn workflows_that_never_end_or_take_too_long_are_stuck() {
     let circles = WorkflowDefinition::new("circles", |ctx: WorkflowContext, (): ()| async move {
         loop {
             ctx.sleep(HOUR).await?;
@@ -87,7 +87,7 @@ async fn what_never_ends_or_takes_too_long_is_given_up() {
     let (why, _) = stuck(long.result().await.unwrap_err());
     assert_eq!(why, Why::TooLong(DAY * 365));
     long.terminate(None).await.unwrap();
-    // Hangs, and no timeout ends it.
+    // The activity hangs, and has no timeout.
     let (why, text) = stuck(env.run(delivery(order())).await.unwrap_err());
     assert_eq!(why, Why::TooLong(DAY * 365));
     assert!(
@@ -98,7 +98,7 @@ async fn what_never_ends_or_takes_too_long_is_given_up() {
 }
 
 #[tokio::test]
-async fn code_that_fails_is_not_tried_for_ever() {
+async fn code_that_fails_is_not_retried_without_end() {
     let broken = WorkflowDefinition::new("broken", |ctx: WorkflowContext, (): ()| async move {
         ctx.sleep(HOUR).await?;
         assert!(ctx.history_length() == 0, "out of cheese");
@@ -120,7 +120,7 @@ async fn code_that_fails_is_not_tried_for_ever() {
 
 #[tokio::test]
 async fn runs_that_do_not_replay_are_found() {
-    // Counts its executions outside of what is recorded.
+    // Depends on a counter that is not recorded.
     let executions = AtomicU32::new(0);
     let unsteady = WorkflowDefinition::new("unsteady", move |ctx: WorkflowContext, (): ()| {
         let execution = executions.fetch_add(1, Ordering::Relaxed);
@@ -266,5 +266,9 @@ async fn messages_that_are_not_listed_or_not_handled_fail_the_first_task() {
         handle.terminate(None).await.unwrap();
     }
     assert_eq!(env.now(), begin);
-    env.stop().await;
+    // A replay finds the same mistakes.
+    assert!(matches!(
+        env.replay().await,
+        Err(ReplayError::Diverged { .. })
+    ));
 }

@@ -165,10 +165,6 @@ impl<R> WorkflowHandle<R> {
     }
 
     /// Sends an update by name. `arguments` is one value, or a tuple of several arguments.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "arguments are passed by value to every message"
-    )]
     pub fn update_named<A: Serialize, U>(&self, name: &str, arguments: A) -> UpdateCallBuilder<U> {
         UpdateCallBuilder::new(self.erased(), name, payload::to_arguments(&arguments))
     }

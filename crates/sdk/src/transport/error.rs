@@ -164,8 +164,8 @@ impl Refusal {
     /// Returns whether the same request may succeed later. The field `retryable` of the response decides, then its status.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        let said = self.body.get("retryable").and_then(Value::as_bool);
-        said.unwrap_or_else(|| match self.status {
+        let retryable = self.body.get("retryable").and_then(Value::as_bool);
+        retryable.unwrap_or_else(|| match self.status {
             408 | 429 | 503 => true,
             500.. => !self.is_typed(),
             _ => false,

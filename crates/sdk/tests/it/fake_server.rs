@@ -1,5 +1,5 @@
-//! A server that says what a test wants, for what the real one says seldom or never. Time stands still in these tests and jumps
-//! to the next thing that is waited for, so pauses are exact and take none.
+//! A server with scripted responses, for responses that the real server gives rarely or never. The tests use a paused clock that
+//! jumps to the next timer, so pauses are exact and take no time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// What is answered to a poll.
+/// The response to a poll or report.
 #[derive(Clone, Debug)]
 pub(crate) enum ScriptedReply {
     Body(u16, Value),
@@ -80,20 +80,20 @@ impl FakeServer {
         self
     }
 
-    /// What is answered when tasks are completed; everything is welcome after that.
+    /// Adds responses to completed tasks. Later reports succeed.
     pub(crate) fn reports(self, answers: impl IntoIterator<Item = ScriptedReply>) -> Self {
         self.inner.reports.lock().extend(answers);
         self
     }
 
-    /// Everything asked at paths that end so.
+    /// Returns the requests whose path ends with `path_end`.
     pub(crate) fn asked(&self, path_end: &str) -> Vec<Asked> {
         let asked = self.inner.asked.lock();
         let found = asked.iter().filter(|asked| asked.path.ends_with(path_end));
         found.cloned().collect()
     }
 
-    /// Waits until so many requests have come to paths that end so; not longer than an hour of this quick time.
+    /// Waits until there are `count` requests whose path ends with `path_end`, for at most an hour of the paused clock.
     pub(crate) async fn wait_for(&self, path_end: &str, count: usize) -> Vec<Asked> {
         let waiting = self.heard(path_end, count);
         let Ok(asked) = tokio::time::timeout(Duration::from_secs(3600), waiting).await else {
@@ -145,7 +145,7 @@ impl FakeServer {
     }
 }
 
-/// Discovery, and also good enough for every report: what is not known is ignored.
+/// The description of the server. It is also a valid response to every report, because unknown fields are ignored.
 fn introduction() -> Value {
     let capabilities =
         json!({"default_history_page_size": 200, "a new capability": {"depth": [1, 2]}});

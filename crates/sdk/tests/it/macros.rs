@@ -1,4 +1,4 @@
-//! What the macros make: calls, definitions and bodies that can be called.
+//! The code that the macros generate: calls, definitions and bodies.
 
 use longhaul_sdk::{
     Activity, ActivityContext, ActivityResult, Failure, Query, Signal, State, Update, Workflow,
@@ -26,7 +26,7 @@ fn look_up(context: ActivityContext, mut names: Vec<String>) -> ActivityResult<V
     Ok(names)
 }
 
-/// A pattern, and a result by its whole type.
+/// A parameter with a pattern, and a result with its full type.
 #[activity]
 async fn add((a, b): (u32, u32)) -> Result<u32, Failure> {
     a.checked_add(b).ok_or_else(|| Failure::new("too much"))
@@ -41,7 +41,7 @@ const GO: Signal<u32> = Signal::new("go");
 const COUNT: Query<(), u32> = Query::new("count");
 const BUMP: Update<u32, u32> = Update::new("bump");
 
-/// Adds what it is told to what it charged.
+/// Charges an order, then adds the number of a signal.
 #[workflow(name = "shop.checkout", signals(GO), queries(COUNT), updates(BUMP))]
 async fn checkout(
     ctx: WorkflowContext,
@@ -65,7 +65,7 @@ async fn checkout(
 mod elsewhere {
     use super::*;
 
-    /// Visible from outside, with its type and its body.
+    /// Visible outside of its module, with its type and its body.
     #[workflow]
     pub(super) async fn echo(_ctx: WorkflowContext, text: String) -> WorkflowResult<String> {
         Ok(text)
@@ -85,18 +85,18 @@ mod earlier_name {
     }
 }
 
-/// What the macros write needs nothing of its surroundings: here are other things of every name they could mean.
+/// The generated code does not depend on its surroundings: this module has other items with the names that it uses.
 mod crowded {
     #![no_implicit_prelude]
 
     use ::longhaul_sdk as other_name;
 
-    #[allow(dead_code, reason = "they only stand in the way")]
+    #[allow(dead_code, reason = "only their names matter")]
     mod longhaul_sdk {
         pub(super) struct ActivityCall;
         pub(super) struct WorkflowContext;
     }
-    #[allow(dead_code, reason = "it only stands in the way")]
+    #[allow(dead_code, reason = "only its name matters")]
     pub(super) struct String;
 
     #[other_name::activity]
@@ -135,7 +135,7 @@ async fn bodies_stay_callable() {
 }
 
 #[test]
-fn names_are_the_functions_or_what_the_attribute_says() {
+fn names_are_those_of_the_functions_or_of_the_attributes() {
     assert_eq!(charge::definition().name(), "charge");
     assert_eq!(look_up::definition().name(), "look.up");
     assert_eq!(checkout::definition().name(), "shop.checkout");
@@ -145,7 +145,7 @@ fn names_are_the_functions_or_what_the_attribute_says() {
 }
 
 #[tokio::test]
-async fn a_whole_workflow_runs_on_what_the_macros_made() {
+async fn a_workflow_runs_with_the_generated_code() {
     let bench = Bench::new().await;
     let working = bench
         .work(|worker| {

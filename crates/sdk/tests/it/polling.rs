@@ -1,4 +1,4 @@
-//! What a worker makes of the answers to its polls, from a server that says everything a server may say.
+//! How a worker handles every response to its polls, from a scripted server.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn after_an_empty_poll_comes_the_next_one_at_once() {
     assert_eq!(worker.metrics().polls_empty, 3);
     worker.shut_down();
     assert_eq!(running.await.unwrap().unwrap(), Ended::ShutDown);
-    // The poll that was held is said once more, without waiting, in case a task was on its way; nothing new is asked.
+    // The open poll is sent once more, without waiting, in case a task was on its way. There is no new poll.
     let ids = |asked: &[Asked]| {
         let mut ids: Vec<_> = asked
             .iter()

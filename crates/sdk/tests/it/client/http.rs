@@ -108,8 +108,8 @@ async fn a_request_has_the_headers_of_its_plane() {
 }
 
 #[tokio::test]
-async fn failures_are_told_apart() {
-    // Nobody listens on a port that was just given back.
+async fn failures_are_distinguished() {
+    // No server listens on a port that was just closed.
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", free.local_addr().unwrap());
     drop(free);
@@ -159,7 +159,7 @@ async fn redirects_are_refusals() {
 }
 
 #[tokio::test]
-async fn a_server_of_something_else_is_not_taken_for_one() {
+async fn a_server_of_another_protocol_is_refused() {
     let (address, _asked) = answering(&[Some(OK)]).await;
     let error = Client::connect(&address).await.unwrap_err();
     assert!(matches!(error, Error::Incompatible(_)), "{error}");

@@ -79,10 +79,10 @@ async fn refusals_are_not_repeated() {
     let bench = Bench::new().await;
     let mut unlucky = None;
     let client = bench
-        .client_over(|inner| unlucky.insert(Unlucky::new(inner, "/nobody", [])).clone())
+        .client_over(|inner| unlucky.insert(Unlucky::new(inner, "/missing", [])).clone())
         .await;
     client
-        .workflow::<()>("nobody")
+        .workflow::<()>("missing")
         .describe()
         .await
         .unwrap_err();
@@ -90,7 +90,7 @@ async fn refusals_are_not_repeated() {
 }
 
 #[tokio::test]
-async fn tries_end() {
+async fn attempts_end() {
     let bench = Bench::new().await;
     let mut unlucky = None;
     let client = bench
@@ -105,7 +105,7 @@ async fn tries_end() {
 }
 
 #[tokio::test]
-async fn an_answer_in_other_words_is_malformed() {
+async fn a_response_of_another_shape_is_malformed() {
     let bench = Bench::new().await;
     let strange = Fate::Answered(200, r#"{"hello":"world"}"#);
     let client = bench

@@ -92,7 +92,7 @@ async fn messages_of_all_sorts_reach_the_workflow() {
     assert_eq!(accepted.result().await.unwrap(), 2);
     handle.signal(&DONE, ()).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), 2);
-    // Closed, but not silent.
+    // A closed workflow still answers queries.
     assert_eq!(
         handle.query(&STOCK, "pens".to_owned()).await.unwrap(),
         Some(2)
@@ -167,7 +167,7 @@ async fn an_update_is_rejected_before_or_fails_after_it_is_accepted() {
 }
 
 #[tokio::test]
-async fn an_update_that_nobody_handles_is_waited_for_as_long_as_said() {
+async fn an_update_without_a_worker_times_out() {
     let bench = Bench::new().await;
     let start = bench.client.start(WorkflowCall::<()>::named("asleep"));
     let handle = start.queue(QUEUE).await.unwrap();
@@ -201,8 +201,8 @@ async fn queries_without_an_answer_say_why() {
         panic!("{error:?}");
     };
     assert_eq!(refusal.reason(), "query_worker_unavailable");
-    let nobody = bench.client.workflow::<()>("nobody");
-    let error = nobody.query_named::<_, ()>("any", ()).await.unwrap_err();
+    let missing = bench.client.workflow::<()>("missing");
+    let error = missing.query_named::<_, ()>("any", ()).await.unwrap_err();
     assert!(
         matches!(&error, QueryError::Client(error) if error.is_not_found()),
         "{error:?}"
@@ -239,12 +239,12 @@ async fn a_worker_says_which_queries_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn signals_without_a_taker_are_refused() {
+async fn signals_that_no_workflow_takes_are_refused() {
     let (bench, handle) = opened().await;
     let error = handle.signal_named("weather", ()).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().reason(), "unknown_signal");
-    let nobody = bench.client.workflow::<()>("nobody");
-    let error = nobody.signal(&DONE, ()).await.unwrap_err();
+    let missing = bench.client.workflow::<()>("missing");
+    let error = missing.signal(&DONE, ()).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().reason(), "instance_not_found");
     let error = handle.signal_named("put", f64::NAN).await.unwrap_err();
     assert_eq!(error.to_string(), "[0]: NaN and infinities cannot be sent");

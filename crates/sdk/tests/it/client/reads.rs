@@ -114,10 +114,10 @@ async fn a_history_is_read_followed_and_exported() {
     let bundle = handle.export().await.unwrap();
     assert_eq!(bundle["schema"], "durable-workflow.v2.history-export");
     assert_eq!(bundle["history_events"].as_array().unwrap().len(), 3);
-    let nobody = bench.client.workflow::<()>("nobody");
-    assert!(nobody.history().all().await.unwrap_err().is_not_found());
-    assert!(nobody.export().await.unwrap_err().is_not_found());
-    assert!(nobody.runs().await.unwrap_err().is_not_found());
+    let missing = bench.client.workflow::<()>("missing");
+    assert!(missing.history().all().await.unwrap_err().is_not_found());
+    assert!(missing.export().await.unwrap_err().is_not_found());
+    assert!(missing.runs().await.unwrap_err().is_not_found());
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn workers_and_queues_are_shown() {
     let bench =
         Bench::staffed(|worker| worker.workflow::<double>().id("w-1").build_id("b-1")).await;
     let client = &bench.client;
-    let start = client.start(WorkflowCall::<()>::named("nobody knows it"));
+    let start = client.start(WorkflowCall::<()>::named("without a worker"));
     start.queue("lonely").await.unwrap();
     let lonely = client.task_queue("lonely").await.unwrap();
     assert_eq!(lonely.stats.approximate_backlog_count, 1);

@@ -148,8 +148,8 @@ async fn every_way_to_end_reaches_the_waiting_caller() {
 #[tokio::test]
 async fn a_workflow_that_does_not_exist_has_no_result() {
     let bench = Bench::new().await;
-    let nobody = bench.client.workflow::<()>("nobody");
-    let ResultError::Client(error) = nobody.result().await.unwrap_err() else {
+    let missing = bench.client.workflow::<()>("missing");
+    let ResultError::Client(error) = missing.result().await.unwrap_err() else {
         panic!("it has a result");
     };
     assert!(error.is_not_found());

@@ -22,7 +22,7 @@ fn input() -> Value {
 }
 
 #[tokio::test]
-async fn a_schedule_is_created_with_all_it_has() {
+async fn a_schedule_is_created_with_every_option() {
     let (client, server) = Scripted::client([(201, json!({"outcome": "created"}))]).await;
     let spec = ScheduleSpec::cron("0 6 * * *")
         .and_interval(
@@ -72,7 +72,7 @@ async fn a_schedule_is_created_with_all_it_has() {
 }
 
 #[tokio::test]
-async fn the_least_schedule_says_only_what_was_said() {
+async fn a_minimal_schedule_sends_only_what_was_set() {
     let (client, server) = Scripted::client([(201, json!({}))]).await;
     let schedule = Schedule::new(ScheduleSpec::every(Duration::from_secs(30)), rollup());
     client.create_schedule("often", schedule).await.unwrap();
