@@ -44,7 +44,7 @@ type RunWorkflow = dyn Fn(WorkflowContext, Payload) -> BoxFuture<'static, Result
 pub(crate) type RunActivity =
     dyn Fn(ActivityContext, Payload) -> BoxFuture<'static, Result<Payload, Failure>> + Send + Sync;
 
-/// How a worker runs workflows of one type.
+/// A workflow type: its name, its code and its messages.
 #[derive(Clone)]
 pub struct WorkflowDefinition {
     pub(crate) name: Cow<'static, str>,
@@ -150,7 +150,7 @@ impl fmt::Debug for WorkflowDefinition {
     }
 }
 
-/// How a worker runs activities of one type.
+/// An activity type: its name and its code.
 #[derive(Clone)]
 pub struct ActivityDefinition {
     pub(crate) name: Cow<'static, str>,

@@ -1,4 +1,4 @@
-//! Activities, timers, children, and waiting for several of them.
+//! Activities, timers and child workflows, one at a time and concurrently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -131,7 +131,7 @@ async fn catches(ctx: WorkflowContext) -> WorkflowResult<Vec<String>> {
     Ok(seen)
 }
 
-async fn failures_tell_what_happened(mut stage: Stage) -> Stage {
+async fn failures_contain_what_happened(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<catches>();
     let worker = stage
         .worker()
@@ -185,7 +185,7 @@ async fn wide(ctx: WorkflowContext, width: u32) -> WorkflowResult<u32> {
     Ok(sum)
 }
 
-async fn a_hundred_activities_beside_each_other(mut stage: Stage) -> Stage {
+async fn a_hundred_activities_run_concurrently(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<wide>();
     let worker = stage.worker().workflow::<wide>().activity::<price>();
     let worker = Running::start(worker).await;
@@ -264,7 +264,7 @@ async fn family(ctx: WorkflowContext) -> WorkflowResult<Vec<String>> {
         .child(leaf(3))
         .parent_close(ParentClosePolicy::Terminate)
         .start();
-    let (child_id, _) = child.started().await.expect("it begins");
+    let (child_id, _) = child.started().await.expect("the child starts");
     assert!(!child_id.is_empty());
     let error = ctx.child(leaf(0)).await.unwrap_err();
     assert_eq!(error.kind, FailureKind::Failed);
@@ -356,7 +356,7 @@ async fn spawns(ctx: WorkflowContext) -> WorkflowResult<u32> {
     Ok(sum)
 }
 
-async fn branches_run_beside_each_other(mut stage: Stage) -> Stage {
+async fn spawned_futures_run_concurrently(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<spawns>();
     let worker = stage
         .worker()
@@ -371,11 +371,11 @@ async fn branches_run_beside_each_other(mut stage: Stage) -> Stage {
 scenarios!(
     typed_arguments_and_results,
     failed_attempts_are_repeated_under_one_key,
-    failures_tell_what_happened,
+    failures_contain_what_happened,
     an_uncaught_failure_fails_the_workflow,
-    a_hundred_activities_beside_each_other,
+    a_hundred_activities_run_concurrently,
     the_first_of_several,
     children_and_their_failures,
     a_saga_undoes_newest_first,
-    branches_run_beside_each_other,
+    spawned_futures_run_concurrently,
 );

@@ -85,7 +85,7 @@ async fn steps_run_once_in_the_workers_process(mut stage: Stage) -> Stage {
     let handle = stage.start(steps()).await;
     stage.until(&handle, "ConditionWaitOpened", 1).await;
     running.stop().await;
-    // Another worker replays what is recorded and runs only what is new.
+    // Another worker replays the recorded steps and runs only the new one.
     let running = Running::start(worker(&stage, &log).workflow::<steps>()).await;
     handle.signal(&GO, ()).await.unwrap();
     let pid = std::process::id();
@@ -158,7 +158,7 @@ async fn fails(ctx: WorkflowContext) -> WorkflowResult<Vec<String>> {
     Ok(seen)
 }
 
-async fn failures_tell_what_happened(mut stage: Stage) -> Stage {
+async fn failures_contain_what_happened(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<fails>();
     let log = Arc::new(Log::default());
     let running = Running::start(worker(&stage, &log).workflow::<fails>()).await;
@@ -197,7 +197,7 @@ async fn beside(ctx: WorkflowContext) -> WorkflowResult<String> {
     Ok(first?)
 }
 
-async fn local_activities_run_beside_everything_else(mut stage: Stage) -> Stage {
+async fn local_activities_run_concurrently_with_other_calls(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<beside>();
     let log = Arc::new(Log::default());
     let running = Running::start(worker(&stage, &log).workflow::<beside>()).await;
@@ -228,7 +228,7 @@ async fn tried_beside_signals(ctx: WorkflowContext) -> WorkflowResult<(u64, u32)
     Ok((attempt, counted.get()))
 }
 
-async fn a_signal_does_not_cut_a_pause_short(mut stage: Stage) -> Stage {
+async fn a_signal_does_not_end_a_pause(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<tried_beside_signals>();
     let log = Arc::new(Log::default());
     let running = worker(&stage, &log).workflow::<tried_beside_signals>();
@@ -244,7 +244,7 @@ async fn a_signal_does_not_cut_a_pause_short(mut stage: Stage) -> Stage {
     let events = handle.history().all().await.unwrap();
     let of = |kind: &str, number: usize| {
         let mut found = events.iter().filter(|event| event.event_type == kind);
-        found.nth(number).expect("it is there").timestamp
+        found.nth(number).expect("the event exists").timestamp
     };
     let pause = of("ActivityRetryScheduled", 0).micros_until(of("ActivityStarted", 1));
     assert!(pause >= 2_000_000, "{pause} µs");
@@ -294,8 +294,8 @@ async fn a_cancelled_workflow_cleans_up_locally(mut stage: Stage) -> Stage {
 scenarios!(
     steps_run_once_in_the_workers_process,
     failed_attempts_are_repeated_after_a_pause,
-    failures_tell_what_happened,
-    local_activities_run_beside_everything_else,
-    a_signal_does_not_cut_a_pause_short,
+    failures_contain_what_happened,
+    local_activities_run_concurrently_with_other_calls,
+    a_signal_does_not_end_a_pause,
     a_cancelled_workflow_cleans_up_locally,
 );

@@ -54,7 +54,7 @@ async fn account(ctx: WorkflowContext) -> WorkflowResult<(i64, Vec<String>)> {
     Ok((balance.get(), kept))
 }
 
-async fn an_account_is_talked_to(mut stage: Stage) -> Stage {
+async fn an_account_gets_messages_of_all_kinds(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<account>();
     let worker = Running::start(stage.worker().workflow::<account>()).await;
     let handle = stage.start(account()).await;
@@ -105,7 +105,7 @@ async fn collector(ctx: WorkflowContext, count: usize) -> WorkflowResult<Vec<Str
     Ok(kept)
 }
 
-async fn signals_come_in_order_whatever_the_worker_does(mut stage: Stage) -> Stage {
+async fn signals_arrive_in_order_across_restarts_of_the_worker(mut stage: Stage) -> Stage {
     const COUNT: usize = 30;
     stage.replayer = stage.replayer.workflow::<collector>();
     let handle = stage.start(collector(COUNT)).await;
@@ -182,7 +182,7 @@ async fn conditions_hold_or_time_out(mut stage: Stage) -> Stage {
 }
 
 scenarios!(
-    an_account_is_talked_to,
-    signals_come_in_order_whatever_the_worker_does,
+    an_account_gets_messages_of_all_kinds,
+    signals_arrive_in_order_across_restarts_of_the_worker,
     conditions_hold_or_time_out,
 );

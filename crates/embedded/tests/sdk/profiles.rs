@@ -85,7 +85,7 @@ async fn reported_at_the_end(ctx: WorkflowContext) -> WorkflowResult<Vec<String>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_older_server_hears_of_local_activities_with_the_completion() {
+async fn an_older_server_gets_local_activities_with_the_completion() {
     let server = Embedded::in_memory().await.unwrap();
     let (transport, tape) = older(&server);
     let client = Client::over(transport).connect().await.unwrap();
@@ -106,7 +106,7 @@ async fn an_older_server_hears_of_local_activities_with_the_completion() {
         .unwrap();
     until_events(&handle, "ConditionWaitOpened", 1).await;
     handle.signal(&GO, ()).await.unwrap();
-    // The second task replays everything and runs nothing again.
+    // The second task replays the local activities and runs none of them again.
     assert_eq!(
         handle.result().await.unwrap(),
         ["3", "TimedOut(StartToClose)"]
@@ -145,7 +145,7 @@ async fn concurrent_with_others(ctx: WorkflowContext) -> WorkflowResult<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_older_server_is_not_asked_for_an_order_it_cannot_keep() {
+async fn a_local_activity_beside_other_calls_fails_on_an_older_server() {
     let server = Embedded::in_memory().await.unwrap();
     let (transport, _tape) = older(&server);
     let client = Client::over(transport).connect().await.unwrap();
@@ -240,7 +240,7 @@ async fn a_lost_attempt_is_followed_by_another_or_by_a_failure() {
         let stop = next.handle();
         let next = tokio::spawn(next.run());
         let result = tokio::time::timeout(DEADLINE, handle.result()).await;
-        assert_eq!(result.expect("it ends").unwrap(), expected);
+        assert_eq!(result.expect("the workflow ends").unwrap(), expected);
         assert_eq!(effects.begun.load(Ordering::Relaxed), attempts);
         let export = handle.export().await.unwrap().to_string();
         Replayer::new()

@@ -1,4 +1,4 @@
-//! Side effects, versions, memo, search attributes, continue-as-new, time and chance.
+//! Side effects, versions, memo, search attributes, continue-as-new, time and random numbers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -105,21 +105,21 @@ fn pay(patched: bool) -> WorkflowDefinition {
         done += ctx.activity(step(10)).await?;
         ctx.signals(&GO).recv().await?;
         if patched {
-            // The answer stays what it was.
+            // A second call returns the same.
             done += u32::from(ctx.patched("tax")) * 1000;
         }
         WorkflowResult::Ok(done)
     })
 }
 
-async fn old_runs_keep_their_way_through_changed_code(mut stage: Stage) -> Stage {
+async fn old_runs_keep_the_old_path_of_changed_code(mut stage: Stage) -> Stage {
     let call = longhaul_sdk::WorkflowCall::<u32>::named("pay");
     let old_code = stage
         .worker()
         .workflow_definition(pay(false))
         .activity::<step>();
     let old_code = Running::start(old_code).await;
-    // Past the change, and before it.
+    // One run is past the change, the other is before it.
     let past = stage.start(call.clone()).await;
     past.signal(&GO, ()).await.unwrap();
     stage.until(&past, "ActivityCompleted", 2).await;
@@ -149,5 +149,5 @@ scenarios!(
     a_value_is_drawn_once,
     a_run_continues_as_new,
     memo_and_attributes_are_shown,
-    old_runs_keep_their_way_through_changed_code,
+    old_runs_keep_the_old_path_of_changed_code,
 );

@@ -13,10 +13,10 @@ use crate::stage::{Log, QUEUE, Running, Stage, eventually, heartbeats_until_stop
 
 const GO: Signal<()> = Signal::new("go");
 
-/// Which worker this is.
+/// The name of the worker.
 struct Name(&'static str);
 
-/// Where an activity ran, and under which generation of its session.
+/// Returns the worker on which it runs, and the generation of its session.
 #[activity]
 async fn whereabouts(ctx: ActivityContext) -> ActivityResult<(String, u64)> {
     let session = ctx.session().ok_or_else(|| Failure::new("no session"))?;
@@ -72,7 +72,7 @@ async fn activities_stay_with_the_worker_that_holds_their_session(mut stage: Sta
     stage.check(&handle).await;
     holder.stop().await;
 
-    // The end of the worker has closed the session.
+    // The worker has closed the session when it ended.
     let refused = other.handle.session(gpu("s")).create().await.unwrap_err();
     assert_eq!(refused.reason(), "session_closed");
     other.stop().await;
@@ -80,7 +80,7 @@ async fn activities_stay_with_the_worker_that_holds_their_session(mut stage: Sta
     stage
 }
 
-async fn a_session_is_opened_renewed_and_closed_by_hand(stage: Stage) -> Stage {
+async fn a_session_is_opened_renewed_and_closed_explicitly(stage: Stage) -> Stage {
     let one = Running::start(worker(&stage, "one").capability("gpu")).await;
     let two = Running::start(worker(&stage, "two").capability("gpu")).await;
     let plain = Running::start(worker(&stage, "plain")).await;
@@ -208,7 +208,7 @@ async fn a_session_does_not_hide_a_cancellation(mut stage: Stage) -> Stage {
 
 scenarios!(
     activities_stay_with_the_worker_that_holds_their_session,
-    a_session_is_opened_renewed_and_closed_by_hand,
+    a_session_is_opened_renewed_and_closed_explicitly,
     a_session_that_comes_back_is_another_generation,
     a_session_is_renewed_while_nothing_runs,
     a_session_does_not_hide_a_cancellation,

@@ -122,7 +122,7 @@ enum Server {
 }
 
 impl Stage {
-    /// A server in this process, on a file.
+    /// Starts a server in this process, on a file.
     pub(crate) async fn embedded() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = Embedded::open(folder.path().join("embedded.db"))
@@ -131,7 +131,7 @@ impl Stage {
         Self::new(server.client(), Server::Embedded(server), folder)
     }
 
-    /// A server behind a socket.
+    /// Starts a server that is reached over HTTP.
     pub(crate) async fn http() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Sqlite::open(folder.path().join("http.db")).unwrap();
@@ -158,7 +158,7 @@ impl Stage {
         }
     }
 
-    /// A worker with small, quick settings.
+    /// Returns a builder for a worker with few pollers.
     pub(crate) fn worker(&self) -> WorkerBuilder {
         Worker::builder(&self.client, QUEUE)
             .workflow_pollers(2)

@@ -50,7 +50,7 @@ async fn all_session_options(ctx: WorkflowContext) -> WorkflowResult<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_is_sent_as_it_was_written_and_closed_before_the_worker_leaves() {
+async fn a_session_is_sent_with_every_option_and_closed_before_the_worker_ends() {
     let server = Embedded::in_memory().await.unwrap();
     let (transport, tape) = Recording::new(server.transport());
     let client = Client::over(transport).connect().await.unwrap();
@@ -216,7 +216,7 @@ async fn all_local_options(ctx: WorkflowContext) -> WorkflowResult<u32> {
     Ok(first)
 }
 
-/// A recorded server with a worker of `all_local_options`.
+/// Returns a server with recorded requests, and a worker for the local activities of this module.
 async fn local_stage(
     change: impl FnOnce(Recording) -> Recording,
 ) -> (Embedded, Client, Tape, Arc<Steps>, Running) {
@@ -267,13 +267,13 @@ async fn a_local_activity_is_described_exactly_and_never_polled_for() {
         tape.to("/history").is_empty(),
         "new events come with the responses"
     );
-    // Before the attempt the lease is renewed by `prepare`; after each heartbeat by the heartbeat.
+    // `prepare` renews the lease before the attempt; then every heartbeat renews it.
     assert_eq!(tape.to("/heartbeat").len(), 2);
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_cannot_be_confirmed_ends_the_attempt_without_a_word() {
+async fn an_unconfirmed_lease_ends_the_attempt_without_a_report() {
     for broken in [Broken::Refused, Broken::Malformed] {
         let (server, client, tape, steps, worker) = local_stage(|recording| {
             recording.changing(move |sent, response| {
@@ -342,7 +342,7 @@ async fn waits_inside(ctx: WorkflowContext) -> WorkflowResult<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_ends_lets_its_local_activity_finish() {
+async fn a_stopping_worker_finishes_its_local_activity() {
     let (server, client, tape, steps, worker) = local_stage(|recording| recording).await;
     let run = client.start(waits_inside()).queue(QUEUE).await.unwrap();
     steps.began.notified().await;
@@ -379,7 +379,7 @@ async fn a_late_result_of_a_cancelled_run_is_not_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_has_not_announced_is_not_sent() {
+async fn unsupported_capabilities_are_not_sent() {
     let server = Embedded::in_memory().await.unwrap();
     let (transport, tape) = Recording::new(server.transport());
     let transport = transport.replacing("\"worker_sessions\":", "\"unheard_of\":");

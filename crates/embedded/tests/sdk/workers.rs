@@ -1,4 +1,4 @@
-//! Workers: memory, crashes, shutdown, drain.
+//! Workers: their cache, restarts, shutdown and drain.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -99,7 +99,7 @@ async fn one_gate(ctx: WorkflowContext) -> WorkflowResult<u32> {
     Ok(ctx.activity(gated()).await?)
 }
 
-async fn a_worker_that_ends_finishes_what_it_has(mut stage: Stage) -> Stage {
+async fn a_stopping_worker_finishes_its_tasks(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<one_gate>();
     let gate = Arc::new(Gate::default());
     let worker = stage
@@ -176,14 +176,14 @@ async fn more_runs_than_slots(stage: Stage) -> Stage {
     }
     tokio::time::timeout(Duration::from_secs(60), worker.stop())
         .await
-        .expect("it ends");
+        .expect("the worker ends");
     stage
 }
 
 scenarios!(
     runs_stay_in_memory_between_tasks,
     every_round_may_have_another_worker,
-    a_worker_that_ends_finishes_what_it_has,
+    a_stopping_worker_finishes_its_tasks,
     a_drained_build_ends_its_workers,
     more_runs_than_slots,
 );

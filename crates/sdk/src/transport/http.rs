@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_http_addresses_are_taken() {
+    fn only_http_addresses_are_accepted() {
         for url in [
             "http://127.0.0.1:8080",
             "http://127.0.0.1:8080/",

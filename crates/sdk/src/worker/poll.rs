@@ -39,7 +39,7 @@ pub(super) struct Pollers {
     pub(super) hold: Duration,
 }
 
-/// What to do after a poll.
+/// The next step of a poll loop.
 enum Next {
     PollAgain,
     Pause(Duration),
@@ -116,7 +116,7 @@ impl Pollers {
         }
     }
 
-    /// What a poll says, unless the worker is asked to go away.
+    /// Handles the response to a poll: starts its task, or returns what to do next.
     fn take(&self, kind: TaskQueueKind, polled: Polled, slot: OwnedSemaphorePermit) -> Next {
         match polled.poll_status.as_deref() {
             Some("draining" | "stopped") => {
@@ -129,7 +129,7 @@ impl Pollers {
                 let asked = Duration::from_secs(polled.retry_after_seconds.unwrap_or(0));
                 return Next::Pause(asked.max(THROTTLED_PAUSE));
             }
-            // `timeout` is what older servers call it.
+            // Older servers use `timeout` for an empty poll.
             _ => {}
         }
         let Some(task) = polled.task else {
@@ -218,7 +218,7 @@ async fn process(shared: &Arc<Shared>, kind: TaskQueueKind, task: &RawValue) {
                     questions::validate_update(shared, question).await;
                 }
             } else if let Some(task) = read(task) {
-                // A large future lives on the heap, not in the poll loop's task.
+                // The future is large, so it is on the heap.
                 Box::pin(workflow_tasks::process(shared, task)).await;
             }
         }

@@ -32,7 +32,7 @@ impl ScriptedReply {
     }
 }
 
-/// One request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) at: Instant,
@@ -56,13 +56,13 @@ struct Inner {
 }
 
 impl FakeServer {
-    /// A worker on a server that answers its polls so, and then has nothing to do.
+    /// Starts a worker of this server.
     pub(crate) async fn employ(
         &self,
         build: impl FnOnce(WorkerBuilder) -> WorkerBuilder,
     ) -> (WorkerHandle, JoinHandle<Result<Ended, WorkerError>>) {
         let client = Client::over(self.clone()).connect().await;
-        let client = client.expect("the server introduces itself");
+        let client = client.expect("the client connects");
         let builder = Worker::builder(&client, "q")
             .workflow_pollers(1)
             .activity_pollers(1);

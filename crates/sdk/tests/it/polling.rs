@@ -37,7 +37,7 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_throttled_worker_waits_as_long_as_it_is_told_and_is_not_idle() {
+async fn a_throttled_worker_waits_as_long_as_the_server_asks() {
     let server = FakeServer::default().workflow_polls([
         ScriptedReply::ok(status("throttled", Some(7))),
         ScriptedReply::ok(status("throttled", None)),
@@ -51,7 +51,7 @@ async fn a_throttled_worker_waits_as_long_as_it_is_told_and_is_not_idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_empty_poll_comes_the_next_one_at_once() {
+async fn the_next_poll_follows_an_empty_one_immediately() {
     let idle = ["empty", "timeout", "empty"].map(|idle| ScriptedReply::ok(status(idle, None)));
     let server = FakeServer::default().workflow_polls(idle);
     let (worker, running) = server.employ(|worker| worker.workflow::<double>()).await;
@@ -82,7 +82,7 @@ async fn after_an_empty_poll_comes_the_next_one_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_is_asked_again_however_long_it_takes() {
+async fn polls_are_repeated_until_the_server_is_available() {
     let away = json!({"reason": "backend_unavailable", "message": "no disk", "poll_status": "unavailable"});
     let mut later = away.clone();
     later["retry_after_seconds"] = json!(9);
@@ -117,7 +117,7 @@ async fn think(number: i64) -> ActivityResult<i64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_told_to_drain_finishes_what_it_has_and_takes_nothing_new() {
+async fn a_draining_worker_finishes_its_tasks_and_takes_no_new_ones() {
     let mut held = activity_task("avro");
     held["activity_type"] = json!("think");
     let server = FakeServer::default()
@@ -142,7 +142,7 @@ async fn a_worker_told_to_drain_finishes_what_it_has_and_takes_nothing_new() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poll_outlives_the_time_it_is_held_and_takes_the_servers_page_size() {
+async fn a_poll_waits_longer_than_it_is_held_and_uses_the_servers_page_size() {
     let server = FakeServer::default();
     let worker = server.employ(|worker| worker.workflow::<double>().poll_timeout(seconds(60)));
     let _worker = worker.await;
@@ -206,7 +206,7 @@ async fn an_activitys_result_is_sent_in_its_envelope() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn payloads_of_another_codec_are_refused_and_not_guessed() {
+async fn payloads_of_another_codec_are_refused() {
     let server = FakeServer::default()
         .activity_polls([ScriptedReply::task(activity_task("json"))])
         .workflow_polls([ScriptedReply::task(workflow_task("json"))]);
@@ -231,7 +231,7 @@ async fn payloads_of_another_codec_are_refused_and_not_guessed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_that_comes_too_late_costs_the_worker_nothing() {
+async fn a_late_report_does_not_stop_the_worker() {
     let refused = |reason: &str, cancelled: bool| {
         let body = json!({"reason": reason, "message": "too late", "recorded": false, "cancel_requested": cancelled});
         ScriptedReply::Body(409, body)

@@ -13,7 +13,7 @@ use longhaul_sdk::{Client, Worker, WorkerHandle};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-/// The queue of every test.
+/// The task queue of every test.
 pub(crate) const QUEUE: &str = "q";
 
 /// Longer than any test takes. It is reached only if something hangs.
@@ -50,14 +50,14 @@ impl Bench {
         Self { server, client }
     }
 
-    /// A worker that runs until the test ends.
+    /// Starts a server and a worker that runs until the test ends.
     pub(crate) async fn staffed(build: impl FnOnce(WorkerBuilder) -> WorkerBuilder) -> Self {
         let bench = Self::new().await;
         bench.work(build).await;
         bench
     }
 
-    /// Starts a worker and waits until the server knows it.
+    /// Starts a worker and waits until it is registered.
     pub(crate) async fn work(&self, build: impl FnOnce(WorkerBuilder) -> WorkerBuilder) -> Working {
         let worker = build(Worker::builder(&self.client, QUEUE)).build();
         let handle = worker.handle();
@@ -79,7 +79,7 @@ impl Bench {
             .retry(quick())
             .connect()
             .await
-            .expect("a server that introduces itself")
+            .expect("the client connects")
     }
 }
 
@@ -136,7 +136,7 @@ impl Unlucky {
         }
     }
 
-    /// How many requests of the path were sent.
+    /// Returns the number of sent requests of the path.
     pub(crate) fn seen(&self) -> usize {
         *self.seen.lock()
     }
@@ -173,7 +173,7 @@ impl Transport for Unlucky {
     }
 }
 
-/// Answers from a list and keeps what was asked.
+/// Sends responses from a list and keeps the requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scripted {
     answers: Arc<Mutex<VecDeque<(u16, String)>>>,
@@ -181,7 +181,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// A client whose server gives these answers, after it introduced itself.
+    /// Connects a client to a server with these responses.
     pub(crate) async fn client(
         answers: impl IntoIterator<Item = (u16, serde_json::Value)>,
     ) -> (Client, Self) {
@@ -199,12 +199,12 @@ impl Scripted {
             .retry(RequestRetry::NEVER)
             .connect()
             .await
-            .expect("a server that introduces itself");
+            .expect("the client connects");
         scripted.asked.lock().clear();
         (client, scripted)
     }
 
-    /// Method, path and body of everything asked.
+    /// Returns the method, path and body of every request.
     pub(crate) fn asked(&self) -> Vec<(&'static str, String, serde_json::Value)> {
         let asked = self.asked.lock();
         asked
@@ -227,7 +227,7 @@ impl Transport for Scripted {
         self.asked.lock().push(request);
         let answer = self.answers.lock().pop_front();
         Box::pin(async move {
-            let (status, body) = answer.expect("an answer for every request");
+            let (status, body) = answer.expect("a response for every request");
             Ok(Response {
                 status,
                 body: body.into(),

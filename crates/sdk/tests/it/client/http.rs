@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 
 use crate::support::quick;
 
-/// What was asked, and the connections on which there is silence.
+/// The requests, and the connections without a response.
 type Asked = JoinHandle<(Vec<String>, Vec<TcpStream>)>;
 
-/// Gives each connection one of these answers and closes it. No answer is silence.
+/// Sends one of these responses on each connection and closes it. `None` sends nothing and keeps the connection open.
 async fn answering(answers: &[Option<&'static str>]) -> (String, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let local = listener.local_addr().expect("an address");

@@ -13,7 +13,7 @@ fn greet() -> WorkflowCall<String> {
 const STARTS: &str = "/api/workflows";
 
 #[tokio::test]
-async fn a_start_without_a_name_survives_a_lost_answer() {
+async fn a_start_without_an_id_survives_a_lost_response() {
     let bench = Bench::new().await;
     let client = bench
         .client_over(|inner| Unlucky::new(inner, STARTS, [Fate::AnswerLost]))
@@ -25,7 +25,7 @@ async fn a_start_without_a_name_survives_a_lost_answer() {
 }
 
 #[tokio::test]
-async fn a_named_start_is_repeated_only_where_that_is_safe() {
+async fn a_start_with_an_id_is_repeated_only_if_that_is_safe() {
     let bench = Bench::new().await;
     let wire = |fates: &[Fate]| {
         let fates = fates.to_vec();

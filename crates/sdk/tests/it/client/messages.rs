@@ -55,7 +55,7 @@ async fn opened() -> (Bench, WorkflowHandle<u32>) {
         .start(store())
         .queue(QUEUE)
         .await
-        .expect("it is taken");
+        .expect("the server accepts it");
     (bench, handle)
 }
 
@@ -63,7 +63,7 @@ async fn put(handle: &WorkflowHandle<u32>, name: &str, count: u32) {
     handle
         .signal(&PUT, (name.to_owned(), count))
         .await
-        .expect("it is taken");
+        .expect("the server accepts it");
     eventually("the workflow reads the signal", async || {
         let stock = handle.query(&STOCK, name.to_owned()).await;
         stock.expect("an answer")
@@ -72,7 +72,7 @@ async fn put(handle: &WorkflowHandle<u32>, name: &str, count: u32) {
 }
 
 #[tokio::test]
-async fn messages_of_all_sorts_reach_the_workflow() {
+async fn messages_of_all_kinds_reach_the_workflow() {
     let (_bench, handle) = opened().await;
     put(&handle, "pens", 5).await;
     assert_eq!(
@@ -122,7 +122,7 @@ async fn the_same_request_id_is_one_update() {
         .update(&TAKE, ("pens".to_owned(), 1))
         .request_id("r-1");
     let UpdateError::Client(error) = other.await.unwrap_err() else {
-        panic!("it was taken");
+        panic!("the server accepted the update");
     };
     assert_eq!(error.refusal().unwrap().reason(), "request_id_conflict");
     assert_eq!(
@@ -179,7 +179,7 @@ async fn an_update_without_a_worker_times_out() {
 }
 
 #[tokio::test]
-async fn queries_without_an_answer_say_why() {
+async fn queries_without_an_answer_return_the_reason() {
     let (bench, handle) = opened().await;
     let error = handle
         .query_named::<_, ()>("weather", ())
@@ -219,7 +219,7 @@ fn quiet() -> WorkflowDefinition {
 }
 
 #[tokio::test]
-async fn a_worker_says_which_queries_it_does_not_know() {
+async fn a_worker_refuses_unknown_queries() {
     let bench = Bench::staffed(|worker| worker.workflow_definition(quiet())).await;
     let call = WorkflowCall::<()>::named("quiet");
     let handle = bench.client.start(call).queue(QUEUE).await.unwrap();

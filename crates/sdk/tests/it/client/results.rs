@@ -102,7 +102,7 @@ async fn a_workflow_that_continues_as_new_is_followed() {
     );
     assert_eq!(Some(runs[0].run_id.as_str()), handle.run_id());
     assert!(runs[3].is_current_run && !runs[0].is_current_run);
-    // One run of the chain has no result of its own.
+    // The result of an earlier run is the result of the last run.
     let first = handle.of_run(runs[0].run_id.as_str());
     assert_eq!(first.result().await.unwrap(), "lift-off");
     let closed_reason = first.describe().await.unwrap().closed_reason;
@@ -164,7 +164,7 @@ async fn a_workflow_that_does_not_exist_has_no_result() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_number_its_events_is_asked_again() {
+async fn results_are_polled_if_the_server_returns_no_sequence() {
     let run = |status: &str, closed: Option<&str>, run_id: &str, is_current: bool| {
         let output = json!({"codec": "avro", "blob": "wwHioz3/VYAiNwQO"});
         let body = json!({
