@@ -1,15 +1,36 @@
 //! The embedded server: it keeps accepted work, completes requests when it stops, and uses a manual clock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_embedded::{Embedded, Error};
+use futures::future::BoxFuture;
+use longhaul_embedded::{Embedded, EmbeddedTransport, Error};
 use longhaul_protocol::Timestamp;
 use longhaul_sdk::client::{ResultError, Status};
-use longhaul_sdk::transport::{RequestError, RequestRetry, TransportError};
+use longhaul_sdk::transport::{
+    Request, RequestError, RequestRetry, Response, Transport, TransportError,
+};
 use longhaul_sdk::{Client, WorkflowCall};
+use tokio::sync::Notify;
 
 /// 2026-01-01T00:00:00Z.
 const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+
+/// A transport that notifies when the client sends a long poll.
+#[derive(Debug)]
+struct LongPolls {
+    inner: EmbeddedTransport,
+    sent: Arc<Notify>,
+}
+
+impl Transport for LongPolls {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
+        if request.path.contains("wait_for_close=1") {
+            self.sent.notify_one();
+        }
+        self.inner.send(request)
+    }
+}
 
 fn greet() -> WorkflowCall<String> {
     WorkflowCall::named("greet").argument("Ada")
@@ -38,7 +59,12 @@ async fn accepted_work_exists_after_the_file_is_opened_again() {
 #[tokio::test]
 async fn a_stopped_server_completes_waiting_requests_and_refuses_new_ones() {
     let server = Embedded::in_memory().await.unwrap();
-    let client = Client::over(server.transport())
+    let transport = LongPolls {
+        inner: server.transport(),
+        sent: Arc::default(),
+    };
+    let sent = transport.sent.clone();
+    let client = Client::over(transport)
         .retry(RequestRetry::NEVER)
         .connect()
         .await
@@ -48,8 +74,7 @@ async fn a_stopped_server_completes_waiting_requests_and_refuses_new_ones() {
         let handle = handle.clone();
         async move { handle.result().await }
     });
-    // Let the wait send its request. The test also passes if it has not.
-    tokio::task::yield_now().await;
+    sent.notified().await;
     server.stop().await;
     let error = waiting.await.unwrap().unwrap_err();
     assert!(matches!(error, ResultError::Client(_)), "{error}");

@@ -176,7 +176,7 @@ async fn failures_contain_what_happened(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn beside(ctx: WorkflowContext) -> WorkflowResult<String> {
+async fn concurrent(ctx: WorkflowContext) -> WorkflowResult<String> {
     let inner = ctx.clone();
     let signals = async move {
         let go = inner.signals(&GO);
@@ -198,10 +198,10 @@ async fn beside(ctx: WorkflowContext) -> WorkflowResult<String> {
 }
 
 async fn local_activities_run_concurrently_with_other_calls(mut stage: Stage) -> Stage {
-    stage.replayer = stage.replayer.workflow::<beside>();
+    stage.replayer = stage.replayer.workflow::<concurrent>();
     let log = Arc::new(Log::default());
-    let running = Running::start(worker(&stage, &log).workflow::<beside>()).await;
-    let handle = stage.start(beside()).await;
+    let running = Running::start(worker(&stage, &log).workflow::<concurrent>()).await;
+    let handle = stage.start(concurrent()).await;
     handle.signal(&GO, ()).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), "awake");
     assert_eq!(log.count("beside"), 1);

@@ -1,11 +1,14 @@
 //! The clock jumps when all other work is done, and exactly to the next due time.
 
+use std::sync::Arc;
+
 use longhaul_embedded::testing::{FakeOutcome, TestEnvironment};
 use longhaul_sdk::workflow::join;
 use longhaul_sdk::{
     ActivityCall, FailureKind, Query, RetryPolicy, State, TimeoutKind, WorkflowContext,
     WorkflowResult, workflow,
 };
+use tokio::sync::Notify;
 
 use crate::{DAY, GO, HOUR, SECOND, double, micros, order, ship, sleeper};
 
@@ -189,11 +192,16 @@ async fn chains_of_runs_and_children_are_followed() {
 #[tokio::test]
 async fn time_does_not_jump_while_an_activity_runs() {
     let (release, released) = tokio::sync::watch::channel(false);
-    let slow = longhaul_sdk::ActivityDefinition::new("double", move |_, (number,): (u32,)| {
-        let mut released = released.clone();
-        async move {
-            released.wait_for(|released| *released).await?;
-            Ok(number * 2)
+    let began = Arc::new(Notify::new());
+    let slow = longhaul_sdk::ActivityDefinition::new("double", {
+        let began = began.clone();
+        move |_, (number,): (u32,)| {
+            let mut released = released.clone();
+            began.notify_one();
+            async move {
+                released.wait_for(|released| *released).await?;
+                Ok(number * 2)
+            }
         }
     });
     let env = TestEnvironment::builder()
@@ -209,12 +217,10 @@ async fn time_does_not_jump_while_an_activity_runs() {
     let handle = env.start(sleeper(0)).await.unwrap();
     let result = other.result();
     tokio::pin!(result);
-    while env.calls("double").is_empty() {
-        tokio::select! {
-            biased;
-            _ = &mut result => panic!("the activity still runs"),
-            () = tokio::task::yield_now() => {}
-        }
+    tokio::select! {
+        biased;
+        _ = &mut result => panic!("the activity still runs"),
+        () = began.notified() => {}
     }
     assert_eq!(env.now(), begin);
     // The test can move the clock nevertheless.
