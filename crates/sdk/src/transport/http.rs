@@ -135,9 +135,9 @@ mod tests {
             assert!(HttpTransport::new(url).is_ok(), "{url}");
         }
         for (url, why) in [
-            ("127.0.0.1:8080", "is no"),
+            ("127.0.0.1:8080", "is not an"),
             ("localhost:8080", "is not an http:// address"),
-            ("", "is no address"),
+            ("", "is not an address"),
             ("https://host", "needs TLS"),
             ("ftp://host", "is not an http:// address"),
             ("http://host/?a=b", "must be an address like"),
