@@ -46,13 +46,13 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NothingDue => out.write_str("nothing happens by itself any more"),
+            Self::NothingDue => out.write_str("no timer, timeout or retry is due"),
             Self::TaskFailed => out.write_str("the code of a workflow failed"),
             Self::TooLong(limit) => {
                 let days = limit.as_secs() / 86_400;
                 write!(out, "it would take more than {days} days")
             }
-            Self::TooManyJumps(jumps) => write!(out, "time was moved {jumps} times for it"),
+            Self::TooManyJumps(jumps) => write!(out, "the clock was moved {jumps} times for it"),
         }
     }
 }
@@ -123,7 +123,7 @@ fn waits(view: &DebugView, fakes: &Fakes) -> Vec<String> {
     let mut waits: Vec<String> = parts.filter_map(|part| wait(part, fakes)).collect();
     waits.extend(workflow_task(run));
     if waits.is_empty() {
-        waits.push("nothing that the server knows of".to_owned());
+        waits.push("nothing that the server has recorded".to_owned());
     }
     for finding in &view.findings {
         waits.push(format!("{}: {}", finding.severity, finding.message));

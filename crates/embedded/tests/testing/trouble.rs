@@ -35,7 +35,7 @@ async fn the_error_names_what_a_stuck_workflow_waits_for() {
     let (why, text) = stuck(handle.result().await.unwrap_err());
     assert_eq!(why, Why::NothingDue);
     let expected = format!(
-        "workflow `{id}` does not end: nothing happens by itself any more. It is {begin}; \
+        "workflow `{id}` does not end: no timer, timeout or retry is due. It is {begin}; \
          `{id}` (waits) waits for `signal:go`",
         id = handle.id()
     );
