@@ -115,5 +115,8 @@ async fn a_history_replays_or_is_told_to_be_broken() {
         "{printed}"
     );
     let (fits, printed) = replay("nonsense.json", "{}".to_owned());
-    assert!(!fits && printed.contains("this is no history"), "{printed}");
+    assert!(
+        !fits && printed.contains("the text is not a history"),
+        "{printed}"
+    );
 }
