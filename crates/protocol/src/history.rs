@@ -5,8 +5,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::group::Group;
 use crate::id::{CommandId, EventId, TaskId};
+use crate::parallel_group::Group;
 use crate::time::Timestamp;
 
 mod activity;

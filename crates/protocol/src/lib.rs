@@ -7,9 +7,10 @@
 #![warn(missing_docs)]
 
 pub mod describe;
-pub mod group;
+
 pub mod history;
 pub mod id;
+pub mod parallel_group;
 pub mod payload;
 pub mod reason;
 pub mod time;

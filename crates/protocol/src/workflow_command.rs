@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::group::Group;
 use crate::id::UpdateId;
+use crate::parallel_group::Group;
 use crate::payload::Payload;
 use crate::worker_session::WorkerSessionOptions;
 
@@ -311,7 +311,7 @@ impl WorkflowCommand {
 /// # Errors
 /// Every offending field with its messages; nothing of the list may then be applied.
 pub fn parse_commands(commands: &Value) -> Result<Vec<WorkflowCommand>, FieldErrors> {
-    parse(commands, Whence::Completion)
+    parse(commands, BatchKind::Completion)
 }
 
 /// As [`parse_commands`], for what is recorded before a local activity runs: nothing in it closes the run. A group may hold
@@ -323,23 +323,23 @@ pub fn parse_checkpoint(
     commands: &Value,
     is_group: bool,
 ) -> Result<Vec<WorkflowCommand>, FieldErrors> {
-    let whence = if is_group {
-        Whence::GroupCheckpoint
+    let kind = if is_group {
+        BatchKind::GroupCheckpoint
     } else {
-        Whence::Checkpoint
+        BatchKind::Checkpoint
     };
-    parse(commands, whence)
+    parse(commands, kind)
 }
 
 /// What a list of commands is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whence {
+enum BatchKind {
     Completion,
     Checkpoint,
     GroupCheckpoint,
 }
 
-fn parse(commands: &Value, whence: Whence) -> Result<Vec<WorkflowCommand>, FieldErrors> {
+fn parse(commands: &Value, kind: BatchKind) -> Result<Vec<WorkflowCommand>, FieldErrors> {
     let Value::Array(list) = commands else {
         return Err(BTreeMap::from([(
             "commands".to_owned(),
@@ -361,7 +361,7 @@ fn parse(commands: &Value, whence: Whence) -> Result<Vec<WorkflowCommand>, Field
             map: command.as_object(),
             errors: &mut errors,
         };
-        let command = if whence == Whence::GroupCheckpoint
+        let command = if kind == BatchKind::GroupCheckpoint
             && command.get("type").and_then(Value::as_str) == Some("prepare_local_activity")
         {
             let before = fields.errors.len();
@@ -372,7 +372,7 @@ fn parse(commands: &Value, whence: Whence) -> Result<Vec<WorkflowCommand>, Field
             fields.command()
         };
         if let Some(command) = command {
-            if command.is_terminal() && whence != Whence::Completion {
+            if command.is_terminal() && kind != BatchKind::Completion {
                 add(
                     &mut errors,
                     format!("commands.{index}.type"),

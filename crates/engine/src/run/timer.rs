@@ -3,9 +3,9 @@
 //! (engine.md §4.7, §7.1).
 
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::group::Group;
 use longhaul_protocol::history::{EventPayload, GroupKeys, TimerPayload};
 use longhaul_protocol::id::TimerId;
+use longhaul_protocol::parallel_group::Group;
 
 use super::draft::Draft;
 use super::state::{Part, PartKey, Resume, Timer, TimerKind, Wait, WaitFor};

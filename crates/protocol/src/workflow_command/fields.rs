@@ -7,8 +7,8 @@ use super::{
     OpenConditionWait, ParentClosePolicy, ScheduleActivity, SelectionMember, StartChildWorkflow,
     WorkflowCommand, add,
 };
-use crate::group::Group;
 use crate::id::UpdateId;
+use crate::parallel_group::Group;
 use crate::payload::{
     Payload, command_payload, envelope_only, memo, optional_command_payload, payload_codec,
 };

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::fields::Fields;
 use super::{CancellationPolicy, CommandRetryPolicy, FieldErrors, NAME_BYTES_MAX};
-use crate::group::Group;
 use crate::id::{CommandId, EventId};
+use crate::parallel_group::Group;
 use crate::payload::Payload;
 
 /// Attempts of one reported call. A worker keeps them in memory, so both published ones stop here too.
