@@ -1,7 +1,7 @@
-//! Parallel-group metadata: which group a call belongs to and where it stands in it (worker-protocol §7.18).
+//! The metadata of parallel groups: the group that a call belongs to, and its place in the group.
 //!
-//! A worker sends these keys with each member of a fan-out; every event of that call must carry them back verbatim, so
-//! the keys are kept as they came and only the numbers that rules need are read out.
+//! A worker sends these keys with each member of a fan-out, and every event of the call must repeat them unchanged. So the
+//! keys are kept as they came, and only the numbers that rules need are parsed.
 
 use std::sync::Arc;
 
@@ -23,23 +23,23 @@ pub const GROUP_KEYS: [&str; 11] = [
     "selection_member_kind",
 ];
 
-/// Both SDKs refuse larger groups themselves.
+/// The most calls in a group. Both published SDKs have the same limit.
 pub const GROUP_SIZE_MAX: u64 = 1000;
 
-/// One level of nesting, read out of the metadata.
+/// One level of nested groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Level {
-    /// `{prefix}:{base}:{size}`; the prefix is the SDK's.
+    /// The group id, `{prefix}:{base}:{size}`; each SDK chooses its prefix.
     pub id: String,
     /// `activity`, `timer`, `child`, `signal`, `condition` or `mixed`.
     pub kind: String,
-    /// Command sequence of the first leaf.
+    /// The command sequence of the first call.
     pub base: u64,
-    /// Leaves in the group.
+    /// The number of calls in the group.
     pub size: u64,
-    /// `base + index` is the command sequence of this call.
+    /// The place of this call; its command sequence is `base + index`.
     pub index: u64,
-    /// Set when the group picks its first member instead of waiting for all: the member this call belongs to.
+    /// The member that this call belongs to. Only set in a selection, which ends with its first member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<Member>,
 }
@@ -47,26 +47,26 @@ pub struct Level {
 /// One alternative of a selection: a single call, or a group of calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// The name the workflow gave it, or its number.
+    /// The name that the workflow gave it, or its number.
     pub key: Value,
     /// Its place among the members.
     pub index: u64,
     /// Command sequence of its first call.
     pub base: u64,
-    /// Calls in it.
+    /// The number of calls in it.
     pub size: u64,
     /// The kind of its call, or `group`.
     pub kind: String,
 }
 
 impl Level {
-    /// The command sequence this level gives the call.
+    /// Returns the command sequence of the call.
     pub fn sequence(&self) -> u64 {
         self.base.saturating_add(self.index)
     }
 }
 
-/// The whole block of one call: the keys verbatim, and the levels from outermost to innermost.
+/// The group metadata of one call: the keys as sent, and the levels from outermost to innermost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     keys: Arc<Map<String, Value>>,
@@ -74,7 +74,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Reads the block out of a command. `Ok(None)` when the command has none; the error names the offending key.
+    /// Reads the metadata of a command. Returns `None` if the command has none; the error names the offending key.
     pub fn read(command: &Map<String, Value>) -> Result<Option<Self>, (String, String)> {
         let path = match command.get("parallel_group_path") {
             None | Some(Value::Null) => {
@@ -109,7 +109,7 @@ impl Group {
         }))
     }
 
-    /// The top-level keys repeat the innermost entry of the path.
+    /// Checks that the top-level keys repeat the innermost entry of the path.
     fn check_top_level(
         keys: &Map<String, Value>,
         innermost: &Value,
@@ -136,7 +136,7 @@ impl Group {
         &self.levels
     }
 
-    /// The level whose members the workflow waits for together.
+    /// The outermost level. The workflow waits for all of its calls together.
     pub fn outermost(&self) -> &Level {
         &self.levels[0]
     }
@@ -201,7 +201,7 @@ fn read_level(entry: &Value, place: usize) -> Result<Level, (String, String)> {
     Ok(level)
 }
 
-/// The member of a selection, and whether it lies inside its group. Only the outermost group can be one.
+/// Reads the member of a selection and checks that it lies inside its group. Only the outermost group can be a selection.
 fn read_member(
     entry: &Value,
     place: usize,
@@ -218,7 +218,7 @@ fn read_member(
     if place > 0 {
         return refuse(
             "parallel_group_mode",
-            "a selection cannot stand inside another group",
+            "a selection cannot be inside another group",
         );
     }
     let number = |key: &str| {
