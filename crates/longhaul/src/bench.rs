@@ -2,7 +2,7 @@
 //!
 //! Every run also measures an echo server and `fdatasync` with the same client on the same runtime and disk: absolute figures
 //! vary from machine to machine and from minute to minute, ratios much less. A slow figure never fails the command; a refused
-//! request or a wrong result always does. One file per scenario; `docs/performance.md` says what each of them means.
+//! request or a wrong result always does. One file per scenario; `docs/performance.md` explains each scenario.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
