@@ -64,11 +64,7 @@ fn check_audit(world: &World, run: &Run) {
         limits: &world.limits,
     };
     if run.core.alarm.is_none_or(|alarm| alarm > world.now) {
-        assert_eq!(
-            stuck(run, moment),
-            None,
-            "55: a healthy run is left alone"
-        );
+        assert_eq!(stuck(run, moment), None, "55: a healthy run is left alone");
     }
 }
 
