@@ -163,7 +163,7 @@ impl RunningWorker {
         let outcome = Arc::clone(&ended);
         let task = tokio::spawn(async move {
             let shutdown = async {
-                // An error means that the sender was dropped with the handle: nobody will ask for a shutdown any more.
+                // An error means that the sender was dropped with the handle: no caller will ask for a shutdown.
                 if stopped.await.is_err() {
                     std::future::pending::<()>().await;
                 }

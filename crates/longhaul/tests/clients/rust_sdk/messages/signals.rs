@@ -5,7 +5,7 @@ use std::sync::Arc;
 use durable_workflow::{ParallelOperation, ParallelResult, Value, Worker, json};
 use tokio::sync::Semaphore;
 
-use super::fixture::{Fixture, result};
+use crate::rust_sdk::fixture::{Fixture, result};
 
 /// Registers `collect`, which waits for `go` as often as its argument says and returns the first argument of each.
 fn register_collect(worker: &mut Worker) {

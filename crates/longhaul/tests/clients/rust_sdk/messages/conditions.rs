@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use durable_workflow::{Worker, json, wait_condition};
 use tokio::time::{sleep, timeout};
 
-use super::fixture::{Fixture, result};
 use crate::harness::DEADLINE;
+use crate::rust_sdk::fixture::{Fixture, result};
 
 /// Registers `approval`: true once an `approve` signal carries `true`; its argument is the timeout in seconds, or null.
 fn register_approval(worker: &mut Worker) {

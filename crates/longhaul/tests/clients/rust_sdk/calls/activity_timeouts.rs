@@ -10,7 +10,7 @@ use durable_workflow::{
 use tokio::sync::{Barrier, Semaphore};
 use tokio::time::sleep;
 
-use super::fixture::{Fixture, RunningWorker, new_worker, result};
+use crate::rust_sdk::fixture::{Fixture, RunningWorker, new_worker, result};
 
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
@@ -83,10 +83,10 @@ async fn check_times_out(options: ActivityOptions, expected_kind: &str, attempts
 
 #[tokio::test]
 async fn schedule_to_start() {
-    let nobody = ActivityOptions::new()
-        .task_queue("nobody-listens")
+    let unserved = ActivityOptions::new()
+        .task_queue("no-worker")
         .schedule_to_start_timeout(ONE_SECOND);
-    check_times_out(nobody, "schedule_to_start", 0).await;
+    check_times_out(unserved, "schedule_to_start", 0).await;
 }
 
 #[tokio::test]

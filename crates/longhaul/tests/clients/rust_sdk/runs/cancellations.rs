@@ -9,8 +9,8 @@ use durable_workflow::{
 };
 use tokio::sync::Semaphore;
 
-use super::fixture::{Fixture, QUEUE, RunningWorker, new_worker, result};
 use crate::harness::{History, eventually};
+use crate::rust_sdk::fixture::{Fixture, QUEUE, RunningWorker, new_worker, result};
 
 /// Longer than any test takes.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -243,7 +243,7 @@ async fn cleanup_is_bounded() {
 async fn without_a_capable_worker_nothing_is_asked() {
     let fixture = Fixture::start().await;
     let handle = fixture
-        .start_workflow("careful", "nobody", json!(["timer"]))
+        .start_workflow("careful", "no-worker", json!(["timer"]))
         .await;
     let refused = handle
         .request_cancellation(CooperativeCancellationOptions::default())

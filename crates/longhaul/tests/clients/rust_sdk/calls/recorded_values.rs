@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use durable_workflow::{SearchAttributeUpdate, Uuid, Worker, json};
 
-use super::fixture::{Fixture, result};
+use crate::rust_sdk::fixture::{Fixture, result};
 
 #[tokio::test]
 async fn a_side_effect_keeps_its_value_in_another_worker() {

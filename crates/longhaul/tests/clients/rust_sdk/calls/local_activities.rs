@@ -8,7 +8,7 @@ use durable_workflow::{
     ActivityRetryPolicy, AvroValue, Error, LocalActivityOptions, Value, Worker, json,
 };
 
-use super::fixture::{Fixture, RunningWorker, new_worker, result};
+use crate::rust_sdk::fixture::{Fixture, RunningWorker, new_worker, result};
 
 fn start(fixture: &Fixture, id: &str, register: impl FnOnce(&mut Worker)) -> RunningWorker {
     let mut worker = new_worker(fixture.client.clone(), id).local_activities(true);

@@ -8,8 +8,8 @@ use durable_workflow::{
     ParentClosePolicy, Value, Worker, WorkflowCommandOptions, json,
 };
 
-use super::fixture::{Fixture, QUEUE, result};
 use crate::harness::eventually;
+use crate::rust_sdk::fixture::{Fixture, QUEUE, result};
 
 /// Registers children of all sorts, and `parent`, which starts the child of its first argument and says how it ended.
 fn register(worker: &mut Worker, options: ChildWorkflowOptions) {
@@ -166,7 +166,7 @@ async fn a_child_times_out() {
 }
 
 #[tokio::test]
-async fn a_child_stopped_from_outside_is_told_apart() {
+async fn the_outcome_of_a_stopped_child_names_how_it_was_stopped() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(|worker| register(worker, options()));
     for kind in ["Cancelled", "Terminated"] {

@@ -2,8 +2,8 @@
 
 use durable_workflow::{AvroValue, Error, Value, Worker, json};
 
-use super::fixture::{Fixture, result};
 use crate::harness::eventually;
+use crate::rust_sdk::fixture::{Fixture, result};
 
 /// Registers `reader`: reads as many messages as its first argument says, at most the second's in one run.
 fn register_reader(worker: &mut Worker) {

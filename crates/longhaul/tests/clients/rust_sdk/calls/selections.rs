@@ -9,7 +9,7 @@ use durable_workflow::{
 };
 use tokio::sync::Semaphore;
 
-use super::fixture::{Fixture, QUEUE, result};
+use crate::rust_sdk::fixture::{Fixture, QUEUE, result};
 
 /// Longer than any test takes.
 const NEVER: Duration = Duration::from_secs(3600);

@@ -7,8 +7,8 @@ use std::time::Duration;
 use durable_workflow::{ParallelOperation, Value, Worker, WorkerSessionOptions, json};
 use tokio::sync::Semaphore;
 
-use super::fixture::{Fixture, RunningWorker, new_worker, result};
 use crate::harness::{ServerOptions, eventually};
+use crate::rust_sdk::fixture::{Fixture, RunningWorker, new_worker, result};
 
 /// A worker that takes part in sessions and has what they require.
 fn session_worker(fixture: &Fixture, id: &str) -> Worker {

@@ -2,8 +2,8 @@
 
 use durable_workflow::{Client, Error, Worker, json};
 
-use super::fixture::{Fixture, QUEUE, RunningWorker, new_worker, result_options};
 use crate::harness::{Server, ServerOptions};
+use crate::rust_sdk::fixture::{Fixture, QUEUE, RunningWorker, new_worker, result_options};
 
 fn register_greeting(worker: &mut Worker, greeting: &'static str) {
     worker.register_activity("greet", move |_, arguments| async move {

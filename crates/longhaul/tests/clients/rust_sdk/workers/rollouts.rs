@@ -3,8 +3,8 @@
 use durable_workflow::{Worker, json};
 use serde_json::Value;
 
-use super::fixture::{Fixture, QUEUE, RunningWorker, new_worker, result};
 use crate::harness::Server;
+use crate::rust_sdk::fixture::{Fixture, QUEUE, RunningWorker, new_worker, result};
 
 /// A worker of that build, which is also what its workflow answers.
 fn worker_of(fixture: &Fixture, build_id: &'static str) -> RunningWorker {

@@ -10,8 +10,8 @@ use durable_workflow::{
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
-use super::fixture::{Fixture, result};
 use crate::harness::DEADLINE;
+use crate::rust_sdk::fixture::{Fixture, result};
 
 #[tokio::test]
 async fn hello() {
@@ -314,7 +314,7 @@ async fn heartbeats_carry_details_and_bring_back_the_cancellation() {
                     }
                     sleep(Duration::from_millis(50)).await;
                 }
-                Ok(json!("nobody reads this"))
+                Ok(json!("ignored"))
             }
         });
         worker.register_workflow("cancelled", |context, _| async move {
@@ -337,7 +337,7 @@ async fn heartbeats_carry_details_and_bring_back_the_cancellation() {
 
     let answer = timeout(DEADLINE, answers.recv())
         .await
-        .expect("the activity is told")
+        .expect("the activity gets an answer")
         .unwrap();
     assert!(answer.cancel_requested);
     assert_eq!(answer.can_continue, Some(false));

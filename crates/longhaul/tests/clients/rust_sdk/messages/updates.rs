@@ -2,7 +2,7 @@
 
 use durable_workflow::{Error, Value, Worker, json, wait_condition};
 
-use super::fixture::{Fixture, result};
+use crate::rust_sdk::fixture::{Fixture, result};
 
 /// Registers `counter`, which ends when `add` updates sum up to ten; the handler answers twice the amount.
 fn register_counter(worker: &mut Worker) {

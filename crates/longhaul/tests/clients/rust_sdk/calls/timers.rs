@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use durable_workflow::{ParallelOperation, json};
 
-use super::fixture::Fixture;
+use crate::rust_sdk::fixture::Fixture;
 
 #[tokio::test]
 async fn sleep_lasts_at_least_its_time() {

@@ -2,8 +2,8 @@
 
 use durable_workflow::{AvroValue, Error, QueryFailure, Value, Worker, json};
 
-use super::fixture::{Fixture, RunningWorker, new_worker, result};
 use crate::harness::{ServerOptions, eventually};
+use crate::rust_sdk::fixture::{Fixture, RunningWorker, new_worker, result};
 
 /// Registers `counter`, which adds up what it is sent until it gets `end`, with its queries.
 fn register_counter(worker: &mut Worker) {
@@ -98,7 +98,7 @@ async fn a_handlers_failure_and_an_unknown_name_have_reasons() {
         (unknown.status, unknown.reason.as_str()),
         (404, "rejected_unknown_query")
     );
-    let missing = refused(&fixture, "nobody", "total").await;
+    let missing = refused(&fixture, "missing", "total").await;
     assert_eq!(
         (missing.status, missing.reason.as_str()),
         (404, "instance_not_found")
@@ -162,7 +162,7 @@ async fn workers_that_insist_on_query_authority_are_served() {
 }
 
 #[tokio::test]
-async fn without_an_answering_worker_the_caller_is_told_why() {
+async fn without_an_answering_worker_the_caller_gets_the_reason() {
     let options = ServerOptions::new().environment("LONGHAUL_QUERY_TASK_TIMEOUT_SECONDS", "1");
     let fixture = Fixture::with(options).await;
     fixture.start_workflow("counter", "sum", json!([])).await;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use durable_workflow::{StickyCacheMetrics, StickyCacheOptions, Worker, json};
 use tokio::time::timeout;
 
-use super::fixture::{Fixture, new_worker, result};
 use crate::harness::DEADLINE;
+use crate::rust_sdk::fixture::{Fixture, new_worker, result};
 
-/// A worker with a cache. `rounds` draws a value once and waits for as many `next` signals as it is told to.
+/// A worker with a cache. `rounds` draws a value once and waits for a given number of `next` signals.
 fn sticky_worker(fixture: &Fixture, id: &str) -> Worker {
     let mut worker = new_worker(fixture.client.clone(), id)
         .build_id("one")

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use durable_workflow::{AvroValue, json};
 
-use super::fixture::{Fixture, QUEUE, result_options};
+use crate::rust_sdk::fixture::{Fixture, QUEUE, result_options};
 
 /// Sends a value through a workflow and an activity, and beside it as a signal; all must come out equal.
 async fn check_round_trip(value: AvroValue) {

@@ -2,8 +2,8 @@
 
 use durable_workflow::{Worker, json};
 
-use super::fixture::{Fixture, result};
 use crate::harness::ServerOptions;
+use crate::rust_sdk::fixture::{Fixture, result};
 
 const STEPS: usize = 3;
 

@@ -7,9 +7,9 @@ use durable_workflow::{
     WorkflowStartOptions, WorkflowTerminalOutcome, json,
 };
 
-use super::fixture::{Fixture, QUEUE, result};
+use crate::rust_sdk::fixture::{Fixture, QUEUE, result};
 
-/// Registers `wait`, which waits for a signal nobody sends.
+/// Registers `wait`, which waits for a signal that is never sent.
 fn register_wait(worker: &mut Worker) {
     worker.register_workflow("wait", |context, _| async move {
         context.wait_signal("never").await?;
@@ -154,12 +154,12 @@ async fn a_chain_of_runs_ends_at_its_execution_timeout() {
     fixture.closed_history("endless").await;
 }
 
-/// Registers `busy`, which waits for an activity nobody runs, a timer and a signal, all at once.
+/// Registers `busy`, which waits for an activity that no worker runs, a timer and a signal.
 fn register_busy(worker: &mut Worker) {
     worker.register_workflow("busy", |context, _| async move {
-        let nobody = ActivityOptions::new().task_queue("nobody-listens");
+        let unserved = ActivityOptions::new().task_queue("no-worker");
         let waits = vec![
-            ParallelOperation::activity_with_options("anything", nobody, json!([])),
+            ParallelOperation::activity_with_options("anything", unserved, json!([])),
             ParallelOperation::timer(Duration::from_secs(600)),
             ParallelOperation::signal("never"),
         ];

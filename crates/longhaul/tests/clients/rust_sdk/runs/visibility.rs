@@ -2,7 +2,7 @@
 
 use durable_workflow::{SearchAttributeUpdate, json};
 
-use super::fixture::{Fixture, result};
+use crate::rust_sdk::fixture::{Fixture, result};
 
 /// Ids of the runs that a query finds.
 async fn found(fixture: &Fixture, query: &str) -> Vec<String> {
