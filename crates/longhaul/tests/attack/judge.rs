@@ -4,22 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::events::TERMINAL_EVENTS;
 use crate::samples::Sample;
 use crate::server::Server;
 use crate::wire::{Answer, Client, Request};
 
 /// Memory the server may have used. It starts with some 30 MiB; caches and large requests come on top.
 const MEMORY_MAX_BYTES: u64 = 512 << 20;
-
-/// Events that close a run.
-const TERMINAL_EVENTS: [&str; 6] = [
-    "WorkflowCompleted",
-    "WorkflowContinuedAsNew",
-    "WorkflowFailed",
-    "WorkflowTimedOut",
-    "WorkflowCancelled",
-    "WorkflowTerminated",
-];
 
 /// The reasons that may come with 503 and 504: a question that no worker answered. Anything else is the server's own fault.
 const UNANSWERED: [&str; 7] = [

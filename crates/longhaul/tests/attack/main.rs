@@ -16,6 +16,17 @@
     reason = "a failed run is repeated by its printed seed"
 )]
 
+#[path = "../support/binary.rs"]
+mod binary;
+#[path = "../support/events.rs"]
+mod events;
+#[path = "../support/limited_binary.rs"]
+mod limited_binary;
+#[path = "../support/server_process.rs"]
+mod server_process;
+#[path = "../support/waiting.rs"]
+mod waiting;
+
 mod disk;
 mod extremes;
 mod judge;

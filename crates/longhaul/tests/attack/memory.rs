@@ -144,7 +144,7 @@ async fn a_large_history_is_polled_read_and_exported_in_pieces() {
     check(&mut server);
 }
 
-/// Signals that nobody reads are limited in bytes; those that were accepted come in pages.
+/// Signals that the workflow does not read are limited in bytes; accepted signals are read in pages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_large_signals_is_refused_at_its_limit() {
     let mut server = Server::start_within(MEMORY_MAX_BYTES).await;

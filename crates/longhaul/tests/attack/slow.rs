@@ -1,4 +1,4 @@
-//! Clients that hold a connection and do nothing useful with it. They lose it, and nobody else notices.
+//! Clients that hold a connection and do nothing useful with it. They lose it, and other clients are not affected.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -85,7 +85,7 @@ async fn waste(address: SocketAddr, waste: Waste, large: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_waste_connections_lose_them_and_keep_nobody_out() {
+async fn clients_that_waste_connections_lose_them_and_do_not_block_others() {
     let server = Server::start(&[
         "--max-connections",
         CONNECTIONS_MAX,

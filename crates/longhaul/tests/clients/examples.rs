@@ -199,7 +199,7 @@ async fn workflow_pagination() {
     for number in 0..RUNS {
         let id = format!("listed-{number}");
         let started = client
-            .start_workflow("idle", "nobody", &id, json!([]))
+            .start_workflow("idle", "no-worker", &id, json!([]))
             .await;
         started.expect("the workflow starts");
     }

@@ -10,6 +10,15 @@
     reason = "a panic is a failed test, in helpers as well"
 )]
 
+#[path = "../support/binary.rs"]
+mod binary;
+#[path = "../support/events.rs"]
+mod events;
+#[path = "../support/server_process.rs"]
+mod server_process;
+#[path = "../support/waiting.rs"]
+mod waiting;
+
 mod crash;
 mod examples;
 mod harness;

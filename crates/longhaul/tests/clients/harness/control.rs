@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::events::TERMINAL_EVENTS;
+
 /// Events per page when reading history: small enough that long histories take several pages.
 const HISTORY_PAGE_SIZE: usize = 200;
 
@@ -98,16 +100,6 @@ impl Control {
         }
     }
 }
-
-/// Event types that close a run; every closed run has exactly one.
-const TERMINAL_EVENTS: [&str; 6] = [
-    "WorkflowCompleted",
-    "WorkflowContinuedAsNew",
-    "WorkflowFailed",
-    "WorkflowTimedOut",
-    "WorkflowCancelled",
-    "WorkflowTerminated",
-];
 
 /// All events of one run, as the control plane tells them.
 #[derive(Debug)]

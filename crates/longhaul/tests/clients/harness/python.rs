@@ -9,7 +9,8 @@ use tokio::io::{BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::{DEADLINE, Server, lines};
+use super::{DEADLINE, Server};
+use crate::server_process::lines;
 
 /// A Python interpreter that has `durable-workflow` installed.
 fn python() -> PathBuf {
