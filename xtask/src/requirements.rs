@@ -6,16 +6,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::tidy::rust_files;
+use crate::tidy::Tree;
 
 /// The groups of requirements that this release must satisfy, with their number of rows.
 const ROWS: [(&str, usize); 2] = [("S1", 30), ("S2", 169)];
 
 /// Returns the mistakes of the page.
-pub(crate) fn missing_tests(root: &Path) -> Result<Vec<String>> {
+pub(crate) fn missing_tests(root: &Path, tree: &Tree) -> Result<Vec<String>> {
     let page = std::fs::read_to_string(root.join("docs/internal/requirements.md"))
         .context("docs/internal/requirements.md names the test of every requirement")?;
-    let known = test_names(root)?;
+    let known = test_names(root, tree)?;
     let mut wrong = Vec::new();
     let mut rows = BTreeSet::new();
     for line in page.lines().filter(|line| line.starts_with("| S")) {
@@ -28,7 +28,9 @@ pub(crate) fn missing_tests(root: &Path) -> Result<Vec<String>> {
         }
         let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
         if named.is_empty() && !tests.starts_with("open") {
-            wrong.push(format!("docs/internal/requirements.md names no test for {row}"));
+            wrong.push(format!(
+                "docs/internal/requirements.md names no test for {row}"
+            ));
         }
         for test in named {
             let name = test.rsplit("::").next().unwrap_or(test);
@@ -43,7 +45,9 @@ pub(crate) fn missing_tests(root: &Path) -> Result<Vec<String>> {
         for number in 1..=count {
             let row = format!("{group}.{number}");
             if !rows.contains(&row) {
-                wrong.push(format!("docs/internal/requirements.md does not mention {row}"));
+                wrong.push(format!(
+                    "docs/internal/requirements.md does not mention {row}"
+                ));
             }
         }
     }
@@ -51,10 +55,9 @@ pub(crate) fn missing_tests(root: &Path) -> Result<Vec<String>> {
 }
 
 /// Returns the names of all test functions, and of the scenarios and client programs that tests run.
-fn test_names(root: &Path) -> Result<BTreeSet<String>> {
+fn test_names(root: &Path, tree: &Tree) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    for file in rust_files(root)? {
-        let text = std::fs::read_to_string(&file)?;
+    for (_, text) in tree.rust_files() {
         let mut is_test = false;
         let mut in_scenarios = false;
         for line in text.lines().map(str::trim) {
