@@ -84,7 +84,7 @@ fn named_crates(code: &str) -> impl Iterator<Item = &str> {
         let (name, after) = rest.split_at(end);
         let is_path =
             after.starts_with("::") || after.starts_with(" as ") || after.starts_with(';');
-        (is_path && code[..at].matches('"').count() % 2 == 0).then_some(name)
+        (is_path && code[..at].matches('"').count().is_multiple_of(2)).then_some(name)
     })
 }
 
