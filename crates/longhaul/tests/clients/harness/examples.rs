@@ -32,7 +32,7 @@ const EXAMPLES: [&str; 9] = [
 /// A first build may have to compile dependencies whose features differ from what was built before.
 const BUILD_DEADLINE: Duration = Duration::from_secs(900);
 
-/// Examples wait for polls of five seconds and retries of a few; none comes near this.
+/// Examples wait for polls of five seconds and for short retries. All of them end far earlier.
 const RUN_DEADLINE: Duration = Duration::from_secs(90);
 
 static PROGRAMS: OnceCell<PathBuf> = OnceCell::const_new();
@@ -59,14 +59,14 @@ impl Example {
         self
     }
 
-    /// For examples that name http://127.0.0.1:8080 in their code. They stay unmodified and no test needs that port: their HTTP
-    /// client asks the proxy of this variable, and the server answers requests that name another host as its own.
+    /// Redirects examples that have http://127.0.0.1:8080 in their code. They stay unmodified and no test needs that port: their
+    /// HTTP client uses the proxy of this variable, and the server accepts requests with another host.
     pub(crate) fn wherever_it_dials(self, server: &Server) -> Self {
         self.environment("HTTP_PROXY", server.url())
             .environment("NO_PROXY", "")
     }
 
-    /// Runs it to its end and returns what it printed; panics with all output unless it succeeds.
+    /// Runs the example to its end and returns its output. Panics with all output if it fails.
     pub(crate) async fn run(mut self) -> String {
         let output = timeout(RUN_DEADLINE, self.command.output()).await;
         let output = output
@@ -83,7 +83,7 @@ impl Example {
         printed
     }
 
-    /// Starts an example that works until it is killed.
+    /// Starts an example that runs until it is killed.
     pub(crate) fn spawn(mut self, server: &Server) -> RunningExample {
         let path = server.directory.path().join(format!("{}.log", self.name));
         let log = fs::File::create(path).expect("a log file");
@@ -107,7 +107,7 @@ pub(crate) struct RunningExample {
 }
 
 impl RunningExample {
-    /// Ends it; it must not have ended by itself.
+    /// Kills the example. It must not have ended by itself.
     pub(crate) async fn stop(mut self) {
         let ended = self.child.try_wait().expect("a status");
         assert!(ended.is_none(), "{} ended by itself: {ended:?}", self.name);

@@ -11,7 +11,7 @@ use durable_workflow::{
 use crate::harness::eventually;
 use crate::rust_sdk::fixture::{Fixture, QUEUE, result};
 
-/// Registers children of all sorts, and `parent`, which starts the child of its first argument and says how it ended.
+/// Registers several children, and `parent`, which starts the child of its first argument and returns how it ended.
 fn register(worker: &mut Worker, options: ChildWorkflowOptions) {
     worker.register_workflow("double", |_, arguments| async move {
         Ok(json!(arguments[0].as_u64().unwrap() * 2))
@@ -50,7 +50,7 @@ fn options() -> ChildWorkflowOptions {
     ChildWorkflowOptions::new(QUEUE)
 }
 
-/// The id of the only child that `parent` has started so far.
+/// Returns the id of the only child that `parent` has started so far.
 async fn child_of(fixture: &Fixture, parent: &str) -> String {
     let history = fixture.wait_for_events(parent, "ChildRunStarted", 1).await;
     let id = &history.payloads("ChildRunStarted")[0]["child_workflow_instance_id"];
@@ -106,7 +106,7 @@ async fn a_failing_child_fails_in_its_parent() {
 }
 
 #[tokio::test]
-async fn a_failed_child_is_tried_again() {
+async fn a_failed_child_is_retried() {
     let fixture = Fixture::start().await;
     let retried = options().retry_policy(ChildWorkflowRetryPolicy {
         max_attempts: Some(5),
@@ -195,7 +195,7 @@ async fn the_outcome_of_a_stopped_child_names_how_it_was_stopped() {
 }
 
 #[tokio::test]
-async fn a_child_that_continues_answers_once() {
+async fn a_child_that_continues_as_new_returns_one_result() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(|worker| register(worker, options()));
     let outcome = fixture.run("parent", json!(["countdown", [3]])).await;
@@ -206,7 +206,7 @@ async fn a_child_that_continues_answers_once() {
 }
 
 #[tokio::test]
-async fn children_run_beside_each_other() {
+async fn children_run_in_parallel() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(|worker| {
         register(worker, options());

@@ -17,7 +17,7 @@ fn start(fixture: &Fixture, id: &str, register: impl FnOnce(&mut Worker)) -> Run
 }
 
 #[tokio::test]
-async fn a_failure_is_tried_again_with_heartbeats_and_no_task() {
+async fn a_failure_is_retried_with_heartbeats_and_without_a_task() {
     let fixture = Fixture::start().await;
     let _worker = start(&fixture, "worker-1", |worker| {
         worker.register_activity("flaky", |context, _| async move {

@@ -1,4 +1,4 @@
-//! What a run records for itself: side effects, versions, memo, search attributes, a new run, a long history.
+//! Values that a run records: side effects, versions, memo, search attributes; continue-as-new and a long history.
 
 use std::sync::{Arc, Mutex};
 
@@ -48,7 +48,7 @@ async fn a_side_effect_keeps_its_value_in_another_worker() {
     );
 }
 
-/// Registers `deploy` as a deployment knows it: `newest` is the highest version its code has.
+/// Registers `deploy` as one deployment has it; `newest` is the highest version of its code.
 fn register_deploy(worker: &mut Worker, newest: i32) {
     worker.register_workflow("deploy", move |context, _| async move {
         let version = context.get_version("layout", 1, newest)?;

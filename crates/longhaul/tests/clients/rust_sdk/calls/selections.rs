@@ -89,7 +89,7 @@ async fn the_first_wins_and_the_other_is_awaited() {
 }
 
 #[tokio::test]
-async fn the_loser_is_given_up() {
+async fn the_loser_is_cancelled() {
     let fixture = Fixture::start().await;
     let mut gates = None;
     let _worker = fixture.worker(|worker| {

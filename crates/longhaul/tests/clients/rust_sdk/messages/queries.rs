@@ -41,7 +41,7 @@ async fn refused(fixture: &Fixture, workflow_id: &str, query: &str) -> QueryFail
     }
 }
 
-/// What a query must leave as it is.
+/// Returns the state that a query must not change.
 async fn recorded(fixture: &Fixture, workflow_id: &str) -> (Value, Vec<String>) {
     let (_, description) = fixture
         .server
@@ -198,7 +198,7 @@ async fn without_an_answering_worker_the_caller_gets_the_reason() {
         (slow.status, slow.reason.as_str()),
         (504, "query_worker_timeout")
     );
-    // The worker was told to give the query up and answers the next.
+    // The worker has dropped the query and answers the next one.
     let answer = eventually("the worker answers again", || async {
         let answer = fixture
             .client
@@ -211,7 +211,7 @@ async fn without_an_answering_worker_the_caller_gets_the_reason() {
 }
 
 #[tokio::test]
-async fn queries_go_on_after_the_server_was_killed() {
+async fn queries_work_again_after_the_server_was_killed() {
     let mut fixture = Fixture::start().await;
     {
         let _worker = fixture.worker(register_counter);

@@ -75,7 +75,7 @@ async fn messages_are_read_in_order() {
 }
 
 #[tokio::test]
-async fn the_same_message_is_taken_once() {
+async fn a_repeated_message_is_accepted_once() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(register_reader);
     let handle = fixture
@@ -101,7 +101,7 @@ async fn the_same_message_is_taken_once() {
 }
 
 #[tokio::test]
-async fn unread_messages_go_with_a_workflow_that_continues() {
+async fn unread_messages_move_to_the_next_run() {
     let fixture = Fixture::start().await;
     let handle = fixture
         .start_workflow("reader", "reader", json!([6, 2, []]))
@@ -124,7 +124,7 @@ async fn unread_messages_go_with_a_workflow_that_continues() {
 }
 
 #[tokio::test]
-async fn streams_are_read_in_batches_beside_each_other() {
+async fn streams_are_read_in_batches_in_parallel() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(register_reader);
     let handle = fixture

@@ -1,4 +1,4 @@
-//! Who may do what, and where: role tokens and namespaces.
+//! Role tokens and namespaces.
 
 use durable_workflow::{Client, Error, Worker, json};
 

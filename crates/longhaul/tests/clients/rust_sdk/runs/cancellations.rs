@@ -1,4 +1,4 @@
-//! Cooperative cancellation: the workflow is asked to end, cleans up within its time, and ends as cancelled.
+//! Cooperative cancellation: the workflow gets a request, cleans up before the deadline, and ends as cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,7 +163,7 @@ async fn a_running_activity_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_child_is_asked_first() {
+async fn a_child_is_cancelled_before_its_parent_cleans_up() {
     let fixture = Fixture::start().await;
     let _worker = cooperative_worker(&fixture);
     let handle = fixture
@@ -240,7 +240,7 @@ async fn cleanup_is_bounded() {
 }
 
 #[tokio::test]
-async fn without_a_capable_worker_nothing_is_asked() {
+async fn without_a_capable_worker_the_request_is_refused() {
     let fixture = Fixture::start().await;
     let handle = fixture
         .start_workflow("careful", "no-worker", json!(["timer"]))

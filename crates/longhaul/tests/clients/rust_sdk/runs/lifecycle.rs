@@ -18,7 +18,7 @@ fn register_wait(worker: &mut Worker) {
 }
 
 #[tokio::test]
-async fn a_failed_workflow_tells_type_and_message() {
+async fn a_failed_workflow_returns_type_and_message() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(|worker| {
         worker.register_workflow("broken", |_, _| async {
@@ -235,7 +235,7 @@ async fn terminate_closes_everything_the_run_waits_for() {
     check_refuses_commands(&fixture).await;
 }
 
-/// A closed run accepts no further command, and says so in a way clients can act on.
+/// Checks that a closed run accepts no further command and returns a reason that clients can use.
 async fn check_refuses_commands(fixture: &Fixture) {
     let before = fixture.closed_history("busy").await.len();
     let cancelled = fixture

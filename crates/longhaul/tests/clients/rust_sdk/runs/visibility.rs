@@ -1,4 +1,4 @@
-//! What a Rust workflow sets is found by queries; the SDK itself has no list, so plain HTTP asks.
+//! Queries find the attributes that a Rust workflow sets. The SDK has no list call, so the tests use plain HTTP.
 
 use durable_workflow::{SearchAttributeUpdate, json};
 

@@ -26,14 +26,14 @@ async fn change(server: &Server, action: &str, build_id: &str) -> Value {
     answer
 }
 
-/// Runs one workflow; the builds that decided and acted.
+/// Runs one workflow. Returns the builds of its workflow worker and of its activity worker.
 async fn which(fixture: &Fixture, id: &str) -> durable_workflow::Value {
     let handle = fixture.start_workflow("which", id, json!([])).await;
     result(&handle).await.expect("the workflow completes")
 }
 
 #[tokio::test]
-async fn a_drained_worker_ends_cleanly_and_others_go_on() {
+async fn a_drained_worker_ends_cleanly_and_others_continue() {
     let fixture = Fixture::start().await;
     let mut drained = worker_of(&fixture, "a");
     which(&fixture, "before").await;

@@ -26,7 +26,7 @@ fn sticky_worker(fixture: &Fixture, id: &str) -> Worker {
     worker
 }
 
-/// Runs the worker until `story` is over, and returns what its cache did.
+/// Runs the worker until `story` ends. Returns the statistics of its cache.
 fn beside<'a>(
     worker: &'a Worker,
     story: impl Future<Output = ()> + 'a,

@@ -37,7 +37,7 @@ async fn with_status(fixture: &Fixture, id: &str, status: &str) -> Value {
     .await
 }
 
-/// An activity that says in which worker it ran.
+/// An activity that returns the worker it ran in.
 fn register_where(worker: &mut Worker, id: &'static str) {
     worker.register_activity("where", move |context, _| async move {
         let session = context.worker_session().expect("it runs in a session");
@@ -135,7 +135,7 @@ async fn a_parallel_group_in_one_session_runs_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_worker_with_one_place_serves_one_session_after_the_other() {
+async fn a_worker_with_one_session_slot_serves_sessions_in_turn() {
     let fixture = Fixture::start().await;
     let mut worker = session_worker(&fixture, "worker-1").max_concurrent_worker_sessions(1);
     register_where(&mut worker, "worker-1");
@@ -163,7 +163,7 @@ async fn a_worker_with_one_place_serves_one_session_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_lost_holder_is_replaced_and_the_end_stays_where_it_was() {
+async fn a_lost_holder_is_replaced_and_the_absolute_end_does_not_move() {
     let fixture = Fixture::with(ServerOptions::new().lease_seconds(2)).await;
     let begun = Arc::new(Semaphore::new(0));
     let mut doomed = session_worker(&fixture, "doomed");
@@ -182,7 +182,7 @@ async fn a_lost_holder_is_replaced_and_the_end_stays_where_it_was() {
     let handle = fixture.start_workflow("steps", "steps", json!([])).await;
     begun.acquire().await.unwrap().forget();
     let before = seen(&fixture, "s").await.unwrap();
-    // Gone without a word, as a killed process.
+    // Ends without deregistering, like a killed process.
     drop(running);
     let mut heir = session_worker(&fixture, "heir");
     register_where(&mut heir, "heir");
@@ -255,7 +255,7 @@ async fn another_worker_replays_the_sessions_that_history_names() {
 }
 
 #[tokio::test]
-async fn a_killed_server_forgets_no_session() {
+async fn sessions_survive_a_killed_server() {
     let mut fixture = Fixture::with(ServerOptions::new().lease_seconds(3)).await;
     let begun = Arc::new(Semaphore::new(0));
     let mut worker = session_worker(&fixture, "worker-1");
