@@ -24,7 +24,7 @@ async fn rust_greet(name: String) -> ActivityResult<String> {
     Ok(format!("Rust greets {name}"))
 }
 
-/// Everything Python sends, as a Rust program would write it down.
+/// The values that Python sends, as Rust types.
 #[derive(Debug, Serialize, Deserialize)]
 struct Rich {
     text: String,
@@ -141,7 +141,7 @@ async fn python_and_rust_call_each_other() {
     handle.shut_down();
     running.await.unwrap().unwrap();
 
-    // What both wrote into one history replays.
+    // The history with the events of both replays.
     let replayer = Replayer::new()
         .workflow::<rust_caller>()
         .workflow::<rust_child>();
