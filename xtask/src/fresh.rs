@@ -1,4 +1,4 @@
-//! `cargo xtask ci --fresh`: the checks as a machine that has never seen the project runs them.
+//! `cargo xtask ci --fresh`: runs the checks as on a machine that has never built the project.
 //!
 //! A warm cache hides missing install steps: crates of other platforms, wheels, packages. So the newest commit is cloned into a
 //! temporary folder and checked there with empty caches. Settings of cargo (a mirror, credentials) are kept: they belong to the
@@ -42,7 +42,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     fs::remove_dir_all(&folder).with_context(|| format!("{} cannot be removed", folder.display()))
 }
 
-/// Only commits are cloned.
+/// Prints a warning if there are uncommitted changes, because only commits are cloned.
 fn warn_about_uncommitted_changes(root: &Path) -> Result<()> {
     let output = Command::new("git")
         .args(["status", "--porcelain"])

@@ -1,5 +1,5 @@
-//! Chores written in Rust: `cargo xtask ci` is all of it, and what CI runs. A fresh machine needs cargo, a C compiler and
-//! Python; everything else is installed by name.
+//! Chores written in Rust. `cargo xtask ci` runs all checks, and CI runs the same. A fresh machine needs cargo, a C compiler and
+//! Python; everything else is installed by the chores.
 
 #![expect(clippy::print_stdout, reason = "a chore reports what it does")]
 
@@ -32,7 +32,7 @@ enum Chore {
     },
     /// Installs what the tests need, then runs all of them
     Test,
-    /// Attacks the built server with mutated requests, as the tests do, for as long as you like
+    /// Attacks the built server with mutated requests, like the tests, with a number of requests of your choice
     Attack {
         /// How many requests to send
         #[arg(long, default_value_t = 20_000)]
@@ -41,7 +41,7 @@ enum Chore {
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// What compilers do not check: dependency directions, documented reasons, requirements
+    /// Checks what the compiler does not: dependencies, references, words, folders, the glossary, requirements
     Tidy,
     /// Licences, bans and sources of dependencies; needs cargo-deny
     Deny,
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     match run_chore(&Cli::parse().chore) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line. A backtrace of this program helps no one.
+            // One line. A backtrace of this program would not help.
             println!("xtask: {error:#}");
             ExitCode::FAILURE
         }
@@ -109,7 +109,7 @@ fn attack(root: &Path, requests: u64, seed: Option<u64>) -> Result<()> {
     run(&mut command)
 }
 
-/// Building cargo-deny takes minutes, so it runs only where it is installed; otherwise the omission is reported.
+/// Runs cargo-deny if it is installed, and otherwise reports that it did not run. Building it takes minutes.
 fn deny_if_installed(root: &Path) -> Result<()> {
     let installed = Command::new(env!("CARGO"))
         .args(["deny", "--version"])
@@ -130,8 +130,8 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<()> {
     run(plain_cargo().args(arguments).current_dir(root))
 }
 
-/// Cargo as a person would call it. `cargo run` describes the chore's package in the environment, and some build scripts read
-/// these variables: dependencies would be built again whenever chores and plain cargo take turns.
+/// Returns cargo with the environment of a shell. `cargo run` describes the package of the chore in variables that some build
+/// scripts read, so dependencies would be built again whenever chores and plain cargo alternate.
 fn plain_cargo() -> Command {
     let mut command = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars_os() {

@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 
 use crate::run;
 
-/// The Python client the suite is written for.
+/// The Python client that the suite is written for.
 const DURABLE_WORKFLOW: &str = "2.12.0";
 
-/// A private environment with the published Python client; made once and kept. Returns its interpreter.
+/// Creates an environment with the published Python client, once. Returns its interpreter.
 pub(crate) fn environment(root: &Path) -> Result<PathBuf> {
     let folder = root.join(".test-env/python");
     let python = folder.join("bin/python");
@@ -28,7 +28,7 @@ pub(crate) fn environment(root: &Path) -> Result<PathBuf> {
             .arg(&folder))
     };
     if make().is_err() {
-        // Debian has venv in a package of its own.
+        // Debian has venv in a separate package.
         run(Command::new("apt-get").args(["install", "-y", "python3-venv"]))
             .context("python3 with its venv module is needed for the client tests")?;
         make()?;
@@ -44,7 +44,7 @@ pub(crate) fn environment(root: &Path) -> Result<PathBuf> {
             ])
             .args(arguments))
     };
-    // The package asks for a newer certifi than some indexes have, so its dependencies are named here and not resolved.
+    // The package requires a newer certifi than some indexes have, so its dependencies are listed here and not resolved.
     pip(&["httpx", "certifi", "fastavro"])?;
     pip(&[
         "--no-deps",

@@ -1,21 +1,21 @@
-//! `docs/requirements.md` names, for each requirement of the founding documents, the test that shows it. Here it is checked that
-//! every named test exists, that rows are named once, and that none of the rows this release is measured by is missing.
+//! Checks `docs/internal/requirements.md`, which names the test of each founding requirement: every named test exists, no row
+//! occurs twice, and no row that this release must satisfy is missing.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::tidy::rust_files;
+use crate::tidy::Tree;
 
-/// Rows of the two documents that the server answers to so far, by number of rows.
+/// The groups of requirements that this release must satisfy, with their number of rows.
 const ROWS: [(&str, usize); 2] = [("S1", 30), ("S2", 169)];
 
-/// What is wrong with the page.
-pub(crate) fn missing_tests(root: &Path) -> Result<Vec<String>> {
-    let page = std::fs::read_to_string(root.join("docs/requirements.md"))
-        .context("docs/requirements.md names the test of every requirement")?;
-    let known = test_names(root)?;
+/// Returns the mistakes of the page.
+pub(crate) fn missing_tests(root: &Path, tree: &Tree) -> Result<Vec<String>> {
+    let page = std::fs::read_to_string(root.join("docs/internal/requirements.md"))
+        .context("docs/internal/requirements.md names the test of every requirement")?;
+    let known = test_names(root, tree)?;
     let mut wrong = Vec::new();
     let mut rows = BTreeSet::new();
     for line in page.lines().filter(|line| line.starts_with("| S")) {
@@ -24,37 +24,40 @@ pub(crate) fn missing_tests(root: &Path) -> Result<Vec<String>> {
             continue;
         };
         if !rows.insert((*row).to_owned()) {
-            wrong.push(format!("docs/requirements.md names {row} twice"));
+            wrong.push(format!("docs/internal/requirements.md names {row} twice"));
         }
         let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
         if named.is_empty() && !tests.starts_with("open") {
-            wrong.push(format!("docs/requirements.md names no test for {row}"));
+            wrong.push(format!(
+                "docs/internal/requirements.md names no test for {row}"
+            ));
         }
         for test in named {
             let name = test.rsplit("::").next().unwrap_or(test);
             if !known.contains(name) {
                 wrong.push(format!(
-                    "docs/requirements.md: {row} names `{test}`, which does not exist"
+                    "docs/internal/requirements.md: {row} names `{test}`, which does not exist"
                 ));
             }
         }
     }
-    for (document, count) in ROWS {
+    for (group, count) in ROWS {
         for number in 1..=count {
-            let row = format!("{document}.{number}");
+            let row = format!("{group}.{number}");
             if !rows.contains(&row) {
-                wrong.push(format!("docs/requirements.md does not mention {row}"));
+                wrong.push(format!(
+                    "docs/internal/requirements.md does not mention {row}"
+                ));
             }
         }
     }
     Ok(wrong)
 }
 
-/// Names of all test functions, and of the stories and client programs that tests play.
-fn test_names(root: &Path) -> Result<BTreeSet<String>> {
+/// Returns the names of all test functions, and of the scenarios and client programs that tests run.
+fn test_names(root: &Path, tree: &Tree) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
-    for file in rust_files(root)? {
-        let text = std::fs::read_to_string(&file)?;
+    for (_, text) in tree.rust_files() {
         let mut is_test = false;
         let mut in_scenarios = false;
         for line in text.lines().map(str::trim) {

@@ -1,6 +1,6 @@
-//! Runs all tests and ends with one line per failed one.
+//! Runs all tests and ends with one line for each failed test.
 //!
-//! Cargo's own output is passed on as it comes. All test binaries run, also after one has failed; the failures are repeated at
+//! The output of cargo is printed as it arrives. All test binaries run, also after one has failed; the failures are repeated at
 //! the end, where a reader looks first.
 
 use std::io::{BufRead, BufReader, Write};
@@ -40,7 +40,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes every line to `out` as it comes, and reads what it says about tests.
+/// Writes every line to `out` and reads the results of tests from it.
 fn pass_on(mut output: impl BufRead, out: &mut impl Write) -> Result<Summary> {
     let mut summary = Summary::default();
     let mut line = Vec::new();
@@ -59,14 +59,14 @@ fn pass_on(mut output: impl BufRead, out: &mut impl Write) -> Result<Summary> {
     }
 }
 
-/// What the output of `cargo test` says.
+/// The results in the output of `cargo test`.
 #[derive(Debug, Default)]
 struct Summary {
     /// The test binary that runs now.
     binary: String,
     passed: u64,
     failed: Vec<String>,
-    /// Binaries that cargo calls failed, which includes those that died without naming a test.
+    /// Binaries that cargo reports as failed, including those that ended without naming a test.
     failed_targets: Vec<String>,
 }
 
@@ -141,7 +141,7 @@ error: 2 targets failed:
     `-p longhaul-engine --lib`
     `-p longhaul-server --test it`
 ";
-        // Printed, they would be read as failures of this run.
+        // If these lines were printed, they would count as failures of this run.
         let summary = pass_on(output.as_bytes(), &mut std::io::sink()).unwrap();
         assert_eq!(summary.passed, 14);
         assert_eq!(

@@ -1,128 +1,131 @@
-//! What compilers do not check: which crate may depend on which, that every reason is explained, that no test is switched off.
+//! `cargo xtask tidy` checks what the compiler does not. Each check is one file in `tidy/` with tests on small sample trees.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::requirements;
 
-/// Arrows point one way: `longhaul → server → host → store → engine → protocol`. The SDK stands beside the server on the
-/// protocol alone; `embedded` joins the two in one process.
-const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
-    ("protocol", &[]),
-    ("engine", &["protocol"]),
-    ("store", &["engine", "protocol"]),
-    ("host", &["engine", "store", "protocol"]),
-    ("server", &["host", "protocol"]),
-    (
-        "longhaul",
-        &["store", "host", "server", "protocol", "sdk", "examples"],
-    ),
-    ("macros", &[]),
-    ("sdk", &["protocol", "macros"]),
-    ("examples", &["sdk"]),
-    ("embedded", &["sdk", "server", "host", "store", "protocol"]),
+mod dependencies;
+mod glossary;
+mod imports;
+mod reasons;
+mod references;
+mod siblings;
+mod switched_off_tests;
+mod tree;
+mod words;
+
+pub(crate) use tree::Tree;
+
+/// Checks that a part of the tree does not pass yet, as `check path`. Delete an entry when its part passes; `tidy` prints the
+/// entries that are no longer needed.
+const NOT_YET: &[&str] = &[
+    "imports crates/host",
+    "imports crates/server",
+    "siblings crates/engine",
+    "siblings crates/host",
+    "siblings crates/sdk",
+    "siblings crates/server",
+    "siblings crates/store",
+    "references crates/engine",
+    "references crates/host",
+    "references crates/sdk",
+    "references crates/server",
+    "glossary docs/glossary.md",
+    "words ARCHITECTURE.md",
+    "words crates/embedded",
+    "words crates/engine",
+    "words crates/examples",
+    "words crates/host",
+    "words crates/sdk",
+    "words crates/server",
+    "words crates/store",
+    "words crates/longhaul/src/demo.rs",
+    "words docs/internal/requirements.md",
+    "words docs/rust.md",
+];
+
+/// One mistake.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// The file or folder, relative to the root.
+    pub(crate) path: String,
+    /// The line, from 1; 0 if the finding is about the whole file or folder.
+    pub(crate) line: usize,
+    /// What is wrong and how to fix it.
+    pub(crate) message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+type Check = fn(&Tree) -> Vec<Finding>;
+
+/// All checks by name.
+const CHECKS: &[(&str, Check)] = &[
+    ("dependencies", dependencies::check),
+    ("imports", imports::check),
+    ("reasons", reasons::check),
+    ("switched-off-tests", switched_off_tests::check),
+    ("siblings", siblings::check),
+    ("references", references::check),
+    ("glossary", glossary::check),
+    ("words", words::check),
 ];
 
 pub(crate) fn check(root: &Path) -> Result<()> {
     println!("==> tidy");
+    let tree = Tree::load(root)?;
     let mut wrong = Vec::new();
-    dependency_directions(root, &mut wrong)?;
-    documented_reasons(root, &mut wrong)?;
-    switched_off_tests(root, &mut wrong)?;
-    wrong.extend(requirements::missing_tests(root)?);
+    let mut needed = vec![false; NOT_YET.len()];
+    for (name, check) in CHECKS {
+        for finding in check(&tree) {
+            match NOT_YET
+                .iter()
+                .position(|entry| switches_off(entry, name, &finding.path))
+            {
+                Some(place) => needed[place] = true,
+                None if finding.line == 0 => {
+                    wrong.push(format!("{}: {} [{name}]", finding.path, finding.message));
+                }
+                None => wrong.push(format!(
+                    "{}:{}: {} [{name}]",
+                    finding.path, finding.line, finding.message
+                )),
+            }
+        }
+    }
+    for (entry, _) in NOT_YET.iter().zip(&needed).filter(|(_, needed)| !**needed) {
+        println!("tidy: NOT_YET has \"{entry}\", which is no longer needed");
+    }
+    wrong.extend(requirements::missing_tests(root, &tree)?);
     if wrong.is_empty() {
         return Ok(());
     }
     bail!(
-        "tidy found {} thing(s):\n  {}",
+        "tidy found {} mistake(s):\n  {}",
         wrong.len(),
         wrong.join("\n  ")
     )
 }
 
-fn dependency_directions(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
-    let allowed: BTreeMap<&str, &[&str]> = MAY_DEPEND_ON.iter().copied().collect();
-    for entry in std::fs::read_dir(root.join("crates"))? {
-        let folder = entry?.path();
-        let name = folder
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default()
-            .to_owned();
-        let manifest = std::fs::read_to_string(folder.join("Cargo.toml"))?;
-        let Some(allowed) = allowed.get(name.as_str()) else {
-            wrong.push(format!(
-                "crates/{name} is not in tidy's table of dependency directions"
-            ));
-            continue;
-        };
-        // Tests may reach further down than the product.
-        let product = manifest
-            .split("[dev-dependencies]")
-            .next()
-            .unwrap_or_default();
-        for line in product
-            .lines()
-            .filter_map(|line| line.strip_prefix("longhaul-"))
-        {
-            let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
-            if !allowed.contains(&dependency) {
-                wrong.push(format!(
-                    "crates/{name} must not depend on longhaul-{dependency}"
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn documented_reasons(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
-    let source = std::fs::read_to_string(root.join("crates/protocol/src/reason.rs"))?;
-    let documents = std::fs::read_to_string(root.join("docs/reasons.md"))
-        .context("docs/reasons.md explains every reason")?;
-    for line in source
-        .lines()
-        .filter(|line| line.trim_end().ends_with(" retry,") || line.trim_end().ends_with(" fatal,"))
-    {
-        let reason = line.split('"').nth(1).unwrap_or_default();
-        if !documents.contains(&format!("`{reason}`")) {
-            wrong.push(format!("docs/reasons.md does not explain `{reason}`"));
-        }
-    }
-    Ok(())
-}
-
-fn switched_off_tests(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
-    // Spelt in two halves, so that this line does not find itself.
-    let attribute = concat!("#[", "ignore");
-    for file in rust_files(root)? {
-        if std::fs::read_to_string(&file)?.contains(attribute) {
-            wrong.push(format!(
-                "{} switches a test off",
-                file.strip_prefix(root).unwrap_or(&file).display()
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Every Rust file of the project.
-pub(crate) fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let mut folders = vec![root.join("crates"), root.join("xtask")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder)? {
-            let path = entry?.path();
-            if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                files.push(path);
-            }
-        }
-    }
-    Ok(files)
+/// Returns whether a `NOT_YET` entry covers a finding of that check at that path.
+fn switches_off(entry: &str, check: &str, path: &str) -> bool {
+    let Some((name, part)) = entry.split_once(' ') else {
+        return false;
+    };
+    let inside = path
+        .strip_prefix(part)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || part.ends_with('/'));
+    name == check && inside
 }
 
 #[cfg(test)]
@@ -133,5 +136,22 @@ mod tests {
     fn the_tree_is_tidy() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         check(root).unwrap();
+    }
+
+    #[test]
+    fn an_entry_switches_off_one_check_for_one_part() {
+        let entry = "words crates/host";
+        assert!(switches_off(entry, "words", "crates/host"));
+        assert!(switches_off(entry, "words", "crates/host/src/lib.rs"));
+        assert!(!switches_off(entry, "words", "crates/hosting/src/lib.rs"));
+        assert!(!switches_off(entry, "siblings", "crates/host/src"));
+    }
+
+    #[test]
+    fn every_entry_names_a_check() {
+        for entry in NOT_YET {
+            let name = entry.split(' ').next().unwrap();
+            assert!(CHECKS.iter().any(|(check, _)| *check == name), "{entry}");
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! A longhaul server inside your own process: the same rules, the same durable store, no sockets.
+//! A longhaul server inside your own process, with the same rules and the same durable store, and without sockets.
 //!
-//! [`Embedded::open`] opens a file, and [`Embedded::client`] gives an ordinary [`Client`]; workers and workflow code do not
-//! see a difference. What was accepted is on disk, and goes on when the file is opened again.
+//! [`Embedded::open`] opens a file, and [`Embedded::client`] returns an ordinary [`Client`]. Workers and workflow code are the same
+//! as with a separate server. Accepted work is on disk, and continues when the file is opened again.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! Tests of workflows have a server, a worker and a clock that jumps over every wait in [`testing::TestEnvironment`]. Tests of
-//! anything else start with [`Embedded::in_memory`], and a clock that is moved by hand: [`Builder::manual_clock`].
+//! To test workflows, use [`testing::TestEnvironment`]: a server, a worker and a clock that jumps over every wait. For other tests,
+//! use [`Embedded::in_memory`], and [`Builder::manual_clock`] for a clock that the test moves.
 
 #![warn(missing_docs)]
 
@@ -46,21 +46,21 @@ pub use transport::EmbeddedTransport;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The folder of the file cannot be made.
-    #[error("the folder {0} cannot be made: {1}")]
+    /// The folder of the file cannot be created.
+    #[error("the folder {0} cannot be created: {1}")]
     Folder(PathBuf, std::io::Error),
-    /// The file cannot be opened, or is no store of this release.
+    /// The file cannot be opened, or is not a store of this release.
     #[error("the store cannot be opened: {0}")]
     Store(#[from] longhaul_store::Error),
-    /// What the file holds cannot be taken up again.
+    /// The stored state cannot be recovered.
     #[error("the stored state could not be recovered: {0}")]
     Recovery(#[from] longhaul_host::Error),
-    /// The server does not answer its own client.
+    /// The client of the server could not connect.
     #[error(transparent)]
     Client(#[from] client::Error),
 }
 
-/// A server in this process. Keep it as long as its clients: when it is dropped, they find nobody any more.
+/// A server in this process. Keep it as long as its clients: after it is dropped, their requests fail.
 pub struct Embedded {
     host: Host,
     transport: EmbeddedTransport,
@@ -69,23 +69,24 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Opens the store in a file, which is made if it is not there, and takes up what it holds.
+    /// Opens the store in a file and continues its work. Creates the file if it does not exist.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// [`Error::Folder`] if the folder cannot be created, [`Error::Store`] if the file cannot be opened or is not a store of this
+    /// release, and [`Error::Recovery`] if the stored state cannot be recovered.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::builder().file(path).open().await
     }
 
-    /// A server that forgets everything when it is dropped; for tests.
+    /// Opens a server that keeps everything in memory. For tests.
     ///
     /// # Errors
-    /// None that is known.
+    /// [`Error::Client`] if the client of the server could not connect.
     pub async fn in_memory() -> Result<Self, Error> {
         Self::builder().open().await
     }
 
-    /// A server with choices to make.
+    /// Returns a builder with options.
     pub fn builder() -> Builder {
         Builder {
             file: None,
@@ -94,37 +95,37 @@ impl Embedded {
         }
     }
 
-    /// A client in the namespace `default`. Further ones are as good.
+    /// Returns a client in the namespace `default`.
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// The way to the server, for a client with other options.
+    /// Returns the transport to the server, for a client with other options.
     #[must_use]
     pub fn transport(&self) -> EmbeddedTransport {
         self.transport.clone()
     }
 
-    /// The server's time.
+    /// Returns the time of the server.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.host.now()
     }
 
-    /// Moves a manual clock forward, by whole seconds. What falls due happens soon after.
+    /// Moves a manual clock forward. The server does what has become due soon after.
     ///
     /// # Panics
-    /// The server was not opened with [`Builder::manual_clock`].
+    /// If the server was not opened with [`Builder::manual_clock`].
     pub fn advance(&self, time: Duration) {
         let clock = self.clock.as_ref();
         clock
             .expect("only a manual clock can be moved")
-            .advance_seconds(time.as_secs());
+            .advance_to(after(self.now(), time));
     }
 
-    /// Stops: waiting polls are answered, requests end, and later ones find nobody. What was accepted is on disk, and the
-    /// file is free.
+    /// Stops the server. Waiting polls return, and requests complete; later requests fail. Accepted work is on disk, and the file
+    /// can be opened again.
     pub async fn stop(self) {
         self.host.begin_stop();
         self.transport.close().await;
@@ -144,7 +145,7 @@ impl Drop for Embedded {
     }
 }
 
-/// A server in the making.
+/// Builds an [`Embedded`] server; see [`Embedded::builder`].
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it opens"]
 pub struct Builder {
@@ -154,28 +155,28 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Keeps everything in this file. Without one, everything is kept in memory.
+    /// Sets the file of the store. Without a file, everything is kept in memory.
     pub fn file(mut self, path: impl AsRef<Path>) -> Self {
         self.file = Some(path.as_ref().to_owned());
         self
     }
 
-    /// A clock that shows `begin` and stands still until [`Embedded::advance`] moves it.
+    /// Uses a clock that starts at `begin` and moves only when [`Embedded::advance`] is called.
     pub fn manual_clock(mut self, begin: Timestamp) -> Self {
         self.begin = Some(begin);
         self
     }
 
-    /// Other limits and leases than a server's own.
+    /// Sets limits and leases.
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// Opens it.
+    /// Opens the server.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// The errors of [`Embedded::open`].
     pub async fn open(self) -> Result<Embedded, Error> {
         let store: Arc<dyn Store> = match self.file {
             Some(file) => Arc::new(open_file(file).await?),
@@ -191,7 +192,7 @@ impl Builder {
             server_id: "embedded".to_owned(),
             ..Options::default()
         };
-        // Who can call a function in this process needs no further permission.
+        // A caller in this process needs no token.
         let router = App::new(host.clone(), Auth::open(), options).router();
         let transport = EmbeddedTransport::new(router);
         let client = Client::over(transport.clone()).connect().await?;
@@ -204,8 +205,15 @@ impl Builder {
     }
 }
 
+/// Returns the time that is `time` after `begin`, or the last one that can be represented.
+fn after(begin: Timestamp, time: Duration) -> Timestamp {
+    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    let target = begin.as_micros().saturating_add(micros);
+    Timestamp::from_micros(target).min(Timestamp::MAX)
+}
+
 async fn open_file(file: PathBuf) -> Result<Sqlite, Error> {
-    // Opening a file and bringing it up to date blocks.
+    // Opening and migrating a file blocks the thread.
     let opening = tokio::task::spawn_blocking(move || {
         if let Some(folder) = file
             .parent()
@@ -222,7 +230,7 @@ async fn open_file(file: PathBuf) -> Result<Sqlite, Error> {
     }
 }
 
-/// The pages whose programs must compile as shown.
+/// The documents whose programs must compile.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]

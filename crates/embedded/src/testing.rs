@@ -1,11 +1,11 @@
-//! A test environment for workflows: a server, a worker and a clock in the test's own process. A workflow that sleeps for a
-//! month ends in milliseconds, activities are real or faked, and every finished run is replayed when the environment stops.
+//! A test environment for workflows: a server, a worker and a clock in the process of the test. A workflow that sleeps for a
+//! month ends in milliseconds, activities are real or faked, and every closed run is replayed when the environment stops.
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use longhaul_embedded::testing::{Answer, TestEnvironment};
-//! use longhaul_sdk::{ActivityCall, ActivityResult, Context, Failure, RetryPolicy, Signal, WorkflowResult};
+//! use longhaul_embedded::testing::{FakeOutcome, TestEnvironment};
+//! use longhaul_sdk::{ActivityCall, ActivityResult, WorkflowContext, Failure, RetryPolicy, Signal, WorkflowResult};
 //! use longhaul_sdk::{activity, workflow};
 //!
 //! const PAID: Signal<u64> = Signal::new("paid");
@@ -15,13 +15,13 @@
 //!     Ok(item.len() as u64 * 100)
 //! }
 //!
-//! /// Lives in another program.
+//! /// An activity of another program.
 //! fn ship(item: &str) -> ActivityCall<String> {
 //!     ActivityCall::named("ship").argument(item)
 //! }
 //!
 //! #[workflow(signals(PAID))]
-//! async fn checkout(ctx: Context, item: String) -> WorkflowResult<String> {
+//! async fn checkout(ctx: WorkflowContext, item: String) -> WorkflowResult<String> {
 //!     let price = ctx.activity(price(item.clone())).await?;
 //!     let paid = ctx.signals(&PAID).recv_timeout(Duration::from_secs(30 * 86_400)).await?;
 //!     if paid.is_none_or(|paid| paid < price) {
@@ -36,17 +36,17 @@
 //! let env = TestEnvironment::builder()
 //!     .workflow::<checkout>()
 //!     .activity::<price>()
-//!     .fake_answers("ship", [
-//!         Answer::Fails(Failure::new("no van")),
-//!         Answer::Returns("parcel-1".to_owned()),
+//!     .fake_outcomes("ship", [
+//!         FakeOutcome::Fails(Failure::new("no van")),
+//!         FakeOutcome::Returns("parcel-1".to_owned()),
 //!     ])
 //!     .start()
 //!     .await?;
 //!
-//! // Nobody pays: a month passes at once.
+//! // Without a payment, a month passes in milliseconds.
 //! assert_eq!(env.run(checkout("pen".to_owned())).await?, "never paid");
 //!
-//! // Somebody pays after an hour.
+//! // With a payment after an hour.
 //! let handle = env.start(checkout("pen".to_owned())).await?;
 //! env.advance(Duration::from_secs(3600)).await;
 //! handle.signal(&PAID, 300).await?;
@@ -57,7 +57,7 @@
 //! assert_eq!(shipped[0].arguments::<(String,)>(), ("pen".to_owned(),));
 //! assert_eq!(shipped[0].at.micros_until(shipped[1].at), 3600 * 1_000_000);
 //!
-//! // Replays every finished run, and panics if the code does not fit a history it wrote.
+//! // Replays every closed run, and panics if the code does not match a history it wrote.
 //! env.stop().await;
 //! # Ok(())
 //! # }
@@ -65,14 +65,14 @@
 //!
 //! # How time passes
 //!
-//! The clock stands still until a test waits for a result ([`TestEnvironment::run`], [`TestHandle::result`]) or moves it
-//! ([`TestEnvironment::advance`]). While a result is waited for and nothing can happen without time passing, the clock jumps
-//! to the next moment that matters to the server: a timer, a timeout, the end of a back-off. Time never jumps while a request
-//! is in flight, a task is being answered or an activity runs, however long that takes; a real activity that waits for the
-//! test must be let go by it. An attempt that hangs until a timeout ends it is [`Answer::Never`].
+//! The clock moves only while a test waits for a result ([`TestEnvironment::run`], [`TestHandle::result`]) or moves it
+//! ([`TestEnvironment::advance`]). While a test waits for a result and all other work is done, the clock jumps to the next due
+//! time of the server: a timer, a timeout, the end of a back-off. Time never jumps while a request is in flight, a task is being
+//! processed or an activity runs. A real activity that waits for the test must be released by the test. To let an attempt hang
+//! until it times out, use [`FakeOutcome::Never`].
 //!
-//! A workflow that will never end is not waited for: the error names what it and the other open workflows wait for
-//! ([`RunError::Stuck`]). So is one that goes in circles, or whose code panics or is not deterministic.
+//! If a workflow can never end, the wait fails with an error that names what it and the other open workflows wait for
+//! ([`RunError::Stuck`]). The same happens if a workflow never stops using timers, or if its code panics or is not deterministic.
 //!
 //! Workers renew the leases of worker sessions in real time: a session ends when time jumps over its lease.
 
@@ -98,43 +98,43 @@ mod skipping;
 mod stuck;
 
 pub use builder::Builder;
-pub use fakes::{Answer, Call};
+pub use fakes::{Call, FakeOutcome};
 pub use stuck::{Stuck, Why};
 
 use skipping::Shared;
 
-/// The queue of the environment's worker.
+/// The task queue of the worker.
 const QUEUE: &str = "test";
 
-/// Why an environment could not start.
+/// Why an environment could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The server cannot be opened.
     #[error(transparent)]
     Server(#[from] crate::Error),
-    /// The server refuses the worker.
+    /// The server refused the worker.
     #[error(transparent)]
     Worker(#[from] WorkerError),
-    /// The worker ended at once.
-    #[error("the worker of the test environment ended at once")]
+    /// The worker ended immediately.
+    #[error("the worker of the test environment ended immediately")]
     Ended,
-    /// Nothing came to rest.
+    /// The server failed during the start.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
-/// Why there is no result of a workflow.
+/// Why a workflow has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// It could not be started.
+    /// The workflow could not be started.
     #[error(transparent)]
     Start(#[from] client::StartError),
-    /// It ended without a result, or with one of another type.
+    /// The workflow ended without a result, or the result has another type.
     #[error(transparent)]
     Result(#[from] ResultError),
-    /// It does not end.
+    /// The workflow does not end.
     #[error(transparent)]
     Stuck(Box<Stuck>),
     /// The environment was stopped.
@@ -145,22 +145,22 @@ pub enum RunError {
     Server(#[from] longhaul_host::Error),
 }
 
-/// A finished run whose history its own code does not fit.
+/// Why the replay of the closed runs failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// The code and the history part.
+    /// The code does not match the history.
     #[error("workflow `{workflow_id}` ({workflow_type}) is not deterministic: {failure}")]
     #[non_exhaustive]
     Diverged {
-        /// The workflow.
+        /// The workflow id.
         workflow_id: String,
-        /// Its type.
+        /// The workflow type.
         workflow_type: String,
-        /// Where they part, and how.
+        /// The difference.
         failure: ReplayFailure,
     },
-    /// The histories could not be read.
+    /// The histories could not be fetched.
     #[error(transparent)]
     Client(#[from] client::Error),
 }
@@ -175,7 +175,7 @@ pub struct TestEnvironment {
 }
 
 impl TestEnvironment {
-    /// An environment with workflows and activities to add.
+    /// Returns a builder. Add workflows and activities to it.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -205,29 +205,28 @@ impl TestEnvironment {
         Ok(env)
     }
 
-    /// A client of the server, for everything else: starts with options, lists, schedules. Give handles that it makes to
-    /// [`Self::handle`].
+    /// Returns a client of the server, for example to start a workflow with options. Pass its handles to [`Self::handle`].
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The task queue of the worker.
+    /// Returns the task queue of the worker.
     #[must_use]
     pub fn queue(&self) -> &'static str {
         QUEUE
     }
 
-    /// The time in the environment.
+    /// Returns the time of the environment.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.shared.host.now()
     }
 
-    /// Starts a workflow under an id that is made up.
+    /// Starts a workflow with a generated id.
     ///
     /// # Errors
-    /// The server refuses it.
+    /// [`client::StartError`] if the server refuses the start, or if an argument cannot be encoded.
     pub async fn start<R: Send + 'static>(
         &self,
         call: WorkflowCall<R>,
@@ -236,10 +235,11 @@ impl TestEnvironment {
         Ok(self.handle(handle))
     }
 
-    /// Starts a workflow and lets time pass until it ends.
+    /// Starts a workflow, lets time pass until it closes, and returns its result.
     ///
     /// # Errors
-    /// It could not be started, it failed, or it does not end.
+    /// [`RunError::Start`] if it could not be started, [`RunError::Result`] if it ended without a result, and
+    /// [`RunError::Stuck`] if it does not end.
     pub async fn run<R: DeserializeOwned + Send + 'static>(
         &self,
         call: WorkflowCall<R>,
@@ -247,7 +247,7 @@ impl TestEnvironment {
         self.start(call).await?.result().await
     }
 
-    /// A handle whose [`result`](TestHandle::result) lets time pass.
+    /// Converts a handle into one whose [`result`](TestHandle::result) lets time pass.
     pub fn handle<R>(&self, handle: WorkflowHandle<R>) -> TestHandle<R> {
         TestHandle {
             handle,
@@ -255,51 +255,47 @@ impl TestEnvironment {
         }
     }
 
-    /// Lets so much time pass, from one due moment to the next, and waits until what that brought about is done.
+    /// Moves the clock forward, from one due time to the next, and waits until all work that became due is done.
     ///
-    /// Activities that run are waited for before and after; for time to pass meanwhile, use [`Self::advance_at_once`].
+    /// It waits for running activities before and after. To move the clock while an activity runs, use
+    /// [`Self::advance_at_once`].
     ///
     /// # Panics
-    /// The server failed.
+    /// If the server fails.
     pub async fn advance(&self, time: Duration) {
-        let target = self.after(time);
+        let target = crate::after(self.now(), time);
         if let Err(error) = self.shared.pass(target).await {
-            panic!("time could not pass: {error}");
+            panic!("the clock could not be moved: {error}");
         }
     }
 
-    /// Moves the clock and waits for nothing: for time that passes while an activity runs.
+    /// Moves the clock without waiting. Use it while an activity runs.
     pub fn advance_at_once(&self, time: Duration) {
-        self.shared.clock.advance_to(self.after(time));
+        self.shared.clock.advance_to(crate::after(self.now(), time));
     }
 
-    fn after(&self, time: Duration) -> Timestamp {
-        let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        let target = self.now().as_micros().saturating_add(micros);
-        Timestamp::from_micros(target).min(Timestamp::MAX)
-    }
-
-    /// Waits until nothing can happen without time passing.
+    /// Waits until all work that is due is done.
     ///
     /// # Panics
-    /// The server failed.
+    /// If the server fails.
     pub async fn settle(&self) {
         self.advance(Duration::ZERO).await;
     }
 
-    /// Every attempt of an activity so far, real or fake, in the order they began.
+    /// Returns every attempt of an activity, real or fake, in the order in which they began.
     ///
     /// # Panics
-    /// The environment has no such activity.
+    /// If the environment has no such activity.
     #[must_use]
     pub fn calls(&self, activity: &str) -> Vec<Call> {
         self.shared.fakes.calls(activity)
     }
 
-    /// Replays every finished run of the environment's workflows. How many there are.
+    /// Replays every closed run. Returns the number of runs.
     ///
     /// # Errors
-    /// The code of one does not fit its history.
+    /// [`ReplayError::Diverged`] if the code of a run does not match its history, and [`ReplayError::Client`] if a history could
+    /// not be fetched.
     pub async fn replay(&self) -> Result<usize, ReplayError> {
         let mut replayed = 0;
         let mut token: Option<String> = None;
@@ -313,7 +309,7 @@ impl TestEnvironment {
                 let export = handle.of_run(run.run_id).export().await?;
                 match self.replayer.replay(&export.to_string()) {
                     Ok(_) => replayed += 1,
-                    // Somebody else's, on another queue.
+                    // A workflow of another worker.
                     Err(ReplayFailure::UnknownWorkflow(_)) => {}
                     Err(failure) => {
                         return Err(ReplayError::Diverged {
@@ -331,15 +327,15 @@ impl TestEnvironment {
         }
     }
 
-    /// Replays every finished run once more, then stops. Tasks that are still running are given up.
+    /// Replays every closed run, then stops. Running tasks are dropped.
     ///
     /// # Panics
-    /// The code of a finished run does not fit its history. [`Self::replay`] asks without a panic.
+    /// If the code of a closed run does not match its history. [`Self::replay`] returns an error instead.
     pub async fn stop(mut self) {
         let replayed = self.replay().await;
         self.shared.fakes.end();
         self.shared.worker.shut_down();
-        // However it ended: it is over.
+        // Its result does not matter any more.
         let _ended = (&mut self.worker).await;
         if let Some(server) = self.server.take() {
             server.stop().await;
@@ -365,17 +361,18 @@ impl fmt::Debug for TestEnvironment {
     }
 }
 
-/// A workflow in a [`TestEnvironment`]: a [`WorkflowHandle`] that lets time pass while its result is waited for.
+/// A workflow in a [`TestEnvironment`]: a [`WorkflowHandle`] whose [`result`](Self::result) lets time pass.
 pub struct TestHandle<R> {
     handle: WorkflowHandle<R>,
     shared: Arc<Shared>,
 }
 
 impl<R: DeserializeOwned> TestHandle<R> {
-    /// Lets time pass until the workflow ends, also through runs that it continues as.
+    /// Lets time pass until the workflow closes, and returns its result. Follows a workflow that continues as new.
     ///
     /// # Errors
-    /// It failed, or it does not end.
+    /// [`RunError::Result`] if the workflow ended without a result, [`RunError::Stuck`] if it does not end, and
+    /// [`RunError::Stopped`] if the environment was stopped.
     pub async fn result(&self) -> Result<R, RunError> {
         if self.shared.skips {
             let namespace = Namespace::from(self.handle.client().namespace());

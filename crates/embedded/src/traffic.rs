@@ -1,25 +1,25 @@
-//! Counts the requests in flight, so that a test can tell when none of them can change anything.
+//! Counts the requests in flight, so that a test can detect when the server is idle.
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// See the module.
+/// Counts the requests in flight.
 #[derive(Default)]
 pub(crate) struct Traffic {
     counts: Mutex<Counts>,
     ended: Notify,
 }
 
-/// Two equal counts: no request began or ended in between.
+/// The counts at one point. Two equal values mean that no request began or ended in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     begun: u64,
-    /// Polls of workers in flight.
+    /// Polls of workers.
     pub(crate) polls: usize,
-    /// Those who wait for news of a run: they change nothing.
+    /// Long polls for the history of a run. They change nothing.
     watches: usize,
-    /// All others in flight.
+    /// All other requests.
     pub(crate) others: usize,
 }
 
@@ -53,7 +53,7 @@ impl Counts {
 }
 
 impl Traffic {
-    /// A request begins; it is in flight until the answer is dropped.
+    /// Counts a request until the returned value is dropped.
     pub(crate) fn begin(&self, path: &str) -> InFlight<'_> {
         let kind = Kind::of(path);
         let mut counts = self.counts.lock();
@@ -69,9 +69,9 @@ impl Traffic {
         *self.counts.lock()
     }
 
-    /// Does something between two requests, if none came since `before`. Whether it did.
+    /// Calls `act` if no request began or ended since `before`. Returns whether it did.
     pub(crate) fn if_still(&self, before: Counts, act: impl FnOnce()) -> bool {
-        // New requests wait here until it is done.
+        // New requests wait for the lock.
         let counts = self.counts.lock();
         let is_still = *counts == before;
         if is_still {
@@ -80,7 +80,7 @@ impl Traffic {
         is_still
     }
 
-    /// Resolves when a request has ended.
+    /// Returns a future that completes when a request ends.
     pub(crate) fn ended(&self) -> Notified<'_> {
         self.ended.notified()
     }

@@ -1,5 +1,4 @@
-//! Requests as calls of the server's router: nothing is parsed from or written to a wire, and every check of the server
-//! applies as it does to a stranger's request.
+//! A transport that calls the router of the server directly. Every check of the server applies as it does to a request over HTTP.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,18 +14,18 @@ use tower::ServiceExt as _;
 
 use crate::traffic::Traffic;
 
-/// How long requests in flight may take to end after the server was told to stop. Polls are answered at once; the rest
-/// takes a commit.
+/// The time that requests in flight have to complete when the server stops. Polls return at once; other requests wait for a
+/// commit.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The way to a server in this process. Cheap to clone.
+/// The transport to a server in this process. Cheap to clone.
 #[derive(Clone)]
 pub struct EmbeddedTransport {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// The server; nothing once it was stopped. Held shared by every request, and whole by the stop.
+    /// The server. `None` after it was stopped. Every request holds a read lock; the stop takes the write lock.
     router: RwLock<Option<Router>>,
     traffic: Traffic,
 }
@@ -42,17 +41,16 @@ impl EmbeddedTransport {
         }
     }
 
-    /// The requests in flight.
+    /// Returns the counter of the requests in flight.
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.inner.traffic
     }
 
-    /// Waits for the requests in flight and lets go of the server, though there may be clients of it: its file is free
-    /// when nothing holds it.
+    /// Waits for the requests in flight and drops the server, even if clients remain. The file can then be opened again.
     pub(crate) async fn close(&self) {
         match tokio::time::timeout(STOP_TIMEOUT, self.inner.router.write()).await {
             Ok(mut router) => *router = None,
-            Err(_) => tracing::warn!("some requests did not end in time"),
+            Err(_) => tracing::warn!("stopped the embedded server while requests were in flight"),
         }
     }
 

@@ -1,22 +1,43 @@
-//! The server in this process: it keeps what it took, stops without cutting, and shows the time it is told.
+//! The embedded server: it keeps accepted work, completes requests when it stops, and uses a manual clock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_embedded::{Embedded, Error};
+use futures::future::BoxFuture;
+use longhaul_embedded::{Embedded, EmbeddedTransport, Error};
 use longhaul_protocol::Timestamp;
 use longhaul_sdk::client::{ResultError, Status};
-use longhaul_sdk::transport::{RequestError, RetryPolicy, TransportError};
+use longhaul_sdk::transport::{
+    Request, RequestError, RequestRetry, Response, Transport, TransportError,
+};
 use longhaul_sdk::{Client, WorkflowCall};
+use tokio::sync::Notify;
 
 /// 2026-01-01T00:00:00Z.
 const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+
+/// A transport that notifies when the client sends a long poll.
+#[derive(Debug)]
+struct LongPolls {
+    inner: EmbeddedTransport,
+    sent: Arc<Notify>,
+}
+
+impl Transport for LongPolls {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
+        if request.path.contains("wait_for_close=1") {
+            self.sent.notify_one();
+        }
+        self.inner.send(request)
+    }
+}
 
 fn greet() -> WorkflowCall<String> {
     WorkflowCall::named("greet").argument("Ada")
 }
 
 #[tokio::test]
-async fn what_was_accepted_is_there_when_the_file_is_opened_again() {
+async fn accepted_work_exists_after_the_file_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("made/on/the/way/orders.db");
     let server = Embedded::open(&file).await.unwrap();
@@ -36,10 +57,15 @@ async fn what_was_accepted_is_there_when_the_file_is_opened_again() {
 }
 
 #[tokio::test]
-async fn a_stopped_server_answers_who_waits_and_is_gone_for_who_comes() {
+async fn a_stopped_server_completes_waiting_requests_and_refuses_new_ones() {
     let server = Embedded::in_memory().await.unwrap();
-    let client = Client::over(server.transport())
-        .retry(RetryPolicy::NEVER)
+    let transport = LongPolls {
+        inner: server.transport(),
+        sent: Arc::default(),
+    };
+    let sent = transport.sent.clone();
+    let client = Client::over(transport)
+        .retry(RequestRetry::NEVER)
         .connect()
         .await
         .unwrap();
@@ -48,8 +74,7 @@ async fn a_stopped_server_answers_who_waits_and_is_gone_for_who_comes() {
         let handle = handle.clone();
         async move { handle.result().await }
     });
-    // The wait is a held request; let it begin.
-    tokio::task::yield_now().await;
+    sent.notified().await;
     server.stop().await;
     let error = waiting.await.unwrap().unwrap_err();
     assert!(matches!(error, ResultError::Client(_)), "{error}");
@@ -60,7 +85,7 @@ async fn a_stopped_server_answers_who_waits_and_is_gone_for_who_comes() {
 }
 
 #[tokio::test]
-async fn time_passes_when_it_is_told_to() {
+async fn a_manual_clock_moves_when_it_is_advanced() {
     let server = Embedded::builder()
         .manual_clock(BEGIN)
         .open()
@@ -82,10 +107,15 @@ async fn time_passes_when_it_is_told_to() {
     );
     assert_eq!(error.to_string(), "the workflow timed out (run_timeout)");
     assert_eq!(server.now(), BEGIN.plus_seconds(3600));
+    server.advance(Duration::from_millis(1));
+    assert_eq!(
+        server.now().as_micros(),
+        BEGIN.plus_seconds(3600).as_micros() + 1000
+    );
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_store_is_refused() {
+async fn a_file_that_is_not_a_store_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("letter.txt");
     std::fs::write(

@@ -1,48 +1,49 @@
-//! A human in the loop: a request waits for approval by signal, its amount can be changed by an update, and everybody may ask how it
-//! stands.
+//! An expense waits for a person: a signal approves it, an update changes its amount, and a query returns the amount.
 
 use std::time::Duration;
 
 use longhaul_sdk::worker::WorkerBuilder;
-use longhaul_sdk::{Client, Context, Failure, Query, Signal, Update, WorkflowResult, workflow};
+use longhaul_sdk::{
+    Client, Failure, Query, Signal, State, Update, ValidatedUpdate, WorkflowContext,
+    WorkflowResult, workflow,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::{Shown, unique};
+use crate::{ExampleResult, unique};
 
-/// The queue of this example.
+/// The task queue of this example.
 pub const QUEUE: &str = "approvals";
 
-/// What the person decided.
+/// The decision of the person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Yes or no.
+    /// Whether the expense is approved.
     pub approved: bool,
-    /// Who says so.
+    /// The name of the person.
     pub by: String,
 }
 
-/// Tells the workflow the decision.
+/// Sends the decision to the workflow.
 pub const DECIDE: Signal<Decision> = Signal::new("decide");
-/// Asks for the amount.
+/// Returns the amount.
 pub const AMOUNT: Query<(), u32> = Query::new("amount");
-/// Changes the amount; more than 1000 is refused before it reaches the workflow.
-pub const CHANGE: Update<u32, u32> = Update::new("change").validated();
+/// Changes the amount. The validator refuses more than 1000.
+pub const CHANGE: ValidatedUpdate<u32, u32> = Update::validated("change");
 
-/// Waits for a person, at most for a week.
+/// Waits for the decision for at most a week.
 #[workflow(signals(DECIDE), queries(AMOUNT), updates(CHANGE))]
-pub async fn expense(ctx: Context, amount: u32) -> WorkflowResult<String> {
-    let amount = ctx.state(amount);
-    let asked = amount.clone();
-    ctx.on_query(&AMOUNT, move |()| asked.get());
-    let changed = amount.clone();
+pub async fn expense(ctx: WorkflowContext, amount: u32) -> WorkflowResult<String> {
+    let amount = State::new(amount);
+    ctx.on_query(&AMOUNT, &amount, |amount, ()| *amount);
     ctx.on_validated_update(
         &CHANGE,
-        |new| match new {
+        &amount,
+        |_, new| match new {
             0..=1000 => Ok(()),
             _ => Err(Failure::of_type("TooMuch", "at most 1000")),
         },
-        move |new| {
-            changed.set(new);
+        |amount, new| {
+            *amount = new;
             Ok(new)
         },
     );
@@ -59,16 +60,16 @@ pub async fn expense(ctx: Context, amount: u32) -> WorkflowResult<String> {
     )
 }
 
-/// Adds the example to a worker.
+/// Registers the workflows and activities of the example.
 pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
     builder.workflow::<expense>()
 }
 
-/// Asks for an expense, changes it, and approves it.
+/// Starts an expense, changes its amount, and approves it.
 ///
 /// # Errors
-/// As the client fails.
-pub async fn show(client: &Client) -> Shown {
+/// If the server cannot be reached or refuses a request, or if a workflow fails unexpectedly.
+pub async fn run_example(client: &Client) -> ExampleResult {
     let run = client
         .start(expense(300))
         .id(unique("expense"))
@@ -78,7 +79,7 @@ pub async fn show(client: &Client) -> Shown {
     if let Err(error) = run.update(&CHANGE, 5000).await {
         say!("approval: refused: {error}");
     }
-    say!("approval: stands at {}", run.query(&AMOUNT, ()).await?);
+    say!("approval: the amount is {}", run.query(&AMOUNT, ()).await?);
     let decision = Decision {
         approved: true,
         by: "Ada".to_owned(),

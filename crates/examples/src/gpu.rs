@@ -1,53 +1,53 @@
-//! A worker session: frames are rendered on one machine that keeps a model in its (pretended) graphics memory.
+//! A worker session: one machine renders all frames, because it has the model in its (simulated) graphics memory.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use longhaul_sdk::worker::WorkerBuilder;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, Failure, WorkerSessionOptions,
+    ActivityContext, ActivityResult, Client, Failure, WorkerSessionOptions, WorkflowContext,
     WorkflowResult, activity, workflow,
 };
 
-use crate::{Shown, unique};
+use crate::{ExampleResult, unique};
 
-/// The queue of this example.
+/// The task queue of this example.
 pub const QUEUE: &str = "gpu";
 
-/// What the machine offers.
-pub const CAPABILITY: &str = "gpu:pretended";
+/// The capability of the machine.
+pub const CAPABILITY: &str = "gpu:simulated";
 
-/// What is in graphics memory: a model per session. It is gone with the process, and with the session.
+/// The graphics memory: one model per session. It is lost with the process or the session.
 #[derive(Default)]
 pub struct Memory(Mutex<HashMap<String, (u64, String)>>);
 
-/// Loads a model into this machine's memory.
+/// Loads a model into the memory of this machine.
 #[activity]
 pub async fn load_model(ctx: ActivityContext, model: String) -> ActivityResult<()> {
     let session = ctx
         .session()
-        .ok_or_else(|| Failure::new("there is no session"))?;
+        .ok_or_else(|| Failure::new("this activity must run in a session"))?;
     let memory = ctx.data::<Arc<Memory>>();
     let loaded = (session.generation(), model);
     memory
         .0
         .lock()
-        .map_err(|_| Failure::new("the memory is broken"))?
+        .map_err(|_| Failure::new("the graphics memory is poisoned"))?
         .insert(session.id().to_owned(), loaded);
     Ok(())
 }
 
-/// Renders with the model that is there. A session that came here anew has none: the author is told to load it again.
+/// Renders with the loaded model. After the session was acquired again, the model must be loaded again.
 #[activity]
 pub async fn render(ctx: ActivityContext, frame: u32) -> ActivityResult<String> {
     let session = ctx
         .session()
-        .ok_or_else(|| Failure::new("there is no session"))?;
+        .ok_or_else(|| Failure::new("this activity must run in a session"))?;
     let memory = ctx.data::<Arc<Memory>>();
     let memory = memory
         .0
         .lock()
-        .map_err(|_| Failure::new("the memory is broken"))?;
+        .map_err(|_| Failure::new("the graphics memory is poisoned"))?;
     match memory.get(session.id()) {
         Some((generation, model)) if *generation == session.generation() => {
             Ok(format!("frame {frame} by {model}"))
@@ -59,9 +59,9 @@ pub async fn render(ctx: ActivityContext, frame: u32) -> ActivityResult<String> 
     }
 }
 
-/// Loads once, renders many times, and loads again where the session had to move to another machine.
+/// Loads the model, renders the frames, and loads the model again if the session moved to another machine.
 #[workflow]
-pub async fn film(ctx: Context, frames: u32) -> WorkflowResult<Vec<String>> {
+pub async fn film(ctx: WorkflowContext, frames: u32) -> WorkflowResult<Vec<String>> {
     let options =
         WorkerSessionOptions::new(format!("film-{}", ctx.info().run_id)).requires(CAPABILITY);
     let gpu = ctx.session(options);
@@ -81,7 +81,7 @@ pub async fn film(ctx: Context, frames: u32) -> WorkflowResult<Vec<String>> {
     Ok(rendered)
 }
 
-/// Adds the example to a worker.
+/// Registers the workflows and activities of the example.
 pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
     builder
         .workflow::<film>()
@@ -94,8 +94,8 @@ pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
 /// Renders three frames.
 ///
 /// # Errors
-/// As the client fails.
-pub async fn show(client: &Client) -> Shown {
+/// If the server cannot be reached or refuses a request, or if a workflow fails unexpectedly.
+pub async fn run_example(client: &Client) -> ExampleResult {
     let run = client
         .start(film(3))
         .id(unique("film"))

@@ -1,35 +1,38 @@
 //! The smallest workflow: one activity.
+//!
+//! The attributes create three things from each function. `greet(..)` is a *call*: a value that `ctx.activity` makes. The *type*
+//! `greet` registers the function with a worker. `greet::run(..)` is the *body* as written.
 
 use longhaul_sdk::worker::WorkerBuilder;
-use longhaul_sdk::{ActivityResult, Client, Context, WorkflowResult, activity, workflow};
+use longhaul_sdk::{ActivityResult, Client, WorkflowContext, WorkflowResult, activity, workflow};
 
-use crate::{Shown, unique};
+use crate::{ExampleResult, unique};
 
-/// The queue of this example.
+/// The task queue of this example.
 pub const QUEUE: &str = "hello";
 
-/// Does the work. An activity may do anything: call services, read files, take its time.
+/// Does the work. An activity may do anything: call services, read files, take its time. **It has one attempt by default.**
 #[activity]
 pub async fn greet(name: String) -> ActivityResult<String> {
     Ok(format!("Hello, {name}!"))
 }
 
-/// Says what is done in which order. It survives every crash between two awaits.
+/// Calls the activity. If the worker crashes, another worker continues the workflow.
 #[workflow]
-pub async fn hello(ctx: Context, name: String) -> WorkflowResult<String> {
+pub async fn hello(ctx: WorkflowContext, name: String) -> WorkflowResult<String> {
     Ok(ctx.activity(greet(name)).await?)
 }
 
-/// Adds the example to a worker.
+/// Registers the workflows and activities of the example.
 pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
     builder.workflow::<hello>().activity::<greet>()
 }
 
-/// Runs it once.
+/// Runs the workflow once.
 ///
 /// # Errors
-/// As the client fails.
-pub async fn show(client: &Client) -> Shown {
+/// If the server cannot be reached or refuses a request, or if a workflow fails unexpectedly.
+pub async fn run_example(client: &Client) -> ExampleResult {
     let run = client
         .start(hello("world".to_owned()))
         .id(unique("hello"))

@@ -1,16 +1,18 @@
-//! Example workflows for `longhaul-sdk`, one file each, in the order to read them.
+//! Example workflows for `longhaul-sdk`, one file each. Read them in this order: `hello`, `order`, `local`, `approval`, `gpu`,
+//! `schedule`.
 //!
-//! Every module has a `worker` function that adds its workflows and activities to a worker, and a `show` function that starts one
-//! and prints what happens. `cargo run -p longhaul-examples --example hello` runs one against a server on this machine;
-//! `longhaul demo` runs all of them.
+//! Every module has a function `worker`, which registers its workflows and activities with a worker, and a function
+//! `run_example`, which starts a workflow and prints its result. `cargo run -p longhaul-examples --example hello` runs one example
+//! against a server on this machine; `longhaul demo` runs all of them.
 
 #![warn(missing_docs)]
 
-/// Prints a line, as `println!` does. `longhaul demo` runs the examples beside a server, which must go on when nobody reads.
+/// Prints a line, as `println!` does, but ignores errors: `longhaul demo` runs the examples and a server in one process, and the
+/// server must continue when standard output is closed.
 macro_rules! say {
-    ($($words:tt)*) => {{
+    ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _unread = writeln!(std::io::stdout(), $($words)*);
+        let _ignored = writeln!(std::io::stdout(), $($text)*);
     }};
 }
 
@@ -21,40 +23,21 @@ pub mod local;
 pub mod order;
 pub mod schedule;
 
-use longhaul_sdk::{Client, Worker};
+use longhaul_sdk::Client;
 
-/// What an example returns.
-pub type Shown = Result<(), Box<dyn std::error::Error + Send + Sync>>;
+/// The result of an example.
+pub type ExampleResult = Result<(), Box<dyn std::error::Error + Send + Sync>>;
 
-/// Connects to the server that `LONGHAUL_URL` names, else to the one on this machine.
+/// Connects to the server at `LONGHAUL_URL`, or to the one on this machine if the variable is not set.
 ///
 /// # Errors
-/// Nobody answers there.
+/// If the server cannot be reached or uses another version of the protocol.
 pub async fn connect() -> Result<Client, longhaul_sdk::client::Error> {
     let url = std::env::var("LONGHAUL_URL").unwrap_or_else(|_| "http://127.0.0.1:8080".to_owned());
     Client::connect(&url).await
 }
 
-/// Runs a worker beside an example, and ends it with the example.
-///
-/// # Errors
-/// As the worker or the example fail.
-pub async fn beside(worker: Worker, example: impl Future<Output = Shown>) -> Shown {
-    let handle = worker.handle();
-    let working = worker.run();
-    tokio::pin!(working);
-    tokio::select! {
-        ended = &mut working => { ended?; }
-        shown = example => {
-            shown?;
-            handle.shut_down();
-            working.await?;
-        }
-    }
-    Ok(())
-}
-
-/// An id that nobody has used.
+/// Returns a unique workflow id.
 pub fn unique(name: &str) -> String {
     let nanoseconds = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

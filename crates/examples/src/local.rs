@@ -1,19 +1,19 @@
-//! Local activities: short steps that run in the worker of their workflow, without a queue, each written down before and after.
+//! Local activities: short steps that run in the worker of their workflow, without a queue. Every attempt is recorded.
 
 use std::time::Duration;
 
 use longhaul_sdk::worker::WorkerBuilder;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, Failure, RetryPolicy, WorkflowResult,
+    ActivityContext, ActivityResult, Client, Failure, RetryPolicy, WorkflowContext, WorkflowResult,
     activity, workflow,
 };
 
-use crate::{Shown, unique};
+use crate::{ExampleResult, unique};
 
-/// The queue of this example.
+/// The task queue of this example.
 pub const QUEUE: &str = "local";
 
-/// Looks a price up: too short a step for a queue.
+/// Looks up a price. The step is too short for a queue.
 #[activity]
 pub async fn look_up(item: String) -> ActivityResult<u32> {
     match item.as_str() {
@@ -23,7 +23,7 @@ pub async fn look_up(item: String) -> ActivityResult<u32> {
     }
 }
 
-/// Works at its second attempt; the pause between the two outlives a crash of this worker.
+/// Succeeds at its second attempt. The pause between the attempts survives a crash of the worker.
 #[activity]
 pub async fn stamp(ctx: ActivityContext) -> ActivityResult<String> {
     match ctx.info().attempt_number {
@@ -32,9 +32,9 @@ pub async fn stamp(ctx: ActivityContext) -> ActivityResult<String> {
     }
 }
 
-/// Adds prices up and stamps the bill.
+/// Adds up the prices and stamps the bill.
 #[workflow]
-pub async fn bill(ctx: Context, items: Vec<String>) -> WorkflowResult<(u32, String)> {
+pub async fn bill(ctx: WorkflowContext, items: Vec<String>) -> WorkflowResult<(u32, String)> {
     let mut sum = 0;
     for item in items {
         sum += ctx.local_activity(look_up(item)).await?;
@@ -48,7 +48,7 @@ pub async fn bill(ctx: Context, items: Vec<String>) -> WorkflowResult<(u32, Stri
     Ok((sum, stamp))
 }
 
-/// Adds the example to a worker. Activities that are only called locally need not be polled for.
+/// Registers the workflows and activities of the example. The worker does not poll for activities that are only called locally.
 pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
     builder
         .workflow::<bill>()
@@ -56,11 +56,11 @@ pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
         .local_activity::<stamp>()
 }
 
-/// Makes out one bill.
+/// Runs one bill.
 ///
 /// # Errors
-/// As the client fails.
-pub async fn show(client: &Client) -> Shown {
+/// If the server cannot be reached or refuses a request, or if a workflow fails unexpectedly.
+pub async fn run_example(client: &Client) -> ExampleResult {
     let items = vec!["tea".to_owned(), "cake".to_owned()];
     let run = client
         .start(bill(items))

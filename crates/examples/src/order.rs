@@ -1,31 +1,31 @@
-//! An order as a saga: stock is reserved and a card is charged; when shipping fails, both are undone, newest first.
+//! An order as a saga: it reserves stock and charges a card. If shipping fails, both are undone, newest first.
 
 use std::time::Duration;
 
 use longhaul_sdk::worker::WorkerBuilder;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, Failure, RetryPolicy, Saga, WorkflowResult,
-    activity, workflow,
+    ActivityContext, ActivityResult, Client, Failure, RetryPolicy, Saga, WorkflowContext,
+    WorkflowResult, activity, workflow,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Shown, unique};
+use crate::{ExampleResult, unique};
 
-/// The queue of this example.
+/// The task queue of this example.
 pub const QUEUE: &str = "orders";
 
-/// What somebody wants.
+/// An order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Order {
-    /// What.
+    /// The item.
     pub item: String,
-    /// How many.
+    /// The number of items.
     pub count: u32,
-    /// Where to.
+    /// The destination.
     pub country: String,
 }
 
-/// Takes items off the shelf. The idempotency key is the same for every attempt: a second one finds the first one's reservation.
+/// Reserves items. The idempotency key is the same for every attempt, so a second attempt finds the reservation of the first.
 #[activity]
 pub async fn reserve(ctx: ActivityContext, order: Order) -> ActivityResult<String> {
     Ok(format!(
@@ -36,42 +36,42 @@ pub async fn reserve(ctx: ActivityContext, order: Order) -> ActivityResult<Strin
     ))
 }
 
-/// Puts them back.
+/// Releases a reservation.
 #[activity]
 pub async fn release(_reservation: String) -> ActivityResult<()> {
     Ok(())
 }
 
-/// Takes the money, at the second try: the first meets a service that is not there.
+/// Charges the card. The first attempt fails, as if the service were not available.
 #[activity]
 pub async fn charge(ctx: ActivityContext, amount: u32) -> ActivityResult<u32> {
     if ctx.info().attempt_number == 1 {
         return Err(Failure::of_type(
             "ServiceUnavailable",
-            "the card service does not answer",
+            "the card service is not available",
         ));
     }
     Ok(amount)
 }
 
-/// Gives it back.
+/// Refunds the amount.
 #[activity]
 pub async fn refund(_amount: u32) -> ActivityResult<()> {
     Ok(())
 }
 
-/// Sends the parcel.
+/// Ships the order.
 #[activity]
 pub async fn ship(order: Order) -> ActivityResult<String> {
     if order.country == "Atlantis" {
-        return Err(Failure::of_type("Undeliverable", "no courier goes there").non_retryable());
+        return Err(Failure::of_type("Undeliverable", "no courier delivers there").non_retryable());
     }
     Ok(format!("a parcel to {}", order.country))
 }
 
-/// The whole order.
+/// Reserves, charges and ships. If a step fails, undoes the steps before it.
 #[workflow]
-pub async fn place_order(ctx: Context, order: Order) -> WorkflowResult<String> {
+pub async fn place_order(ctx: WorkflowContext, order: Order) -> WorkflowResult<String> {
     let mut saga = Saga::new(&ctx);
     let steps = async {
         let reservation = ctx.activity(reserve(order.clone())).await?;
@@ -88,7 +88,7 @@ pub async fn place_order(ctx: Context, order: Order) -> WorkflowResult<String> {
     saga.finish(steps).await
 }
 
-/// Adds the example to a worker.
+/// Registers the workflows and activities of the example.
 pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
     builder
         .workflow::<place_order>()
@@ -99,11 +99,11 @@ pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
         .activity::<ship>()
 }
 
-/// Places two orders, one of which cannot be shipped.
+/// Places two orders. The second one cannot be shipped.
 ///
 /// # Errors
-/// As the client fails.
-pub async fn show(client: &Client) -> Shown {
+/// If the server cannot be reached or refuses a request, or if a workflow fails unexpectedly.
+pub async fn run_example(client: &Client) -> ExampleResult {
     for country in ["Norway", "Atlantis"] {
         let order = Order {
             item: "tea".to_owned(),

@@ -1,30 +1,30 @@
-//! A workflow that is started by the clock.
+//! A workflow that a schedule starts.
 //!
-//! A server without schedules answers that it has none; the example then says so.
+//! For servers that have schedules; longhaul does not yet. On other servers the example prints that.
 
 use std::time::Duration;
 
 use longhaul_sdk::client::{OverlapPolicy, Schedule, ScheduleAction, ScheduleSpec};
 use longhaul_sdk::worker::WorkerBuilder;
-use longhaul_sdk::{Client, Context, WorkflowResult, workflow};
+use longhaul_sdk::{Client, WorkflowContext, WorkflowResult, workflow};
 
-use crate::{Shown, unique};
+use crate::{ExampleResult, unique};
 
-/// The queue of this example.
+/// The task queue of this example.
 pub const QUEUE: &str = "reports";
 
-/// Writes a report about the day.
+/// Writes a report.
 #[workflow]
-pub async fn report(ctx: Context, about: String) -> WorkflowResult<String> {
+pub async fn report(ctx: WorkflowContext, about: String) -> WorkflowResult<String> {
     Ok(format!("{about}, as of {}", ctx.now()))
 }
 
-/// Adds the example to a worker.
+/// Registers the workflows and activities of the example.
 pub fn worker(builder: WorkerBuilder) -> WorkerBuilder {
     builder.workflow::<report>()
 }
 
-/// Every minute, and on weekdays at eight in the morning; never two at once.
+/// Every minute, and on weekdays at eight in the morning. Never two at once.
 fn often() -> Schedule {
     let spec = ScheduleSpec::every(Duration::from_secs(60))
         .and_cron("0 8 * * 1-5")
@@ -33,11 +33,11 @@ fn often() -> Schedule {
     Schedule::new(spec, action).overlap(OverlapPolicy::Skip)
 }
 
-/// Sets a schedule up, lets it fire once at once, and removes it.
+/// Creates a schedule, triggers it once, and deletes it.
 ///
 /// # Errors
-/// As the client fails.
-pub async fn show(client: &Client) -> Shown {
+/// If the server cannot be reached or refuses a request, or if a workflow fails unexpectedly.
+pub async fn run_example(client: &Client) -> ExampleResult {
     let schedule = match client.create_schedule(&unique("report"), often()).await {
         Ok(schedule) => schedule,
         Err(error)

@@ -1,8 +1,8 @@
-//! `longhaul bench`: what this machine does with the work that matters, beside what it does with none.
+//! `longhaul bench`: measures workflows on this machine, beside an echo server and the disk alone.
 //!
-//! Every run also measures an echo server and `fdatasync` with the same client on the same runtime and disk: absolute figures
-//! vary from machine to machine and from minute to minute, ratios much less. A slow figure never fails the command; a refused
-//! request or a wrong result always does. One file per scenario; `docs/performance.md` says what each of them means.
+//! Every run also measures an echo server and `fdatasync` with the same client on the same runtime and disk, because ratios vary
+//! less than absolute numbers. A slow result never fails the command; a refused request or a wrong result always does. Each
+//! scenario is one file; `docs/performance.md` explains it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -32,10 +32,10 @@ use target::Home;
 
 use crate::output::{self, say};
 
-/// One file descriptor per end of a connection, and what the process needs besides.
+/// File descriptors of the process besides one for each end of a connection.
 const DESCRIPTORS_SPARE: u64 = 100;
 
-/// Longest echo measurement: it settles within a second or two.
+/// The longest echo measurement. The result is stable after one or two seconds.
 const ECHO_SECONDS_MAX: f64 = 3.0;
 
 #[derive(ClapArgs)]
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(value_enum, value_name = "SCENARIO")]
     scenarios: Vec<Scenario>,
 
-    /// Drive this server instead of one in this process, such as http://127.0.0.1:8080
+    /// Measure this server instead of one in this process, such as http://127.0.0.1:8080
     #[arg(long, value_name = "URL")]
     url: Option<String>,
 
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     )]
     token: Option<String>,
 
-    /// Directory on the disk to measure; what the bench writes there is removed [default: the system's temporary directory]
+    /// Directory on the disk to measure; its files are removed afterwards [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 
@@ -107,7 +107,7 @@ pub(crate) enum Scenario {
 }
 
 pub(crate) fn run(args: Args) -> Result<()> {
-    // The server in this process has something to say only when something is wrong.
+    // The server in this process logs only problems.
     let _log = crate::logs::start(crate::logs::Format::Text, "warn")?;
     let runtime = crate::runtime::start()?;
     let report = runtime.block_on(async {
@@ -142,7 +142,7 @@ async fn measure_all(args: &Args) -> Result<Report> {
 
     progress.show("fdatasync");
     report.fdatasync = baseline::fdatasync(home.disk()).await?;
-    // The two that want a fresh process come first: nothing is cached, nothing freed waits to be used again.
+    // The two scenarios that need a fresh process come first: nothing is cached and no freed memory is reused.
     if wants(Scenario::Dispatch) {
         report.dispatch =
             Some(dispatch::measure(&home, args.seconds, &report.fdatasync, &progress).await?);
@@ -156,7 +156,7 @@ async fn measure_all(args: &Args) -> Result<Report> {
         }
     }
     if wants(Scenario::Throughput) {
-        // Right before what it is compared with: on a shared machine a minute makes a difference.
+        // Directly before the scenario that it is compared with: on a shared machine a minute makes a difference.
         progress.show("echo server");
         let seconds = Duration::from_secs_f64((args.seconds as f64 / 2.0).min(ECHO_SECONDS_MAX));
         report.echo = Some(baseline::echo(args.in_flight, seconds).await?);
@@ -191,7 +191,7 @@ async fn measure_all(args: &Args) -> Result<Report> {
     Ok(report)
 }
 
-/// Says it before connections fail half-way: both ends of each are in this process.
+/// Checks the limit on open files first. Both ends of each connection are in this process.
 fn check_descriptors(args: &Args) -> Result<()> {
     let Some(limit) = crate::descriptors::limit() else {
         return Ok(());
@@ -206,5 +206,5 @@ fn check_descriptors(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Where servers of this process listen.
+/// The address of servers in this process.
 const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

@@ -1,4 +1,4 @@
-//! Settings of `serve`: a flag beats the environment, the environment beats the file, the file beats the default.
+//! Settings of `serve`. A flag has precedence over the environment, the environment over the file, the file over the default.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -19,16 +19,16 @@ pub(crate) use tokens::Tokens;
 
 pub(crate) use limits::Limits;
 
-/// Loopback, so that a first try exposes nothing.
+/// Loopback, so that a first start does not expose the server.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
 
-/// Beside wherever the server is started.
+/// In the directory where the server is started.
 const DATA_DEFAULT: &str = "./longhaul-data";
 
-/// Everything an operator may want to know; the migration library's own account of an empty database is not.
+/// The migration library logs every step on an empty database. Operators do not need that.
 const LOG_DEFAULT: &str = "info,refinery_core=warn";
 
-/// An hour: no client keeps a connection open for longer than that to hear about a query.
+/// An hour. No client keeps a connection open longer to wait for a query.
 const QUESTION_SECONDS_MAX: u64 = 3600;
 
 /// Name of the database inside the data directory.
@@ -36,7 +36,7 @@ const DATABASE: &str = "longhaul.db";
 
 #[derive(Args, Default)]
 pub(crate) struct ServeArgs {
-    /// Address to listen on [default: 127.0.0.1:8080]; port 0 picks a free one
+    /// Address to listen on [default: 127.0.0.1:8080]; port 0 selects a free port
     #[arg(long, env = "LONGHAUL_LISTEN", value_name = "ADDR")]
     listen: Option<String>,
 
@@ -44,7 +44,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "LONGHAUL_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// Where state lives: sqlite:PATH [default: a file in the data directory]
+    /// The store: sqlite:PATH [default: a file in the data directory]
     #[arg(long, env = "LONGHAUL_STORE", value_name = "URL")]
     store: Option<String>,
 
@@ -56,7 +56,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     insecure: bool,
 
-    /// One token for everybody
+    /// One token for all roles
     #[arg(
         long,
         env = "LONGHAUL_TOKEN",
@@ -136,7 +136,7 @@ pub(crate) struct ServeArgs {
     )]
     update_validation_timeout_seconds: Option<u64>,
 
-    /// How long a worker may take over one validation before it counts as lost [default: 5]
+    /// How long one validation may take before its worker counts as lost [default: 5]
     #[arg(
         long,
         env = "LONGHAUL_UPDATE_VALIDATION_LEASE_SECONDS",
@@ -144,11 +144,11 @@ pub(crate) struct ServeArgs {
     )]
     update_validation_lease_seconds: Option<u64>,
 
-    /// Events on a page of history when a worker does not say [default: 500]
+    /// Events on a history page if the worker does not name a size [default: 500]
     #[arg(long, env = "LONGHAUL_HISTORY_PAGE_SIZE", value_name = "EVENTS")]
     history_page_size: Option<u32>,
 
-    /// Another name that an open server on loopback answers to, besides localhost; may be given several times
+    /// Another host name that a server on loopback without credentials accepts; may be repeated
     #[arg(
         long,
         env = "LONGHAUL_ALLOWED_HOST",
@@ -163,7 +163,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "LONGHAUL_RUN_CACHE_MIB", value_name = "MIB")]
     run_cache_mib: Option<u64>,
 
-    /// A worker that is stale for this long is forgotten [default: 3600]
+    /// A worker that is stale for this long is removed [default: 3600]
     #[arg(long, env = "LONGHAUL_WORKER_FORGET_SECONDS", value_name = "SECONDS")]
     worker_forget_seconds: Option<u64>,
 
@@ -171,12 +171,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "LONGHAUL_LOG", value_name = "FILTER")]
     log: Option<String>,
 
-    /// How log lines look [default: text]
+    /// Format of log lines [default: text]
     #[arg(long, env = "LONGHAUL_LOG_FORMAT", value_name = "FORMAT")]
     log_format: Option<logs::Format>,
 }
 
-/// The file. Unknown keys are refused: a misspelt setting that is silently ignored is worse than none.
+/// The configuration file. Unknown keys are refused, so that a misspelt setting is not silently ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -210,7 +210,7 @@ struct File {
     limits: Option<toml::Table>,
 }
 
-/// Everything `serve` needs, decided.
+/// The effective settings of `serve`.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
@@ -231,7 +231,7 @@ pub(crate) struct Settings {
 }
 
 impl ServeArgs {
-    /// The settings of a demonstration: an address and a folder, everything else as it comes.
+    /// Returns the settings of a demonstration: an address and a folder, and defaults for the rest.
     pub(crate) fn for_demo(listen: SocketAddr, data: PathBuf) -> Self {
         Self {
             listen: Some(listen.to_string()),
@@ -325,7 +325,7 @@ impl ServeArgs {
 }
 
 impl ServeArgs {
-    /// Queries and validations of updates. Their callers wait on an open connection, which bounds how long that may be.
+    /// Returns the limits of queries and validations. Their callers wait on an open connection, so the times are bounded.
     fn questions(&self, file: &File) -> Result<QuestionLimits> {
         let mut questions = QuestionLimits::default();
         let seconds = |flag: Option<u64>, file: Option<u64>, name: &str, default: u64| {
@@ -394,7 +394,7 @@ fn parse_listen(text: &str) -> Result<SocketAddr> {
     bail!("`{text}` is not an address to listen on; write it like 127.0.0.1:8080 or 0.0.0.0:8080")
 }
 
-/// Names only: ports are not compared, and a URL would never match.
+/// Accepts host names only: ports are not compared, and a URL would never match.
 fn check_hosts(names: &[String]) -> Result<()> {
     for name in names {
         let is_name = !name.is_empty()
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_address_needs_a_credential_or_a_loud_word() {
+    fn a_public_address_needs_a_credential_or_insecure() {
         assert!(
             args("0.0.0.0:1")
                 .settle()
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_beats_the_file_and_a_misspelt_key_is_refused() {
+    fn a_flag_precedes_the_file_and_a_misspelt_key_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("longhaul.toml");
         std::fs::write(&file, "listen = \"127.0.0.1:7\"\ndata = \"elsewhere\"\n").unwrap();

@@ -1,4 +1,4 @@
-//! `longhaul demo`: a server, workers of the example workflows, and a few runs of each.
+//! `longhaul demo`: runs a server, workers for the examples, and each example.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,19 +18,19 @@ use crate::{logs, serve};
 /// Options of `longhaul demo`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Where to listen.
+    /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Where to keep the data. By default it is thrown away at the end.
+    /// The folder of the data. By default the data is deleted at the end.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// End after the examples instead of serving on.
+    /// Exit after the examples. By default the server continues until Ctrl-C.
     #[arg(long)]
     once: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let temporary = tempfile::tempdir().context("a temporary folder cannot be made")?;
+    let temporary = tempfile::tempdir().context("could not create a temporary folder")?;
     let data = args
         .data
         .clone()
@@ -39,23 +39,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let _log = logs::start(settings.log_format, &settings.log)?;
     let runtime = crate::runtime::start()?;
     runtime.block_on(async {
-        // Listens before the server does: a demo can be stopped from its first line on.
+        // Registered before the server starts, so that Ctrl-C works from the beginning.
         let asked = crate::stop::asked_to_stop();
-        let (told, address) = oneshot::channel();
+        let (started, address) = oneshot::channel();
         let (done, over) = oneshot::channel::<()>();
         let stop = async move {
-            // Also when the demo is dropped.
+            // An error means that the demo was dropped, which stops the server as well.
             let _over = over.await;
         };
         let serving = serve::serve(&settings, stop, |address| {
-            let _demo_gone = told.send(address);
+            let _demo_gone = started.send(address);
         });
         let showing = async {
             let address = address
                 .await
                 .map_err(|_| anyhow!("the server did not start"))?;
             let shown = show(address, args.once, asked).await;
-            // The server goes last: workers would only complain that it is gone.
+            // The server stops last, so that workers do not log failed polls.
             let _server_gone = done.send(());
             shown
         };
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     })
 }
 
-/// An example: its queue, and what a worker of that queue runs.
+/// The task queue of an example, and the function that registers it with a worker.
 type Example = (&'static str, fn(WorkerBuilder) -> WorkerBuilder);
 
 const EXAMPLES: [Example; 5] = [
@@ -75,15 +75,15 @@ const EXAMPLES: [Example; 5] = [
     (approval::QUEUE, approval::worker),
 ];
 
-/// How long workers may take to finish what they have. Their tasks are short, and what is not finished is kept.
+/// The time that workers have to finish their tasks. The tasks are short, and unfinished work is stored.
 const WORKERS_STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Runs workers and the examples, until somebody asks to stop; with `once`, until the examples are over.
+/// Runs workers and the examples until `asked` completes. With `once`, until the examples have ended.
 async fn show(address: SocketAddr, once: bool, asked: impl Future<Output = ()>) -> Result<()> {
     let url = format!("http://{address}");
     let client = Client::connect(&url)
         .await
-        .context("the server does not answer")?;
+        .context("could not connect to the server")?;
     let mut workers = JoinSet::new();
     let mut handles: Vec<WorkerHandle> = Vec::new();
     for (queue, add) in EXAMPLES {
@@ -115,26 +115,26 @@ async fn show(address: SocketAddr, once: bool, asked: impl Future<Output = ()>) 
         Ok(())
     })
     .await;
-    // Those that still work are cut off here; the server they would report to goes next.
+    // Workers that still run are dropped here; the server stops next.
     drop(workers);
     shown.and(stopped.unwrap_or(Ok(())))
 }
 
-/// Runs every example once and leaves a run that waits, for a look and a try.
+/// Runs every example once, and starts an expense that the user can approve.
 async fn run_examples(client: &Client, url: &str) -> Result<()> {
     let failed = |error| anyhow!("an example failed: {error}");
     say!();
-    hello::show(client).await.map_err(failed)?;
-    order::show(client).await.map_err(failed)?;
-    local::show(client).await.map_err(failed)?;
-    gpu::show(client).await.map_err(failed)?;
-    approval::show(client).await.map_err(failed)?;
+    hello::run_example(client).await.map_err(failed)?;
+    order::run_example(client).await.map_err(failed)?;
+    local::run_example(client).await.map_err(failed)?;
+    gpu::run_example(client).await.map_err(failed)?;
+    approval::run_example(client).await.map_err(failed)?;
     let waiting = client
         .start(approval::expense(120))
         .id(longhaul_examples::unique("expense"))
         .queue(approval::QUEUE)
         .await
-        .context("an expense could not be asked for")?;
+        .context("could not start an expense")?;
     say!();
     say!("One expense waits for you. Approve it with");
     say!();

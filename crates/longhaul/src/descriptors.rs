@@ -1,18 +1,18 @@
-//! How many files and sockets the process may have open, and how many of them connections may use.
+//! The limit on open files, and how many of them connections may use.
 
-/// Assumed where the system does not say; the smallest limit that is common.
+/// Assumed if the system does not report a limit. It is the smallest common one.
 const LIMIT_UNKNOWN: u64 = 256;
 
 /// Descriptors that are not connections: the database and its log once per reader, the log, standard streams, the runtime.
 const RESERVED: u64 = 64;
 
-/// Each thread of the runtime may read on a connection of its own, which has two files.
+/// Each thread of the runtime may have its own connection to the database, with two files.
 const RESERVED_PER_THREAD: u64 = 4;
 
-/// Connections that a server takes by default, however many descriptors it has. Each costs some kilobytes.
+/// The default limit on connections, however many descriptors there are. Each connection costs some kilobytes.
 const CONNECTIONS_DEFAULT_MAX: u64 = 10_000;
 
-/// The limit on descriptors (`ulimit -n`); None where it cannot be read.
+/// Returns the limit on descriptors (`ulimit -n`), or `None` if it cannot be read.
 pub(crate) fn limit() -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits
@@ -24,20 +24,20 @@ pub(crate) fn limit() -> Option<u64> {
     }
 }
 
-/// The most connections that leave the database what it needs.
+/// Returns the largest number of connections that leaves enough descriptors for the database.
 pub(crate) fn connections_max() -> u64 {
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
     most_beside(limit().unwrap_or(LIMIT_UNKNOWN), threads)
 }
 
-/// As many as there may be, up to a number that suits most servers.
+/// Returns the default limit on connections.
 pub(crate) fn connections_default() -> u64 {
     connections_max().min(CONNECTIONS_DEFAULT_MAX)
 }
 
 fn most_beside(limit: u64, threads: u64) -> u64 {
     let reserved = RESERVED + RESERVED_PER_THREAD * threads;
-    // A very low limit is shared.
+    // With a very low limit, connections get a quarter.
     limit.saturating_sub(reserved).max(limit / 4).max(1)
 }
 

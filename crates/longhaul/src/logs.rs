@@ -11,7 +11,7 @@ mod lines;
 
 use lines::{Lines, Style};
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Format {
@@ -20,7 +20,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// A log that was started. Dropping it waits until the last lines are written.
+/// The running log. Dropping it waits until the last lines are written.
 pub(crate) struct Log(Lines);
 
 impl Drop for Log {
@@ -41,7 +41,7 @@ pub(crate) fn start(format: Format, filter: &str) -> Result<Log> {
     let events = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(lines.clone())
-        // It would print its own failures on standard error, and panic when that fails.
+        // The subscriber would print its own failures to standard error, and panic if that fails.
         .log_internal_errors(false)
         .with_ansi(colours)
         .with_target(false);
@@ -49,8 +49,8 @@ pub(crate) fn start(format: Format, filter: &str) -> Result<Log> {
         Format::Text => events.finish().try_init(),
         Format::Json => events.json().flatten_event(true).finish().try_init(),
     }
-    .context("logging was started already")?;
-    // Panics go the same way: the standard hook writes to standard error itself and would wait for a reader that has stopped.
+    .context("logging is already running")?;
+    // Panics are logged too: the standard hook writes to standard error directly and would wait for a reader that has stopped.
     std::panic::set_hook(Box::new(log_panic));
     Ok(Log(lines))
 }

@@ -1,4 +1,4 @@
-//! The binary: flags, wiring and output. What it starts lives in the crates below it.
+//! The binary: flags, wiring and output. The work is done by the crates below it.
 
 use std::process::ExitCode;
 
@@ -15,12 +15,11 @@ mod runtime;
 mod serve;
 mod stop;
 
-/// Requests are many short-lived allocations on several threads, which the system's allocator spends a tenth of the time on.
+/// Requests make many short-lived allocations on several threads. The system's allocator used a tenth of the time for them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// One durable-execution server for Durable Workflow and Conductor workers: work that is accepted is finished, once, whatever
-/// crashes.
+/// A durable-execution server for Durable Workflow workers: accepted work is finished, also after a crash.
 #[derive(Parser)]
 #[command(name = "longhaul", version, arg_required_else_help = true)]
 struct Cli {
@@ -32,11 +31,11 @@ struct Cli {
 enum Command {
     /// Run the server.
     Serve(Box<config::ServeArgs>),
-    /// Start a server with sample workers and a few runs, so that there is something to look at.
+    /// Start a server with example workers and a few runs.
     Demo(demo::Args),
-    /// Replay exported histories: against the example workflows, or for their soundness alone.
+    /// Replay exported histories with the example workflows, or check that they are valid.
     Replay(replay::Args),
-    /// Measure this machine: workflows per second and latencies, beside an echo server and the disk.
+    /// Measure workflows per second and latencies, compared with an echo server and the disk.
     Bench(bench::Args),
 }
 
@@ -51,7 +50,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The chain says what was tried and why it failed; a stack trace would help nobody.
+            // The error chain names the step and the cause. A stack trace would add nothing.
             output::complain(format!("longhaul: {error:#}"));
             ExitCode::FAILURE
         }

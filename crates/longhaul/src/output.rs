@@ -1,5 +1,5 @@
-//! What the process prints for people. A line that cannot be written is dropped: a closed pipe or a full disk behind standard
-//! output must not end a server. Commands whose output is their result call [`written`] at the end.
+//! Output for people. A line that cannot be written is dropped: a closed pipe or a full disk behind standard output must not end
+//! a server. Commands whose output is their result call [`written`] at the end.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 /// The first failure of standard output, for [`written`].
 static FAILURE: OnceLock<String> = OnceLock::new();
 
-/// How long a last message may take to be written. A reader that has stopped must not keep the process from ending.
+/// How long writing a last message may take. A reader that has stopped must not keep the process from ending.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Prints a line on standard output, as `println!` does, without its panic.
@@ -31,14 +31,14 @@ pub(crate) fn print(words: Arguments<'_>) {
     }
 }
 
-/// Hands over what is still buffered. Programs read the first line of a server through a pipe.
+/// Writes what is still buffered. Programs read the first line of a server through a pipe.
 pub(crate) fn flush() {
     if let Err(error) = io::stdout().flush() {
         FAILURE.get_or_init(|| error.to_string());
     }
 }
 
-/// Fails when something that was printed could not be written.
+/// Returns an error if a printed line could not be written.
 pub(crate) fn written() -> Result<()> {
     flush();
     match FAILURE.get() {
@@ -47,7 +47,7 @@ pub(crate) fn written() -> Result<()> {
     }
 }
 
-/// Writes a last message on standard error. Returns after [`LAST_WORDS_TIMEOUT`] even if nobody reads it.
+/// Writes a last message to standard error. Returns after [`LAST_WORDS_TIMEOUT`] even if the message is not read.
 pub(crate) fn complain(message: String) {
     let (done, written) = mpsc::channel();
     let writing = thread::Builder::new().spawn(move || {

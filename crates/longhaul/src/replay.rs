@@ -1,4 +1,4 @@
-//! `longhaul replay`: does a recorded history still fit?
+//! `longhaul replay`: replays recorded histories.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use longhaul_sdk::testing::{ReplayFailure, Replayer, check_soundness};
 /// Options of `longhaul replay`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Histories as the export endpoint gives them.
+    /// Files with histories, as the export endpoint returns them.
     #[arg(required = true)]
     files: Vec<PathBuf>,
 }
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for file in &args.files {
         let name = file.display();
         let history =
-            std::fs::read_to_string(file).with_context(|| format!("{name} cannot be read"))?;
+            std::fs::read_to_string(file).with_context(|| format!("could not read {name}"))?;
         let outcome = match replayer.replay(&history) {
             Err(ReplayFailure::UnknownWorkflow(workflow_type)) => check_soundness(&history).map(|events| {
                 format!(

@@ -1,4 +1,4 @@
-//! The threads that everything asynchronous runs on, and the one signal that must not end the process.
+//! The asynchronous runtime, and the signal that must not end the process.
 
 use anyhow::{Context, Result};
 use tokio::runtime::{Builder, Runtime};
@@ -15,8 +15,8 @@ pub(crate) fn start() -> Result<Runtime> {
         .build()
         .context("the runtime could not be started")?;
     let inside = runtime.enter();
-    // Watching the signal once replaces its default action for good. The write itself then fails as on a full disk, and that
-    // is handled where it happens.
+    // Listening for the signal once replaces its default action. The write then fails as on a full disk, and the store
+    // handles that.
     if let Err(error) = signal(SignalKind::from_raw(FILE_SIZE_LIMIT_REACHED)) {
         tracing::warn!(%error, "a limit on file sizes would end the server");
     }

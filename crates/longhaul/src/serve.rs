@@ -1,4 +1,4 @@
-//! `longhaul serve`: open the store, start the host, listen, and stop without cutting anything in half.
+//! `longhaul serve`: opens the store, starts the host, listens, and finishes requests before it stops.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     })
 }
 
-/// Serves until `stop` is ready. `listening` is called with the address as soon as requests are taken.
+/// Serves until `stop` is ready. Calls `listening` with the address as soon as the server accepts requests.
 pub(crate) async fn serve(
     settings: &Settings,
     stop: impl Future<Output = ()> + Send + 'static,
@@ -39,7 +39,10 @@ pub(crate) async fn serve(
         .filter(|directory| !directory.as_os_str().is_empty())
     {
         std::fs::create_dir_all(directory).with_context(|| {
-            format!("the data directory {} cannot be made", directory.display())
+            format!(
+                "the data directory {} cannot be created",
+                directory.display()
+            )
         })?;
     }
     let store = Sqlite::open(&settings.database)
@@ -108,8 +111,8 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-/// An open server on loopback trusts this machine, and its names only. Elsewhere credentials decide, or the operator has said
-/// that everybody may do everything.
+/// Returns the host names that the server accepts. Without credentials on loopback these are the names of this machine.
+/// Otherwise credentials protect the server, or the operator chose `--insecure`, and every name is accepted.
 fn hosts(settings: &Settings, open: bool) -> Hosts {
     let names = settings.allowed_hosts.clone();
     if open && settings.listen.ip().is_loopback() {
@@ -119,7 +122,7 @@ fn hosts(settings: &Settings, open: bool) -> Hosts {
     }
 }
 
-/// What a newcomer needs next. The first line is for programs too.
+/// Prints the address and the next steps. Programs read the first line.
 fn greet(address: SocketAddr, database: &Path, open: bool) {
     let url = format!("http://{address}");
     say!("listening on {url}");
@@ -143,7 +146,7 @@ fn greet(address: SocketAddr, database: &Path, open: bool) {
     say!("  Rust     cargo add durable-workflow");
     say!("           Client::builder(\"{url}\"), then Worker::new(client, \"…\")");
     say!();
-    say!("  Stop with Ctrl-C: what was accepted is on disk and goes on at the next start.");
-    // Programs read the first line through a pipe; nothing may stay in a buffer.
+    say!("  Stop with Ctrl-C. Accepted work is on disk and continues at the next start.");
+    // Programs read the first line through a pipe, so it must not stay in a buffer.
     output::flush();
 }

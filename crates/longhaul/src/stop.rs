@@ -1,9 +1,9 @@
-//! When to stop: Ctrl-C from a person, SIGTERM from a supervisor.
+//! The signals that stop the process: Ctrl-C from a person, SIGTERM from a supervisor.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Resolves when somebody asks the process to end. Listens from the call on, not from the first poll: who is told that the
-/// server listens may stop it at once.
+/// Returns a future that resolves when a stop signal arrives. It listens from the call on, not from the first poll, because a
+/// program may stop the server as soon as it has read the listening address.
 pub(crate) fn asked_to_stop() -> impl Future<Output = ()> + Send + 'static {
     let terminate = watch(SignalKind::terminate());
     let interrupt = watch(SignalKind::interrupt());
@@ -17,11 +17,11 @@ pub(crate) fn asked_to_stop() -> impl Future<Output = ()> + Send + 'static {
 
 fn watch(kind: SignalKind) -> Option<Signal> {
     signal(kind)
-        .map_err(|error| tracing::warn!(%error, ?kind, "a signal cannot be watched"))
+        .map_err(|error| tracing::warn!(%error, ?kind, "cannot listen for a signal"))
         .ok()
 }
 
-/// Never, of a signal that cannot be watched.
+/// Waits for the signal. Never resolves if the process cannot listen for it.
 async fn received(signal: Option<Signal>) {
     match signal {
         Some(mut signal) => drop(signal.recv().await),

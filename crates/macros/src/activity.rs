@@ -54,7 +54,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> syn::Result<T
     })
 }
 
-/// The context, if there is one, stands first and is known by its type.
+/// Removes the context from the parameters. It is the first parameter, and is recognized by its type. Returns whether there is one.
 fn take_context(parameters: &mut Vec<PatType>) -> syn::Result<bool> {
     let is_context = |r#type: &Type| {
         matches!(r#type, Type::Path(path)
@@ -63,11 +63,11 @@ fn take_context(parameters: &mut Vec<PatType>) -> syn::Result<bool> {
     for (index, parameter) in parameters.iter().enumerate() {
         match &*parameter.ty {
             Type::Reference(reference) if is_context(&reference.elem) => {
-                let owned = "the context is given away: take `ActivityContext` without `&`";
+                let owned = "take `ActivityContext` by value, without `&`";
                 return Err(Error::new(reference.and_token.span, owned));
             }
             r#type if is_context(r#type) && index > 0 => {
-                let first = "the context is the first parameter";
+                let first = "`ActivityContext` must be the first parameter";
                 return Err(Error::new_spanned(r#type, first));
             }
             _ => {}

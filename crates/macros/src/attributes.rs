@@ -1,4 +1,4 @@
-//! What stands in the parentheses of the attribute.
+//! The options in the parentheses of the attribute.
 
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
@@ -52,7 +52,7 @@ impl Parse for WorkflowAttributes {
     }
 }
 
-/// Entries between commas, each beginning with a word.
+/// Parses entries between commas. Each begins with a key.
 fn entries(
     input: ParseStream<'_>,
     mut entry: impl FnMut(&Ident, ParseStream<'_>) -> syn::Result<()>,

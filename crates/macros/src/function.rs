@@ -1,4 +1,4 @@
-//! A function that is to become a definition: what both macros ask of it, and what both make of it.
+//! The function of an activity or workflow: the checks and the generated code that both macros share.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -8,38 +8,38 @@ use syn::{
     ReturnType, Signature, Type,
 };
 
-/// Tuples of more have no serde form.
+/// serde supports tuples of at most this length.
 const ARGUMENTS_MAX: usize = 16;
 
-/// What the function is to become, for messages.
+/// The kind of the function, for error messages.
 pub(crate) struct Kind {
-    /// With its article.
+    /// The kind, with its article.
     pub(crate) what: &'static str,
-    /// What it returns.
+    /// The name of its result type.
     pub(crate) result: &'static str,
 }
 
 /// A function that passed the checks.
 pub(crate) struct Function {
     pub(crate) item: ItemFn,
-    /// Everything but the context.
+    /// The parameters without the context.
     pub(crate) arguments: Vec<Argument>,
     /// The `T` of the returned result.
     pub(crate) output: Type,
-    /// What it is called on the wire.
+    /// The name on the wire.
     pub(crate) name: LitStr,
 }
 
 pub(crate) struct Argument {
-    /// What callers see.
+    /// The name that callers see.
     pub(crate) shown: Ident,
-    /// What stands for it where nothing of the user's may be meant.
+    /// A name that cannot collide with a name in user code.
     pub(crate) hidden: Ident,
     pub(crate) r#type: Type,
 }
 
 impl Function {
-    /// Checks what both macros ask for. `context` takes the context away from the parameters, if there is one.
+    /// Checks the function. `context` removes the context from the parameters, if there is one.
     pub(crate) fn read(
         item: ItemFn,
         name: Option<LitStr>,
@@ -78,19 +78,19 @@ impl Function {
         &self.item.sig.ident
     }
 
-    /// The arguments as one tuple pattern with its type.
+    /// Returns the arguments as one tuple pattern with its type.
     pub(crate) fn tuple(&self) -> TokenStream {
         let names = self.hidden();
         let types = self.arguments.iter().map(|argument| &argument.r#type);
         quote!((#(#names,)*): (#(#types,)*))
     }
 
-    /// The arguments as they are passed on.
+    /// Returns the names of the arguments in generated code.
     pub(crate) fn hidden(&self) -> impl Iterator<Item = &Ident> {
         self.arguments.iter().map(|argument| &argument.hidden)
     }
 
-    /// The function that makes a call, and the type with the body on it.
+    /// Generates the function that returns a call, and the type with the body.
     pub(crate) fn expand(&self, call: &TokenStream, unused: &str, doc: &str) -> TokenStream {
         let (ident, vis) = (self.ident(), &self.item.vis);
         let (shown_attributes, body_attributes) = self.attributes();
@@ -99,29 +99,29 @@ impl Function {
             let (shown, r#type) = (&argument.shown, &argument.r#type);
             quote!(#shown: #r#type)
         });
-        // Spans of the types: what serde cannot do is said there.
+        // With the spans of the types, the compiler reports a type that serde does not support at its place.
         let given = self.arguments.iter().map(|argument| {
             let shown = &argument.shown;
             quote_spanned!(argument.r#type.span()=> .argument(#shown))
         });
         let checks = self.arguments.iter().map(|argument| {
             let r#type = &argument.r#type;
-            quote_spanned!(r#type.span()=> ::longhaul_sdk::macro_support::crosses_the_wire::<#r#type>();)
+            quote_spanned!(r#type.span()=> ::longhaul_sdk::macro_support::check_serde::<#r#type>();)
         });
-        let output_check = quote_spanned!(output.span()=> ::longhaul_sdk::macro_support::crosses_the_wire::<#output>(););
+        let output_check = quote_spanned!(output.span()=> ::longhaul_sdk::macro_support::check_serde::<#output>(););
         let mut signature = self.item.sig.clone();
         signature.ident = Ident::new("run", ident.span());
         let block = &self.item.block;
         quote! {
             #(#shown_attributes)*
             #[must_use = #unused]
-            #[allow(dead_code, clippy::too_many_arguments, reason = "what is not called here may be called elsewhere")]
+            #[allow(dead_code, clippy::too_many_arguments, reason = "it may be called in another crate")]
             #vis fn #ident(#(#parameters),*) -> #call<#output> {
                 #call::named(#name)#(#given)*
             }
 
             #[doc = #doc]
-            #[allow(non_camel_case_types, dead_code, reason = "it is called like the function")]
+            #[allow(non_camel_case_types, dead_code, reason = "it has the name of the function")]
             #vis struct #ident {}
 
             impl #ident {
@@ -138,7 +138,7 @@ impl Function {
         }
     }
 
-    /// What describes the function goes on the function that callers see, what is about its code goes with the code.
+    /// Splits the attributes: documentation goes to the function that callers see, all others go to the body.
     fn attributes(&self) -> (Vec<&Attribute>, Vec<&Attribute>) {
         self.item.attrs.iter().partition(|attribute| {
             ["doc", "deprecated"]
@@ -151,13 +151,13 @@ impl Function {
 fn check_signature(signature: &Signature, kind: &Kind) -> syn::Result<()> {
     let refuse = |span: Span, why: &str| Err(Error::new(span, format!("{} {why}", kind.what)));
     if !signature.generics.params.is_empty() {
-        let why = "cannot be generic: it is known by one name and must have one type";
+        let why = "cannot be generic: one name must refer to one type";
         return refuse(signature.generics.params.span(), why);
     }
     if let Some(clause) = &signature.generics.where_clause {
         return refuse(
             clause.where_token.span,
-            "cannot be generic, so there is nothing to say `where` about",
+            "cannot have a `where` clause, because it cannot be generic",
         );
     }
     if let Some(token) = &signature.constness {
@@ -166,14 +166,17 @@ fn check_signature(signature: &Signature, kind: &Kind) -> syn::Result<()> {
     if let Some(token) = &signature.unsafety {
         return refuse(
             token.span,
-            "cannot be `unsafe`: the worker has no promise to make",
+            "cannot be `unsafe`: the worker calls it from safe code",
         );
     }
     if let Some(abi) = &signature.abi {
         return refuse(abi.extern_token.span, "cannot be `extern`");
     }
     if let Some(variadic) = &signature.variadic {
-        return refuse(variadic.dots.spans[0], "takes a fixed number of arguments");
+        return refuse(
+            variadic.dots.spans[0],
+            "must have a fixed number of arguments",
+        );
     }
     Ok(())
 }
@@ -186,7 +189,7 @@ fn parameters(signature: &Signature, kind: &Kind) -> syn::Result<Vec<PatType>> {
             FnArg::Typed(parameter) => Ok(parameter.clone()),
             FnArg::Receiver(receiver) => Err(Error::new(
                 receiver.self_token.span,
-                format!("{} is a free function, without `self`", kind.what),
+                format!("{} must be a free function, without `self`", kind.what),
             )),
         })
         .collect()
@@ -197,13 +200,13 @@ fn argument(index: usize, parameter: &PatType) -> syn::Result<Argument> {
         Type::Reference(reference) => {
             return Err(Error::new(
                 reference.and_token.span,
-                "arguments are read from a payload: take an owned type, such as `String` for `&str`",
+                "arguments are decoded from a payload: use an owned type, such as `String` instead of `&str`",
             ));
         }
         Type::ImplTrait(implied) => {
             return Err(Error::new(
                 implied.impl_token.span,
-                "arguments are read from a payload: name the type",
+                "arguments are decoded from a payload: use a named type",
             ));
         }
         _ => {}
@@ -219,9 +222,9 @@ fn argument(index: usize, parameter: &PatType) -> syn::Result<Argument> {
     })
 }
 
-/// The `T` of `ActivityResult<T>`, `Result<T, _>` and the like.
+/// Returns the `T` of `ActivityResult<T>`, `Result<T, _>` and the like.
 fn output(signature: &Signature, kind: &Kind) -> syn::Result<Type> {
-    let expected = format!("{} returns `{}<…>`", kind.what, kind.result);
+    let expected = format!("{} must return `{}<…>`", kind.what, kind.result);
     let returned = match &signature.output {
         ReturnType::Type(_, returned) => &**returned,
         ReturnType::Default => {

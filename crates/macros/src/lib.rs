@@ -1,8 +1,7 @@
 //! The attribute macros of `longhaul-sdk`, which re-exports and documents them.
 //!
-//! A function becomes three things of the same name: a function that makes the call, a type that names the definition,
-//! and, on that type, the body as it was written. `function` reads and checks what the two macros have in common,
-//! `activity` and `workflow` write the rest.
+//! A function becomes three things with the same name: a function that returns a call, a type that workers register, and, on that
+//! type, the body as written. `function` has what the two macros have in common; `activity` and `workflow` generate the rest.
 
 use proc_macro::TokenStream;
 
@@ -14,16 +13,16 @@ mod workflow;
 #[cfg(test)]
 mod tests;
 
-/// Makes an activity of a function.
+/// Turns a function into an activity.
 ///
-/// The function takes owned arguments that serde can write and read, optionally an `ActivityContext` before them, and
-/// returns an `ActivityResult`. It may be `async` or not; one that is not runs on a thread where it may block.
+/// The function takes owned arguments that serde can serialize and deserialize, and may take an `ActivityContext` before them. It
+/// returns an `ActivityResult`. A function that is not `async` runs on a thread for blocking code.
 ///
-/// * `charge(order)` makes an `ActivityCall`, for `Context::activity`;
-/// * the type `charge` is for `WorkerBuilder::activity`;
-/// * `charge::run(order)` is the body, for tests.
+/// * `charge(order)` returns a call, for `WorkflowContext::activity`.
+/// * The type `charge` is for `WorkerBuilder::activity`.
+/// * `charge::run(order)` is the body as written, for unit tests.
 ///
-/// The activity is known by the function's name, or by `#[activity(name = "…")]`.
+/// The name of the activity is the name of the function, or `#[activity(name = "…")]`.
 #[proc_macro_attribute]
 pub fn activity(attribute: TokenStream, item: TokenStream) -> TokenStream {
     activity::expand(attribute.into(), item.into())
@@ -31,16 +30,18 @@ pub fn activity(attribute: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Makes a workflow of an `async` function.
+/// Turns an `async` function into a workflow.
 ///
-/// The function takes a `Context`, then owned arguments that serde can write and read, and returns a `WorkflowResult`.
+/// The function takes a `WorkflowContext`, then owned arguments that serde can serialize and deserialize, and returns a
+/// `WorkflowResult`.
 ///
-/// * `checkout(order)` makes a `WorkflowCall`, for `Client::start` and `Context::child`;
-/// * the type `checkout` is for `WorkerBuilder::workflow`;
-/// * `checkout::run(ctx, order)` is the body.
+/// * `checkout(order)` returns a call, for `Client::start` and `WorkflowContext::child`.
+/// * The type `checkout` is for `WorkerBuilder::workflow`.
+/// * `checkout::run(ctx, order)` is the body as written.
 ///
-/// The workflow is known by the function's name, or by `#[workflow(name = "…")]`. Messages that it understands are
-/// declared with `signals(…)`, `queries(…)` and `updates(…)`, each a list of constants; a server then refuses others.
+/// The name of the workflow is the name of the function, or `#[workflow(name = "…")]`. `signals(…)`, `queries(…)` and
+/// `updates(…)` list the constants of its messages. The worker registers these lists, and the server refuses other messages. The
+/// body must set a handler for every listed query and update before its first `.await`.
 #[proc_macro_attribute]
 pub fn workflow(attribute: TokenStream, item: TokenStream) -> TokenStream {
     workflow::expand(attribute.into(), item.into())

@@ -1,15 +1,14 @@
-//! What the macros refuse, in which words and at which place. What they make is compiled and run by the tests of
-//! `longhaul-sdk`.
+//! The errors of the macros, and the places they point at. The tests of `longhaul-sdk` compile and run the generated code.
 
 use proc_macro2::TokenStream;
 
 type Expand = fn(TokenStream, TokenStream) -> syn::Result<TokenStream>;
 
-/// The message, and the piece of source it points at.
+/// Returns the error message, and the source text it points at.
 fn error(expand: Expand, attribute: &str, item: &str) -> (String, String) {
     let parse = |text: &str| text.parse::<TokenStream>().unwrap();
     match expand(parse(attribute), parse(item)) {
-        Ok(_) => panic!("this was taken: {item}"),
+        Ok(_) => panic!("this was accepted: {item}"),
         Err(error) => {
             let place = error.span().source_text().unwrap_or_default();
             (error.to_string(), place)
@@ -19,65 +18,65 @@ fn error(expand: Expand, attribute: &str, item: &str) -> (String, String) {
 
 #[track_caller]
 fn check(expand: Expand, attribute: &str, item: &str, message: &str, place: &str) {
-    let (said, shown) = error(expand, attribute, item);
-    assert_eq!(said, message, "{item}");
-    assert_eq!(shown, place, "{item}");
+    let (actual, actual_place) = error(expand, attribute, item);
+    assert_eq!(actual, message, "{item}");
+    assert_eq!(actual_place, place, "{item}");
 }
 
 const ACTIVITY: Expand = crate::activity::expand;
 const WORKFLOW: Expand = crate::workflow::expand;
 
 #[test]
-fn functions_that_cannot_be_activities_are_refused_where_it_shows() {
+fn functions_that_cannot_be_activities_are_refused_at_the_mistake() {
     for (item, message, place) in [
         (
             "async fn f<T>(a: T) -> ActivityResult<T> { }",
-            "an activity cannot be generic: it is known by one name and must have one type",
+            "an activity cannot be generic: one name must refer to one type",
             "T",
         ),
         (
             "async fn f(a: u8) -> ActivityResult<()> where u8: Copy { }",
-            "an activity cannot be generic, so there is nothing to say `where` about",
+            "an activity cannot have a `where` clause, because it cannot be generic",
             "where",
         ),
         (
             "async fn f(a: u8) { }",
-            "an activity returns `ActivityResult<…>`",
+            "an activity must return `ActivityResult<…>`",
             ")",
         ),
         (
             "async fn f() -> u8 { }",
-            "an activity returns `ActivityResult<…>`",
+            "an activity must return `ActivityResult<…>`",
             "u8",
         ),
         (
             "async fn f() -> (u8, u8) { }",
-            "an activity returns `ActivityResult<…>`",
+            "an activity must return `ActivityResult<…>`",
             "(u8, u8)",
         ),
         (
             "async fn f(name: &str) -> ActivityResult<()> { }",
-            "arguments are read from a payload: take an owned type, such as `String` for `&str`",
+            "arguments are decoded from a payload: use an owned type, such as `String` instead of `&str`",
             "&",
         ),
         (
             "async fn f(name: impl Into<String>) -> ActivityResult<()> { }",
-            "arguments are read from a payload: name the type",
+            "arguments are decoded from a payload: use a named type",
             "impl",
         ),
         (
             "async fn f(&self) -> ActivityResult<()> { }",
-            "an activity is a free function, without `self`",
+            "an activity must be a free function, without `self`",
             "self",
         ),
         (
             "async fn f(ctx: &ActivityContext) -> ActivityResult<()> { }",
-            "the context is given away: take `ActivityContext` without `&`",
+            "take `ActivityContext` by value, without `&`",
             "&",
         ),
         (
             "async fn f(a: u8, ctx: sdk::ActivityContext) -> ActivityResult<()> { }",
-            "the context is the first parameter",
+            "`ActivityContext` must be the first parameter",
             "sdk::ActivityContext",
         ),
         (
@@ -87,7 +86,7 @@ fn functions_that_cannot_be_activities_are_refused_where_it_shows() {
         ),
         (
             "unsafe fn f() -> ActivityResult<()> { }",
-            "an activity cannot be `unsafe`: the worker has no promise to make",
+            "an activity cannot be `unsafe`: the worker calls it from safe code",
             "unsafe",
         ),
         (
@@ -111,31 +110,31 @@ fn functions_that_cannot_be_activities_are_refused_where_it_shows() {
 }
 
 #[test]
-fn functions_that_cannot_be_workflows_are_refused_where_it_shows() {
+fn functions_that_cannot_be_workflows_are_refused_at_the_mistake() {
     for (item, message, place) in [
         (
-            "fn f(ctx: Context) -> WorkflowResult<()> { }",
-            "a workflow is `async`: it waits for what it asks for",
+            "fn f(ctx: WorkflowContext) -> WorkflowResult<()> { }",
+            "a workflow must be `async`",
             "fn",
         ),
         (
             "async fn f() -> WorkflowResult<()> { }",
-            "a workflow takes a `Context` first",
+            "the first parameter of a workflow must be a `WorkflowContext`",
             ")",
         ),
         (
-            "async fn f(ctx: &Context) -> WorkflowResult<()> { }",
-            "the context is given away: take `Context` without `&`",
+            "async fn f(ctx: &WorkflowContext) -> WorkflowResult<()> { }",
+            "take `WorkflowContext` by value, without `&`",
             "&",
         ),
         (
-            "async fn f(ctx: Context) { }",
-            "a workflow returns `WorkflowResult<…>`",
+            "async fn f(ctx: WorkflowContext) { }",
+            "a workflow must return `WorkflowResult<…>`",
             ")",
         ),
         (
-            "async fn f<'a>(ctx: Context) -> WorkflowResult<()> { }",
-            "a workflow cannot be generic: it is known by one name and must have one type",
+            "async fn f<'a>(ctx: WorkflowContext) -> WorkflowResult<()> { }",
+            "a workflow cannot be generic: one name must refer to one type",
             "'a",
         ),
     ] {
@@ -146,7 +145,7 @@ fn functions_that_cannot_be_workflows_are_refused_where_it_shows() {
 #[test]
 fn options_are_refused_by_name() {
     let activity = "async fn f() -> ActivityResult<()> { }";
-    let workflow = "async fn f(ctx: Context) -> WorkflowResult<()> { }";
+    let workflow = "async fn f(ctx: WorkflowContext) -> WorkflowResult<()> { }";
     for (expand, item, attribute, message, place) in [
         (
             ACTIVITY,
@@ -203,9 +202,9 @@ fn options_are_refused_by_name() {
 }
 
 #[test]
-fn what_is_made_names_the_sdk_by_its_whole_path() {
+fn generated_code_uses_absolute_paths() {
     let item: TokenStream =
-        "pub async fn f(ctx: Context, (a, b): (u8, u8)) -> WorkflowResult<u8> { Ok(a + b) }"
+        "pub async fn f(ctx: WorkflowContext, (a, b): (u8, u8)) -> WorkflowResult<u8> { Ok(a + b) }"
             .parse()
             .unwrap();
     let made = WORKFLOW("signals(GO,), name = \"sum\"".parse().unwrap(), item).unwrap();

@@ -17,12 +17,12 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> syn::Result<T
     let attributes: WorkflowAttributes = parse2(attribute)?;
     let item: ItemFn = parse2(item)?;
     if item.sig.asyncness.is_none() {
-        let why = "a workflow is `async`: it waits for what it asks for";
+        let why = "a workflow must be `async`";
         return Err(Error::new(item.sig.fn_token.span, why));
     }
     let no_context = Error::new(
         item.sig.paren_token.span.close(),
-        "a workflow takes a `Context` first",
+        "the first parameter of a workflow must be a `WorkflowContext`",
     );
     let function = Function::read(item, attributes.name, &KIND, |parameters| {
         if parameters.is_empty() {
@@ -32,7 +32,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> syn::Result<T
         match &*context.ty {
             Type::Reference(reference) => Err(Error::new(
                 reference.and_token.span,
-                "the context is given away: take `Context` without `&`",
+                "take `WorkflowContext` by value, without `&`",
             )),
             _ => Ok(()),
         }
@@ -49,7 +49,7 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> syn::Result<T
     );
     let tuple = function.tuple();
     let arguments = function.hidden();
-    // Spans of the constants: what is no signal is said there.
+    // With the spans of the constants, the compiler reports a message of another kind at its constant.
     let signals = attributes
         .signals
         .iter()
@@ -71,11 +71,12 @@ pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> syn::Result<T
             fn definition() -> ::longhaul_sdk::WorkflowDefinition {
                 ::longhaul_sdk::WorkflowDefinition::new(
                     #name,
-                    |__context: ::longhaul_sdk::Context, #tuple| Self::run(__context, #(#arguments),*),
+                    |__context: ::longhaul_sdk::WorkflowContext, #tuple| Self::run(__context, #(#arguments),*),
                 )
                 #(#signals)*
                 #(#queries)*
                 #(#updates)*
+                .from_attribute()
             }
         }
     })

@@ -1,8 +1,8 @@
-//! The worker protocol described to programs: verbs, command types, page sizes, long-poll limits
-//! (worker-protocol.md §2.4 and §4.1). The compression of history pages is in `compression`.
+//! A machine-readable description of the worker protocol: verbs, command types, page sizes and long-poll limits. The
+//! compression of history pages is in `compression`.
 //!
-//! This is the one list of what is implemented. A later feature adds its command here and nowhere else; the server's
-//! manifest is made from it.
+//! The server advertises what is listed here, and `workflow_command` refuses every other command type. A new command needs
+//! an entry here, a shape in `workflow_command`, its rules in the engine and a scenario; see the table in CONTRIBUTING.md.
 
 use serde::Serialize;
 
@@ -16,13 +16,13 @@ pub use compression::{
     compress_history, restore_history,
 };
 
-/// What a worker can do with workflow tasks.
+/// Requests that a worker can make about a workflow task.
 pub const WORKFLOW_TASK_VERBS: &[&str] = &["poll", "history", "heartbeat", "complete", "fail"];
 
-/// What a worker can do with activity tasks.
+/// Requests that a worker can make about an activity task.
 pub const ACTIVITY_TASK_VERBS: &[&str] = &["poll", "complete", "fail", "status", "heartbeat"];
 
-/// What a worker can do with query tasks.
+/// Requests that a worker can make about a query task.
 pub const QUERY_TASK_VERBS: &[&str] = &["poll", "complete", "fail"];
 
 /// Every workflow command this release accepts in a task completion.
@@ -45,25 +45,25 @@ pub const WORKFLOW_TASK_COMMANDS: &[&str] = &[
     "continue_as_new",
 ];
 
-/// Those commands that close the run; at most one may stand in a completion.
+/// The commands that close the run. A completion contains at most one, as its last command.
 pub const TERMINAL_COMMANDS: &[&str] = &["complete_workflow", "fail_workflow", "continue_as_new"];
 
-/// Events on a history page when the worker does not say.
+/// Events on a history page if the worker does not name a size.
 pub const HISTORY_PAGE_SIZE_DEFAULT: u32 = 500;
 
 /// Events on the largest history page a worker may ask for.
 pub const HISTORY_PAGE_SIZE_MAX: u32 = 1000;
 
-/// How long a poll waits when the worker does not say.
+/// How long a poll waits if the worker does not name a timeout.
 pub const POLL_TIMEOUT_SECONDS_DEFAULT: u64 = 30;
 
-/// The shortest wait as published. A worker may still send 0 to be answered at once.
+/// The shortest advertised wait. A worker may still send 0 to get an answer at once.
 pub const POLL_TIMEOUT_SECONDS_MIN: u64 = 1;
 
 /// The longest wait; clients set their HTTP timeouts above it.
 pub const POLL_TIMEOUT_SECONDS_MAX: u64 = 60;
 
-/// What the protocol offers, ready to be serialized.
+/// The description as the server sends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Description {
     /// The advertised version.
@@ -80,9 +80,9 @@ pub struct Description {
     pub non_terminal_commands: Vec<&'static str>,
     /// Commands that close the run.
     pub terminal_commands: &'static [&'static str],
-    /// Events on a page by default.
+    /// The default number of events on a page.
     pub history_page_size_default: u32,
-    /// Events on a page at most.
+    /// The largest number of events on a page.
     pub history_page_size_max: u32,
     /// How long polls wait.
     pub long_poll: LongPoll,
@@ -90,21 +90,23 @@ pub struct Description {
     pub history_compression: HistoryCompression,
 }
 
-/// The long-poll limits, under the names of the wire.
+/// The long-poll limits, under their wire names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "each field repeats a documented constant")]
 pub struct LongPoll {
+    /// Equal to [`POLL_TIMEOUT_SECONDS_DEFAULT`].
     pub default_timeout_seconds: u64,
+    /// Equal to [`POLL_TIMEOUT_SECONDS_MIN`].
     pub min_timeout_seconds: u64,
+    /// Equal to [`POLL_TIMEOUT_SECONDS_MAX`].
     pub max_timeout_seconds: u64,
 }
 
-/// The compression of history pages, under the names of the wire.
+/// The compression of history pages, under its wire names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct HistoryCompression {
     /// Encodings in order of preference.
     pub supported_encodings: [HistoryEncoding; 2],
-    /// The least number of events that is compressed.
+    /// The smallest number of events that is compressed.
     pub compression_threshold: usize,
 }
 
@@ -137,7 +139,7 @@ pub fn describe() -> Description {
     }
 }
 
-/// How long a poll waits: what the worker asked for, brought into 0..=60. Never refused; 0 answers at once.
+/// Returns how long a poll waits: the requested seconds, limited to 0..=60. No value is refused; 0 answers at once.
 #[must_use]
 pub fn clamp_poll_timeout_seconds(requested: Option<i64>) -> u64 {
     match requested {

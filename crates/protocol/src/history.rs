@@ -1,12 +1,14 @@
-//! The events of a run's history: their types and payloads. Frozen: a key is never renamed, retyped or given another
-//! meaning; a new shape is a new event type. Keys whose value is absent are left out, never written as null, because
-//! both published replayers treat a null in several places as an error.
+//! The events of a run's history: their types and payloads.
+//!
+//! The shapes are frozen. A key is never renamed, never changes its type and never gets another meaning; a new shape is a
+//! new event type. A key without a value is left out, not written as null, because both published replayers reject null in
+//! several places. `docs/protocol/history-events.md` has the rules that all events follow.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::group::Group;
 use crate::id::{CommandId, EventId, TaskId};
+use crate::parallel_group::Group;
 use crate::time::Timestamp;
 
 mod activity;
@@ -48,13 +50,13 @@ pub use update::{
 };
 pub use wait::{ConditionWait, SignalApplied, SignalReceived, SignalWaitOpened, TimerPayload};
 
-/// The codec tag that stands beside every payload.
+/// The codec tag beside every payload.
 pub const PAYLOAD_CODEC: &str = "avro";
 
 /// One recorded fact, ready to be stored: the payload is already the JSON text that is sent to workers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Unique over the whole store.
+    /// Unique in the whole store.
     pub id: EventId,
     /// Position in the run's history, from 1, without gaps.
     pub sequence: u64,
@@ -68,7 +70,7 @@ pub struct Event {
     pub workflow_task_id: Option<TaskId>,
     /// The external command that caused it.
     pub workflow_command_id: Option<CommandId>,
-    /// Who caused it, as JSON text; shown by the control plane, never sent to workers.
+    /// The caller that caused it, as JSON text; shown by the control plane, never sent to workers.
     pub principal: Option<String>,
 }
 
@@ -95,13 +97,13 @@ macro_rules! events {
 events! {
     /// A start command was accepted on a new run, or was answered with this open run.
     StartAccepted(StartDecided),
-    /// A duplicate start was refused while the run was open.
+    /// A duplicate start was refused while the run was open. Other servers write it; this one does not.
     StartRejected(StartDecided),
     /// The run began.
     WorkflowStarted(Box<WorkflowStarted>),
     /// The workflow returned.
     WorkflowCompleted(WorkflowCompleted),
-    /// The workflow failed, or broke a structural limit.
+    /// The workflow failed or exceeded a structural limit.
     WorkflowFailed(Box<WorkflowFailed>),
     /// A run or execution deadline passed.
     WorkflowTimedOut(WorkflowTimedOut),
@@ -111,11 +113,11 @@ events! {
     CancelRequested(CloseRequested),
     /// A terminate command was accepted.
     TerminateRequested(CloseRequested),
-    /// An operator asked for a second look at an open run.
+    /// An operator repaired an open run.
     RepairRequested(RepairRequested),
-    /// An operator asked to keep a closed run.
+    /// An operator archived a closed run.
     ArchiveRequested(ArchiveRequested),
-    /// The run is kept.
+    /// The run is archived.
     WorkflowArchived(WorkflowArchived),
     /// The run was cancelled.
     WorkflowCancelled(RunStopped),
@@ -127,7 +129,7 @@ events! {
     ActivityStarted(ActivityStarted),
     /// A heartbeat was accepted.
     ActivityHeartbeatRecorded(ActivityHeartbeatRecorded),
-    /// An attempt failed or timed out and another will follow.
+    /// An attempt failed or timed out, and another one will follow.
     ActivityRetryScheduled(Box<ActivityRetryScheduled>),
     /// The activity succeeded.
     ActivityCompleted(ActivityCompleted),
@@ -135,7 +137,7 @@ events! {
     ActivityFailed(Box<ActivityFailed>),
     /// The activity timed out for good.
     ActivityTimedOut(Box<ActivityTimedOut>),
-    /// The activity was closed with its run.
+    /// The activity was cancelled, with its run or alone.
     ActivityCancelled(ActivityCancelled),
     /// A timer was started.
     TimerScheduled(TimerPayload),
@@ -159,9 +161,9 @@ events! {
     UpdateRejected(UpdateRejected),
     /// An update's handler ran.
     UpdateApplied(UpdateApplied),
-    /// An update is over.
+    /// An update ended.
     UpdateCompleted(Box<UpdateCompleted>),
-    /// A child workflow was asked for.
+    /// A child workflow was scheduled.
     ChildWorkflowScheduled(Box<ChildWorkflowScheduled>),
     /// A run of a child began.
     ChildRunStarted(Box<ChildRunStarted>),
@@ -173,21 +175,21 @@ events! {
     ChildRunCancelled(Box<ChildRunClosed>),
     /// The child was terminated.
     ChildRunTerminated(Box<ChildRunClosed>),
-    /// A child that was open when the run closed was treated as its policy says.
+    /// The run closed and its close policy was applied to an open child.
     ParentClosePolicyApplied(ParentClosePolicyDone),
     /// A child's close policy could not be applied.
     ParentClosePolicyFailed(ParentClosePolicyDone),
     /// A member of a selection settled first.
     SelectionResolved(Box<SelectionResolved>),
-    /// The workflow gave up a member of a selection.
+    /// The workflow cancelled a member of a selection.
     SelectionOperationCancelled(Box<crate::workflow_command::SelectionMember>),
-    /// Messages of a stream were taken.
+    /// The workflow consumed messages of a stream.
     MessageCursorAdvanced(MessageCursorAdvanced),
-    /// The workflow was asked to clean up and end.
+    /// A request that the workflow clean up and end was accepted.
     CooperativeCancellationRequested(CooperativeCancellationRequested),
     /// That request reached the workflow's code.
     CooperativeCancellationDelivered(CooperativeCancellationDelivered),
-    /// A value was recorded once and for all.
+    /// A value was recorded for all replays.
     SideEffectRecorded(SideEffectRecorded),
     /// A version of changed code was chosen.
     VersionMarkerRecorded(VersionMarkerRecorded),
@@ -197,7 +199,7 @@ events! {
     MemoUpserted(MemoUpserted),
 }
 
-/// Group metadata flattened into an event; nothing at all for a call outside groups.
+/// The metadata of a parallel group, flattened into an event. A call outside groups has no keys here.
 #[derive(Clone, Debug, Default)]
 pub struct GroupKeys(pub Option<Group>);
 

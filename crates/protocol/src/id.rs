@@ -17,7 +17,7 @@ macro_rules! text_ids {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The text of it.
+            /// Returns the text of the id.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -56,23 +56,23 @@ macro_rules! text_ids {
 }
 
 text_ids! {
-    /// A namespace: everything inside one is invisible to the others.
+    /// A namespace. Callers of one namespace cannot see the contents of another.
     Namespace
     /// The caller's name for a workflow, unique in its namespace.
     WorkflowId
     /// One execution of a workflow, from start to close.
     RunId
-    /// A piece of work for a worker; stable over redelivery.
+    /// A task for a worker; the same when it is delivered again.
     TaskId
     /// A queue that workers poll.
     TaskQueue
     /// A worker's own name for itself, unique in its namespace.
     WorkerId
-    /// A worker's hold on a place where several activities must run; the author's name for it.
+    /// The author's name for a worker session.
     SessionId
     /// One event of one history.
     EventId
-    /// One logical activity call; stable over retries.
+    /// One logical activity call; the same for all attempts.
     ActivityExecutionId
     /// One try of an activity.
     ActivityAttemptId
@@ -84,7 +84,7 @@ text_ids! {
     SignalId
     /// One accepted update.
     UpdateId
-    /// One call of a child workflow; stable over its retries and continued runs.
+    /// One call of a child workflow; the same for its retries and continued runs.
     ChildCallId
     /// One normalised failure.
     FailureId
@@ -144,7 +144,7 @@ impl Ids {
         }
     }
 
-    /// The next id, as whichever kind is asked for.
+    /// Returns the next id as the requested kind.
     pub fn mint<T: From<Ulid>>(&mut self) -> T {
         let ulid = Ulid(self.next);
         self.next += 1;

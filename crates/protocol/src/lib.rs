@@ -1,15 +1,15 @@
-//! What crosses the wire or rests in history: plain data and serde, nothing that runs.
+//! The data of the wire protocol and of stored histories: plain types and serde.
 //!
-//! Everything here is shared by the server's crates and the SDKs. It depends on none of them, knows no HTTP types and
-//! never waits. `history` holds the events, `workflow_command` what a worker returns from a workflow task, `payload`
-//! the Avro codec, `reason` every machine-readable refusal, `version` the negotiation of the two API versions.
+//! The crates of the server and the SDKs share it. It depends on none of them, has no HTTP types and no async code.
+//! `history` has the events, `workflow_command` the commands that a worker returns from a workflow task, `payload` the Avro
+//! codec, `reason` every machine-readable refusal, and `version` the negotiation of the two API versions.
 
 #![warn(missing_docs)]
 
 pub mod describe;
-pub mod group;
 pub mod history;
 pub mod id;
+pub mod parallel_group;
 pub mod payload;
 pub mod reason;
 pub mod time;

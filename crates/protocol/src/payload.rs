@@ -1,8 +1,8 @@
-//! Payloads: application values as they cross the wire and rest in history (payload-codec.md).
+//! Payloads: application values in requests, replies and history. `docs/protocol/payloads.md` has the rules.
 //!
 //! A payload is text that was checked once and is then carried verbatim. It is decoded only to be shown, merged or
-//! inspected. This module owns the codec and the shapes a payload may have in a request; how large a payload may be
-//! is asked with [`Payload::exceeds`] and decided by the caller, because size is not shape.
+//! inspected. This module owns the codec and the shapes that a payload may have in a request. The caller decides how large
+//! a payload may be and checks it with [`Payload::exceeds`], because size is not shape.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -40,11 +40,11 @@ pub use json::{encoded_bytes_min, from_json};
 pub use map::Map;
 pub use value::{Kind, Value};
 
-/// The one codec of the protocol, spelled exactly so.
+/// The only codec of the protocol.
 pub const CODEC: &str = "avro";
 
 /// How many containers may be nested in one value. The format has no limit, but published workers crash on a few
-/// hundred levels, and the server is the gate that keeps such frames away from them (payload-codec.md §5.6).
+/// hundred levels, so the server refuses such frames.
 pub const DEPTH_MAX: usize = 256;
 
 /// Single-object marker and format version.
@@ -58,8 +58,8 @@ const EMPTY_LIST_BLOB: &str = "wwHioz3/VYAiNwwA";
 
 /// An inline payload whose blob was validated. Cloning is cheap.
 ///
-/// `==` compares the text. Two blobs of one meaning can differ (map order, block layout), so questions of equality,
-/// determinism or idempotency go through [`Payload::decode`].
+/// `==` compares the text. Two blobs with the same meaning can differ (map order, block layout), so decode with
+/// [`Payload::decode`] before you compare values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     blob: Arc<str>,
@@ -101,7 +101,7 @@ impl Payload {
         }
     }
 
-    /// The value inside. Fails only for damaged storage.
+    /// Decodes the value. Fails only if the stored text is damaged.
     ///
     /// # Errors
     /// As [`decode()`].
@@ -109,7 +109,7 @@ impl Payload {
         decode(&blob::to_frame(&self.blob)?)
     }
 
-    /// The value inside as JSON for people and dashboards (payload-codec.md §9); the envelope stays the authority.
+    /// Decodes the value as JSON for people and dashboards. Programs should read the envelope.
     ///
     /// # Errors
     /// As [`decode()`].
@@ -117,19 +117,19 @@ impl Payload {
         self.decode().map(|value| display(&value).to_json())
     }
 
-    /// The verbatim base64 text.
+    /// Returns the base64 text.
     #[must_use]
     pub fn blob(&self) -> &str {
         &self.blob
     }
 
-    /// Whether the text is longer than `limit` characters. The payload limit counts base64 text (§10).
+    /// Whether the text is longer than `limit` characters. The payload limit counts base64 text.
     #[must_use]
     pub fn exceeds(&self, limit: usize) -> bool {
         self.blob.len() > limit
     }
 
-    /// Which case the value is, read from the first bytes only; `None` for damaged storage.
+    /// Returns the case of the value, read from the first bytes only; `None` if the stored text is damaged.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         blob::peek_kind(&self.blob)
@@ -157,8 +157,8 @@ impl Serialize for Payload {
     }
 }
 
-/// For reading back what this server stored: the blob is trusted, not validated again. Requests go through the
-/// functions that name a field ([`input_list`], [`command_payload`], …) instead.
+/// Reads back what this server stored. The blob is trusted and not validated again. Payloads of requests go through the
+/// functions that name a field, such as [`input_list`] and [`command_payload`].
 impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]

@@ -1,5 +1,5 @@
-//! Points in time as they cross the wire and rest in history: RFC 3339, UTC, exactly six fractional digits, `Z`.
-//! Some client receipts compare timestamps as text, so there is one form and this module is the only one to write it.
+//! Timestamps on the wire and in history: RFC 3339, UTC, exactly six fractional digits, `Z`. Some client receipts compare
+//! timestamps as text, so there is one form, and only this module writes it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -62,7 +62,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Days-to-civil arithmetic on the proleptic Gregorian calendar, with the year starting in March so that the
         // leap day is the last day of it.
-        // A time outside of the years 0 to 9999 has no text of this form: the nearest one stands for it.
+        // A time outside of the years 0 to 9999 has no text of this form; the nearest time that has one is written.
         let this = (*self).clamp(Self::MIN, Self::MAX).0;
         let seconds = this.div_euclid(1_000_000);
         let micros = this.rem_euclid(1_000_000);

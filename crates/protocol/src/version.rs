@@ -1,6 +1,6 @@
-//! Version negotiation of the two APIs: the worker protocol counts minors (worker-protocol.md §1.3), the control plane
-//! is one number (control-plane.md §1.4). Both fail closed. Nothing is gated by the minor a worker asks for: whatever
-//! is implemented works from any accepted one.
+//! Version negotiation of the two APIs. The worker protocol has minor versions; the control plane has one number. A request
+//! without a supported version is refused. The minor version that a worker sends enables and disables nothing: every
+//! feature works with every accepted minor version. See `docs/protocol/versions-and-capabilities.md`.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::reason::Reason;
 /// The worker protocol version this server advertises.
 pub const WORKER_PROTOCOL_VERSION: &str = "1.20";
 
-/// The major version of the worker protocol; another one is another protocol.
+/// The major version of the worker protocol. No other major version is accepted.
 pub const WORKER_PROTOCOL_MAJOR: u32 = 1;
 
-/// The newest minor accepted from workers. Older ones all are.
+/// The newest minor version accepted from workers. All older ones are accepted too.
 pub const WORKER_PROTOCOL_MINOR: Minor = Minor(20);
 
 /// The request and response header that carries the worker protocol version.
@@ -26,7 +26,7 @@ pub const CONTROL_PLANE_VERSION: &str = "2";
 /// The request header that carries the control-plane version.
 pub const CONTROL_PLANE_HEADER: &str = "X-Durable-Workflow-Control-Plane-Version";
 
-/// How much of a refused version is echoed: enough for any real one, not a way to have headers sent back.
+/// The most characters of a refused version that the answer repeats. Real versions are shorter.
 const REQUESTED_CHARACTERS_MAX: usize = 64;
 
 /// A minor version of the worker protocol, compared as a number: 1.9 comes before 1.10.
@@ -53,17 +53,17 @@ impl fmt::Display for Minor {
 pub struct VersionRefusal {
     /// The stable machine reason.
     pub reason: Reason,
-    /// What is wrong, for people.
+    /// The error text for people.
     pub message: String,
-    /// What the server speaks.
+    /// The version that the server supports.
     pub supported_version: &'static str,
-    /// What the header said, if it said anything.
+    /// The value of the header, if it was present.
     pub requested_version: Option<String>,
-    /// What to do about it.
+    /// How to fix the request.
     pub remediation: &'static str,
 }
 
-/// Negotiates the worker protocol: any 1.x up to the advertised minor.
+/// Negotiates the worker protocol. Accepts every 1.x up to the advertised minor version.
 ///
 /// # Errors
 /// Reason `missing_protocol_version` or `unsupported_protocol_version`.
@@ -75,7 +75,7 @@ pub fn negotiate(header: Option<&str>) -> Result<Minor, VersionRefusal> {
     }
 }
 
-/// Negotiates the control plane: exactly one version.
+/// Negotiates the control plane. Accepts exactly one version.
 ///
 /// # Errors
 /// Reason `missing_control_plane_version` or `unsupported_control_plane_version`.
@@ -102,7 +102,7 @@ fn decimal(digits: &str) -> Option<u32> {
     }
 }
 
-/// The words in which one plane refuses.
+/// The header, version and refusal texts of one plane.
 struct Plane {
     header: &'static str,
     supported: &'static str,

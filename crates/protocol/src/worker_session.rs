@@ -1,5 +1,7 @@
-//! What an author asks of a worker session, as it stands on a command, in history and in an explicit create
-//! (worker-sessions.md §3). Kept as written, trimmed and without duplicates; the defaults are what the accessors answer.
+//! The options of a worker session, as they occur on a command, in history and in a create request.
+//!
+//! They are stored as the author wrote them, trimmed and without duplicates. The accessors return the defaults of options
+//! that are absent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,30 +9,33 @@ use serde_json::{Map, Value};
 use crate::id::SessionId;
 use crate::workflow_command::FieldErrors;
 
-/// Longest session id, queue, connection, requirement, in characters.
+/// The most characters of a session id, queue, connection or requirement.
 pub const NAME_CHARACTERS_MAX: usize = 255;
 
-/// How long a session lives without renewal when the author does not say.
+/// The default number of seconds that a session lives without renewal.
 pub const LEASE_SECONDS_DEFAULT: u64 = 120;
 
-/// How long a session id lives at most when the author does not say.
+/// The default number of seconds that a session lives at most.
 pub const TTL_SECONDS_DEFAULT: u64 = 1800;
 
-/// Attempts that run inside one session at once when the author does not say.
+/// The default number of attempts that may run in a session at once.
 pub const MAX_CONCURRENT_ACTIVITIES_DEFAULT: u64 = 1;
 
-/// What workers can do with sessions.
+/// Requests that a worker can make about a session.
 pub const WORKER_SESSION_VERBS: &[&str] = &["create", "heartbeat", "close"];
 
-/// The author's options; what was not said is absent.
+/// The options that the author gave.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct WorkerSessionOptions {
+    /// The author's name for the session.
     pub session_id: SessionId,
+    /// A name that the author may use; the server keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<String>,
+    /// The queue of the session; absent means the queue of the activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
+    /// Capabilities that the worker must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requirements: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +51,7 @@ pub struct WorkerSessionOptions {
 }
 
 impl WorkerSessionOptions {
-    /// Options of which only the id was said.
+    /// Returns options with this id and defaults for the rest.
     pub fn new(session_id: impl Into<SessionId>) -> Self {
         Self {
             session_id: session_id.into(),
@@ -61,7 +66,7 @@ impl WorkerSessionOptions {
         }
     }
 
-    /// Reads the fields of `map`; what is wrong is added to `errors` under `at`, the path before a field's name.
+    /// Reads the fields of `map`. Errors are added to `errors`; `at` is the path in front of the field names.
     pub fn read(map: &Map<String, Value>, at: &str, errors: &mut FieldErrors) -> Option<Self> {
         let before = errors.len();
         let mut reader = Reader { map, at, errors };
@@ -88,28 +93,28 @@ impl WorkerSessionOptions {
         (errors.len() == before).then_some(options)
     }
 
-    /// Seconds the session lives without renewal.
+    /// Seconds that the session lives without renewal.
     pub fn lease_seconds(&self) -> u64 {
         self.lease_seconds.unwrap_or(LEASE_SECONDS_DEFAULT)
     }
 
-    /// Seconds the session id lives at most.
+    /// Seconds that the session lives at most.
     pub fn ttl_seconds(&self) -> u64 {
         self.ttl_seconds.unwrap_or(TTL_SECONDS_DEFAULT)
     }
 
-    /// Attempts that may run inside the session at once.
+    /// The number of attempts that may run in the session at once.
     pub fn max_concurrent_activities(&self) -> u64 {
         self.max_concurrent_activities
             .unwrap_or(MAX_CONCURRENT_ACTIVITIES_DEFAULT)
     }
 
-    /// Whether the first admitted activity makes the session.
+    /// Whether the first admitted activity creates the session.
     pub fn create_if_missing(&self) -> bool {
         self.create_if_missing.unwrap_or(true)
     }
 
-    /// Whether another worker may take the session over after its holder was lost.
+    /// Whether another worker may take over the session after its holder was lost.
     pub fn allow_reacquire_after_failure(&self) -> bool {
         self.allow_reacquire_after_failure.unwrap_or(true)
     }
@@ -181,7 +186,7 @@ impl Reader<'_> {
 
 const NAME_WANTED: &str = "must be a string of 1 to 255 characters that is not blank";
 
-/// A trimmed string that may stand as a name.
+/// Returns the trimmed string if it is a valid name.
 fn name(value: &Value) -> Option<String> {
     let text = value.as_str()?.trim();
     let fits = !text.is_empty() && text.chars().count() <= NAME_CHARACTERS_MAX;
@@ -208,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_said_has_a_default_and_is_not_written_down() {
+    fn absent_options_have_defaults_and_are_not_serialized() {
         let options = read(&json!({"session_id": " gpu ", "queue": null})).unwrap();
         assert_eq!(
             (
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_kept_trimmed_and_without_duplicates() {
+    fn given_options_are_kept_trimmed_and_without_duplicates() {
         let authored = json!({
             "session_id": "gpu", "connection": "c", "queue": "q", "requirements": [" gpu:a100", "fs:/m", "gpu:a100 "],
             "lease_seconds": 9000, "ttl_seconds": 1, "max_concurrent_activities": 3, "create_if_missing": false,

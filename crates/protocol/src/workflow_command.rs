@@ -1,13 +1,15 @@
-//! What a worker returns from a workflow task: a list of workflow commands, checked for shape here and against the run's
-//! state in the engine. Every error names `commands.{i}.{field}`, and one bad command refuses the whole list.
+//! The workflow commands that a worker returns from a workflow task.
+//!
+//! This module checks their shape; the engine checks them against the state of the run. Every error names
+//! `commands.{i}.{field}`, and one bad command refuses the whole list.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::group::Group;
 use crate::id::UpdateId;
+use crate::parallel_group::Group;
 use crate::payload::Payload;
 use crate::worker_session::WorkerSessionOptions;
 
@@ -24,132 +26,188 @@ pub use local_activity::{
 /// Field path → what is wrong with it.
 pub type FieldErrors = BTreeMap<String, Vec<String>>;
 
-/// Longest activity type, signal name, change id.
+/// The most bytes of an activity type, signal name or change id.
 pub const NAME_BYTES_MAX: usize = 255;
 
 /// One instruction of a completion.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    missing_docs,
-    reason = "each is explained where the engine applies it; the names are the protocol's"
-)]
 pub enum WorkflowCommand {
+    /// Puts an activity task on a queue.
     ScheduleActivity(Box<ScheduleActivity>),
+    /// Records a local activity that has already ended.
     RecordLocalActivity(Box<RecordLocalActivity>),
-    /// Only in a checkpoint of a group: the call is recorded, and its attempts follow.
+    /// Records the call of a local activity before its first attempt. Only a checkpoint of a group may contain it.
     PrepareLocalActivity(Box<LocalActivityCall>),
+    /// Starts a timer.
     StartTimer {
+        /// Seconds until the timer fires; 0 fires at once.
         delay_seconds: u64,
+        /// The parallel group of the call, if it has one.
         group: Option<Group>,
     },
+    /// Starts another workflow as a child of this run.
     StartChildWorkflow(Box<StartChildWorkflow>),
+    /// Waits until a predicate of the workflow code is true.
     OpenConditionWait(Box<OpenConditionWait>),
+    /// Waits for a signal.
     OpenSignalWait {
+        /// The name of the signal.
         signal_name: String,
+        /// How long the wait lasts at most; absent means without limit.
         timeout_seconds: Option<u64>,
+        /// The parallel group of the call, if it has one.
         group: Option<Group>,
     },
+    /// Records a value, so that every replay reads the same one.
     RecordSideEffect {
+        /// The value.
         result: Payload,
     },
+    /// Records which version of changed workflow code the run uses.
     RecordVersionMarker {
+        /// The name of the change in the workflow code.
         change_id: String,
+        /// The version that the run uses.
         version: i32,
+        /// The oldest version that the code supports.
         min_supported: i32,
+        /// The newest version that the code supports.
         max_supported: i32,
     },
+    /// Changes search attributes of the run.
     UpsertSearchAttributes {
+        /// The new values by name; null removes an attribute.
         attributes: Map<String, Value>,
+        /// Type names of some of these attributes.
         attribute_types: Option<Map<String, Value>>,
     },
+    /// Changes entries of the memo.
     UpsertMemo {
+        /// A map of the new entries; null removes an entry.
         entries: Payload,
     },
+    /// Returns the result of an accepted update.
     CompleteUpdate {
+        /// The update.
         update_id: UpdateId,
+        /// The value that the handler returned.
         result: Option<Payload>,
     },
+    /// Reports that the handler of an accepted update failed.
     FailUpdate(Box<FailUpdate>),
+    /// Cancels a member of a selection that another member has decided.
     CancelSelectionOperation(Box<SelectionMember>),
+    /// Closes the run with a result.
     CompleteWorkflow {
+        /// The value that the workflow returned.
         result: Option<Payload>,
     },
+    /// Closes the run with a failure.
     FailWorkflow(Box<FailWorkflow>),
+    /// Closes the run and starts the next run of the same workflow.
     ContinueAsNew {
+        /// The arguments of the next run.
         arguments: Option<Payload>,
+        /// The workflow type of the next run; absent means the same type.
         workflow_type: Option<String>,
+        /// The task queue of the next run; absent means the same queue.
         queue: Option<String>,
     },
 }
 
-/// An activity call.
+/// A call of an activity that any worker of a queue may run.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct ScheduleActivity {
+    /// The registered name of the activity code.
     pub activity_type: String,
+    /// The argument list, as one payload.
     pub arguments: Option<Payload>,
+    /// The task queue; absent means the queue of the run.
     pub queue: Option<String>,
+    /// The retry policy of the call, if it has one.
     pub retry_policy: Option<CommandRetryPolicy>,
+    /// Seconds that one attempt may take.
     pub start_to_close_timeout: Option<u64>,
+    /// Seconds that an attempt may wait for a worker.
     pub schedule_to_start_timeout: Option<u64>,
+    /// Seconds that the call may take over all attempts.
     pub schedule_to_close_timeout: Option<u64>,
+    /// Seconds that may pass between two heartbeats.
     pub heartbeat_timeout: Option<u64>,
+    /// What a delivered cancellation does to the call; absent means the default of its kind.
     pub cancellation_policy: Option<CancellationPolicy>,
+    /// The worker session that the activity must run in, if any.
     pub worker_session: Option<Box<WorkerSessionOptions>>,
+    /// The parallel group of the call, if it has one.
     pub group: Option<Group>,
 }
 
-/// Retries as the command asks for them.
+/// The retry policy of a call, as the command states it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct CommandRetryPolicy {
-    /// Absent means one attempt, null means without limit.
+    /// The allowed number of attempts. Absent means one attempt, null means without limit.
     pub max_attempts: Option<Option<u64>>,
+    /// Seconds to wait before each retry; the last value repeats.
     pub backoff_seconds: Vec<u64>,
+    /// Error types that are never retried.
     pub non_retryable_error_types: Vec<String>,
 }
 
-/// A wait for a predicate that only the worker can evaluate.
+/// A wait until a predicate is true. Only the worker can evaluate the predicate.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct OpenConditionWait {
+    /// The name that the workflow code gives the condition.
     pub condition_key: Option<String>,
+    /// A hash of the predicate; replay compares it with the code.
     pub condition_definition_fingerprint: Option<String>,
+    /// The name that the worker gives this wait; its events repeat it.
     pub condition_wait_occurrence_id: Option<String>,
+    /// How long the wait lasts at most; absent means without limit.
     pub timeout_seconds: Option<u64>,
+    /// The parallel group of the call, if it has one.
     pub group: Option<Group>,
 }
 
 /// A call of another workflow.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct StartChildWorkflow {
+    /// The registered name of the child's code.
     pub workflow_type: String,
+    /// The argument list, as one payload.
     pub arguments: Option<Payload>,
+    /// The task queue of the child; absent means the queue of the parent.
     pub queue: Option<String>,
+    /// What happens to the child if the parent closes first.
     pub parent_close_policy: ParentClosePolicy,
+    /// What a delivered cancellation does to the call; absent means the default of its kind.
     pub cancellation_policy: Option<CancellationPolicy>,
+    /// The retry policy of the call, if it has one.
     pub retry_policy: Option<CommandRetryPolicy>,
+    /// The time limit of the whole chain of runs, in seconds.
     pub execution_timeout_seconds: Option<u64>,
+    /// The time limit of one run, in seconds.
     pub run_timeout_seconds: Option<u64>,
+    /// The parallel group of the call, if it has one.
     pub group: Option<Group>,
 }
 
 /// What happens to an open child when its parent closes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub enum ParentClosePolicy {
+    /// The child runs on.
     #[default]
     Abandon,
+    /// The child is cancelled at once.
     RequestCancel,
+    /// The child is terminated.
     Terminate,
-    /// Cooperative: the child is asked to clean up.
+    /// The child gets a cooperative cancellation request and can clean up.
     RequestCancellation,
 }
 
 impl ParentClosePolicy {
-    /// The word of the wire.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Abandon => "abandon",
@@ -160,18 +218,20 @@ impl ParentClosePolicy {
     }
 }
 
-/// What happens to a call that a delivered cancellation interrupts.
+/// What happens to a pending call when a cancellation is delivered to the workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub enum CancellationPolicy {
+    /// The call is asked to stop, and the workflow does not wait for it.
     TryCancel,
+    /// The call is asked to stop, and the workflow waits until it has ended.
     WaitCancellationCompleted,
+    /// The call runs on, and the workflow ignores its end.
     Abandon,
 }
 
 impl CancellationPolicy {
-    /// The word of the wire.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TryCancel => "try_cancel",
@@ -181,46 +241,61 @@ impl CancellationPolicy {
     }
 }
 
-/// An update's handler failed.
+/// The failure of an update handler.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct FailUpdate {
+    /// The update that failed.
     pub update_id: UpdateId,
+    /// The error text.
     pub message: String,
+    /// The portable name of the error; retry policies match it.
     pub exception_type: Option<String>,
+    /// The class of the error in the language that raised it.
     pub exception_class: Option<String>,
+    /// Whether the failure forbids further attempts, whatever the retry policy allows.
     pub non_retryable: bool,
 }
 
-/// One member of a selection, as both SDKs name it.
+/// One alternative of a selection, identified as both published SDKs do it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct SelectionMember {
+    /// The parallel group that is a selection.
     pub selection_group_id: String,
-    /// A string, or an integer from 0.
+    /// The name of the member: a string, or an integer from 0.
     pub member_key: Value,
+    /// The place among the members, from 0.
     pub member_index: u64,
+    /// The command sequence of the member's first call.
     pub member_base_sequence: u64,
+    /// How many calls the member has.
     pub member_size: u64,
+    /// The kind of its call, or `group`.
     pub operation_kind: String,
+    /// The id of its call, such as an activity execution id.
     pub operation_identity: String,
 }
 
-/// The workflow's own failure.
+/// The failure of a workflow.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct FailWorkflow {
+    /// The error text.
     pub message: String,
+    /// The portable name of the error; retry policies match it.
     pub exception_type: Option<String>,
+    /// The class of the error in the language that raised it.
     pub exception_class: Option<String>,
+    /// The whole error as a JSON object, as the worker sent it.
     pub exception: Option<Map<String, Value>>,
+    /// Whether the failure forbids further attempts, whatever the retry policy allows.
     pub non_retryable: bool,
+    /// The command sequence of the step that failed.
     pub failed_step_sequence: Option<u64>,
+    /// The activity that failed.
     pub failed_activity_execution_id: Option<String>,
 }
 
 impl WorkflowCommand {
-    /// Whether it closes the run.
+    /// Whether the command closes the run.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::CompleteWorkflow { .. } | Self::FailWorkflow(_) | Self::ContinueAsNew { .. } => {
@@ -243,7 +318,7 @@ impl WorkflowCommand {
         }
     }
 
-    /// Whether it takes a command sequence of its own. The others speak about something that is recorded already.
+    /// Whether the command takes a command sequence of its own. The others refer to something that is already recorded.
     pub fn is_call(&self) -> bool {
         !matches!(
             self,
@@ -251,7 +326,7 @@ impl WorkflowCommand {
         ) && !self.is_terminal()
     }
 
-    /// The group the call belongs to.
+    /// The parallel group that the call belongs to.
     pub fn group(&self) -> Option<&Group> {
         match self {
             Self::ScheduleActivity(activity) => activity.group.as_ref(),
@@ -273,7 +348,7 @@ impl WorkflowCommand {
         }
     }
 
-    /// Every payload it carries, for the size limit.
+    /// Returns every payload of the command that counts towards the size limit of the run.
     pub fn payloads(&self) -> Vec<&Payload> {
         match self {
             Self::ScheduleActivity(activity) => activity.arguments.iter().collect(),
@@ -292,7 +367,7 @@ impl WorkflowCommand {
             Self::StartChildWorkflow(child) => child.arguments.iter().collect(),
             Self::CompleteWorkflow { result } => result.iter().collect(),
             Self::ContinueAsNew { arguments, .. } => arguments.iter().collect(),
-            // An oversized result fails its update only (engine.md §2.7).
+            // An oversized result of an update fails that update only, not the run.
             Self::CompleteUpdate { .. }
             | Self::FailUpdate(_)
             | Self::CancelSelectionOperation(_)
@@ -306,16 +381,17 @@ impl WorkflowCommand {
     }
 }
 
-/// Checks the shape of a whole list: known types, required fields, payload frames, one terminal command at the end.
+/// Parses the commands of a completion. Checks known types, required fields and payload frames, and that only the last
+/// command closes the run.
 ///
 /// # Errors
 /// Every offending field with its messages; nothing of the list may then be applied.
 pub fn parse_commands(commands: &Value) -> Result<Vec<WorkflowCommand>, FieldErrors> {
-    parse(commands, Whence::Completion)
+    parse(commands, BatchKind::Completion)
 }
 
-/// As [`parse_commands`], for what is recorded before a local activity runs: nothing in it closes the run. A group may hold
-/// local calls.
+/// Parses the commands of a checkpoint, which are recorded before a local activity runs. No command may close the run. The
+/// checkpoint of a group may contain local calls.
 ///
 /// # Errors
 /// Every offending field with its messages.
@@ -323,23 +399,23 @@ pub fn parse_checkpoint(
     commands: &Value,
     is_group: bool,
 ) -> Result<Vec<WorkflowCommand>, FieldErrors> {
-    let whence = if is_group {
-        Whence::GroupCheckpoint
+    let kind = if is_group {
+        BatchKind::GroupCheckpoint
     } else {
-        Whence::Checkpoint
+        BatchKind::Checkpoint
     };
-    parse(commands, whence)
+    parse(commands, kind)
 }
 
-/// What a list of commands is for.
+/// The request that a list of commands came with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whence {
+enum BatchKind {
     Completion,
     Checkpoint,
     GroupCheckpoint,
 }
 
-fn parse(commands: &Value, whence: Whence) -> Result<Vec<WorkflowCommand>, FieldErrors> {
+fn parse(commands: &Value, kind: BatchKind) -> Result<Vec<WorkflowCommand>, FieldErrors> {
     let Value::Array(list) = commands else {
         return Err(BTreeMap::from([(
             "commands".to_owned(),
@@ -361,7 +437,7 @@ fn parse(commands: &Value, whence: Whence) -> Result<Vec<WorkflowCommand>, Field
             map: command.as_object(),
             errors: &mut errors,
         };
-        let command = if whence == Whence::GroupCheckpoint
+        let command = if kind == BatchKind::GroupCheckpoint
             && command.get("type").and_then(Value::as_str) == Some("prepare_local_activity")
         {
             let before = fields.errors.len();
@@ -372,7 +448,7 @@ fn parse(commands: &Value, whence: Whence) -> Result<Vec<WorkflowCommand>, Field
             fields.command()
         };
         if let Some(command) = command {
-            if command.is_terminal() && whence != Whence::Completion {
+            if command.is_terminal() && kind != BatchKind::Completion {
                 add(
                     &mut errors,
                     format!("commands.{index}.type"),

@@ -1,4 +1,4 @@
-//! What activity code may do.
+//! The context of an activity.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -14,34 +14,35 @@ use serde_json::Value;
 use crate::error::Cancelled;
 use crate::payload::Error as PayloadError;
 
-/// What an attempt of an activity is.
+/// The identity of an attempt of an activity.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct ActivityInfo {
-    /// The workflow that called it.
+    /// The id of the workflow that called the activity.
     pub workflow_id: String,
-    /// The run of that workflow.
+    /// The id of the run that called the activity.
     pub run_id: String,
     /// The activity type.
     pub activity_type: String,
-    /// The same for every attempt and every delivery of one call: the key under which to make side effects idempotent.
+    /// A key that is the same for every attempt of one call. Use it to make side effects idempotent.
     pub idempotency_key: String,
-    /// The task that this attempt came as; empty for a local activity.
+    /// The id of the activity task. Empty for a local activity.
     pub task_id: String,
-    /// This attempt, different from every other.
+    /// The id of this attempt. Every attempt has another one.
     pub attempt_id: String,
-    /// From 1.
+    /// The number of this attempt, from 1.
     pub attempt_number: u64,
-    /// The queue it came from; empty for a local activity.
+    /// The task queue of the task. Empty for a local activity.
     pub task_queue: String,
-    /// Its namespace.
+    /// The namespace of the workflow.
     pub namespace: String,
-    /// When the attempt is over, whatever it does.
+    /// The time when the attempt times out.
     pub deadline: Option<Timestamp>,
-    /// Whether it runs in the worker of its workflow.
+    /// Whether this is a local activity, which runs in the worker of its workflow.
     pub local: bool,
 }
 
-/// The activity's side of the server. Cheap to clone.
+/// The context of an activity: heartbeats, the identity of the attempt, and values from the worker. Cheap to clone.
 #[derive(Clone)]
 pub struct ActivityContext {
     inner: Arc<Inner>,
@@ -50,25 +51,25 @@ pub struct ActivityContext {
 struct Inner {
     info: ActivityInfo,
     cancelled: AtomicBool,
-    heart: Box<dyn Heart>,
+    heartbeats: Box<dyn HeartbeatSink>,
     session: Option<ActivitySession>,
     data: Arc<Extensions>,
 }
 
-/// Takes heartbeats to whoever must hear them.
-pub(crate) trait Heart: Send + Sync {
-    /// Whether the attempt may go on.
-    fn beat(&self, details: Option<Value>) -> BoxFuture<'_, Beat>;
+/// Records the heartbeats of an attempt.
+pub(crate) trait HeartbeatSink: Send + Sync {
+    /// Records a heartbeat. Returns whether the attempt may continue.
+    fn heartbeat(&self, details: Option<Value>) -> BoxFuture<'_, HeartbeatReply>;
 }
 
-/// The answer to a heartbeat.
+/// Whether an attempt may continue after a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beat {
-    GoOn,
+pub(crate) enum HeartbeatReply {
+    Continue,
     Stop,
 }
 
-/// Values that a worker gives to all its activities, one of each type.
+/// Values that a worker shares with all its activities, one of each type.
 #[derive(Default)]
 pub(crate) struct Extensions(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
@@ -81,7 +82,7 @@ impl Extensions {
 impl ActivityContext {
     pub(crate) fn new(
         info: ActivityInfo,
-        heart: Box<dyn Heart>,
+        heartbeats: Box<dyn HeartbeatSink>,
         session: Option<ActivitySession>,
         data: Arc<Extensions>,
     ) -> Self {
@@ -89,72 +90,73 @@ impl ActivityContext {
             inner: Arc::new(Inner {
                 info,
                 cancelled: AtomicBool::new(false),
-                heart,
+                heartbeats,
                 session,
                 data,
             }),
         }
     }
 
-    /// What this attempt is.
+    /// Returns the identity of this attempt.
     pub fn info(&self) -> &ActivityInfo {
         &self.inner.info
     }
 
-    /// The same for every attempt of one call: the key under which to make side effects idempotent.
+    /// Returns a key that is the same for every attempt of one call. Use it to make side effects idempotent.
     pub fn idempotency_key(&self) -> &str {
         &self.inner.info.idempotency_key
     }
 
-    /// A value that the worker was given with `WorkerBuilder::data`.
+    /// Returns the value of this type that was added with [`WorkerBuilder::data`](crate::worker::WorkerBuilder::data).
     ///
     /// # Panics
-    /// If it was given none of this type.
+    /// If no value of this type was added.
     pub fn data<T: Send + Sync + 'static>(&self) -> Arc<T> {
         let found = self.inner.data.0.get(&TypeId::of::<T>()).cloned();
         found
             .and_then(|value| value.downcast().ok())
             .unwrap_or_else(|| {
                 panic!(
-                    "the worker was given no {}; add it with Worker::builder(..).data(..)",
+                    "the worker has no data of type {}; add it with Worker::builder(..).data(..)",
                     std::any::type_name::<T>()
                 )
             })
     }
 
-    /// Tells the server that the attempt is alive, and learns whether it should go on.
+    /// Sends a heartbeat: the attempt is still running.
     ///
     /// # Errors
-    /// When the activity must stop: its workflow was cancelled or is over, or the attempt timed out. Clean up and return; what
-    /// is returned is not recorded any more.
+    /// [`Cancelled`] if the activity must stop, because its workflow was cancelled or has ended, or because the attempt timed
+    /// out. Clean up and return. The result is not recorded any more.
     pub async fn heartbeat(&self) -> Result<(), Cancelled> {
-        self.beat(None).await
+        self.send_heartbeat(None).await
     }
 
-    /// A heartbeat that also shows how far the attempt has come.
+    /// Sends a heartbeat with details about the progress of the attempt.
     ///
     /// # Errors
-    /// As [`heartbeat`](Self::heartbeat).
+    /// [`HeartbeatError::Cancelled`] if the activity must stop, as for [`heartbeat`](Self::heartbeat), and
+    /// [`HeartbeatError::Details`] if the details cannot be written as JSON.
     pub async fn heartbeat_with<T: Serialize>(&self, details: &T) -> Result<(), HeartbeatError> {
         let details = serde_json::to_value(details)
             .map_err(|error| HeartbeatError::Details(PayloadError::new(error.to_string())))?;
-        Ok(self.beat(Some(details)).await?)
+        Ok(self.send_heartbeat(Some(details)).await?)
     }
 
-    async fn beat(&self, details: Option<Value>) -> Result<(), Cancelled> {
+    async fn send_heartbeat(&self, details: Option<Value>) -> Result<(), Cancelled> {
         if self.is_cancelled() {
             return Err(Cancelled);
         }
-        match self.inner.heart.beat(details).await {
-            Beat::GoOn => Ok(()),
-            Beat::Stop => {
+        match self.inner.heartbeats.heartbeat(details).await {
+            HeartbeatReply::Continue => Ok(()),
+            HeartbeatReply::Stop => {
                 self.cancel();
                 Err(Cancelled)
             }
         }
     }
 
-    /// Whether a heartbeat has said that the attempt must stop.
+    /// Returns whether a heartbeat was answered with the request to stop.
     pub fn is_cancelled(&self) -> bool {
         self.inner.cancelled.load(Ordering::Relaxed)
     }
@@ -163,7 +165,7 @@ impl ActivityContext {
         self.inner.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// The session that the activity runs in.
+    /// Returns the session in which the activity runs, if it runs in one.
     pub fn session(&self) -> Option<&ActivitySession> {
         self.inner.session.as_ref()
     }
@@ -177,18 +179,19 @@ impl fmt::Debug for ActivityContext {
     }
 }
 
-/// Why a heartbeat with details was not accepted.
+/// Why a heartbeat with details failed.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HeartbeatError {
     /// The activity must stop.
     #[error(transparent)]
     Cancelled(#[from] Cancelled),
-    /// The details have no JSON form.
+    /// The details cannot be written as JSON.
     #[error(transparent)]
     Details(PayloadError),
 }
 
-/// A session as activity code sees it.
+/// A session in activity code.
 #[derive(Clone, Debug)]
 pub struct ActivitySession {
     pub(crate) id: String,
@@ -197,18 +200,18 @@ pub struct ActivitySession {
 }
 
 impl ActivitySession {
-    /// Its id.
+    /// Returns the id of the session.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whether this worker still holds it, as far as it knows.
+    /// Returns whether this worker holds the session, as far as it knows.
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Changes whenever the session comes to this worker anew. A resource that was made under another generation is gone:
-    /// make it again.
+    /// Returns a number that increases whenever this worker acquires the session again. A resource that was created under another
+    /// generation is lost and must be created again.
     pub fn generation(&self) -> u64 {
         self.generation
     }

@@ -1,7 +1,7 @@
-//! The client: start workflows, talk to them, look at them.
+//! The client starts workflows, sends messages to them and reads their state.
 //!
-//! A [`Client`] is one namespace of one server. It is made once, cloned freely and shared. What can be done with one
-//! workflow is on its [`WorkflowHandle`]; what can be asked about all of them is on the client.
+//! A [`Client`] acts in one namespace of one server. Create one and clone it. A [`WorkflowHandle`] has the operations on one
+//! workflow; the client has the operations on all of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use longhaul_protocol::id::CommandId;
 use crate::connection::Connection;
 use crate::definition::WorkflowCall;
 use crate::transport::{
-    HttpTransport, Plane, RequestError, RetryPolicy, Token, Transport, TransportError,
+    HttpTransport, Plane, RequestError, RequestRetry, Token, Transport, TransportError,
 };
 
 mod attribute;
@@ -25,6 +25,7 @@ mod info;
 mod list;
 mod page;
 mod result;
+#[cfg(feature = "schedules")]
 mod schedules;
 mod search_attributes;
 mod start;
@@ -40,29 +41,30 @@ pub use history::{History, HistoryEvent};
 pub use info::ServerInfo;
 pub use list::{ListWorkflows, WorkflowSummary};
 pub use page::Page;
+#[cfg(feature = "schedules")]
 pub use schedules::{
     BackfillResult, Interval, ListSchedules, OverlapPolicy, Schedule, ScheduleAction,
     ScheduleDescription, ScheduleHandle, ScheduleSpec, ScheduleUpdate, TriggerOutcome,
 };
 pub use search_attributes::SearchAttributes;
-pub use start::{DuplicatePolicy, StartWorkflow};
+pub use start::{DuplicatePolicy, WorkflowStartBuilder};
 pub use task_queues::{BuildId, Lease, TaskCounts, TaskQueueDescription, TaskQueueStats};
-pub use update::{UpdateHandle, UpdateRequest};
+pub use update::{UpdateCallBuilder, UpdateHandle};
 pub use workers::{ListWorkers, WorkerDescription};
 
-/// The namespace that every server has.
+/// The default namespace, which every server has.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
-/// A request that came back with nothing sooner than this was not held.
+/// If a long poll returns nothing within this time, the server did not hold it.
 const HELD_AT_LEAST: Duration = Duration::from_secs(1);
 
-/// Then the next one waits this long.
+/// The pause before the next long poll in that case.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Tries to connect: an address that is wrong is soon known to be, a server that starts at the same time is waited for.
+/// Attempts to connect: few enough that a wrong address fails soon, enough to wait for a server that is starting.
 const CONNECT_ATTEMPTS: u32 = 4;
 
-/// One namespace of one server. Cheap to clone.
+/// A client for one namespace of one server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
     connection: Connection,
@@ -70,16 +72,17 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the server at an address such as `http://127.0.0.1:8080`, without a credential and in the namespace
-    /// `default`. [`Client::builder`] has the other choices.
+    /// Connects to the server at an address such as `http://127.0.0.1:8080`, without a token and in the namespace `default`. Use
+    /// [`Client::builder`] for other options.
     ///
     /// # Errors
-    /// The address is wrong, nobody answers there, or who answers speaks another protocol.
+    /// [`Error::Request`] if the address is not valid, the server cannot be reached, or it refuses the request;
+    /// [`Error::Incompatible`] if the server uses another version of the protocol.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::builder(url).connect().await
     }
 
-    /// A client for the server at an address, with choices to make.
+    /// Returns a builder for a client of the server at an address.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), longhaul_sdk::client::Error> {
@@ -87,7 +90,7 @@ impl Client {
     ///
     /// let client = Client::builder("http://127.0.0.1:8080")
     ///     .namespace("orders")
-    ///     .token("the operator's secret")
+    ///     .token("the operator's token")
     ///     .connect()
     ///     .await?;
     /// # Ok(())
@@ -98,18 +101,18 @@ impl Client {
         ClientBuilder::new(transport.map(|transport| Arc::new(transport) as _))
     }
 
-    /// A client whose requests take another way than HTTP.
+    /// Returns a builder for a client that uses another transport than HTTP.
     pub fn over(transport: impl Transport) -> ClientBuilder {
         ClientBuilder::new(Ok(Arc::new(transport)))
     }
 
-    /// The namespace it acts in.
+    /// Returns the namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
         &self.connection.namespace
     }
 
-    /// The same server, another namespace.
+    /// Returns a client for another namespace of the same server.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
         let mut client = self.clone();
@@ -117,13 +120,13 @@ impl Client {
         client
     }
 
-    /// What the server said about itself when the client connected.
+    /// Returns the description of the server, read when the client connected.
     #[must_use]
     pub fn info(&self) -> &ServerInfo {
         &self.info
     }
 
-    /// Starts a workflow: add options, then await.
+    /// Starts a workflow. Add options, then await.
     ///
     /// ```no_run
     /// # use longhaul_sdk::{Client, WorkflowCall};
@@ -134,11 +137,11 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn start<R>(&self, call: WorkflowCall<R>) -> StartWorkflow<'_, R> {
-        StartWorkflow::new(self, call)
+    pub fn start<R>(&self, call: WorkflowCall<R>) -> WorkflowStartBuilder<'_, R> {
+        WorkflowStartBuilder::new(self, call)
     }
 
-    /// A workflow that was started before, by anybody, and returns an `R`. Nothing is sent yet.
+    /// Returns a handle to an existing workflow whose result is an `R`. Sends no request.
     pub fn workflow<R>(&self, workflow_id: impl Into<Arc<str>>) -> WorkflowHandle<R> {
         WorkflowHandle::new(self.clone(), workflow_id.into(), None)
     }
@@ -148,7 +151,7 @@ impl Client {
     }
 }
 
-/// A client in the making.
+/// Builds a client; see [`Client::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
@@ -156,7 +159,7 @@ pub struct ClientBuilder {
     namespace: Arc<str>,
     control_token: Option<Token>,
     worker_token: Option<Token>,
-    retry: Option<RetryPolicy>,
+    retry: Option<RequestRetry>,
 }
 
 impl ClientBuilder {
@@ -170,13 +173,13 @@ impl ClientBuilder {
         }
     }
 
-    /// The namespace to act in.
+    /// Sets the namespace. The default is `default`.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// The credential for everything.
+    /// Sets the token for all requests.
     pub fn token(mut self, token: &str) -> Self {
         let token = Token::new(token);
         self.control_token = Some(token.clone());
@@ -184,49 +187,49 @@ impl ClientBuilder {
         self
     }
 
-    /// The credential for what workers do, where the server tells the two apart; after [`Self::token`].
+    /// Sets another token for the requests of workers. Call it after [`Self::token`].
     pub fn worker_token(mut self, token: &str) -> Self {
         self.worker_token = Some(Token::new(token));
         self
     }
 
-    /// When requests are repeated, also the first. More tries let waiting callers live through longer outages.
-    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+    /// Sets how failed requests are repeated, the first one included. More attempts bridge longer outages.
+    pub fn retry(mut self, retry: RequestRetry) -> Self {
         self.retry = Some(retry);
         self
     }
 
-    /// Asks the server who it is and gives the client.
+    /// Reads the description of the server and returns the client.
     ///
     /// # Errors
-    /// The address is wrong, nobody answers there, the credential is refused, or the server speaks another version of the
-    /// protocol.
+    /// [`Error::Request`] if the address is not valid, the server cannot be reached, or it refuses the token;
+    /// [`Error::Incompatible`] if the server uses another version of the protocol.
     pub async fn connect(self) -> Result<Client, Error> {
         let mut connection = Connection {
             transport: self.transport.map_err(RequestError::from)?,
             namespace: self.namespace,
             control_token: self.control_token,
             worker_token: self.worker_token,
-            retry: self.retry.unwrap_or(RetryPolicy::new(CONNECT_ATTEMPTS)),
+            retry: self.retry.unwrap_or(RequestRetry::new(CONNECT_ATTEMPTS)),
         };
-        let answer = connection
+        let description = connection
             .get(Plane::Control, &["cluster", "info"])
             .send()
             .await?;
-        let info = Arc::new(ServerInfo::read(answer)?);
+        let info = Arc::new(ServerInfo::read(description)?);
         connection.retry = self.retry.unwrap_or_default();
         Ok(Client { connection, info })
     }
 }
 
-/// Keeps who waits from asking without pause where the server does not hold the request, as one that is stopping does not.
-async fn breathe(asked_at: Instant) {
+/// Prevents a busy loop when the server answers a long poll immediately, for example while it shuts down.
+async fn pause_if_not_held(asked_at: Instant) {
     if asked_at.elapsed() < HELD_AT_LEAST {
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-/// An id that nobody else has: for workflows that need no name, and for requests that must not count twice.
+/// Returns a unique id, for workflows without a chosen id and for idempotent requests.
 fn fresh_id() -> String {
     let micros = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -1,5 +1,5 @@
-//! A server, a namespace in it and the right to act there: what client and worker share. Every request goes through
-//! [`Call`], which knows how to repeat it.
+//! The connection to a server that clients and workers use: transport, namespace and tokens. Every request is a [`Call`], which
+//! repeats it if allowed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,35 +10,35 @@ use serde::de::DeserializeOwned;
 
 use crate::transport::path::{add_query, path};
 use crate::transport::{
-    Method, Plane, Refusal, Request, RequestError, RetryPolicy, Token, Transport, TransportError,
+    Method, Plane, Refusal, Request, RequestError, RequestRetry, Token, Transport, TransportError,
 };
 
-/// Longer than the longest wait of a server that answers at all, a query's 55 seconds.
+/// Longer than the longest time for which the server holds a request: 55 seconds, for a query.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where requests go and in whose name. Cheap to clone.
+/// Transport, namespace, tokens and retries. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) namespace: Arc<str>,
     pub(crate) control_token: Option<Token>,
     pub(crate) worker_token: Option<Token>,
-    pub(crate) retry: RetryPolicy,
+    pub(crate) retry: RequestRetry,
 }
 
 /// Which failed requests may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Every one that may succeed later: saying it twice does it once.
+    /// Every request that may succeed later. The request is idempotent.
     Freely,
-    /// Only one that certainly did nothing.
+    /// Only a request that had no effect.
     IfWithoutEffect,
-    /// None: the caller decides.
+    /// None. The caller decides.
     Never,
 }
 
 impl Connection {
-    /// A read; it may be repeated.
+    /// A read. It may be repeated.
     pub(crate) fn get(&self, plane: Plane, segments: &[&str]) -> Call<'_> {
         self.call(plane, Method::Get, segments)
             .repeat(Repeat::Freely)
@@ -48,6 +48,7 @@ impl Connection {
         self.call(plane, Method::Post, segments)
     }
 
+    #[cfg(feature = "schedules")]
     pub(crate) fn put(&self, plane: Plane, segments: &[&str]) -> Call<'_> {
         self.call(plane, Method::Put, segments)
             .repeat(Repeat::Freely)
@@ -70,7 +71,7 @@ impl Connection {
     }
 }
 
-/// One request in the making.
+/// Builds and sends one request.
 #[derive(Debug)]
 #[must_use = "a call does nothing until it is sent"]
 pub(crate) struct Call<'a> {
@@ -84,7 +85,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Adds a parameter of the query, if there is one.
+    /// Adds a query parameter, if there is a value.
     pub(crate) fn query(mut self, name: &str, value: Option<&str>) -> Self {
         if let (Ok(path), Some(value)) = (&mut self.path, value) {
             add_query(path, name, value);
@@ -96,7 +97,7 @@ impl Call<'_> {
         self.body = serde_json::to_vec(body)
             .map(|body| Some(body.into()))
             .map_err(|error| {
-                TransportError::Invalid(format!("the request has no JSON form: {error}"))
+                TransportError::Invalid(format!("the request cannot be written as JSON: {error}"))
             });
         self
     }
@@ -106,19 +107,19 @@ impl Call<'_> {
         self
     }
 
-    /// How long one try may take.
+    /// Sets the timeout of one attempt.
     pub(crate) fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sends it, again where that is allowed and may help, and reads the answer.
+    /// Sends the request, repeats it if allowed, and parses the response.
     pub(crate) async fn send<R: DeserializeOwned>(self) -> Result<R, RequestError> {
         let body = self.send_raw().await?;
         serde_json::from_slice(&body).map_err(|error| RequestError::Malformed(error.to_string()))
     }
 
-    /// As [`Self::send`], leaving the answer unread.
+    /// Sends the request as [`Self::send`] does, and returns the body of the response.
     pub(crate) async fn send_raw(self) -> Result<Bytes, RequestError> {
         let connection = self.connection;
         let request = Request {
@@ -149,7 +150,7 @@ impl Call<'_> {
             let Some(wait) = wait.filter(|_| may_repeat) else {
                 return Err(error);
             };
-            tracing::debug!(%error, path = request.path, attempt, ?wait, "a request is sent again");
+            tracing::debug!(%error, path = request.path, attempt, ?wait, "retrying a request");
             tokio::time::sleep(wait).await;
             attempt += 1;
         }
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
     use crate::transport::Response;
 
-    /// Answers `{}` and keeps the headers of what was asked.
+    /// Responds with `{}` and keeps the headers of the requests.
     #[derive(Debug, Default)]
     struct Listener(Mutex<Vec<Vec<(&'static str, String)>>>);
 
@@ -189,22 +190,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_plane_has_its_version_and_its_credential() {
+    async fn each_plane_has_its_version_and_its_token() {
         let listener = Arc::new(Listener::default());
         let connection = Connection {
             transport: listener.clone(),
             namespace: "n".into(),
             control_token: Some(Token::new("c")),
             worker_token: Some(Token::new("w")),
-            retry: RetryPolicy::NEVER,
+            retry: RequestRetry::NEVER,
         };
         for plane in [Plane::Control, Plane::Worker] {
             let call = connection.post(plane, &["x"]).json(&1);
             call.send_raw().await.unwrap();
         }
-        let heard = listener.0.lock();
+        let requests = listener.0.lock();
         let header = |request: usize, name: &str| {
-            let found = heard[request].iter().find(|(header, _)| *header == name);
+            let found = requests[request].iter().find(|(header, _)| *header == name);
             found.map(|(_, value)| value.as_str())
         };
         assert_eq!(header(0, "Authorization"), Some("Bearer c"));
@@ -222,14 +223,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_no_address_can_hold_is_not_sent() {
+    async fn a_name_that_cannot_be_part_of_a_path_is_not_sent() {
         let listener = Arc::new(Listener::default());
         let connection = Connection {
             transport: listener.clone(),
             namespace: "n".into(),
             control_token: None,
             worker_token: None,
-            retry: RetryPolicy::default(),
+            retry: RequestRetry::default(),
         };
         let call = connection.get(Plane::Control, &["workflows", ".."]);
         let error = call.send_raw().await.unwrap_err();

@@ -1,8 +1,8 @@
-//! What workers register and callers name: activities, workflows, and the messages a workflow understands.
+//! Definitions that workers register, calls that callers make, and the messages of a workflow.
 //!
-//! The attribute macros write these for plain functions. Whoever dislikes macros, or holds state in a closure, makes a
-//! [`WorkflowDefinition`] or [`ActivityDefinition`] by hand, and an [`ActivityCall`] or [`WorkflowCall`] by name: that is
-//! also how code of another language is called.
+//! The attribute macros create these from functions. Without macros, create a [`WorkflowDefinition`] or
+//! [`ActivityDefinition`] from a closure, and an [`ActivityCall`] or [`WorkflowCall`] from a name. Calls by name also reach
+//! code in other languages.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,56 +18,66 @@ use serde::de::DeserializeOwned;
 use crate::activity::ActivityContext;
 use crate::error::{Failure, WorkflowError};
 use crate::payload::{self, Error as PayloadError};
-use crate::workflow::Context;
+use crate::workflow::WorkflowContext;
 
-/// A workflow that the `#[workflow]` macro made from a function.
+/// Implemented by the type that `#[workflow]` creates for a function.
 pub trait Workflow: 'static {
-    /// What it returns.
+    /// The result type of the function.
     type Output: DeserializeOwned + 'static;
 
-    /// How a worker runs it.
+    /// Returns what a worker registers.
     fn definition() -> WorkflowDefinition;
 }
 
-/// An activity that the `#[activity]` macro made from a function.
+/// Implemented by the type that `#[activity]` creates for a function.
 pub trait Activity: 'static {
-    /// What it returns.
+    /// The result type of the function.
     type Output: DeserializeOwned + 'static;
 
-    /// How a worker runs it.
+    /// Returns what a worker registers.
     fn definition() -> ActivityDefinition;
 }
 
-type RunWorkflow =
-    dyn Fn(Context, Payload) -> BoxFuture<'static, Result<Payload, WorkflowError>> + Send + Sync;
+type RunWorkflow = dyn Fn(WorkflowContext, Payload) -> BoxFuture<'static, Result<Payload, WorkflowError>>
+    + Send
+    + Sync;
 pub(crate) type RunActivity =
     dyn Fn(ActivityContext, Payload) -> BoxFuture<'static, Result<Payload, Failure>> + Send + Sync;
 
-/// How a worker runs workflows of one type.
+/// A workflow type: its name, its code and its messages.
 #[derive(Clone)]
 pub struct WorkflowDefinition {
     pub(crate) name: Cow<'static, str>,
     pub(crate) run: Arc<RunWorkflow>,
-    pub(crate) signals: Vec<Cow<'static, str>>,
-    pub(crate) queries: Vec<Cow<'static, str>>,
-    pub(crate) updates: Vec<Cow<'static, str>>,
-    pub(crate) validators: Vec<Cow<'static, str>>,
+    pub(crate) messages: Arc<Messages>,
+}
+
+/// The messages that a workflow lists, by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Messages {
+    pub(crate) signals: Vec<&'static str>,
+    pub(crate) queries: Vec<&'static str>,
+    pub(crate) updates: Vec<&'static str>,
+    /// The updates that have a validator.
+    pub(crate) validators: Vec<&'static str>,
+    /// The list comes from `#[workflow(..)]`, and is complete.
+    pub(crate) from_attribute: bool,
 }
 
 impl WorkflowDefinition {
-    /// A workflow from a function of its context and a tuple of arguments.
+    /// Creates a definition from a function of the context and a tuple of arguments.
     ///
     /// ```
-    /// use longhaul_sdk::{Context, WorkflowDefinition, WorkflowResult};
+    /// use longhaul_sdk::{WorkflowContext, WorkflowDefinition, WorkflowResult};
     ///
-    /// let greet = WorkflowDefinition::new("greet", |_: Context, (name,): (String,)| async move {
+    /// let greet = WorkflowDefinition::new("greet", |_: WorkflowContext, (name,): (String,)| async move {
     ///     WorkflowResult::Ok(format!("Hello, {name}!"))
     /// });
     /// assert_eq!(greet.name(), "greet");
     /// ```
     pub fn new<A, R, F>(
         name: impl Into<Cow<'static, str>>,
-        run: impl Fn(Context, A) -> F + Send + Sync + 'static,
+        run: impl Fn(WorkflowContext, A) -> F + Send + Sync + 'static,
     ) -> Self
     where
         A: DeserializeOwned + Send + 'static,
@@ -85,38 +95,48 @@ impl WorkflowDefinition {
                     Ok(payload::to_payload(&result)?)
                 })
             }),
-            signals: Vec::new(),
-            queries: Vec::new(),
-            updates: Vec::new(),
-            validators: Vec::new(),
+            messages: Arc::default(),
         }
     }
 
-    /// Declares a signal. Once one is declared, the server refuses signals of other names.
+    /// Lists a signal. Once a workflow lists a signal, the server refuses signals that it does not list.
     #[must_use]
     pub fn signal<T>(mut self, signal: &Signal<T>) -> Self {
-        self.signals.push(signal.name.clone());
+        self.list().signals.push(signal.name);
         self
     }
 
-    /// Declares a query. Once one is declared, the server refuses queries of other names.
+    /// Lists a query. Once a workflow lists a query, the server refuses queries that it does not list.
     #[must_use]
     pub fn query<A, R>(mut self, query: &Query<A, R>) -> Self {
-        self.queries.push(query.name.clone());
+        self.list().queries.push(query.name);
         self
     }
 
-    /// Declares an update. Once one is declared, the server refuses updates of other names.
+    /// Lists an update. Once a workflow lists an update, the server refuses updates that it does not list.
     #[must_use]
-    pub fn update<A, R>(mut self, update: &Update<A, R>) -> Self {
-        self.updates.push(update.name.clone());
-        if update.validated {
-            self.validators.push(update.name.clone());
+    pub fn update<A, R, V: UpdateKind>(mut self, update: &Update<A, R, V>) -> Self {
+        let messages = self.list();
+        messages.updates.push(update.name);
+        if V::VALIDATED {
+            messages.validators.push(update.name);
         }
         self
     }
 
-    /// The workflow type.
+    /// Makes the list complete: a handler for a query or update that is not listed is an error, even if none is listed.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn from_attribute(mut self) -> Self {
+        self.list().from_attribute = true;
+        self
+    }
+
+    fn list(&mut self) -> &mut Messages {
+        Arc::make_mut(&mut self.messages)
+    }
+
+    /// Returns the workflow type.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -130,7 +150,7 @@ impl fmt::Debug for WorkflowDefinition {
     }
 }
 
-/// How a worker runs activities of one type.
+/// An activity type: its name and its code.
 #[derive(Clone)]
 pub struct ActivityDefinition {
     pub(crate) name: Cow<'static, str>,
@@ -138,7 +158,7 @@ pub struct ActivityDefinition {
 }
 
 impl ActivityDefinition {
-    /// An activity from a function of its context and a tuple of arguments.
+    /// Creates a definition from a function of the context and a tuple of arguments.
     pub fn new<A, R, F>(
         name: impl Into<Cow<'static, str>>,
         run: impl Fn(ActivityContext, A) -> F + Send + Sync + 'static,
@@ -162,7 +182,8 @@ impl ActivityDefinition {
         }
     }
 
-    /// An activity that reads its arguments and writes its result by itself: for code that stands in for others.
+    /// Creates a definition from a function that takes and returns payloads. For code that handles activities of any type,
+    /// such as fakes.
     pub fn of_payloads<F>(
         name: impl Into<Cow<'static, str>>,
         run: impl Fn(ActivityContext, Payload) -> F + Send + Sync + 'static,
@@ -176,7 +197,7 @@ impl ActivityDefinition {
         }
     }
 
-    /// The same activity, with a look at every attempt before it begins.
+    /// Calls `look` with the context and the arguments before every attempt.
     #[must_use]
     pub fn inspect(
         self,
@@ -192,7 +213,7 @@ impl ActivityDefinition {
         }
     }
 
-    /// An activity from a function that blocks: it runs on a thread of its own kind.
+    /// Creates a definition from a function that blocks. It runs on a thread for blocking code.
     pub fn blocking<A, R>(
         name: impl Into<Cow<'static, str>>,
         run: impl Fn(ActivityContext, A) -> Result<R, Failure> + Send + Sync + 'static,
@@ -210,14 +231,14 @@ impl ActivityDefinition {
                     Ok(result) => result,
                     Err(error) => match error.try_into_panic() {
                         Ok(panic) => Err(Failure::panicked("the activity", &*panic)),
-                        Err(_) => Err(Failure::new("the activity's thread was stopped")),
+                        Err(_) => Err(Failure::new("the thread of the activity was stopped")),
                     },
                 }
             }
         })
     }
 
-    /// The activity type.
+    /// Returns the activity type.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -255,7 +276,7 @@ macro_rules! call {
         }
 
         impl<R> $name<R> {
-            /// A call by name, without arguments yet; the result type is what the caller expects.
+            /// Creates a call by name, without arguments. `R` is the result type that the caller expects.
             pub fn named(name: impl Into<Cow<'static, str>>) -> Self {
                 Self {
                     call: ErasedCall {
@@ -266,7 +287,7 @@ macro_rules! call {
                 }
             }
 
-            /// Adds one argument. A value without a payload form fails the call when it is made.
+            /// Adds one argument. If the value cannot be encoded as a payload, the call fails when it is made.
             #[must_use]
             pub fn argument<T: Serialize>(mut self, argument: T) -> Self {
                 if let Ok(arguments) = &mut self.call.arguments {
@@ -278,7 +299,7 @@ macro_rules! call {
                 self
             }
 
-            /// The name it calls.
+            /// Returns the name of the called activity or workflow.
             pub fn name(&self) -> &str {
                 &self.call.name
             }
@@ -302,34 +323,36 @@ macro_rules! call {
 }
 
 call!(
-    /// A call of an activity that returns `R`: what a function with `#[activity]` makes. Give it to
-    /// [`Context::activity`](crate::Context::activity).
+    /// A call of an activity that returns `R`. A function with `#[activity]` creates it; pass it to
+    /// [`WorkflowContext::activity`](crate::WorkflowContext::activity).
     ActivityCall
 );
 call!(
-    /// A call of a workflow that returns `R`: what a function with `#[workflow]` makes. Give it to
-    /// [`Client::start`](crate::Client::start) or [`Context::child`](crate::Context::child).
+    /// A call of a workflow that returns `R`. A function with `#[workflow]` creates it; pass it to
+    /// [`Client::start`](crate::Client::start) or [`WorkflowContext::child`](crate::WorkflowContext::child).
     WorkflowCall
 );
 
+/// Types that a message carries without owning them.
+type Types<T> = PhantomData<fn() -> T>;
+
 macro_rules! message {
-    ($(#[$doc:meta])* $name:ident<$($parameter:ident),+> { $($field:ident: $type:ty = $value:expr),* }) => {
+    ($(#[$doc:meta])* $name:ident<$($parameter:ident),+>) => {
         $(#[$doc])*
         pub struct $name<$($parameter),+> {
-            pub(crate) name: Cow<'static, str>,
-            $(pub(crate) $field: $type,)*
-            types: PhantomData<fn() -> ($($parameter,)+)>,
+            name: &'static str,
+            types: Types<($($parameter,)+)>,
         }
 
         impl<$($parameter),+> $name<$($parameter),+> {
-            /// Names it; usually as a constant that workflow and callers share.
+            /// Creates it from its name. Usually the value of a constant that the workflow and its callers share.
             pub const fn new(name: &'static str) -> Self {
-                Self { name: Cow::Borrowed(name), $($field: $value,)* types: PhantomData }
+                Self { name, types: PhantomData }
             }
 
-            /// Its name on the wire.
-            pub fn name(&self) -> &str {
-                &self.name
+            /// Returns its name on the wire.
+            pub fn name(&self) -> &'static str {
+                self.name
             }
         }
 
@@ -342,23 +365,91 @@ macro_rules! message {
 }
 
 message!(
-    /// A message to a running workflow, carrying a `T`: one value, or a tuple of arguments.
-    Signal<T> {}
+    /// A message to a running workflow that carries a `T`: one value, or a tuple of arguments.
+    Signal<T>
 );
 message!(
     /// A question to a workflow: arguments `A` (one value or a tuple), answer `R`.
-    Query<A, R> {}
-);
-message!(
-    /// A change of a running workflow with an answer: arguments `A` (one value or a tuple), answer `R`.
-    Update<A, R> { validated: bool = false }
+    Query<A, R>
 );
 
+/// A message that changes a running workflow and has an answer: arguments `A` (one value or a tuple), answer `R`.
+///
+/// `V` is part of the type, so that a validator cannot be forgotten: an `Update<A, R>` is handled with
+/// [`on_update`](crate::WorkflowContext::on_update), a [`ValidatedUpdate<A, R>`](ValidatedUpdate) with
+/// [`on_validated_update`](crate::WorkflowContext::on_validated_update).
+pub struct Update<A, R, V = Unvalidated> {
+    name: &'static str,
+    types: Types<(A, R, V)>,
+}
+
+/// An [`Update`] with a validator, which decides before the update is accepted.
+///
+/// ```
+/// # use longhaul_sdk::{Update, ValidatedUpdate};
+/// const SET_AMOUNT: ValidatedUpdate<u32, u32> = Update::validated("set_amount");
+/// ```
+pub type ValidatedUpdate<A, R> = Update<A, R, Validated>;
+
+/// Marks an [`Update`] without a validator.
+#[derive(Clone, Copy, Debug)]
+pub enum Unvalidated {}
+
+/// Marks an [`Update`] with a validator.
+#[derive(Clone, Copy, Debug)]
+pub enum Validated {}
+
+/// Whether an [`Update`] has a validator: [`Unvalidated`] or [`Validated`].
+pub trait UpdateKind: sealed::Sealed {
+    #[doc(hidden)]
+    const VALIDATED: bool;
+}
+
+impl UpdateKind for Unvalidated {
+    const VALIDATED: bool = false;
+}
+
+impl UpdateKind for Validated {
+    const VALIDATED: bool = true;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Unvalidated {}
+    impl Sealed for super::Validated {}
+}
+
 impl<A, R> Update<A, R> {
-    /// Says that the workflow has a validator for it, which is asked before the update is accepted.
-    #[must_use]
-    pub const fn validated(mut self) -> Self {
-        self.validated = true;
-        self
+    /// Creates an update without a validator from its name. Usually the value of a constant that the workflow and its callers
+    /// share.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<A, R> ValidatedUpdate<A, R> {
+    /// Creates an update with a validator from its name. Usually the value of a constant that the workflow and its callers
+    /// share.
+    pub const fn validated(name: &'static str) -> Self {
+        Self {
+            name,
+            types: PhantomData,
+        }
+    }
+}
+
+impl<A, R, V> Update<A, R, V> {
+    /// Returns its name on the wire.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
+impl<A, R, V> fmt::Debug for Update<A, R, V> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Update").field(&self.name).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! The errors user code meets: what it returns when it fails, and what it gets from a call that failed.
+//! The errors of user code: the failures it returns, and the errors of the calls it makes.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 use crate::definition::ErasedCall;
 use crate::payload::{self, Error as PayloadError};
 
-/// A failure of user code, in the form every language of the protocol understands. Made from any error with `?`.
+/// A failure of user code. `?` converts any error into it.
 ///
-/// It is deliberately not an error type itself, like `anyhow::Error`: that is what makes `?` work on every other one.
+/// It does not implement `std::error::Error`, like `anyhow::Error`: that is what allows `?` to convert every other error.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub(crate) message: String,
@@ -24,21 +24,21 @@ pub struct Failure {
     pub(crate) cancelled: bool,
 }
 
-/// What an activity returns.
+/// The result of an activity.
 pub type ActivityResult<T> = Result<T, Failure>;
 
 impl Failure {
-    /// A failure with a message for people and the type `Failure`.
+    /// Creates a failure with a message and the type `Failure`.
     pub fn new(message: impl Into<String>) -> Self {
         Self::of_type("Failure", message)
     }
 
-    /// A failure of a type that retry policies and callers can name.
+    /// Creates a failure with a type, which retry policies and callers can refer to.
     pub fn of_type(exception_type: impl Into<String>, message: impl Into<String>) -> Self {
         let message: String = message.into();
         let exception_type: String = exception_type.into();
         Self {
-            // The protocol wants a message that says something.
+            // The protocol requires a message that is not blank.
             message: if message.trim().is_empty() {
                 exception_type.clone()
             } else {
@@ -52,40 +52,40 @@ impl Failure {
         }
     }
 
-    /// Trying again would not help: no further attempt is made, whatever the retry policy says.
+    /// Forbids a retry, even if the retry policy allows one.
     #[must_use]
     pub fn non_retryable(mut self) -> Self {
         self.non_retryable = true;
         self
     }
 
-    /// A number for programs.
+    /// Adds an error code.
     #[must_use]
     pub fn code(mut self, code: i64) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// A value for the caller, read there with [`ActivityError::details`].
+    /// Adds a value, which the caller reads with [`ActivityError::details`].
     ///
     /// # Errors
-    /// When the value has no payload form.
+    /// [`payload::Error`](crate::payload::Error) if the value cannot be encoded as a payload.
     pub fn details<T: Serialize>(mut self, details: &T) -> Result<Self, PayloadError> {
         self.details = Some(payload::to_payload(details)?);
         Ok(self)
     }
 
-    /// What went wrong, for people.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The stable name of the kind of failure.
+    /// Returns the type of the failure.
     pub fn exception_type(&self) -> &str {
         &self.exception_type
     }
 
-    /// Whether another attempt is pointless.
+    /// Returns whether a retry is forbidden.
     pub fn is_non_retryable(&self) -> bool {
         self.non_retryable
     }
@@ -118,14 +118,14 @@ impl<E: StdError + 'static> From<E> for Failure {
             };
         }
         Self {
-            // Arguments and results do not become readable by trying again.
+            // A retry would get the same arguments and results.
             non_retryable: error.is::<PayloadError>(),
             ..Self::of_type(short_name::<E>(), chain(error))
         }
     }
 }
 
-/// The error and what caused it, in one line.
+/// Returns the message of the error and of its causes, in one line.
 fn chain(error: &dyn StdError) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -139,7 +139,7 @@ fn chain(error: &dyn StdError) -> String {
     text
 }
 
-/// `my_crate::payments::CardDeclined` is `CardDeclined` to other languages.
+/// Returns the last segment of the type name: `CardDeclined` for `my_crate::payments::CardDeclined`.
 fn short_name<E>() -> &'static str {
     let path = std::any::type_name::<E>();
     let path = path.split('<').next().unwrap_or(path);
@@ -151,42 +151,45 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
         .downcast_ref::<&'static str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
+        .unwrap_or("no message")
 }
 
-/// The workflow was asked to end, and the call that it waited in was given up. Calls made after it work: that is how a
-/// workflow cleans up.
+/// The cancellation of the workflow was requested, and the call it waited for was cancelled. Later calls work, so that the
+/// workflow can clean up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cancelled")]
 pub struct Cancelled;
 
 /// How an activity or child workflow ended without a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FailureKind {
-    /// Its code failed, for the last time.
+    /// Its code failed, and there is no further attempt.
     Failed,
-    /// One of its timeouts passed.
+    /// It timed out.
     TimedOut(TimeoutKind),
-    /// It was cancelled, or the workflow was while it waited.
+    /// It was cancelled, or the calling workflow was cancelled while it waited.
     Cancelled,
-    /// A child workflow was terminated.
+    /// The child workflow was terminated.
     Terminated,
-    /// The call never left: its arguments have no payload form, or what came back has another type than expected.
+    /// The call could not be made, because an argument cannot be encoded or an option is not valid; or the result has another
+    /// type than expected.
     Codec,
 }
 
-/// Which clock ran out.
+/// Which timeout was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TimeoutKind {
-    /// No worker took it in time.
+    /// No worker took the task in time.
     ScheduleToStart,
     /// One attempt took too long.
     StartToClose,
     /// All attempts together took too long.
     ScheduleToClose,
-    /// The attempt was silent for too long.
+    /// The attempt sent no heartbeat in time.
     Heartbeat,
-    /// A kind this release does not know.
+    /// Another timeout.
     Other,
 }
 
@@ -202,7 +205,7 @@ impl TimeoutKind {
     }
 }
 
-/// Why a call of an activity (also a local one) gave no result. Reads as an [`ActivityFailure`].
+/// Why a call of an activity, local or not, has no result. Dereferences to an [`ActivityFailure`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("activity {}: {}", .0.activity_type, .0.message)]
 pub struct ActivityError(pub(crate) Box<ActivityFailure>);
@@ -215,28 +218,28 @@ impl std::ops::Deref for ActivityError {
     }
 }
 
-/// The failure of an activity, in the words every language of the protocol uses.
+/// The failure of an activity.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ActivityFailure {
-    /// Which activity.
+    /// The activity type.
     pub activity_type: String,
-    /// How it ended.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// The protocol's name for the kind of failure: `activity`, `application`, `timeout`, `structural_limit`, …
+    /// The category of the protocol: `activity`, `application`, `timeout`, `structural_limit`, …
     pub failure_category: String,
-    /// The stable type of the failure, as the activity named it.
+    /// The type of the failure, set by the activity.
     pub exception_type: Option<String>,
-    /// What went wrong, for people.
+    /// The message.
     pub message: String,
-    /// The number the activity gave.
+    /// The error code, set by the activity.
     pub code: Option<i64>,
-    /// Whether the activity said that trying again is pointless.
+    /// Whether the activity forbade a retry.
     pub non_retryable: bool,
-    /// The attempt that ended it, if one ran.
+    /// The number of the last attempt, if there was one.
     pub attempt: Option<u64>,
     pub(crate) details: Option<Payload>,
-    /// The command sequence of the call.
+    /// The number of the call.
     pub(crate) sequence: u64,
     pub(crate) execution_id: Option<String>,
 }
@@ -263,15 +266,15 @@ impl ActivityError {
         }))
     }
 
-    /// The value the activity attached to its failure.
+    /// Returns the value that the activity added to its failure.
     ///
     /// # Errors
-    /// When the value has another shape.
+    /// [`payload::Error`](crate::payload::Error) if the value is not a `T`.
     pub fn details<T: DeserializeOwned>(&self) -> Option<Result<T, PayloadError>> {
         self.details.as_ref().map(payload::from_payload)
     }
 
-    /// Whether the call was given up because the workflow is to end.
+    /// Returns whether the call was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.kind == FailureKind::Cancelled
     }
@@ -295,22 +298,22 @@ impl ActivityError {
     }
 }
 
-/// Why a child workflow gave no result.
+/// Why a child workflow has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("child workflow {workflow_type}: {message}")]
 #[non_exhaustive]
 pub struct ChildError {
-    /// Which workflow.
+    /// The workflow type.
     pub workflow_type: String,
-    /// How it ended.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// The stable type of the failure, as the child named it.
+    /// The type of the failure, set by the child.
     pub exception_type: Option<String>,
-    /// What went wrong, for people.
+    /// The message.
     pub message: String,
-    /// Whether the child said that trying again is pointless.
+    /// Whether the child forbade a retry.
     pub non_retryable: bool,
-    /// The workflow itself was cancelled while it waited.
+    /// The parent was cancelled while it waited.
     pub(crate) interrupted: bool,
 }
 
@@ -340,18 +343,22 @@ impl ChildError {
     }
 }
 
-/// How a workflow ends without a result. Made from any error with `?`.
+/// How a workflow ends without a result: it fails, is cancelled, or continues as new. `?` converts any error into it.
+///
+/// It does not implement `std::error::Error`, for the same reason as [`Failure`]: a type that converts from every error cannot
+/// be an error itself, because Rust already converts every type from itself. It is opaque because workflow code only passes it
+/// on; [`is_cancelled`](Self::is_cancelled) and [`failure`](Self::failure) are for tests of workflow code.
 #[derive(Debug)]
 pub struct WorkflowError(pub(crate) Ending);
 
-/// What a workflow returns.
+/// The result of a workflow.
 pub type WorkflowResult<T> = Result<T, WorkflowError>;
 
 #[derive(Debug)]
 pub(crate) enum Ending {
     Failed {
         failure: Failure,
-        /// The activity whose failure nobody caught.
+        /// The number and the execution id of the activity whose failure ended the workflow.
         step: Option<(u64, Option<String>)>,
     },
     Cancelled,
@@ -365,12 +372,12 @@ pub(crate) struct ContinueAsNew {
 }
 
 impl WorkflowError {
-    /// Whether it says that the workflow was asked to end.
+    /// Returns whether the workflow ends because of a cancellation.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.0, Ending::Cancelled)
     }
 
-    /// The failure, unless the workflow ends in another way.
+    /// Returns the failure, unless the workflow ends in another way.
     pub fn failure(&self) -> Option<&Failure> {
         match &self.0 {
             Ending::Failed { failure, .. } => Some(failure),
@@ -417,7 +424,7 @@ impl<E: StdError + 'static> From<E> for WorkflowError {
             };
         }
         Self::from(Failure {
-            // Arguments and results do not become readable by trying again.
+            // A retry would get the same arguments and results.
             non_retryable: error.is::<PayloadError>(),
             ..Failure::of_type(short_name::<E>(), chain(error))
         })

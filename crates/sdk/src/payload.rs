@@ -1,7 +1,7 @@
-//! Between Rust types and payloads: what arguments, results, signals and queries are made of.
+//! Converts Rust types to payloads and back: arguments, results and messages.
 //!
-//! Any type with serde's `Serialize` and `Deserialize` crosses the wire. The mapping is the one every client of the
-//! protocol uses (payload-codec.md §5.5), so a Python worker reads what a Rust workflow sent:
+//! Any type with serde's `Serialize` and `Deserialize` can be converted. Every client of the protocol uses the same mapping, so a
+//! Python worker can read the arguments of a Rust workflow:
 //!
 //! | Rust | payload |
 //! | --- | --- |
@@ -14,8 +14,7 @@
 //! | structs and maps | map; integer and `bool` keys become text |
 //! | a variant with fields | a map of one entry, named after the variant |
 //!
-//! A value is one thing ([`to_payload`]), arguments are a list of things ([`to_arguments`]). Errors name the path to
-//! the field that is at fault.
+//! [`to_payload`] converts one value, [`to_arguments`] a list of arguments. Errors contain the path to the wrong field.
 
 use longhaul_protocol::payload::Value;
 use serde::Serialize;
@@ -34,19 +33,19 @@ pub use arguments::{from_arguments, to_arguments};
 pub use error::Error;
 pub use longhaul_protocol::Payload;
 
-/// Writes `value` as a payload.
+/// Encodes a value as a payload.
 ///
 /// # Errors
-/// The value holds something a payload cannot: a number outside `i64`, NaN, a map whose keys are not text, more than
-/// 256 nested containers; or its `Serialize` failed.
+/// If the value contains something that a payload cannot represent: a number outside `i64`, NaN, a map whose keys are not text,
+/// more than 256 nested containers. Also if its `Serialize` fails.
 pub fn to_payload<T: Serialize + ?Sized>(value: &T) -> Result<Payload, Error> {
     Payload::encode(&to_value(value)?).map_err(|error| Error::new(error.to_string()))
 }
 
-/// Reads a payload as a `T`.
+/// Decodes a payload as a `T`.
 ///
 /// # Errors
-/// The payload is damaged, or holds something else than a `T`.
+/// If the payload is damaged or is not a `T`.
 pub fn from_payload<T: DeserializeOwned>(payload: &Payload) -> Result<T, Error> {
     let value = payload
         .decode()
@@ -54,18 +53,18 @@ pub fn from_payload<T: DeserializeOwned>(payload: &Payload) -> Result<T, Error> 
     from_value(value)
 }
 
-/// As [`to_payload`], without encoding.
+/// Converts a value without encoding it.
 ///
 /// # Errors
-/// As [`to_payload`].
+/// The errors of [`to_payload`].
 pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
     value.serialize(ser::Serializer::new())
 }
 
-/// As [`from_payload`], for a decoded value.
+/// Converts a decoded value into a `T`.
 ///
 /// # Errors
-/// As [`from_payload`].
+/// If the value is not a `T`.
 pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, Error> {
     T::deserialize(de::Deserializer::new(value))
 }

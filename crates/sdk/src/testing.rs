@@ -1,10 +1,10 @@
-//! Testing workflows: replaying recorded histories against the code of today.
+//! Replays recorded histories against the current code.
 //!
-//! Before new code is deployed, replay what is running: export the histories of open runs (`longhaul workflow export`, or
-//! [`WorkflowHandle::export`](crate::WorkflowHandle::export)) and give them to a [`Replayer`]. Code that would make another
-//! call than the one recorded is found here instead of in production.
+//! Before you deploy new code, export the histories of open runs with
+//! [`WorkflowHandle::export`](crate::WorkflowHandle::export) (or `GET /api/workflows/{id}/runs/{run}/history/export`) and replay
+//! them with a [`Replayer`]. It finds code that would make another call than the recorded one.
 //!
-//! Running workflows in a test, with a server in the same process and time that jumps over every wait, is
+//! To run workflows in a test, with a server in the same process and a clock that jumps over every wait, use
 //! `longhaul_embedded::testing`.
 
 use std::collections::HashMap;
@@ -25,43 +25,45 @@ pub struct Replayer {
     workflows: HashMap<String, WorkflowDefinition>,
 }
 
-/// What a replay found.
+/// The result of a successful replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Replayed {
     /// The workflow type.
     pub workflow_type: String,
-    /// The id of the workflow, if the history names it.
+    /// The workflow id, if the history has it.
     pub workflow_id: String,
-    /// How many events were replayed.
+    /// The number of replayed events.
     pub events: u64,
-    /// How the run stands at the end of its history.
+    /// The state of the run at the end of its history, such as `completed` or `open`.
     pub ending: String,
 }
 
-/// Why a history does not replay.
+/// Why a replay failed.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplayFailure {
-    /// The text is no history.
-    #[error("this is no history: {0}")]
+    /// The text is not a history.
+    #[error("the text is not a history: {0}")]
     Unreadable(String),
-    /// No workflow of this type was given to the replayer.
-    #[error("there is no workflow `{0}` to replay it with")]
+    /// The replayer has no workflow of this type.
+    #[error("the replayer has no workflow `{0}`; add it with `.workflow::<..>()`")]
     UnknownWorkflow(String),
-    /// The code and the history part.
+    /// The code does not match the history.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// The code makes the recorded calls but ends in another way.
+    /// The code makes the recorded calls, but ends in another way.
     #[error("the history ends with {history}, but the code {code}")]
     OtherEnd {
-        /// How the history ends.
+        /// The end in the history.
         history: String,
-        /// How the code ends.
+        /// The end of the code.
         code: String,
     },
 }
 
 impl Replayer {
-    /// A replayer without workflows.
+    /// Creates a replayer without workflows.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -73,7 +75,7 @@ impl Replayer {
         self.workflow_definition(W::definition())
     }
 
-    /// Adds a definition made by hand.
+    /// Adds a workflow definition.
     #[must_use]
     pub fn workflow_definition(mut self, definition: WorkflowDefinition) -> Self {
         self.workflows
@@ -84,7 +86,8 @@ impl Replayer {
     /// Replays one history: an export, or an object with `workflow` and `history`.
     ///
     /// # Errors
-    /// When the text is no history, or the code does not fit it.
+    /// [`ReplayFailure::Unreadable`] if the text is not a history, [`ReplayFailure::UnknownWorkflow`] if the replayer does not have
+    /// the workflow, and [`ReplayFailure::Replay`] or [`ReplayFailure::OtherEnd`] if the code does not match the history.
     pub fn replay(&self, history: &str) -> Result<Replayed, ReplayFailure> {
         let recorded = Recorded::read(history)?;
         let Some(definition) = self.workflows.get(&recorded.info.workflow_type) else {
@@ -102,11 +105,11 @@ impl Replayer {
     }
 }
 
-/// Looks at a history without any code: events in order, calls numbered upwards and resolved once, at most one end. How many
-/// events there are.
+/// Checks the structure of a history without code: events are numbered without gaps, calls are numbered in order, and there is at
+/// most one end. Returns the number of events.
 ///
 /// # Errors
-/// When the text is no history, or one that no server writes.
+/// [`ReplayFailure::Unreadable`] if the text is not a history, and [`ReplayFailure::Replay`] if its structure is wrong.
 pub fn check_soundness(history: &str) -> Result<u64, ReplayFailure> {
     let recorded = Recorded::read(history)?;
     let damaged = |event: &HistoryEvent, problem: String| {
@@ -120,18 +123,18 @@ pub fn check_soundness(history: &str) -> Result<u64, ReplayFailure> {
     let mut ended = false;
     for (index, event) in recorded.events.iter().enumerate() {
         if event.sequence != index as u64 + 1 {
-            return Err(damaged(event, format!("it stands at place {}", index + 1)));
+            return Err(damaged(event, format!("it is at position {}", index + 1)));
         }
         if let Some(sequence) = event.opens_call()? {
             if sequence <= newest_call {
-                let problem = format!("it is call {sequence}, after call {newest_call}");
+                let problem = format!("it opens call {sequence} after call {newest_call}");
                 return Err(damaged(event, problem));
             }
             newest_call = sequence;
         }
         if is_end(&event.event_type) {
             if ended {
-                return Err(damaged(event, "the run has ended before".to_owned()));
+                return Err(damaged(event, "the run had already ended".to_owned()));
             }
             ended = true;
         }
@@ -151,7 +154,7 @@ fn is_end(event_type: &str) -> bool {
     )
 }
 
-/// The recorded end of a run against the one the code gives. The words for it.
+/// Compares the recorded end of a run with the end of the code. Returns a name for it.
 fn compare_end(execution: &Execution, events: &[HistoryEvent]) -> Result<String, ReplayFailure> {
     let other = |history: &str, code: String| {
         Err(ReplayFailure::OtherEnd {
@@ -161,7 +164,7 @@ fn compare_end(execution: &Execution, events: &[HistoryEvent]) -> Result<String,
     };
     let code = match execution.outcome() {
         None => "is still waiting".to_owned(),
-        Some(Ok(result)) => format!("returns {}", Shown(result)),
+        Some(Ok(result)) => format!("returns {}", AsJson(result)),
         Some(Err(error)) => match &error.0 {
             Ending::Failed { failure, .. } => format!("fails: {failure}"),
             Ending::Cancelled => "ends as cancelled".to_owned(),
@@ -181,14 +184,14 @@ fn compare_end(execution: &Execution, events: &[HistoryEvent]) -> Result<String,
             let recorded: Completed = end.read()?;
             let recorded = recorded.output.unwrap_or_else(Payload::null);
             if recorded.decode().ok() != result.decode().ok() {
-                return other(&format!("the result {}", Shown(&recorded)), code);
+                return other(&format!("the result {}", AsJson(&recorded)), code);
             }
             Ok("completed".to_owned())
         }
         ("WorkflowFailed", Some(Err(error))) if error.failure().is_some() => {
             Ok("failed".to_owned())
         }
-        // A broken limit fails a run whatever its code does.
+        // The server fails a run that exceeds a limit, independently of its code.
         ("WorkflowFailed", _) if end.payload.get().contains("structural_limit") => {
             Ok("failed".to_owned())
         }
@@ -210,10 +213,10 @@ struct Completed {
     output: Option<Payload>,
 }
 
-/// A payload for people.
-struct Shown<'a>(&'a Payload);
+/// Formats a payload as JSON.
+struct AsJson<'a>(&'a Payload);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for AsJson<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.display() {
             Ok(json) => write!(out, "{json}"),
@@ -222,14 +225,14 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// A history with what a worker would have been told beside it.
+/// A history with the identity and the arguments of its run.
 struct Recorded {
     info: RunInfo,
     arguments: Payload,
     events: Vec<HistoryEvent>,
 }
 
-/// An export bundle, or the published form of recorded histories.
+/// An export bundle, or an object with `workflow` and `history`.
 #[derive(Deserialize)]
 struct Bundle {
     #[serde(default)]
@@ -240,7 +243,7 @@ struct Bundle {
     history: Option<Vec<RawEvent>>,
 }
 
-/// An event whose envelope may be incomplete, as in hand-written histories.
+/// An event whose fields may be missing, as in hand-written histories.
 #[derive(Deserialize)]
 struct RawEvent {
     id: Option<String>,
@@ -286,7 +289,9 @@ impl Recorded {
             namespace: text(&["namespace"]),
         };
         if info.workflow_type.is_empty() {
-            return Err(unreadable("it does not name its workflow type".to_owned()));
+            return Err(unreadable(
+                "it does not contain its workflow type".to_owned(),
+            ));
         }
         Ok(Self {
             arguments: arguments(&bundle.workflow, &bundle.payloads).map_err(unreadable)?,
@@ -296,7 +301,7 @@ impl Recorded {
     }
 }
 
-/// The arguments of the run: a blob in an export, plain JSON or a blob in the published form.
+/// Returns the arguments of the run: a blob in an export, plain JSON or a blob in the other form.
 fn arguments(workflow: &Value, payloads: &Value) -> Result<Payload, String> {
     let blob = payloads["arguments"]["data"].as_str();
     if let Some(blob) = blob.or_else(|| workflow["input"].as_str()) {

@@ -1,7 +1,7 @@
-//! How requests reach a server: one request in, a status and a body out.
+//! Sends requests to a server and returns its responses.
 //!
-//! [`HttpTransport`] is the ordinary one. Another implementation can answer in the same process, record what is sent, or
-//! lose answers on purpose; everything above sees no difference.
+//! [`HttpTransport`] is the default. Other implementations can call a server in the same process, record requests, or drop responses
+//! in a test.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,38 +20,38 @@ mod retry;
 
 pub use error::{Refusal, RequestError, TransportError};
 pub use http::HttpTransport;
-pub use retry::RetryPolicy;
+pub use retry::RequestRetry;
 
-/// Carries requests to one server.
+/// Sends requests to one server.
 ///
-/// A request whose future is dropped is given up; the server may have done it nevertheless.
+/// If the future of a request is dropped, the server may have processed the request nevertheless.
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
-    /// Sends `request` and waits for the whole answer, at most [`Request::timeout`] long.
+    /// Sends the request and waits for the whole response, for at most [`Request::timeout`].
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>>;
 }
 
-/// One request, complete but for the address of the server.
+/// A request, without the address of the server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
-    /// What to do.
+    /// The HTTP method.
     pub method: Method,
     /// The path and query below the server's address, percent-encoded, such as `/api/workflows?page_size=1`.
     pub path: String,
-    /// Which of the two APIs it belongs to.
+    /// The API of the request.
     pub plane: Plane,
-    /// The namespace it acts in.
+    /// The namespace.
     pub namespace: Arc<str>,
-    /// The caller's credential.
+    /// The token.
     pub token: Option<Token>,
     /// The JSON body, if there is one.
     pub body: Option<Bytes>,
-    /// How long to wait for the answer.
+    /// The timeout of the response.
     pub timeout: Duration,
 }
 
 impl Request {
-    /// A request in the namespace `default`, without credential and body, that waits a minute.
+    /// Creates a request in the namespace `default`, without a token and a body, with a timeout of a minute.
     pub fn new(method: Method, plane: Plane, path: impl Into<String>) -> Self {
         Self {
             method,
@@ -64,7 +64,7 @@ impl Request {
         }
     }
 
-    /// The headers that go with it: version, namespace, credential and media type.
+    /// Returns its headers: version, namespace, token and media type.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         let token = self.token.as_ref();
         [
@@ -80,7 +80,7 @@ impl Request {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Response {
     /// The HTTP status.
@@ -89,18 +89,22 @@ pub struct Response {
     pub body: Bytes,
 }
 
-/// The methods of the protocol.
+/// An HTTP method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of HTTP")]
+#[non_exhaustive]
 pub enum Method {
+    /// `GET`
     Get,
+    /// `POST`
     Post,
+    /// `PUT`
     Put,
+    /// `DELETE`
     Delete,
 }
 
 impl Method {
-    /// As it stands in a request.
+    /// Returns the name of the method.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -112,17 +116,18 @@ impl Method {
     }
 }
 
-/// The two APIs of a server, versioned apart.
+/// The APIs of a server. Each has its own version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Plane {
-    /// Starting, messaging and looking at workflows.
+    /// Starts workflows, sends messages to them and reads them.
     Control,
-    /// Polling for and reporting tasks.
+    /// Polls for tasks and reports them.
     Worker,
 }
 
 impl Plane {
-    /// The header that names the version spoken, and that version.
+    /// Returns the name and the value of the version header.
     #[must_use]
     pub fn version_header(self) -> (&'static str, &'static str) {
         match self {
@@ -132,17 +137,17 @@ impl Plane {
     }
 }
 
-/// A bearer token. It is never shown.
+/// A bearer token. Its `Debug` output does not contain the secret.
 #[derive(Clone)]
 pub struct Token(Arc<str>);
 
 impl Token {
-    /// A credential as the server's operator gave it out.
+    /// Creates a token.
     pub fn new(secret: impl Into<Arc<str>>) -> Self {
         Self(secret.into())
     }
 
-    /// The secret itself.
+    /// Returns the secret.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.0

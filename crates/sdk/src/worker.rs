@@ -1,8 +1,8 @@
-//! Workers: processes that run workflows and activities.
+//! Workers run workflows and activities.
 //!
-//! A worker polls one task queue, for as many tasks at once as it has room for, and reports what became of them. It outlives
-//! lost connections and restarts of the server; panics of user code end one task, never the worker. Asked to stop, it takes no
-//! new tasks, finishes those it has, closes its sessions and says goodbye.
+//! A worker polls one task queue for as many tasks as it has free slots, and reports their outcomes. It survives lost
+//! connections and restarts of the server. A panic in user code ends one task, not the worker. When it is asked to stop, it
+//! takes no new tasks, finishes the ones it has, closes its sessions and deregisters.
 
 mod activities;
 mod api;
@@ -38,7 +38,7 @@ use crate::client::Client;
 use crate::transport::RequestError;
 use crate::workflow::WorkerSessionOptions;
 
-/// See the module. Made by [`Worker::builder`].
+/// Runs the workflows and activities of one task queue. Created with [`Worker::builder`].
 pub struct Worker {
     shared: Arc<Shared>,
     registration: Arc<Registration>,
@@ -46,7 +46,7 @@ pub struct Worker {
     handle: WorkerHandle,
 }
 
-/// How much a worker does at once, and how long it waits.
+/// Limits and timeouts of a worker.
 #[derive(Clone, Debug)]
 struct Limits {
     workflow_tasks: usize,
@@ -59,19 +59,20 @@ struct Limits {
 
 /// Why a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ended {
-    /// It was told to, by its own program.
+    /// Its own program called [`WorkerHandle::shut_down`].
     ShutDown,
-    /// An operator is draining its build: it must take no more work.
+    /// An operator drains its build: it must take no more tasks.
     Drained,
 }
 
-/// Why a worker could not begin.
+/// Why a worker could not start.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the worker could not register: {0}")]
 pub struct WorkerError(#[from] RequestError);
 
-/// Stops a running worker, and looks at it. Cheap to clone.
+/// Stops a running worker and reads its counters. Cheap to clone.
 #[derive(Clone)]
 pub struct WorkerHandle {
     shared: Arc<Shared>,
@@ -80,32 +81,32 @@ pub struct WorkerHandle {
 }
 
 impl WorkerHandle {
-    /// Asks the worker to finish what it has and end.
+    /// Asks the worker to finish its tasks and end.
     pub fn shut_down(&self) {
         self.stop.cancel();
     }
 
-    /// What it has counted so far.
+    /// Returns its counters.
     pub fn metrics(&self) -> WorkerMetrics {
         self.shared.counters.read()
     }
 
-    /// How many tasks it has in hand: workflow tasks, activities and questions.
+    /// Returns the number of tasks that it is processing: workflow tasks, activities, queries and update validations.
     pub fn running_tasks(&self) -> usize {
         self.shared.running.tasks()
     }
 
-    /// Resolves when a task that it has in hand ends after this was called.
+    /// Returns a future that completes when the worker finishes a task after this call.
     pub fn task_ended(&self) -> Notified<'_> {
         self.shared.running.ended.notified()
     }
 
-    /// The id it registers under.
+    /// Returns its worker id.
     pub fn worker_id(&self) -> &str {
         &self.shared.api.worker_id
     }
 
-    /// A session to open by hand.
+    /// Returns a session that can be opened before any activity needs it.
     pub fn session(&self, options: WorkerSessionOptions) -> WorkerSession {
         WorkerSession {
             shared: self.shared.clone(),
@@ -115,20 +116,20 @@ impl WorkerHandle {
 }
 
 impl Worker {
-    /// A worker for a task queue, with workflows and activities to add.
+    /// Returns a builder for a worker of a task queue.
     pub fn builder(client: &Client, queue: impl Into<String>) -> WorkerBuilder {
         WorkerBuilder::new(client.connection().clone(), queue.into())
     }
 
-    /// Stops and watches the worker from elsewhere.
+    /// Returns a handle that stops the worker and reads its counters.
     pub fn handle(&self) -> WorkerHandle {
         self.handle.clone()
     }
 
-    /// Works until `signal` is ready, then finishes what it has.
+    /// Runs until `signal` completes, then finishes its tasks.
     ///
     /// # Errors
-    /// When the server refuses the registration.
+    /// [`WorkerError`] if the server cannot be reached at the start, or refuses the registration.
     pub async fn run_until(self, signal: impl Future<Output = ()>) -> Result<Ended, WorkerError> {
         let handle = self.handle();
         let running = self.run();
@@ -140,10 +141,10 @@ impl Worker {
         running.await
     }
 
-    /// Works until [`WorkerHandle::shut_down`] is called or an operator drains its build.
+    /// Runs until [`WorkerHandle::shut_down`] is called or an operator drains its build.
     ///
     /// # Errors
-    /// When the server refuses the registration.
+    /// [`WorkerError`] if the server cannot be reached at the start, or refuses the registration.
     pub async fn run(self) -> Result<Ended, WorkerError> {
         let stop = self.handle.stop.clone();
         let registered = tokio::select! {
@@ -156,11 +157,11 @@ impl Worker {
             task_queue = self.shared.queue,
             workflows = self.shared.workflows.len(),
             activities = self.shared.activities.len(),
-            "the worker is running"
+            "worker started"
         );
         let abort = CancellationToken::new();
-        // Whoever drops this future ends everything that it started.
-        let _end_with_us = (stop.clone().drop_guard(), abort.clone().drop_guard());
+        // When this future is dropped, everything it has started ends.
+        let _end_with_this_future = (stop.clone().drop_guard(), abort.clone().drop_guard());
         let tasks = TaskTracker::new();
         let pollers = Pollers {
             shared: self.shared.clone(),
@@ -207,7 +208,7 @@ impl Worker {
         {
             tracing::warn!(
                 left = tasks.len(),
-                "tasks that are not done in time are given up"
+                "gave up tasks that did not finish within the drain timeout"
             );
             abort.cancel();
             tasks.wait().await;
@@ -216,7 +217,7 @@ impl Worker {
         alive.abort();
         sessions::close_all(&self.shared, "worker_shutdown").await;
         if let Err(error) = self.shared.api.deregister().await {
-            tracing::warn!(%error, "the worker could not deregister");
+            tracing::warn!(%error, "could not deregister the worker");
         }
         Ok(if self.handle.drained.is_cancelled() {
             Ended::Drained

@@ -1,7 +1,7 @@
 //! Workflow code and its replay.
 //!
-//! [`Context`] is what workflow code uses. Behind it, an execution replays a run's history against the code and collects the
-//! commands for the server: history in, commands out, without clock, I/O or threads.
+//! Workflow code uses a [`WorkflowContext`]. Internally, an execution replays the history of a run against the code and collects
+//! the commands for the server. It uses no clock, no I/O and no threads.
 
 mod activity;
 mod call;
@@ -21,14 +21,29 @@ mod session;
 mod state;
 mod wait;
 
-pub use activity::{ActivityFuture, CallActivity, CancellationPolicy};
-pub use child::{CallChild, ChildFuture, ParentClosePolicy};
-pub use context::{CancellationScope, Context, JoinHandle, Signals, WaitUntil, session};
+pub use activity::{ActivityCallBuilder, ActivityFuture};
+pub use child::{ChildFuture, ChildWorkflowCallBuilder};
+pub use context::{CancellationScope, JoinHandle, Signals, WaitUntil, WorkflowContext};
 pub use event::HistoryEvent;
 pub use journal::RunInfo;
-pub use local::{LocalActivity, LocalActivityOptions};
-pub use options::{OptionError, RetryPolicy};
-pub use replay_error::{Divergence, ReplayError};
+pub use local::{LocalActivityCallBuilder, LocalActivityOptions};
+/// What happens to an activity or child workflow when its workflow is cancelled while it waits for it.
+///
+/// * `TryCancel`: the call is asked to stop, and the workflow continues at once.
+/// * `WaitCancellationCompleted`: the call is asked to stop, and the workflow continues when it has stopped.
+/// * `Abandon`: the call runs to its end, and the workflow does not wait for it.
+#[doc(inline)]
+pub use longhaul_protocol::workflow_command::CancellationPolicy;
+/// What happens to a child workflow that is open when its parent closes.
+///
+/// * `Abandon`: the child continues. This is the default.
+/// * `RequestCancel`: the child is cancelled at once.
+/// * `Terminate`: the child is terminated.
+/// * `RequestCancellation`: the child is asked to clean up and end.
+#[doc(inline)]
+pub use longhaul_protocol::workflow_command::ParentClosePolicy;
+pub use options::RetryPolicy;
+pub use replay_error::{Divergence, MessageKind, ReplayError};
 pub use saga::Saga;
 pub use select::{Either, join, join_all, select, select_all, try_join, try_join_all};
 pub use session::{Session, WorkerSessionOptions};

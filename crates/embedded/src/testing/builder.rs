@@ -1,4 +1,4 @@
-//! Setting up a test environment.
+//! The builder of a test environment.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use longhaul_sdk::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::fakes::{self, Answer, Fakes};
+use super::fakes::{self, FakeOutcome, Fakes};
 use super::skipping::Shared;
 use super::{QUEUE, StartError, TestEnvironment};
 use crate::Embedded;
@@ -25,18 +25,18 @@ const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Polls that the worker keeps open for each kind of task.
+/// The polls that the worker keeps open for each kind of task.
 const POLLERS: usize = 2;
 
-/// Longer than any test lets pass: a worker that lives in the test is never lost, and must not seem so when time jumps.
+/// Longer than any test lets pass. The worker of a test is never lost, so no lease of it may expire when time jumps.
 const CENTURY_SECONDS: u64 = 100 * 365 * 86_400;
 
-/// More than hang at the same time.
+/// More than the activities that hang at the same time.
 const ACTIVITIES_MAX: usize = 100_000;
 
 type SetUp = Box<dyn FnOnce(WorkerBuilder) -> WorkerBuilder + Send>;
 
-/// A [`TestEnvironment`] in the making.
+/// Builds a [`TestEnvironment`]; see [`TestEnvironment::builder`].
 #[must_use = "an environment does nothing until it is started"]
 pub struct Builder {
     workflows: Vec<WorkflowDefinition>,
@@ -67,30 +67,30 @@ impl Builder {
         }
     }
 
-    /// Runs workflows of a function with `#[workflow]`.
+    /// Registers a function with `#[workflow]`.
     pub fn workflow<W: Workflow>(self) -> Self {
         self.workflow_definition(W::definition())
     }
 
-    /// Runs workflows of a definition made by hand.
+    /// Registers a workflow definition.
     pub fn workflow_definition(mut self, definition: WorkflowDefinition) -> Self {
         self.workflows.push(definition);
         self
     }
 
-    /// Runs a real activity, of a function with `#[activity]`.
+    /// Registers a real activity: a function with `#[activity]`.
     pub fn activity<A: Activity>(self) -> Self {
         self.activity_definition(A::definition())
     }
 
-    /// Runs a real activity of a definition made by hand.
+    /// Registers a real activity: an activity definition.
     pub fn activity_definition(mut self, definition: ActivityDefinition) -> Self {
         let name = definition.name().to_owned();
         self.activities.insert(name, definition);
         self
     }
 
-    /// Runs a real activity, but only when workflows call it as a local one.
+    /// Registers a real activity for local calls only.
     pub fn local_activity<A: Activity>(mut self) -> Self {
         let definition = A::definition();
         let name = definition.name().to_owned();
@@ -98,70 +98,70 @@ impl Builder {
         self
     }
 
-    /// Stands in for an activity, called as a local one or not: a function of a tuple of its arguments.
+    /// Fakes an activity, local or not, with a function of a tuple of its arguments.
     pub fn fake<A, R>(
         self,
         name: impl Into<String>,
-        answer: impl Fn(A) -> ActivityResult<R> + Send + Sync + 'static,
+        fake: impl Fn(A) -> ActivityResult<R> + Send + Sync + 'static,
     ) -> Self
     where
         A: DeserializeOwned + Send + 'static,
         R: Serialize,
     {
-        self.stand_in(fakes::function(name.into(), answer))
+        self.replace_by(fakes::function(name.into(), fake))
     }
 
-    /// Stands in for an activity with an answer for each attempt, in order; the last is given to all further ones.
+    /// Fakes an activity with an outcome for each attempt, in order. The last outcome repeats.
     ///
     /// # Panics
-    /// There is no answer.
-    pub fn fake_answers<R: Serialize>(
+    /// If there is no outcome.
+    pub fn fake_outcomes<R: Serialize>(
         self,
         name: impl Into<String>,
-        answers: impl IntoIterator<Item = Answer<R>>,
+        outcomes: impl IntoIterator<Item = FakeOutcome<R>>,
     ) -> Self {
-        let fake = fakes::sequence(name.into(), answers, &self.fakes);
-        self.stand_in(fake)
+        let fake = fakes::sequence(name.into(), outcomes, &self.fakes);
+        self.replace_by(fake)
     }
 
-    fn stand_in(mut self, fake: ActivityDefinition) -> Self {
+    fn replace_by(mut self, fake: ActivityDefinition) -> Self {
         self.local_activities.remove(fake.name());
         self.activity_definition(fake)
     }
 
-    /// A value for all activities; they read it with [`ActivityContext::data`](longhaul_sdk::ActivityContext::data).
+    /// Adds a value for all activities. They read it with [`ActivityContext::data`](longhaul_sdk::ActivityContext::data).
     pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.set_up.push(Box::new(|worker| worker.data(value)));
         self
     }
 
-    /// Forgets every run between its tasks, so that each task replays the whole history: code that is not deterministic is
-    /// found at the first step it takes differently.
+    /// Replays the whole history for every workflow task, so that code that is not deterministic fails at its first different
+    /// call.
     pub fn replay_always(mut self) -> Self {
         self.replay_always = true;
         self
     }
 
-    /// What the clock shows at the beginning; 2026-01-01T00:00:00Z by default.
+    /// Sets the start time of the clock. The default is 2026-01-01T00:00:00Z.
     pub fn begin(mut self, begin: Timestamp) -> Self {
         self.begin = begin;
         self
     }
 
-    /// Time passes only when the test moves it with [`TestEnvironment::advance`]; waiting for a result then waits for another
-    /// task of the test to do so.
+    /// Moves the clock only when the test calls [`TestEnvironment::advance`]. A wait for a result then needs another task of the
+    /// test that moves the clock.
     pub fn without_skipping(mut self) -> Self {
         self.skips = false;
         self
     }
 
-    /// How much time a wait for a result may skip before the workflow counts as stuck; ten years by default.
+    /// Sets how much time a wait for a result may skip before the workflow counts as stuck. The default is ten years.
     pub fn longest_wait(mut self, longest: Duration) -> Self {
         self.longest_wait = longest;
         self
     }
 
-    /// How often a wait for a result may move the clock before the workflow counts as going in circles; 10,000 by default.
+    /// Sets how often a wait for a result may move the clock before the workflow counts as stuck. The default is 10,000.
     pub fn most_jumps(mut self, jumps: u32) -> Self {
         self.most_jumps = jumps;
         self
@@ -170,7 +170,7 @@ impl Builder {
     /// Starts the server and the worker.
     ///
     /// # Errors
-    /// The server cannot be opened, or refuses the worker.
+    /// [`StartError::Server`] if the server cannot be opened, [`StartError::Worker`] if it refuses the worker.
     pub async fn start(self) -> Result<TestEnvironment, StartError> {
         let mut config = Config {
             worker_stale_seconds: CENTURY_SECONDS,
@@ -183,7 +183,10 @@ impl Builder {
             .config(config)
             .open()
             .await?;
-        let clock = server.clock.clone().expect("it was opened with one");
+        let clock = server
+            .clock
+            .clone()
+            .expect("the server was opened with a manual clock");
 
         let client = server.client();
         let has_workflows = !self.workflows.is_empty();
@@ -217,7 +220,7 @@ impl Builder {
             clock,
             fakes: self.fakes,
             worker: worker.handle(),
-            // Besides, one poll for queries.
+            // One more poll is for queries.
             polls: usize::from(has_workflows) * (POLLERS + 1)
                 + usize::from(has_activities) * POLLERS,
             skips: self.skips,

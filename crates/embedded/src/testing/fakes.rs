@@ -1,4 +1,4 @@
-//! Stand-ins for activities, and what every activity was called with.
+//! Fakes of activities, and the recorded calls of all activities.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -14,38 +14,39 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 
-/// What a fake does with one attempt.
+/// The outcome of one attempt of a fake.
 #[derive(Clone, Debug)]
-pub enum Answer<R> {
-    /// It returns this.
+#[non_exhaustive]
+pub enum FakeOutcome<R> {
+    /// The attempt returns this value.
     Returns(R),
-    /// It fails; whether it is tried again is up to the caller's retry policy.
+    /// The attempt fails. The retry policy of the call decides whether there is another attempt.
     Fails(Failure),
-    /// It hangs: time passes until a timeout of the activity ends the attempt. Not for local activities.
+    /// The attempt hangs until it times out. Not for local activities.
     Never,
 }
 
 /// One attempt of an activity, real or fake.
 #[derive(Clone)]
 pub struct Call {
-    /// Which attempt of what it was.
+    /// The identity of the attempt.
     pub info: ActivityInfo,
-    /// When it began, by the clock of the environment.
+    /// The time when the attempt began, by the clock of the environment.
     pub at: Timestamp,
     payload: Payload,
 }
 
 impl Call {
-    /// What it was called with: a tuple of all arguments, or the only one.
+    /// Returns the arguments: a tuple, or the only argument.
     ///
     /// # Panics
-    /// The arguments are of other types.
+    /// If the arguments have other types.
     #[must_use]
     pub fn arguments<A: DeserializeOwned>(&self) -> A {
         match payload::from_arguments(&self.payload) {
             Ok(arguments) => arguments,
             Err(error) => panic!(
-                "`{}` was not called with {}: {error}",
+                "the arguments of `{}` are not a {}: {error}",
                 self.info.activity_type,
                 std::any::type_name::<A>()
             ),
@@ -66,13 +67,13 @@ impl fmt::Debug for Call {
     }
 }
 
-/// What the activities of one environment share.
+/// The shared state of the activities of one environment.
 pub(super) struct Fakes {
     calls: Mutex<HashMap<String, Vec<Call>>>,
-    /// Tasks whose attempt hangs on purpose.
+    /// The tasks of attempts that hang.
     hanging: Mutex<HashSet<String>>,
     pub(super) changed: Notify,
-    /// The environment stops: whatever hangs ends.
+    /// Set when the environment stops. Hanging attempts then end.
     ending: watch::Sender<bool>,
 }
 
@@ -88,7 +89,7 @@ impl Default for Fakes {
 }
 
 impl Fakes {
-    /// The activity, with its calls written down here.
+    /// Returns the activity with its calls recorded.
     pub(super) fn record(
         self: &Arc<Self>,
         activity: ActivityDefinition,
@@ -121,12 +122,12 @@ impl Fakes {
         })
     }
 
-    /// Whether there is such an activity, real or fake.
+    /// Returns whether there is such an activity, real or fake.
     pub(super) fn has(&self, name: &str) -> bool {
         self.calls.lock().contains_key(name)
     }
 
-    /// How many attempts hang, also those that nobody waits for any more.
+    /// Returns the number of hanging attempts, including those that have timed out.
     pub(super) fn hanging(&self) -> usize {
         self.hanging.lock().len()
     }
@@ -135,7 +136,7 @@ impl Fakes {
         self.hanging.lock().contains(task_id)
     }
 
-    /// Ends what hangs. From here on nothing is waited for.
+    /// Ends all hanging attempts.
     pub(super) fn end(&self) {
         self.ending.send_replace(true);
         self.changed.notify_waiters();
@@ -147,22 +148,22 @@ impl Fakes {
 
     async fn hang(&self, context: &ActivityContext) -> Failure {
         if context.info().local {
-            let problem = "a fake that never answers cannot stand in for a local activity";
+            let problem = "FakeOutcome::Never cannot be used for a local activity";
             return Failure::of_type("FakeNotLocal", problem).non_retryable();
         }
         self.hanging.lock().insert(context.info().task_id.clone());
         self.changed.notify_waiters();
         let mut ending = self.ending.subscribe();
-        // An error means that nobody can end it any more, which is an end too.
+        // An error means that the environment was dropped.
         let _ended = ending.wait_for(|ended| *ended).await;
         Failure::new("the test environment was stopped")
     }
 }
 
-/// A fake that is a function of the arguments.
+/// Returns a fake that calls a function with the arguments.
 pub(super) fn function<A, R>(
     name: String,
-    answer: impl Fn(A) -> ActivityResult<R> + Send + Sync + 'static,
+    fake: impl Fn(A) -> ActivityResult<R> + Send + Sync + 'static,
 ) -> ActivityDefinition
 where
     A: DeserializeOwned + Send + 'static,
@@ -171,39 +172,39 @@ where
     ActivityDefinition::of_payloads(name, move |_, arguments| {
         let result = payload::from_arguments(&arguments)
             .map_err(Failure::from)
-            .and_then(&answer)
+            .and_then(&fake)
             .and_then(|result| Ok(payload::to_payload(&result)?));
         std::future::ready(result)
     })
 }
 
-/// A fake with an answer for each attempt; the last is for all further ones.
+/// Returns a fake with an outcome for each attempt. The last outcome repeats.
 pub(super) fn sequence<R: Serialize>(
     name: String,
-    answers: impl IntoIterator<Item = Answer<R>>,
+    outcomes: impl IntoIterator<Item = FakeOutcome<R>>,
     fakes: &Arc<Fakes>,
 ) -> ActivityDefinition {
-    let answers = answers.into_iter().map(|answer| match answer {
-        Answer::Returns(result) => match payload::to_payload(&result) {
-            Ok(result) => Answer::Returns(result),
-            Err(error) => Answer::Fails(error.into()),
+    let outcomes = outcomes.into_iter().map(|outcome| match outcome {
+        FakeOutcome::Returns(result) => match payload::to_payload(&result) {
+            Ok(result) => FakeOutcome::Returns(result),
+            Err(error) => FakeOutcome::Fails(error.into()),
         },
-        Answer::Fails(failure) => Answer::Fails(failure),
-        Answer::Never => Answer::Never,
+        FakeOutcome::Fails(failure) => FakeOutcome::Fails(failure),
+        FakeOutcome::Never => FakeOutcome::Never,
     });
-    let answers: Vec<Answer<Payload>> = answers.collect();
-    assert!(!answers.is_empty(), "the fake `{name}` has no answer");
+    let outcomes: Vec<FakeOutcome<Payload>> = outcomes.collect();
+    assert!(!outcomes.is_empty(), "the fake `{name}` has no outcome");
     let (fakes, given) = (fakes.clone(), Mutex::new(0));
     ActivityDefinition::of_payloads(name, move |context, _| {
         let mut given = given.lock();
-        let answer = answers[(*given).min(answers.len() - 1)].clone();
+        let outcome = outcomes[(*given).min(outcomes.len() - 1)].clone();
         *given += 1;
         let fakes = fakes.clone();
         async move {
-            match answer {
-                Answer::Returns(result) => Ok(result),
-                Answer::Fails(failure) => Err(failure),
-                Answer::Never => Err(fakes.hang(&context).await),
+            match outcome {
+                FakeOutcome::Returns(result) => Ok(result),
+                FakeOutcome::Fails(failure) => Err(failure),
+                FakeOutcome::Never => Err(fakes.hang(&context).await),
             }
         }
     })

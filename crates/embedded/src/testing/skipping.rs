@@ -1,8 +1,9 @@
-//! When time may jump, and how far.
+//! When the clock may jump, and how far.
 //!
-//! Time jumps only when nothing can happen without it: every poll of the worker waits in line, no other request is in flight,
-//! nobody holds or still handles a task (but fakes that hang on purpose), and the server's own loops rest. Whatever ends such a state begins or
-//! ends a request, so a jump between two requests that are the same before and after the look is safe.
+//! The clock jumps only when no work is left to do at the current time: every poll of the worker waits on the server, no other
+//! request is in flight, no task is leased or being processed (except by fakes that hang), and the background loops of the server
+//! are idle. Every change of that state begins or ends a request. So a jump is safe if the request counts are the same before and
+//! after the check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,31 +20,31 @@ use super::stuck::{Stuck, Why};
 use crate::EmbeddedTransport;
 use crate::traffic::Counts;
 
-/// What an environment and its handles share.
+/// The shared state of an environment and its handles.
 pub(super) struct Shared {
     pub(super) host: Host,
     pub(super) transport: EmbeddedTransport,
     pub(super) clock: ManualClock,
     pub(super) fakes: Arc<Fakes>,
     pub(super) worker: WorkerHandle,
-    /// The polls that the worker keeps open when it has nothing else to do.
+    /// The polls that an idle worker keeps open.
     pub(super) polls: usize,
     pub(super) skips: bool,
     pub(super) longest_wait: Duration,
     pub(super) most_jumps: u32,
 }
 
-/// A moment at which nothing can happen without time passing.
+/// A point at which no work is left to do at the current time.
 pub(super) struct Still {
     counts: Counts,
     pub(super) due_at: Option<Timestamp>,
 }
 
 impl Shared {
-    /// Waits until nothing can happen without time passing.
+    /// Waits until no work is left to do at the current time.
     pub(super) async fn still(&self) -> Result<Still, RunError> {
         loop {
-            // Whoever changes something after this is heard.
+            // Registered before the check, so that no change after it is missed.
             let rested = self.host.rested();
             let ended = self.transport.traffic().ended();
             let worked = self.worker.task_ended();
@@ -56,7 +57,7 @@ impl Shared {
             if self.fakes.has_ended() {
                 return Err(RunError::Stopped);
             }
-            if let Some(still) = self.look().await? {
+            if let Some(still) = self.check_still().await? {
                 return Ok(still);
             }
             tokio::select! {
@@ -68,7 +69,8 @@ impl Shared {
         }
     }
 
-    async fn look(&self) -> Result<Option<Still>, RunError> {
+    /// Returns the state if no work is left to do at the current time.
+    async fn check_still(&self) -> Result<Option<Still>, RunError> {
         let traffic = self.transport.traffic();
         let counts = traffic.counts();
         let works = self.worker.running_tasks() > self.fakes.hanging();
@@ -90,13 +92,13 @@ impl Shared {
         }))
     }
 
-    /// Moves the clock, unless something has happened since the look.
+    /// Moves the clock, unless a request began or ended since the check. Returns whether it moved.
     pub(super) fn jump(&self, still: &Still, to: Timestamp) -> bool {
         let traffic = self.transport.traffic();
         traffic.if_still(still.counts, || self.clock.advance_to(to))
     }
 
-    /// Moves the clock from one due moment to the next until it shows `target`, and waits for what that brings about.
+    /// Moves the clock from one due time to the next until it reaches `target`, and waits for the work that becomes due.
     pub(super) async fn pass(&self, target: Timestamp) -> Result<(), RunError> {
         loop {
             let still = self.still().await?;
@@ -107,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// Lets time pass until a workflow is closed.
+    /// Lets time pass until a workflow is closed. Fails if it does not end.
     pub(super) async fn pass_until_closed(
         &self,
         namespace: &Namespace,
@@ -148,13 +150,14 @@ impl Shared {
             .await;
         match found {
             Ok(found) => Ok(found.run.core.closed.is_some()),
-            // The handle says so in its own words.
+            // The request of the handle will fail with its own error.
             Err(longhaul_host::Error::InstanceNotFound(_)) => Ok(true),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Whether the code of an open run fails. A server tries that again for ever, since code can be deployed; a test need not.
+    /// Returns whether the code of an open run fails. A server retries that without end, because new code may be deployed. A test
+    /// fails.
     async fn has_broken_runs(&self, namespace: &Namespace) -> Result<bool, RunError> {
         if self.worker.metrics().workflow_tasks_failed == 0 {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! A workflow that does not end, and what it waits for, in words.
+//! The error for a workflow that does not end. It names what the workflow waits for.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use longhaul_protocol::id::{Namespace, WorkflowId};
 use super::QUEUE;
 use super::fakes::Fakes;
 
-/// Open runs that are described.
+/// The most open runs that the error describes.
 const DESCRIBED_MAX: usize = 20;
 
 /// A workflow that does not end.
@@ -20,40 +20,40 @@ const DESCRIBED_MAX: usize = 20;
 #[error("workflow `{workflow_id}` does not end: {why}. It is {at}; {}", Waits(.open))]
 #[non_exhaustive]
 pub struct Stuck {
-    /// The workflow that was waited for.
+    /// The id of the workflow that the test waits for.
     pub workflow_id: String,
-    /// Why the waiting ended.
+    /// Why the wait ended.
     pub why: Why,
-    /// The time in the environment.
+    /// The time of the environment.
     pub at: Timestamp,
-    /// The open workflows, the one that was waited for first, each with what it waits for.
+    /// The open workflows and what each waits for. The workflow that the test waits for comes first.
     pub open: Vec<(String, Vec<String>)>,
 }
 
-/// Why waiting for a workflow ended.
+/// Why the wait for a workflow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
-    /// Nothing happens by itself any more.
+    /// No timer, timeout or retry is due.
     NothingDue,
-    /// The code of a workflow failed, or does not fit its history.
+    /// The code of a workflow failed, or does not match its history.
     TaskFailed,
-    /// It would take longer than the environment waits.
+    /// The next due time is beyond the longest wait of the environment.
     TooLong(Duration),
-    /// Time was moved so often that the workflow seems to go in circles.
+    /// The clock was moved more often than the environment allows.
     TooManyJumps(u32),
 }
 
 impl fmt::Display for Why {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NothingDue => out.write_str("nothing happens by itself any more"),
+            Self::NothingDue => out.write_str("no timer, timeout or retry is due"),
             Self::TaskFailed => out.write_str("the code of a workflow failed"),
             Self::TooLong(limit) => {
                 let days = limit.as_secs() / 86_400;
                 write!(out, "it would take more than {days} days")
             }
-            Self::TooManyJumps(jumps) => write!(out, "time was moved {jumps} times for it"),
+            Self::TooManyJumps(jumps) => write!(out, "the clock was moved {jumps} times for it"),
         }
     }
 }
@@ -97,7 +97,7 @@ impl Stuck {
     }
 }
 
-/// The server's debug view of every open run.
+/// Returns the debug view of every open run.
 pub(super) async fn open_runs(
     host: &Host,
     namespace: &Namespace,
@@ -122,7 +122,7 @@ fn waits(view: &DebugView, fakes: &Fakes) -> Vec<String> {
     let run = &view.description.run;
     let mut waits: Vec<String> = health::waits(run).map(|wait| shown(wait, fakes)).collect();
     if waits.is_empty() {
-        waits.push("nothing that the server knows of".to_owned());
+        waits.push("nothing that the server has recorded".to_owned());
     }
     for finding in &view.findings {
         waits.push(format!("{}: {}", finding.severity, finding.message));

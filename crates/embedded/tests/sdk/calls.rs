@@ -1,4 +1,4 @@
-//! Activities, timers, children, and waiting for several of them.
+//! Activities, timers and child workflows, one at a time and concurrently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use longhaul_sdk::workflow::{Either, join_all, select, select_all};
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Context, Failure, FailureKind, ParentClosePolicy, RetryPolicy,
-    Saga, TimeoutKind, WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Failure, FailureKind, ParentClosePolicy, RetryPolicy, Saga,
+    TimeoutKind, WorkflowContext, WorkflowResult, activity, workflow,
 };
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +62,7 @@ async fn panics() -> ActivityResult<()> {
 }
 
 #[workflow]
-async fn checkout(ctx: Context, order: Order) -> WorkflowResult<(u32, u32)> {
+async fn checkout(ctx: WorkflowContext, order: Order) -> WorkflowResult<(u32, u32)> {
     let price = ctx.activity(price(order)).await?;
     let sum = ctx.activity(blocking_sum(vec![price, 2, 3])).await?;
     Ok((price, sum))
@@ -86,7 +86,7 @@ async fn typed_arguments_and_results(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn stubborn(ctx: Context, fails: u32) -> WorkflowResult<(u32, String)> {
+async fn stubborn(ctx: WorkflowContext, fails: u32) -> WorkflowResult<(u32, String)> {
     let policy = RetryPolicy::attempts(5);
     Ok(ctx.activity(flaky(fails)).retry(policy).await?)
 }
@@ -108,7 +108,7 @@ async fn failed_attempts_are_repeated_under_one_key(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn catches(ctx: Context) -> WorkflowResult<Vec<String>> {
+async fn catches(ctx: WorkflowContext) -> WorkflowResult<Vec<String>> {
     let mut seen = Vec::new();
     let declined = ctx.activity(declined(7)).await.unwrap_err();
     assert_eq!(declined.kind, FailureKind::Failed);
@@ -131,7 +131,7 @@ async fn catches(ctx: Context) -> WorkflowResult<Vec<String>> {
     Ok(seen)
 }
 
-async fn failures_tell_what_happened(mut stage: Stage) -> Stage {
+async fn failures_contain_what_happened(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<catches>();
     let worker = stage
         .worker()
@@ -154,7 +154,7 @@ async fn failures_tell_what_happened(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn uncaught(ctx: Context) -> WorkflowResult<()> {
+async fn uncaught(ctx: WorkflowContext) -> WorkflowResult<()> {
     ctx.activity(declined(1)).await?;
     Ok(())
 }
@@ -172,7 +172,7 @@ async fn an_uncaught_failure_fails_the_workflow(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn wide(ctx: Context, width: u32) -> WorkflowResult<u32> {
+async fn wide(ctx: WorkflowContext, width: u32) -> WorkflowResult<u32> {
     let calls = (0..width).map(|count| {
         let item = "tea".to_owned();
         ctx.activity(price(Order { item, count })).start()
@@ -185,7 +185,7 @@ async fn wide(ctx: Context, width: u32) -> WorkflowResult<u32> {
     Ok(sum)
 }
 
-async fn a_hundred_activities_beside_each_other(mut stage: Stage) -> Stage {
+async fn a_hundred_activities_run_concurrently(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<wide>();
     let worker = stage.worker().workflow::<wide>().activity::<price>();
     let worker = Running::start(worker).await;
@@ -195,7 +195,7 @@ async fn a_hundred_activities_beside_each_other(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn races(ctx: Context) -> WorkflowResult<Vec<String>> {
+async fn races(ctx: WorkflowContext) -> WorkflowResult<Vec<String>> {
     let mut seen = Vec::new();
     match select(
         ctx.sleep(Duration::from_secs(600)),
@@ -250,7 +250,7 @@ async fn the_first_of_several(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn leaf(ctx: Context, depth: u32) -> WorkflowResult<String> {
+async fn leaf(ctx: WorkflowContext, depth: u32) -> WorkflowResult<String> {
     match depth {
         0 => Err(Failure::of_type("Bottom", "nothing below").into()),
         1 => Ok("leaf".to_owned()),
@@ -259,12 +259,12 @@ async fn leaf(ctx: Context, depth: u32) -> WorkflowResult<String> {
 }
 
 #[workflow]
-async fn family(ctx: Context) -> WorkflowResult<Vec<String>> {
+async fn family(ctx: WorkflowContext) -> WorkflowResult<Vec<String>> {
     let child = ctx
         .child(leaf(3))
         .parent_close(ParentClosePolicy::Terminate)
         .start();
-    let (child_id, _) = child.started().await.expect("it begins");
+    let (child_id, _) = child.started().await.expect("the child starts");
     assert!(!child_id.is_empty());
     let error = ctx.child(leaf(0)).await.unwrap_err();
     assert_eq!(error.kind, FailureKind::Failed);
@@ -300,7 +300,7 @@ async fn book(ctx: ActivityContext, what: String) -> ActivityResult<()> {
 }
 
 #[workflow]
-async fn journey(ctx: Context) -> WorkflowResult<()> {
+async fn journey(ctx: WorkflowContext) -> WorkflowResult<()> {
     let mut saga = Saga::new(&ctx);
     let steps = async {
         for step in ["flight", "hotel"] {
@@ -338,7 +338,7 @@ async fn a_saga_undoes_newest_first(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn spawns(ctx: Context) -> WorkflowResult<u32> {
+async fn spawns(ctx: WorkflowContext) -> WorkflowResult<u32> {
     let tasks: Vec<_> = (1..=3_u32)
         .map(|n| {
             let inner = ctx.clone();
@@ -356,7 +356,7 @@ async fn spawns(ctx: Context) -> WorkflowResult<u32> {
     Ok(sum)
 }
 
-async fn branches_run_beside_each_other(mut stage: Stage) -> Stage {
+async fn spawned_futures_run_concurrently(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<spawns>();
     let worker = stage
         .worker()
@@ -371,11 +371,11 @@ async fn branches_run_beside_each_other(mut stage: Stage) -> Stage {
 scenarios!(
     typed_arguments_and_results,
     failed_attempts_are_repeated_under_one_key,
-    failures_tell_what_happened,
+    failures_contain_what_happened,
     an_uncaught_failure_fails_the_workflow,
-    a_hundred_activities_beside_each_other,
+    a_hundred_activities_run_concurrently,
     the_first_of_several,
     children_and_their_failures,
     a_saga_undoes_newest_first,
-    branches_run_beside_each_other,
+    spawned_futures_run_concurrently,
 );

@@ -1,60 +1,37 @@
-//! Workflows that are asked to end, and what they do about it.
+//! Cancellation of workflows: cooperative, scoped, shielded and immediate.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_sdk::client::Status;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Cancelled, Context, Signal, WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Cancelled, Signal, WorkflowContext, WorkflowResult, activity,
+    workflow,
 };
-use parking_lot::Mutex;
 
 use crate::scenarios;
-use crate::stage::{Running, Stage};
+use crate::stage::{Log, Running, Stage, heartbeats_until_stopped, until};
 
 const GO: Signal<()> = Signal::new("go");
 
-#[derive(Default)]
-struct Seen(Mutex<Vec<String>>);
-
-impl Seen {
-    fn note(&self, what: impl Into<String>) {
-        self.0.lock().push(what.into());
-    }
-}
-
 #[activity]
 async fn note(ctx: ActivityContext, what: String) -> ActivityResult<()> {
-    ctx.data::<Arc<Seen>>().note(what);
+    ctx.data::<Arc<Log>>().add(what);
     Ok(())
 }
 
-/// Runs until it is told to stop.
+/// Runs until the server asks it to stop.
 #[activity]
 async fn endless(ctx: ActivityContext) -> ActivityResult<()> {
-    ctx.data::<Arc<Seen>>().note("began");
-    loop {
-        if let Err(cancelled) = ctx.heartbeat().await {
-            ctx.data::<Arc<Seen>>().note("stopped");
-            return Err(cancelled.into());
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-async fn noted(seen: &Seen, what: &str) {
-    let looking = async {
-        while !seen.0.lock().iter().any(|found| found == what) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(crate::stage::DEADLINE, looking)
-        .await
-        .unwrap_or_else(|_| panic!("{what} was never noted"));
+    let log = ctx.data::<Arc<Log>>();
+    log.add("began");
+    let cancelled = heartbeats_until_stopped(&ctx).await;
+    log.add("stopped");
+    Err(cancelled.into())
 }
 
 #[workflow]
-async fn cleans_up(ctx: Context) -> WorkflowResult<()> {
+async fn cleans_up(ctx: WorkflowContext) -> WorkflowResult<()> {
     let work = ctx.activity(endless()).await;
     assert!(ctx.is_cancelled());
     assert_eq!(ctx.cancellation_reason().as_deref(), Some("closing time"));
@@ -66,31 +43,31 @@ async fn cleans_up(ctx: Context) -> WorkflowResult<()> {
 
 async fn a_workflow_cleans_up_and_ends(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<cleans_up>();
-    let seen = Arc::new(Seen::default());
+    let log = Arc::new(Log::default());
     let worker = stage
         .worker()
         .workflow::<cleans_up>()
         .activity::<endless>()
         .activity::<note>()
-        .data(seen.clone());
+        .data(log.clone());
     let worker = Running::start(worker).await;
     let handle = stage.start(cleans_up()).await;
-    noted(&seen, "began").await;
+    log.wait_for("began").await;
     handle
         .request_cancellation(Some("closing time"), Some(Duration::from_secs(60)))
         .await
         .unwrap();
     handle.result().await.unwrap_err();
     assert_eq!(handle.describe().await.unwrap().status, Status::Cancelled);
-    noted(&seen, "stopped").await;
-    noted(&seen, "cleaned").await;
+    log.wait_for("stopped").await;
+    log.wait_for("cleaned").await;
     stage.check(&handle).await;
     worker.stop().await;
     stage
 }
 
 #[workflow]
-async fn goes_on(ctx: Context) -> WorkflowResult<String> {
+async fn goes_on(ctx: WorkflowContext) -> WorkflowResult<String> {
     let scope = ctx.cancellation_scope();
     let inner = ctx.clone();
     let (work, ()) = longhaul_sdk::workflow::join!(
@@ -116,10 +93,10 @@ async fn a_scope_ends_without_its_workflow(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn careful(ctx: Context) -> WorkflowResult<()> {
+async fn careful(ctx: WorkflowContext) -> WorkflowResult<()> {
     let go = ctx.signals(&GO);
     let inner = ctx.clone();
-    // What must not be cut short.
+    // Work that a cancellation must not interrupt.
     ctx.shielded(async move {
         inner.signals(&GO).recv().await?;
         inner.activity(note("finished".to_owned())).await?;
@@ -127,19 +104,19 @@ async fn careful(ctx: Context) -> WorkflowResult<()> {
     })
     .await?;
     assert!(ctx.is_cancelled());
-    // The cancellation meets the first call after the shield.
+    // The first call after the shield is cancelled.
     assert_eq!(go.recv().await, Err(Cancelled));
     Err(Cancelled.into())
 }
 
 async fn shielded_work_is_finished_first(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<careful>();
-    let seen = Arc::new(Seen::default());
+    let log = Arc::new(Log::default());
     let worker = stage
         .worker()
         .workflow::<careful>()
         .activity::<note>()
-        .data(seen.clone());
+        .data(log.clone());
     let worker = Running::start(worker).await;
     let handle = stage.start(careful()).await;
     stage.until(&handle, "ConditionWaitOpened", 2).await;
@@ -150,10 +127,10 @@ async fn shielded_work_is_finished_first(mut stage: Stage) -> Stage {
     stage
         .until(&handle, "CooperativeCancellationDelivered", 1)
         .await;
-    assert!(seen.0.lock().is_empty());
+    assert!(log.lines().is_empty());
     handle.signal(&GO, ()).await.unwrap();
     handle.result().await.unwrap_err();
-    assert_eq!(*seen.0.lock(), ["finished"]);
+    assert_eq!(log.lines(), ["finished"]);
     assert_eq!(handle.describe().await.unwrap().status, Status::Cancelled);
     stage.check(&handle).await;
     worker.stop().await;
@@ -161,30 +138,30 @@ async fn shielded_work_is_finished_first(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn waits(ctx: Context) -> WorkflowResult<()> {
+async fn waits(ctx: WorkflowContext) -> WorkflowResult<()> {
     ctx.activity(endless()).await?;
     Ok(())
 }
 
 async fn a_cancelled_run_stops_its_activities(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<waits>();
-    let seen = Arc::new(Seen::default());
+    let log = Arc::new(Log::default());
     let worker = stage
         .worker()
         .workflow::<waits>()
         .activity::<endless>()
-        .data(seen.clone());
+        .data(log.clone());
     let worker = Running::start(worker).await;
     for (number, terminate) in [false, true].into_iter().enumerate() {
-        seen.0.lock().clear();
+        log.clear();
         let handle = stage.start(waits()).await;
-        noted(&seen, "began").await;
+        log.wait_for("began").await;
         if terminate {
             handle.terminate(Some("enough")).await.unwrap();
         } else {
             handle.cancel(Some("enough")).await.unwrap();
         }
-        noted(&seen, "stopped").await;
+        log.wait_for("stopped").await;
         handle.result().await.unwrap_err();
         let expected = if terminate {
             Status::Terminated
@@ -194,14 +171,10 @@ async fn a_cancelled_run_stops_its_activities(mut stage: Stage) -> Stage {
         assert_eq!(handle.describe().await.unwrap().status, expected);
         stage.check(&handle).await;
         // The outcome of a stopped attempt counts as cancelled, not as a lost lease.
-        let counted = async {
-            while worker.handle.metrics().runs_cancelled < number as u64 + 1 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(crate::stage::DEADLINE, counted)
-            .await
-            .expect("it is counted");
+        until("the cancelled run is counted", || {
+            worker.handle.metrics().runs_cancelled > number as u64
+        })
+        .await;
     }
     assert_eq!(worker.handle.metrics().leases_lost, 0);
     worker.stop().await;

@@ -1,16 +1,16 @@
-//! Code that does not fit its history is told so, with both sides, the place and what to do.
+//! Code that does not match its history fails with an error that contains both sides, the place and a hint.
 
 use std::time::Duration;
 
 use longhaul_sdk::testing::ReplayFailure;
 use longhaul_sdk::workflow::ReplayError;
 use longhaul_sdk::{
-    ActivityResult, Context, Query, Signal, WorkflowCall, WorkflowDefinition, WorkflowResult,
-    activity,
+    ActivityResult, Query, Signal, State, WorkflowCall, WorkflowContext, WorkflowDefinition,
+    WorkflowResult, activity,
 };
 
 use crate::scenarios;
-use crate::stage::{Running, Stage, types};
+use crate::stage::{Running, Stage, types, until};
 
 const GO: Signal<()> = Signal::new("go");
 const ANY: Query<(), u32> = Query::new("any");
@@ -20,7 +20,7 @@ async fn step(number: u32) -> ActivityResult<u32> {
     Ok(number + 1)
 }
 
-/// The ways in which the code of `flow` changes.
+/// Changes of the code of `flow`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     None,
@@ -33,7 +33,7 @@ enum Change {
 }
 
 fn flow(change: Change) -> WorkflowDefinition {
-    WorkflowDefinition::new("flow", move |ctx: Context, (): ()| async move {
+    WorkflowDefinition::new("flow", move |ctx: WorkflowContext, (): ()| async move {
         match change {
             Change::OtherCall => {
                 ctx.sleep(Duration::ZERO).await?;
@@ -52,7 +52,7 @@ fn flow(change: Change) -> WorkflowDefinition {
             _ => {}
         }
         let handler = ctx.clone();
-        ctx.on_query(&ANY, move |()| {
+        ctx.on_query(&ANY, &State::new(()), move |(), ()| {
             if change == Change::CallsInHandler {
                 return handler.side_effect(|| 1).unwrap_or_default();
             }
@@ -105,7 +105,7 @@ async fn changed_code_is_refused_and_the_run_survives(mut stage: Stage) -> Stage
             "{change:?}: {error}"
         );
 
-        // A worker with this code reports the same, and the run goes on as soon as the code fits again.
+        // A worker with this code reports the same error. The run continues when the code matches again.
         let worker = stage
             .worker()
             .workflow_definition(flow(change))
@@ -125,14 +125,10 @@ async fn changed_code_is_refused_and_the_run_survives(mut stage: Stage) -> Stage
         .activity::<step>();
     let worker = Running::start(worker).await;
     handle.signal(&GO, ()).await.unwrap();
-    let reported = async {
-        while worker.handle.metrics().workflow_tasks_failed == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(crate::stage::DEADLINE, reported)
-        .await
-        .expect("the task fails");
+    until("the workflow task fails", || {
+        worker.handle.metrics().workflow_tasks_failed > 0
+    })
+    .await;
     worker.stop().await;
     let described = handle.describe().await.unwrap();
     assert!(
@@ -144,7 +140,7 @@ async fn changed_code_is_refused_and_the_run_survives(mut stage: Stage) -> Stage
 
 /// A local activity with these attempts, then a wait.
 fn tried(attempts: u32) -> WorkflowDefinition {
-    WorkflowDefinition::new("tried", move |ctx: Context, (): ()| async move {
+    WorkflowDefinition::new("tried", move |ctx: WorkflowContext, (): ()| async move {
         let policy = longhaul_sdk::RetryPolicy::attempts(attempts);
         ctx.local_activity(step(1)).retry(policy).await?;
         ctx.signals(&GO).recv().await?;
@@ -173,7 +169,7 @@ async fn a_local_activity_keeps_its_kind_and_its_options(stage: Stage) -> Stage 
         changed.contains("with other retries or timeouts"),
         "{changed}"
     );
-    let remote = WorkflowDefinition::new("tried", |ctx: Context, (): ()| async move {
+    let remote = WorkflowDefinition::new("tried", |ctx: WorkflowContext, (): ()| async move {
         ctx.activity(step(1)).await?;
         WorkflowResult::Ok(())
     });
@@ -190,14 +186,10 @@ async fn code_that_waits_for_something_else_is_found(stage: Stage) -> Stage {
         .activity::<step>();
     let worker = Running::start(worker).await;
     let handle = stage.start(WorkflowCall::<()>::named("flow")).await;
-    let failed = async {
-        while worker.handle.metrics().workflow_tasks_failed == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(crate::stage::DEADLINE, failed)
-        .await
-        .expect("the task fails");
+    until("the workflow task fails", || {
+        worker.handle.metrics().workflow_tasks_failed > 0
+    })
+    .await;
     assert_eq!(ReplayError::Stuck.failure_type(), "WorkflowStuck");
     assert!(handle.describe().await.unwrap().closed_at.is_none());
     worker.stop().await;

@@ -1,5 +1,5 @@
-//! The SDK's worker and client against a real server, every scenario twice: in one process without sockets, and over HTTP.
-//! Every run's history is replayed against the code that wrote it, from the beginning and in two pieces.
+//! Tests of the SDK's worker and client against a real server. Every scenario runs twice: in one process without sockets, and over
+//! HTTP. The history of every run is replayed against the code that wrote it.
 
 #![allow(
     clippy::unwrap_used,

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use longhaul_sdk::client::{QueryError, UpdateError};
-use longhaul_sdk::{Context, Failure, Query, Signal, Update, WorkflowResult, workflow};
+use longhaul_sdk::{
+    Failure, Query, Signal, State, Update, ValidatedUpdate, WorkflowContext, WorkflowResult,
+    workflow,
+};
 
 use crate::scenarios;
 use crate::stage::{Running, Stage, types};
@@ -12,33 +15,30 @@ const NOTE: Signal<String> = Signal::new("note");
 const CLOSE: Signal<()> = Signal::new("close");
 const TOTAL: Query<(), i64> = Query::new("total");
 const BROKEN: Query<(), i64> = Query::new("broken");
-const DEPOSIT: Update<i64, i64> = Update::new("deposit").validated();
+const DEPOSIT: ValidatedUpdate<i64, i64> = Update::validated("deposit");
 const RENAME: Update<(String, u32), String> = Update::new("rename");
 
 #[workflow(signals(NOTE, CLOSE), queries(TOTAL, BROKEN), updates(DEPOSIT, RENAME))]
-async fn account(ctx: Context) -> WorkflowResult<(i64, Vec<String>)> {
-    let balance = ctx.state(0_i64);
-    let shown = balance.clone();
-    ctx.on_query(&TOTAL, move |()| shown.get());
-    ctx.on_query(&BROKEN, |()| -> i64 { panic!("do not ask") });
-    let changed = balance.clone();
+async fn account(ctx: WorkflowContext) -> WorkflowResult<(i64, Vec<String>)> {
+    let balance = State::new(0_i64);
+    ctx.on_query(&TOTAL, &balance, |balance, ()| *balance);
+    ctx.on_query(&BROKEN, &balance, |_, ()| -> i64 { panic!("do not ask") });
     ctx.on_validated_update(
         &DEPOSIT,
-        |amount| {
+        &balance,
+        |_, amount| {
             if *amount > 0 {
                 Ok(())
             } else {
                 Err(Failure::of_type("NotADeposit", "must be positive"))
             }
         },
-        move |amount| {
-            Ok(changed.update(|balance| {
-                *balance += amount;
-                *balance
-            }))
+        |balance, amount| {
+            *balance += amount;
+            Ok(*balance)
         },
     );
-    ctx.on_update(&RENAME, |(name, times): (String, u32)| {
+    ctx.on_update(&RENAME, &balance, |_, (name, times): (String, u32)| {
         if times == 0 {
             return Err(Failure::of_type("NoName", "nothing is left of it"));
         }
@@ -54,7 +54,7 @@ async fn account(ctx: Context) -> WorkflowResult<(i64, Vec<String>)> {
     Ok((balance.get(), kept))
 }
 
-async fn an_account_is_talked_to(mut stage: Stage) -> Stage {
+async fn an_account_gets_messages_of_all_kinds(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<account>();
     let worker = Running::start(stage.worker().workflow::<account>()).await;
     let handle = stage.start(account()).await;
@@ -87,7 +87,7 @@ async fn an_account_is_talked_to(mut stage: Stage) -> Stage {
     handle.signal(&CLOSE, ()).await.unwrap();
     let expected = (42, vec!["one".to_owned(), "two".to_owned()]);
     assert_eq!(handle.result().await.unwrap(), expected);
-    // A closed run still answers.
+    // A closed run still answers queries.
     assert_eq!(handle.query(&TOTAL, ()).await.unwrap(), 42);
     assert!(handle.update(&DEPOSIT, 1).await.is_err());
     stage.check(&handle).await;
@@ -96,7 +96,7 @@ async fn an_account_is_talked_to(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn collector(ctx: Context, count: usize) -> WorkflowResult<Vec<String>> {
+async fn collector(ctx: WorkflowContext, count: usize) -> WorkflowResult<Vec<String>> {
     let notes = ctx.signals(&NOTE);
     let mut kept = Vec::new();
     while kept.len() < count {
@@ -105,12 +105,12 @@ async fn collector(ctx: Context, count: usize) -> WorkflowResult<Vec<String>> {
     Ok(kept)
 }
 
-async fn signals_come_in_order_whatever_the_worker_does(mut stage: Stage) -> Stage {
+async fn signals_arrive_in_order_across_restarts_of_the_worker(mut stage: Stage) -> Stage {
     const COUNT: usize = 30;
     stage.replayer = stage.replayer.workflow::<collector>();
     let handle = stage.start(collector(COUNT)).await;
     let names: Vec<String> = (0..COUNT).map(|number| number.to_string()).collect();
-    // Before any worker, beside one, and between two.
+    // Before the first worker starts, while it runs, and before the second one starts.
     for note in &names[..10] {
         handle.signal(&NOTE, note.clone()).await.unwrap();
     }
@@ -130,17 +130,15 @@ async fn signals_come_in_order_whatever_the_worker_does(mut stage: Stage) -> Sta
 }
 
 #[workflow(updates(DEPOSIT))]
-async fn thresholds(ctx: Context) -> WorkflowResult<Vec<bool>> {
-    let balance = ctx.state(0_i64);
-    let changed = balance.clone();
+async fn thresholds(ctx: WorkflowContext) -> WorkflowResult<Vec<bool>> {
+    let balance = State::new(0_i64);
     ctx.on_validated_update(
         &DEPOSIT,
-        |_| Ok(()),
-        move |amount| {
-            Ok(changed.update(|balance| {
-                *balance += amount;
-                *balance
-            }))
+        &balance,
+        |_, _| Ok(()),
+        |balance, amount| {
+            *balance += amount;
+            Ok(*balance)
         },
     );
     let never = ctx
@@ -184,7 +182,7 @@ async fn conditions_hold_or_time_out(mut stage: Stage) -> Stage {
 }
 
 scenarios!(
-    an_account_is_talked_to,
-    signals_come_in_order_whatever_the_worker_does,
+    an_account_gets_messages_of_all_kinds,
+    signals_arrive_in_order_across_restarts_of_the_worker,
     conditions_hold_or_time_out,
 );

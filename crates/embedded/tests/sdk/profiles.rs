@@ -1,4 +1,5 @@
-//! Servers that differ: one that hears of local activities only with the completion, and workers that are lost in the middle.
+//! The two ways to record local activities, which the protocol calls profiles: with the completion of the workflow task (Profile I,
+//! "inline", for older servers), and as they happen (Profile D, "durable"), so that a lost worker leaves a record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,16 +9,16 @@ use longhaul_embedded::Embedded;
 use longhaul_host::Config;
 use longhaul_sdk::testing::Replayer;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, Failure, FailureKind, RetryPolicy, Signal,
-    TimeoutKind, Worker, WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Client, Failure, FailureKind, RetryPolicy, Signal,
+    TimeoutKind, Worker, WorkflowContext, WorkflowResult, activity, workflow,
 };
 
 use crate::recording::{Recording, Tape};
-use crate::stage::{DEADLINE, QUEUE, Running, types};
+use crate::stage::{DEADLINE, QUEUE, Running, types, until, until_events};
 
 const GO: Signal<()> = Signal::new("go");
 
-/// A server that cannot write attempts of local activities down.
+/// A server that cannot record attempts of local activities as they happen.
 fn older(server: &Embedded) -> (Recording, Tape) {
     let (recording, tape) = Recording::new(server.transport());
     let recording = recording.replacing(
@@ -47,6 +48,7 @@ async fn hangs() -> ActivityResult<()> {
     std::future::pending().await
 }
 
+/// Takes this long, without a heartbeat.
 #[activity]
 async fn quiet(milliseconds: u64) -> ActivityResult<()> {
     tokio::time::sleep(Duration::from_millis(milliseconds)).await;
@@ -54,7 +56,7 @@ async fn quiet(milliseconds: u64) -> ActivityResult<()> {
 }
 
 #[workflow]
-async fn told_at_the_end(ctx: Context) -> WorkflowResult<Vec<String>> {
+async fn reported_at_the_end(ctx: WorkflowContext) -> WorkflowResult<Vec<String>> {
     let policy = RetryPolicy::attempts(3).backoff([Duration::from_secs(1), Duration::ZERO]);
     let attempt = ctx.local_activity(third_time()).retry(policy).await?;
     let late = ctx
@@ -83,13 +85,13 @@ async fn told_at_the_end(ctx: Context) -> WorkflowResult<Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_older_server_hears_of_local_activities_with_the_completion() {
+async fn an_older_server_gets_local_activities_with_the_completion() {
     let server = Embedded::in_memory().await.unwrap();
     let (transport, tape) = older(&server);
     let client = Client::over(transport).connect().await.unwrap();
     let calls = Arc::new(Calls::default());
     let worker = Worker::builder(&client, QUEUE)
-        .workflow::<told_at_the_end>()
+        .workflow::<reported_at_the_end>()
         .local_activity::<third_time>()
         .local_activity::<hangs>()
         .local_activity::<quiet>()
@@ -97,24 +99,14 @@ async fn an_older_server_hears_of_local_activities_with_the_completion() {
         .cached_runs(0);
     let worker = Running::start(worker).await;
     let handle = client
-        .start(told_at_the_end())
+        .start(reported_at_the_end())
         .id("w")
         .queue(QUEUE)
         .await
         .unwrap();
-    let opened = async {
-        while !types(&handle)
-            .await
-            .contains(&"ConditionWaitOpened".to_owned())
-        {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, opened)
-        .await
-        .expect("it waits");
+    until_events(&handle, "ConditionWaitOpened", 1).await;
     handle.signal(&GO, ()).await.unwrap();
-    // The second task replays everything and runs nothing again.
+    // The second task replays the local activities and runs none of them again.
     assert_eq!(
         handle.result().await.unwrap(),
         ["3", "TimedOut(StartToClose)"]
@@ -122,7 +114,7 @@ async fn an_older_server_hears_of_local_activities_with_the_completion() {
     assert_eq!(calls.0.load(Ordering::Relaxed), 3);
     let export = handle.export().await.unwrap().to_string();
     Replayer::new()
-        .workflow::<told_at_the_end>()
+        .workflow::<reported_at_the_end>()
         .replay(&export)
         .unwrap();
     let sent = tape.all();
@@ -141,7 +133,7 @@ async fn an_older_server_hears_of_local_activities_with_the_completion() {
 }
 
 #[workflow]
-async fn beside_others(ctx: Context) -> WorkflowResult<()> {
+async fn concurrent_with_others(ctx: WorkflowContext) -> WorkflowResult<()> {
     let timer = ctx.spawn({
         let ctx = ctx.clone();
         async move { ctx.sleep(Duration::from_secs(600)).await }
@@ -153,28 +145,24 @@ async fn beside_others(ctx: Context) -> WorkflowResult<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_older_server_is_not_asked_for_an_order_it_cannot_keep() {
+async fn a_local_activity_beside_other_calls_fails_on_an_older_server() {
     let server = Embedded::in_memory().await.unwrap();
     let (transport, _tape) = older(&server);
     let client = Client::over(transport).connect().await.unwrap();
     let worker = Worker::builder(&client, QUEUE)
-        .workflow::<beside_others>()
+        .workflow::<concurrent_with_others>()
         .local_activity::<quiet>();
     let worker = Running::start(worker).await;
     let handle = client
-        .start(beside_others())
+        .start(concurrent_with_others())
         .id("w")
         .queue(QUEUE)
         .await
         .unwrap();
-    let failed = async {
-        while worker.handle.metrics().workflow_tasks_failed == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, failed)
-        .await
-        .expect("the task fails");
+    until("the workflow task fails", || {
+        worker.handle.metrics().workflow_tasks_failed > 0
+    })
+    .await;
     assert!(
         !types(&handle)
             .await
@@ -184,7 +172,7 @@ async fn an_older_server_is_not_asked_for_an_order_it_cannot_keep() {
     server.stop().await;
 }
 
-/// Where the function of a killed worker was.
+/// Counts the attempts, and their side effects.
 #[derive(Default)]
 struct Effects {
     begun: AtomicU32,
@@ -196,7 +184,7 @@ async fn effect(ctx: ActivityContext) -> ActivityResult<u64> {
     let effects = ctx.data::<Arc<Effects>>();
     effects.begun.fetch_add(1, Ordering::Relaxed);
     if ctx.info().attempt_number == 1 {
-        // The effect is there; its outcome never arrives.
+        // The side effect has happened; its outcome is never reported.
         effects.done.fetch_add(1, Ordering::Relaxed);
         std::future::pending::<()>().await;
     }
@@ -204,7 +192,7 @@ async fn effect(ctx: ActivityContext) -> ActivityResult<u64> {
 }
 
 #[workflow]
-async fn interrupted(ctx: Context, attempts: u32) -> WorkflowResult<String> {
+async fn interrupted(ctx: WorkflowContext, attempts: u32) -> WorkflowResult<String> {
     let policy = RetryPolicy::attempts(attempts);
     match ctx.local_activity(effect()).retry(policy).await {
         Ok(attempt) => Ok(format!("attempt {attempt}")),
@@ -240,15 +228,11 @@ async fn a_lost_attempt_is_followed_by_another_or_by_a_failure() {
             .queue(QUEUE)
             .await
             .unwrap();
-        let begun = async {
-            while effects.done.load(Ordering::Relaxed) == 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, begun)
-            .await
-            .expect("it begins");
-        // As a crash: nothing is said to anybody.
+        until("the attempt begins", || {
+            effects.done.load(Ordering::Relaxed) > 0
+        })
+        .await;
+        // As in a crash, the worker reports nothing.
         lost.abort();
         let _cancelled = lost.await;
 
@@ -256,7 +240,7 @@ async fn a_lost_attempt_is_followed_by_another_or_by_a_failure() {
         let stop = next.handle();
         let next = tokio::spawn(next.run());
         let result = tokio::time::timeout(DEADLINE, handle.result()).await;
-        assert_eq!(result.expect("it ends").unwrap(), expected);
+        assert_eq!(result.expect("the workflow ends").unwrap(), expected);
         assert_eq!(effects.begun.load(Ordering::Relaxed), attempts);
         let export = handle.export().await.unwrap().to_string();
         Replayer::new()

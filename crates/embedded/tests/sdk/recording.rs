@@ -1,4 +1,4 @@
-//! A server that is listened to, and that can be made to answer otherwise than it would.
+//! A transport that records requests, and can change responses.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use longhaul_sdk::transport::{Request, Response, Transport, TransportError};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// One request that was sent.
+/// A sent request.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) method: &'static str,
@@ -16,7 +16,7 @@ pub(crate) struct Sent {
     pub(crate) body: Value,
 }
 
-/// Everything that was sent, in order.
+/// All sent requests, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tape(Arc<Mutex<Vec<Sent>>>);
 
@@ -25,14 +25,14 @@ impl Tape {
         self.0.lock().clone()
     }
 
-    /// Requests whose path ends so.
+    /// Returns the requests whose path ends with `end`.
     pub(crate) fn to(&self, end: &str) -> Vec<Sent> {
         let mut sent = self.all();
         sent.retain(|sent| sent.path.ends_with(end));
         sent
     }
 
-    /// Commands of a type, in every completion and checkpoint.
+    /// Returns the commands of a type in all completions and checkpoints.
     pub(crate) fn commands(&self, kind: &str) -> Vec<Value> {
         let commands =
             self.all()
@@ -48,12 +48,12 @@ impl Tape {
     }
 }
 
-type Answer = Box<dyn Fn(&Sent, Response) -> Response + Send + Sync>;
+type ChangeResponse = Box<dyn Fn(&Sent, Response) -> Response + Send + Sync>;
 
 pub(crate) struct Recording {
     inner: EmbeddedTransport,
     tape: Tape,
-    answer: Answer,
+    change: ChangeResponse,
 }
 
 impl std::fmt::Debug for Recording {
@@ -68,23 +68,23 @@ impl Recording {
         let recording = Self {
             inner,
             tape: tape.clone(),
-            answer: Box::new(|_, response| response),
+            change: Box::new(|_, response| response),
         };
         (recording, tape)
     }
 
-    /// Changes answers on their way back.
-    pub(crate) fn answering(
+    /// Changes responses.
+    pub(crate) fn changing(
         mut self,
-        answer: impl Fn(&Sent, Response) -> Response + Send + Sync + 'static,
+        change: impl Fn(&Sent, Response) -> Response + Send + Sync + 'static,
     ) -> Self {
-        self.answer = Box::new(answer);
+        self.change = Box::new(change);
         self
     }
 
-    /// Replaces some text in every answer.
+    /// Replaces a text in every response.
     pub(crate) fn replacing(self, from: &'static str, to: &'static str) -> Self {
-        self.answering(move |_, mut response| {
+        self.changing(move |_, mut response| {
             let text = String::from_utf8_lossy(&response.body).replace(from, to);
             response.body = text.into_bytes().into();
             response
@@ -103,7 +103,7 @@ impl Transport for Recording {
         self.tape.0.lock().push(sent.clone());
         Box::pin(async move {
             let response = self.inner.send(request).await?;
-            Ok((self.answer)(&sent, response))
+            Ok((self.change)(&sent, response))
         })
     }
 }

@@ -1,9 +1,9 @@
-//! Side effects, versions, memo, search attributes, continue-as-new, time and chance.
+//! Side effects, versions, memo, search attributes, continue-as-new, time and random numbers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_sdk::{
-    ActivityResult, Context, Signal, WorkflowDefinition, WorkflowResult, activity, workflow,
+    ActivityResult, Signal, WorkflowContext, WorkflowDefinition, WorkflowResult, activity, workflow,
 };
 use rand::Rng as _;
 use serde_json::json;
@@ -21,7 +21,7 @@ async fn step(number: u32) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn drawing(ctx: Context) -> WorkflowResult<(u32, bool, bool)> {
+async fn drawing(ctx: WorkflowContext) -> WorkflowResult<(u32, bool, bool)> {
     let drawn = ctx.side_effect(|| DRAWN.fetch_add(1, Ordering::Relaxed))?;
     let before = (ctx.now(), ctx.random().random::<u64>());
     ctx.signals(&GO).recv().await?;
@@ -44,7 +44,7 @@ async fn a_value_is_drawn_once(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn countdown(ctx: Context, left: u32, sum: u32) -> WorkflowResult<u32> {
+async fn countdown(ctx: WorkflowContext, left: u32, sum: u32) -> WorkflowResult<u32> {
     let sum = sum + ctx.activity(step(left)).await?;
     if left == 0 {
         return Ok(sum);
@@ -67,7 +67,7 @@ async fn a_run_continues_as_new(mut stage: Stage) -> Stage {
 }
 
 #[workflow]
-async fn described(ctx: Context) -> WorkflowResult<()> {
+async fn described(ctx: WorkflowContext) -> WorkflowResult<()> {
     ctx.upsert_memo(&json!({"stage": "packing", "boxes": 3}))?;
     let attributes = json!({"Priority": "high"});
     ctx.upsert_search_attributes(attributes.as_object().cloned().unwrap_or_default());
@@ -96,7 +96,7 @@ async fn memo_and_attributes_are_shown(mut stage: Stage) -> Stage {
 
 /// `pay` before and after a change in its middle.
 fn pay(patched: bool) -> WorkflowDefinition {
-    WorkflowDefinition::new("pay", move |ctx: Context, (): ()| async move {
+    WorkflowDefinition::new("pay", move |ctx: WorkflowContext, (): ()| async move {
         let mut done = ctx.activity(step(1)).await?;
         ctx.signals(&GO).recv().await?;
         if patched && ctx.patched("tax") {
@@ -105,21 +105,21 @@ fn pay(patched: bool) -> WorkflowDefinition {
         done += ctx.activity(step(10)).await?;
         ctx.signals(&GO).recv().await?;
         if patched {
-            // The answer stays what it was.
+            // A second call returns the same.
             done += u32::from(ctx.patched("tax")) * 1000;
         }
         WorkflowResult::Ok(done)
     })
 }
 
-async fn old_runs_keep_their_way_through_changed_code(mut stage: Stage) -> Stage {
+async fn old_runs_keep_the_old_path_of_changed_code(mut stage: Stage) -> Stage {
     let call = longhaul_sdk::WorkflowCall::<u32>::named("pay");
     let old_code = stage
         .worker()
         .workflow_definition(pay(false))
         .activity::<step>();
     let old_code = Running::start(old_code).await;
-    // Past the change, and before it.
+    // One run is past the change, the other is before it.
     let past = stage.start(call.clone()).await;
     past.signal(&GO, ()).await.unwrap();
     stage.until(&past, "ActivityCompleted", 2).await;
@@ -149,5 +149,5 @@ scenarios!(
     a_value_is_drawn_once,
     a_run_continues_as_new,
     memo_and_attributes_are_shown,
-    old_runs_keep_their_way_through_changed_code,
+    old_runs_keep_the_old_path_of_changed_code,
 );

@@ -1,23 +1,22 @@
-//! Worker sessions: activities that stay with one worker, and what they notice when they cannot.
+//! Worker sessions: activities that run on the same worker, and what happens when they cannot.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Cancelled, Context, Failure, Signal, WorkerSessionOptions,
+    ActivityContext, ActivityResult, Failure, Signal, WorkerSessionOptions, WorkflowContext,
     WorkflowResult, activity, workflow,
 };
-use parking_lot::Mutex;
 
 use crate::scenarios;
-use crate::stage::{DEADLINE, QUEUE, Running, Stage};
+use crate::stage::{Log, QUEUE, Running, Stage, eventually, heartbeats_until_stopped, until};
 
 const GO: Signal<()> = Signal::new("go");
 
-/// Which worker this is.
+/// The name of the worker.
 struct Name(&'static str);
 
-/// Where an activity ran, and under which generation of its session.
+/// Returns the worker on which it runs, and the generation of its session.
 #[activity]
 async fn whereabouts(ctx: ActivityContext) -> ActivityResult<(String, u64)> {
     let session = ctx.session().ok_or_else(|| Failure::new("no session"))?;
@@ -32,12 +31,12 @@ fn gpu(id: &str) -> WorkerSessionOptions {
 }
 
 #[workflow]
-async fn affinity(ctx: Context, id: String) -> WorkflowResult<Vec<(String, u64)>> {
+async fn affinity(ctx: WorkflowContext, id: String) -> WorkflowResult<Vec<(String, u64)>> {
     let session = ctx.session(gpu(&id));
     assert_eq!(session.id(), id);
     let mut seen = vec![session.activity(whereabouts()).await?];
-    // The same session without a context at hand.
-    let again = longhaul_sdk::workflow::session(gpu(&id));
+    // The same session by its id.
+    let again = ctx.session(gpu(&id));
     seen.push(again.activity(whereabouts()).await?);
     ctx.signals(&GO).recv().await?;
     seen.push(session.activity(whereabouts()).queue(QUEUE).await?);
@@ -51,7 +50,7 @@ fn worker(stage: &Stage, name: &'static str) -> longhaul_sdk::worker::WorkerBuil
         .activity::<patient>()
         .id(name)
         .data(Name(name))
-        .data(Arc::new(Told::default()))
+        .data(Arc::new(Log::default()))
 }
 
 async fn activities_stay_with_the_worker_that_holds_their_session(mut stage: Stage) -> Stage {
@@ -73,7 +72,7 @@ async fn activities_stay_with_the_worker_that_holds_their_session(mut stage: Sta
     stage.check(&handle).await;
     holder.stop().await;
 
-    // The end of the worker has closed the session.
+    // The worker has closed the session when it ended.
     let refused = other.handle.session(gpu("s")).create().await.unwrap_err();
     assert_eq!(refused.reason(), "session_closed");
     other.stop().await;
@@ -81,7 +80,7 @@ async fn activities_stay_with_the_worker_that_holds_their_session(mut stage: Sta
     stage
 }
 
-async fn a_session_is_opened_renewed_and_closed_by_hand(stage: Stage) -> Stage {
+async fn a_session_is_opened_renewed_and_closed_explicitly(stage: Stage) -> Stage {
     let one = Running::start(worker(&stage, "one").capability("gpu")).await;
     let two = Running::start(worker(&stage, "two").capability("gpu")).await;
     let plain = Running::start(worker(&stage, "plain")).await;
@@ -101,7 +100,7 @@ async fn a_session_is_opened_renewed_and_closed_by_hand(stage: Stage) -> Stage {
     assert_eq!(
         session.create().await.unwrap().generation(),
         1,
-        "used again, not anew"
+        "the worker continues to hold it"
     );
     session.renew().await.unwrap();
     let refused = two
@@ -132,17 +131,23 @@ async fn a_session_that_comes_back_is_another_generation(stage: Stage) -> Stage 
         .session(gpu("moving").lease(Duration::from_secs(1)));
     let first = mine.create().await.unwrap();
     mine.renew_in_background(false);
-    // Not renewed, it goes to the other worker as soon as its lease is over, and comes back the same way.
-    let taken = eventually(async || theirs.create().await.ok()).await;
+    // Without renewal, the other worker gets the session when its lease expires; then the first worker gets it back.
+    let taken = eventually("the other worker gets the session", async || {
+        theirs.create().await.ok()
+    })
+    .await;
     theirs.renew_in_background(false);
     assert_eq!(
         taken.generation(),
         1,
-        "for this worker it is the first time"
+        "the second worker holds it for the first time"
     );
     assert!(mine.renew().await.is_err());
     assert!(!first.is_active());
-    let back = eventually(async || mine.create().await.ok()).await;
+    let back = eventually("the first worker gets the session back", async || {
+        mine.create().await.ok()
+    })
+    .await;
     assert_eq!((first.generation(), back.generation()), (1, 2));
     assert!(back.is_active());
     one.stop().await;
@@ -150,33 +155,15 @@ async fn a_session_that_comes_back_is_another_generation(stage: Stage) -> Stage 
     stage
 }
 
-async fn eventually<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let looking = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, looking)
-        .await
-        .expect("it happens")
-}
-
 async fn a_session_is_renewed_while_nothing_runs(stage: Stage) -> Stage {
     let one = Running::start(worker(&stage, "one").capability("gpu")).await;
     let two = Running::start(worker(&stage, "two").capability("gpu")).await;
     let short = || gpu("idle").lease(Duration::from_secs(2));
     one.handle.session(short()).create().await.unwrap();
-    let renewed = async {
-        while one.handle.metrics().session_renewals < 4 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, renewed)
-        .await
-        .expect("it is renewed");
+    until("the session is renewed four times", || {
+        one.handle.metrics().session_renewals >= 4
+    })
+    .await;
     // More than one lease has passed.
     let refused = two.handle.session(short()).create().await.unwrap_err();
     assert_eq!(refused.reason(), "session_owned_by_another_worker");
@@ -185,25 +172,18 @@ async fn a_session_is_renewed_while_nothing_runs(stage: Stage) -> Stage {
     stage
 }
 
-#[derive(Default)]
-struct Told(Mutex<Vec<String>>);
-
-/// Waits in its session until it is told to stop.
+/// Runs in its session until the server asks it to stop.
 #[activity]
 async fn patient(ctx: ActivityContext) -> ActivityResult<()> {
-    let told = ctx.data::<Arc<Told>>();
-    told.0.lock().push("began".to_owned());
-    loop {
-        if ctx.heartbeat().await == Err(Cancelled) {
-            told.0.lock().push("stopped".to_owned());
-            return Err(Cancelled.into());
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let log = ctx.data::<Arc<Log>>();
+    log.add("began");
+    let stopped = heartbeats_until_stopped(&ctx).await;
+    log.add("stopped");
+    Err(stopped.into())
 }
 
 #[workflow]
-async fn long(ctx: Context) -> WorkflowResult<()> {
+async fn long(ctx: WorkflowContext) -> WorkflowResult<()> {
     let session = ctx.session(gpu("long"));
     session.activity(patient()).await?;
     Ok(())
@@ -211,26 +191,16 @@ async fn long(ctx: Context) -> WorkflowResult<()> {
 
 async fn a_session_does_not_hide_a_cancellation(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<long>();
-    let told = Arc::new(Told::default());
+    let log = Arc::new(Log::default());
     let running = worker(&stage, "one")
         .capability("gpu")
         .workflow::<long>()
-        .data(told.clone());
+        .data(log.clone());
     let running = Running::start(running).await;
     let handle = stage.start(long()).await;
-    let saw = async |what: &str| {
-        let looking = async {
-            while !told.0.lock().iter().any(|line| line == what) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, looking)
-            .await
-            .expect("it is noticed");
-    };
-    saw("began").await;
+    log.wait_for("began").await;
     handle.cancel(None).await.unwrap();
-    saw("stopped").await;
+    log.wait_for("stopped").await;
     stage.check(&handle).await;
     running.stop().await;
     stage
@@ -238,7 +208,7 @@ async fn a_session_does_not_hide_a_cancellation(mut stage: Stage) -> Stage {
 
 scenarios!(
     activities_stay_with_the_worker_that_holds_their_session,
-    a_session_is_opened_renewed_and_closed_by_hand,
+    a_session_is_opened_renewed_and_closed_explicitly,
     a_session_that_comes_back_is_another_generation,
     a_session_is_renewed_while_nothing_runs,
     a_session_does_not_hide_a_cancellation,

@@ -1,4 +1,4 @@
-//! A server, a client and a worker for one scenario.
+//! A server, a client and a worker for one scenario, and helpers that wait for a condition.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -7,17 +7,105 @@ use longhaul_embedded::Embedded;
 use longhaul_host::{Config, Host};
 use longhaul_sdk::testing::Replayer;
 use longhaul_sdk::worker::{Ended, WorkerBuilder, WorkerError};
-use longhaul_sdk::{Client, Worker, WorkerHandle, WorkflowCall, WorkflowHandle};
+use longhaul_sdk::{
+    ActivityContext, Cancelled, Client, Worker, WorkerHandle, WorkflowCall, WorkflowHandle,
+};
 use longhaul_server::auth::Auth;
 use longhaul_server::{App, Options};
 use longhaul_store::sqlite::Sqlite;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// Longer than anything here takes; reached only when something hangs.
+/// Longer than any scenario takes. It is reached only if something hangs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The queue of every scenario: each has a server of its own.
+/// The pause between two checks of [`eventually`].
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Calls `check` until it returns a value, and returns that value. Panics after [`DEADLINE`].
+pub(crate) async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
+    let checking = async {
+        loop {
+            if let Some(found) = check().await {
+                return found;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, checking)
+        .await
+        .unwrap_or_else(|_| panic!("did not happen within {DEADLINE:?}: {what}"))
+}
+
+/// Waits until `condition` holds. Panics after [`DEADLINE`].
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    eventually(what, async || condition().then_some(())).await;
+}
+
+/// Sends heartbeats until the server asks the activity to stop. Panics after [`DEADLINE`].
+pub(crate) async fn heartbeats_until_stopped(ctx: &ActivityContext) -> Cancelled {
+    let beating = async {
+        loop {
+            if let Err(cancelled) = ctx.heartbeat().await {
+                return cancelled;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, beating)
+        .await
+        .expect("the server asks the activity to stop")
+}
+
+/// A list to which activities add lines, and on which tests wait.
+#[derive(Default)]
+pub(crate) struct Log {
+    lines: Mutex<Vec<String>>,
+    added: Notify,
+}
+
+impl Log {
+    pub(crate) fn add(&self, line: impl Into<String>) {
+        self.lines.lock().push(line.into());
+        self.added.notify_waiters();
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.lines.lock().clone()
+    }
+
+    pub(crate) fn clear(&self) {
+        self.lines.lock().clear();
+    }
+
+    pub(crate) fn count(&self, line: &str) -> usize {
+        self.lines
+            .lock()
+            .iter()
+            .filter(|found| *found == line)
+            .count()
+    }
+
+    /// Waits until the log contains the line. Panics after [`DEADLINE`].
+    pub(crate) async fn wait_for(&self, line: &str) {
+        let waiting = async {
+            loop {
+                let added = self.added.notified();
+                if self.count(line) > 0 {
+                    return;
+                }
+                added.await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, waiting)
+            .await
+            .unwrap_or_else(|_| panic!("`{line}` was not logged: {:?}", self.lines()));
+    }
+}
+
+/// The task queue of every scenario. Each scenario has its own server.
 pub(crate) const QUEUE: &str = "scenario";
 
 pub(crate) struct Stage {
@@ -34,7 +122,7 @@ enum Server {
 }
 
 impl Stage {
-    /// A server in this process, on a file.
+    /// Starts a server in this process, on a file.
     pub(crate) async fn embedded() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let server = Embedded::open(folder.path().join("embedded.db"))
@@ -43,7 +131,7 @@ impl Stage {
         Self::new(server.client(), Server::Embedded(server), folder)
     }
 
-    /// A server behind a socket.
+    /// Starts a server that is reached over HTTP.
     pub(crate) async fn http() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = Sqlite::open(folder.path().join("http.db")).unwrap();
@@ -70,7 +158,7 @@ impl Stage {
         }
     }
 
-    /// A worker with small, quick settings.
+    /// Returns a builder for a worker with few pollers.
     pub(crate) fn worker(&self) -> WorkerBuilder {
         Worker::builder(&self.client, QUEUE)
             .workflow_pollers(2)
@@ -104,28 +192,17 @@ impl Stage {
         result
     }
 
-    /// Waits until a run has so many events of a type.
+    /// Waits until a run has at least `count` events of a type.
     pub(crate) async fn until<R>(
         &self,
         handle: &WorkflowHandle<R>,
         event_type: &str,
         count: usize,
     ) {
-        let looking = async {
-            loop {
-                let events = types(handle).await;
-                if events.iter().filter(|found| *found == event_type).count() >= count {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, looking)
-            .await
-            .unwrap_or_else(|_| panic!("{count} x {event_type} never came"));
+        until_events(handle, event_type, count).await;
     }
 
-    /// What must hold of every history: the code that wrote it replays it.
+    /// Checks that the code replays the history that it wrote.
     pub(crate) async fn check<R>(&self, handle: &WorkflowHandle<R>) {
         let export = handle.export().await.unwrap().to_string();
         if let Err(error) = self.replayer.replay(&export) {
@@ -145,31 +222,38 @@ impl Stage {
     }
 }
 
+/// Waits until a run has at least `count` events of a type.
+pub(crate) async fn until_events<R>(handle: &WorkflowHandle<R>, event_type: &str, count: usize) {
+    eventually(&format!("{count} x {event_type}"), async || {
+        let events = types(handle).await;
+        let found = events.iter().filter(|found| *found == event_type).count();
+        (found >= count).then_some(())
+    })
+    .await;
+}
+
+/// Returns the types of all events of a run.
 pub(crate) async fn types<R>(handle: &WorkflowHandle<R>) -> Vec<String> {
     let events = handle.history().all().await.unwrap();
     events.into_iter().map(|event| event.event_type).collect()
 }
 
-/// A worker that runs beside a test.
+/// A running worker.
 pub(crate) struct Running {
     pub(crate) handle: WorkerHandle,
     task: JoinHandle<Result<Ended, WorkerError>>,
 }
 
 impl Running {
-    /// Runs a worker and waits until the server knows it.
+    /// Starts a worker and waits until it is registered.
     pub(crate) async fn start(worker: WorkerBuilder) -> Self {
         let worker = worker.build();
         let handle = worker.handle();
         let task = tokio::spawn(worker.run());
-        let registered = async {
-            while handle.metrics().registrations == 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, registered)
-            .await
-            .expect("the worker registers");
+        until("the worker registers", || {
+            handle.metrics().registrations > 0
+        })
+        .await;
         Self { handle, task }
     }
 
@@ -187,7 +271,7 @@ impl Running {
     }
 }
 
-/// Runs scenarios on both kinds of server. A scenario takes a stage to prepare and gives it back.
+/// Runs scenarios on both kinds of server. A scenario takes a stage and returns it.
 #[macro_export]
 macro_rules! scenarios {
     ($($name:ident),+ $(,)?) => {

@@ -1,4 +1,4 @@
-//! What the worker says to the server, word for word, where the protocol cares.
+//! The requests of a worker, field by field.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,27 +7,16 @@ use std::time::Duration;
 use longhaul_embedded::Embedded;
 use longhaul_sdk::transport::Response;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Client, Context, LocalActivityOptions, RetryPolicy, Signal,
-    Worker, WorkerSessionOptions, WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Client, LocalActivityOptions, RetryPolicy, Signal, Worker,
+    WorkerSessionOptions, WorkflowContext, WorkflowResult, activity, workflow,
 };
 use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::recording::{Recording, Tape};
-use crate::stage::{DEADLINE, QUEUE, Running};
+use crate::stage::{QUEUE, Running, until};
 
 const GO: Signal<()> = Signal::new("go");
-
-async fn eventually(what: &str, mut look: impl AsyncFnMut() -> bool) {
-    let looking = async {
-        while !look().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, looking)
-        .await
-        .unwrap_or_else(|_| panic!("never: {what}"));
-}
 
 #[activity]
 async fn render(frame: u32) -> ActivityResult<u32> {
@@ -35,7 +24,7 @@ async fn render(frame: u32) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn all_session_options(ctx: Context) -> WorkflowResult<u32> {
+async fn all_session_options(ctx: WorkflowContext) -> WorkflowResult<u32> {
     let options = WorkerSessionOptions::new("gpu-render")
         .queue("elsewhere")
         .connection("redis")
@@ -46,21 +35,22 @@ async fn all_session_options(ctx: Context) -> WorkflowResult<u32> {
         .max_concurrent_activities(2)
         .create_if_missing(true)
         .allow_reacquire_after_failure(true);
-    // The call's own queue goes before the session's.
+    // The queue of the call takes precedence over that of the session.
     let by_context = ctx
         .session(options.clone())
         .activity(render(1))
         .queue(QUEUE)
         .await?;
-    let by_function = longhaul_sdk::workflow::session(options)
+    let by_call = ctx
         .activity(render(2))
+        .in_session(&options)
         .queue(QUEUE)
         .await?;
-    Ok(by_context + by_function)
+    Ok(by_context + by_call)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_is_sent_as_it_was_written_and_closed_before_the_worker_leaves() {
+async fn a_session_is_sent_with_every_option_and_closed_before_the_worker_ends() {
     let server = Embedded::in_memory().await.unwrap();
     let (transport, tape) = Recording::new(server.transport());
     let client = Client::over(transport).connect().await.unwrap();
@@ -90,18 +80,108 @@ async fn a_session_is_sent_as_it_was_written_and_closed_before_the_worker_leaves
             })
         );
     }
-    // Tasks are done, then sessions closed, then the worker says goodbye.
-    let farewell: Vec<(&str, String)> = tape
+    // The worker finishes its tasks, closes its sessions, then deregisters.
+    let deletes: Vec<(&str, String)> = tape
         .all()
         .iter()
         .filter(|sent| sent.method == "DELETE")
         .map(|sent| (sent.method, sent.path.clone()))
         .collect();
-    assert_eq!(farewell[0].1, "/api/worker/sessions/gpu-render");
+    assert_eq!(deletes[0].1, "/api/worker/sessions/gpu-render");
     assert!(
-        farewell[1].1.starts_with("/api/worker/registrations/"),
-        "{farewell:?}"
+        deletes[1].1.starts_with("/api/worker/registrations/"),
+        "{deletes:?}"
     );
+    server.stop().await;
+}
+
+#[workflow]
+async fn leaf(_ctx: WorkflowContext) -> WorkflowResult<()> {
+    Ok(())
+}
+
+/// Every option that is a duration, none of them a whole number of seconds.
+#[workflow]
+async fn fractions(ctx: WorkflowContext) -> WorkflowResult<()> {
+    let a_little = Duration::from_millis(1);
+    let retry = || RetryPolicy::attempts(3).backoff([a_little, Duration::from_millis(1500)]);
+    ctx.sleep(a_little).await?;
+    ctx.wait_until(|| false).timeout(a_little).await?;
+    ctx.activity(render(1))
+        .retry(retry())
+        .start_to_close(Duration::from_millis(2500))
+        .schedule_to_start(Duration::from_millis(30_001))
+        .schedule_to_close(Duration::from_millis(40_999))
+        .heartbeat(Duration::ZERO)
+        .in_session(
+            &WorkerSessionOptions::new("s")
+                .lease(Duration::from_millis(60_100))
+                .ttl(Duration::from_millis(99_900)),
+        )
+        .await?;
+    ctx.local_activity(render(2))
+        .retry(retry())
+        .heartbeat(Duration::from_millis(2100))
+        .start_to_close(Duration::from_millis(2900))
+        .schedule_to_close(Duration::from_millis(3100))
+        .await?;
+    ctx.child(leaf())
+        .retry(retry())
+        .run_timeout(Duration::from_millis(5001))
+        .execution_timeout(Duration::from_millis(6999))
+        .await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn durations_are_rounded_up_to_whole_seconds_and_never_refused() {
+    let server = Embedded::in_memory().await.unwrap();
+    let (transport, tape) = Recording::new(server.transport());
+    let client = Client::over(transport).connect().await.unwrap();
+    let worker = Worker::builder(&client, QUEUE)
+        .workflow::<fractions>()
+        .workflow::<leaf>()
+        .activity::<render>()
+        .poll_timeout(Duration::from_millis(1200));
+    let worker = Running::start(worker).await;
+    let run = client
+        .start(fractions())
+        .queue(QUEUE)
+        .run_timeout(Duration::from_millis(100_001))
+        .execution_timeout(Duration::from_millis(200_999));
+    run.await.unwrap().result().await.unwrap();
+    worker.stop().await;
+
+    let only = |kind: &str| {
+        let commands = tape.commands(kind);
+        assert_eq!(commands.len(), 1, "{kind}: {commands:?}");
+        commands[0].clone()
+    };
+    let backoff = json!([1, 2]);
+    assert_eq!(only("start_timer")["delay_seconds"], 1);
+    assert_eq!(only("open_condition_wait")["timeout_seconds"], 1);
+    let activity = only("schedule_activity");
+    assert_eq!(activity["retry_policy"]["backoff_seconds"], backoff);
+    assert_eq!(activity["start_to_close_timeout"], 3);
+    assert_eq!(activity["schedule_to_start_timeout"], 31);
+    assert_eq!(activity["schedule_to_close_timeout"], 41);
+    assert_eq!(activity["heartbeat_timeout"], 1);
+    assert_eq!(activity["worker_session"]["lease_seconds"], 61);
+    assert_eq!(activity["worker_session"]["ttl_seconds"], 100);
+    let local = &tape.to("/local-activities/prepare")[0].body["descriptor"];
+    assert_eq!(local["retry_policy"]["backoff_seconds"], backoff);
+    assert_eq!(local["heartbeat_timeout"], 3);
+    assert_eq!(local["start_to_close_timeout"], 3);
+    assert_eq!(local["schedule_to_close_timeout"], 4);
+    let child = only("start_child_workflow");
+    assert_eq!(child["retry_policy"]["backoff_seconds"], backoff);
+    assert_eq!(child["run_timeout_seconds"], 6);
+    assert_eq!(child["execution_timeout_seconds"], 7);
+    let start = &tape.to("/api/workflows")[0].body;
+    assert_eq!(start["run_timeout_seconds"], 101);
+    assert_eq!(start["execution_timeout_seconds"], 201);
+    let polls = tape.to("/workflow-tasks/poll");
+    assert_eq!(polls[0].body["timeout_seconds"], 2);
     server.stop().await;
 }
 
@@ -121,7 +201,7 @@ async fn step(ctx: ActivityContext) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn all_local_options(ctx: Context) -> WorkflowResult<u32> {
+async fn all_local_options(ctx: WorkflowContext) -> WorkflowResult<u32> {
     let options = LocalActivityOptions::new()
         .retry(
             RetryPolicy::attempts(3)
@@ -136,7 +216,7 @@ async fn all_local_options(ctx: Context) -> WorkflowResult<u32> {
     Ok(first)
 }
 
-/// A recorded server with a worker of `all_local_options`.
+/// Returns a server with recorded requests, and a worker for the local activities of this module.
 async fn local_stage(
     change: impl FnOnce(Recording) -> Recording,
 ) -> (Embedded, Client, Tape, Arc<Steps>, Running) {
@@ -185,21 +265,21 @@ async fn a_local_activity_is_described_exactly_and_never_polled_for() {
     assert!(tape.to("/activity-tasks/poll").is_empty());
     assert!(
         tape.to("/history").is_empty(),
-        "what is new comes with the answers"
+        "new events come with the responses"
     );
-    // Before the attempt the lease is renewed by `prepare`; after each heartbeat by the heartbeat.
+    // `prepare` renews the lease before the attempt; then every heartbeat renews it.
     assert_eq!(tape.to("/heartbeat").len(), 2);
     server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_cannot_be_confirmed_ends_the_attempt_without_a_word() {
+async fn an_unconfirmed_lease_ends_the_attempt_without_a_report() {
     for broken in [Broken::Refused, Broken::Malformed] {
         let (server, client, tape, steps, worker) = local_stage(|recording| {
-            recording.answering(move |sent, response| {
+            recording.changing(move |sent, response| {
                 let beats =
                     sent.path.contains("/local-activities/") && sent.path.ends_with("/heartbeat");
-                if beats { broken.answer() } else { response }
+                if beats { broken.response() } else { response }
             })
         })
         .await;
@@ -209,7 +289,7 @@ async fn a_lease_that_cannot_be_confirmed_ends_the_attempt_without_a_word() {
             .await
             .unwrap();
         let lost = worker.handle.clone();
-        eventually("the lease is lost", async || lost.metrics().leases_lost > 0).await;
+        until("the lease is lost", || lost.metrics().leases_lost > 0).await;
         worker.stop().await;
         assert_eq!(
             steps.calls.load(Ordering::Relaxed),
@@ -231,7 +311,7 @@ enum Broken {
 }
 
 impl Broken {
-    fn answer(self) -> Response {
+    fn response(self) -> Response {
         match self {
             Self::Refused => Response {
                 status: 409,
@@ -257,12 +337,12 @@ async fn gated(ctx: ActivityContext) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn waits_inside(ctx: Context) -> WorkflowResult<u32> {
+async fn waits_inside(ctx: WorkflowContext) -> WorkflowResult<u32> {
     Ok(ctx.local_activity(gated()).await?)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_ends_lets_its_local_activity_finish() {
+async fn a_stopping_worker_finishes_its_local_activity() {
     let (server, client, tape, steps, worker) = local_stage(|recording| recording).await;
     let run = client.start(waits_inside()).queue(QUEUE).await.unwrap();
     steps.began.notified().await;
@@ -271,7 +351,7 @@ async fn a_worker_that_ends_lets_its_local_activity_finish() {
     steps.open.notify_one();
     worker.ended().await;
     assert_eq!(run.result().await.unwrap(), 0);
-    // One last look by each poller whether a task was on its way; none after it.
+    // Each poller polls at most once more, in case a task was on its way.
     assert!(tape.to("/workflow-tasks/poll").len() <= polls + 4);
     server.stop().await;
 }
@@ -282,12 +362,9 @@ async fn a_late_result_of_a_cancelled_run_is_not_recorded() {
     let run = client.start(waits_inside()).queue(QUEUE).await.unwrap();
     steps.began.notified().await;
     run.cancel(None).await.unwrap();
-    // Nothing kills the function: it ends by itself, and its result is refused.
+    // The function is not stopped: it returns, and the server refuses its result.
     steps.open.notify_one();
-    eventually("the outcome is refused", async || {
-        !tape.to("/outcome").is_empty()
-    })
-    .await;
+    until("the outcome is refused", || !tape.to("/outcome").is_empty()).await;
     let stopped = worker.handle.clone();
     worker.stop().await;
     assert_eq!(stopped.metrics().runs_cancelled, 1);
@@ -302,7 +379,7 @@ async fn a_late_result_of_a_cancelled_run_is_not_recorded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_server_has_not_announced_is_not_sent() {
+async fn unsupported_capabilities_are_not_sent() {
     let server = Embedded::in_memory().await.unwrap();
     let (transport, tape) = Recording::new(server.transport());
     let transport = transport.replacing("\"worker_sessions\":", "\"unheard_of\":");
@@ -317,7 +394,7 @@ async fn what_a_server_has_not_announced_is_not_sent() {
         .await
         .unwrap();
     let handle = worker.handle.clone();
-    eventually("the task fails", async || {
+    until("the workflow task fails", || {
         handle.metrics().workflow_tasks_failed > 0
     })
     .await;

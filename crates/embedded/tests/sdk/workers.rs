@@ -1,4 +1,4 @@
-//! Workers: memory, crashes, shutdown, drain.
+//! Workers: their cache, restarts, shutdown and drain.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_sdk::worker::Ended;
 use longhaul_sdk::{
-    ActivityContext, ActivityResult, Context, Signal, WorkflowResult, activity, workflow,
+    ActivityContext, ActivityResult, Signal, WorkflowContext, WorkflowResult, activity, workflow,
 };
 use tokio::sync::Notify;
 
@@ -21,7 +21,7 @@ async fn step(number: u32) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn rounds(ctx: Context, count: u32) -> WorkflowResult<u32> {
+async fn rounds(ctx: WorkflowContext, count: u32) -> WorkflowResult<u32> {
     let go = ctx.signals(&GO);
     let mut sum = 0;
     for _ in 0..count {
@@ -95,11 +95,11 @@ async fn gated(ctx: ActivityContext) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn one_gate(ctx: Context) -> WorkflowResult<u32> {
+async fn one_gate(ctx: WorkflowContext) -> WorkflowResult<u32> {
     Ok(ctx.activity(gated()).await?)
 }
 
-async fn a_worker_that_ends_finishes_what_it_has(mut stage: Stage) -> Stage {
+async fn a_stopping_worker_finishes_its_tasks(mut stage: Stage) -> Stage {
     stage.replayer = stage.replayer.workflow::<one_gate>();
     let gate = Arc::new(Gate::default());
     let worker = stage
@@ -111,7 +111,7 @@ async fn a_worker_that_ends_finishes_what_it_has(mut stage: Stage) -> Stage {
     let handle = stage.start(one_gate()).await;
     gate.began.notified().await;
     worker.handle.shut_down();
-    // Another run finds nobody; the activity is let through only now.
+    // No worker takes another run. The activity continues only now.
     let orphan = stage.start(one_gate()).await;
     gate.open.notify_one();
     assert_eq!(worker.ended().await, Ended::ShutDown);
@@ -176,14 +176,14 @@ async fn more_runs_than_slots(stage: Stage) -> Stage {
     }
     tokio::time::timeout(Duration::from_secs(60), worker.stop())
         .await
-        .expect("it ends");
+        .expect("the worker ends");
     stage
 }
 
 scenarios!(
     runs_stay_in_memory_between_tasks,
     every_round_may_have_another_worker,
-    a_worker_that_ends_finishes_what_it_has,
+    a_stopping_worker_finishes_its_tasks,
     a_drained_build_ends_its_workers,
     more_runs_than_slots,
 );

@@ -1,8 +1,10 @@
-//! Fakes: functions of the arguments, answers in order, failures; also for local activities.
+//! Fakes: functions of the arguments, outcomes in order, failures; also for local activities.
 
-use longhaul_embedded::testing::{Answer, RunError, TestEnvironment};
+use longhaul_embedded::testing::{FakeOutcome, RunError, TestEnvironment};
 use longhaul_sdk::client::ResultError;
-use longhaul_sdk::{ActivityResult, Context, Failure, RetryPolicy, WorkflowResult, workflow};
+use longhaul_sdk::{
+    ActivityResult, Failure, RetryPolicy, WorkflowContext, WorkflowResult, workflow,
+};
 
 use crate::{DAY, HOUR, Order, delivery, micros, order, ship};
 
@@ -10,12 +12,12 @@ use crate::{DAY, HOUR, Order, delivery, micros, order, ship};
 async fn retries_wait_out_their_back_off() {
     let env = TestEnvironment::builder()
         .workflow::<delivery>()
-        .fake_answers(
+        .fake_outcomes(
             "ship",
             [
-                Answer::Fails(Failure::new("no van")),
-                Answer::Fails(Failure::new("no driver")),
-                Answer::Returns("parcel"),
+                FakeOutcome::Fails(Failure::new("no van")),
+                FakeOutcome::Fails(Failure::new("no driver")),
+                FakeOutcome::Returns("parcel"),
             ],
         )
         .start()
@@ -52,7 +54,7 @@ async fn a_failure_of_a_fake_reaches_the_workflow() {
 }
 
 #[workflow]
-async fn local(ctx: Context) -> WorkflowResult<String> {
+async fn local(ctx: WorkflowContext) -> WorkflowResult<String> {
     let retry = RetryPolicy::attempts(3).backoff([HOUR]);
     Ok(ctx.local_activity(ship(order())).retry(retry).await?)
 }
@@ -61,11 +63,11 @@ async fn local(ctx: Context) -> WorkflowResult<String> {
 async fn local_activities_are_faked_and_retried_too() {
     let env = TestEnvironment::builder()
         .workflow::<local>()
-        .fake_answers(
+        .fake_outcomes(
             "ship",
             [
-                Answer::Fails(Failure::new("no van")),
-                Answer::Returns("parcel".to_owned()),
+                FakeOutcome::Fails(Failure::new("no van")),
+                FakeOutcome::Returns("parcel".to_owned()),
             ],
         )
         .start()

@@ -1,4 +1,4 @@
-//! The test environment: time that jumps over every wait and over nothing else, fakes, and errors instead of hangs.
+//! The test environment: a clock that jumps over every wait, fakes, and errors instead of hangs.
 
 mod fakes;
 mod time;
@@ -7,7 +7,8 @@ mod trouble;
 use std::time::Duration;
 
 use longhaul_sdk::{
-    ActivityCall, ActivityResult, Context, RetryPolicy, Signal, WorkflowResult, activity, workflow,
+    ActivityCall, ActivityResult, RetryPolicy, Signal, WorkflowContext, WorkflowResult, activity,
+    workflow,
 };
 use serde::{Deserialize, Serialize};
 
@@ -41,13 +42,13 @@ async fn double(number: u32) -> ActivityResult<u32> {
 }
 
 #[workflow]
-async fn sleeper(ctx: Context, days: u32) -> WorkflowResult<u32> {
+async fn sleeper(ctx: WorkflowContext, days: u32) -> WorkflowResult<u32> {
     ctx.sleep(DAY * days).await?;
     Ok(ctx.activity(double(days)).await?)
 }
 
 #[workflow]
-async fn delivery(ctx: Context, order: Order) -> WorkflowResult<String> {
+async fn delivery(ctx: WorkflowContext, order: Order) -> WorkflowResult<String> {
     let retry = RetryPolicy::attempts(3).backoff([HOUR, DAY]);
     Ok(ctx.activity(ship(order)).retry(retry).await?)
 }

@@ -1,17 +1,21 @@
-//! Time passes when nothing can happen without it, and exactly as far as it must.
+//! The clock jumps when all other work is done, and exactly to the next due time.
 
-use longhaul_embedded::testing::{Answer, TestEnvironment};
+use std::sync::Arc;
+
+use longhaul_embedded::testing::{FakeOutcome, TestEnvironment};
 use longhaul_sdk::workflow::join;
 use longhaul_sdk::{
-    ActivityCall, Context, FailureKind, Query, RetryPolicy, TimeoutKind, WorkflowResult, workflow,
+    ActivityCall, FailureKind, Query, RetryPolicy, State, TimeoutKind, WorkflowContext,
+    WorkflowResult, workflow,
 };
+use tokio::sync::Notify;
 
 use crate::{DAY, GO, HOUR, SECOND, double, micros, order, ship, sleeper};
 
 const ROUND: Query<(), u32> = Query::new("round");
 
 #[tokio::test]
-async fn a_month_passes_at_once_and_exactly() {
+async fn a_month_passes_immediately_and_exactly() {
     let env = TestEnvironment::builder()
         .workflow::<sleeper>()
         .activity::<double>()
@@ -45,7 +49,7 @@ async fn two_runs_share_the_time() {
 }
 
 #[workflow]
-async fn impatient(ctx: Context) -> WorkflowResult<String> {
+async fn impatient(ctx: WorkflowContext) -> WorkflowResult<String> {
     let retry = RetryPolicy::attempts(2).backoff([SECOND]);
     let slow = ctx
         .activity(ship(order()))
@@ -59,12 +63,12 @@ async fn impatient(ctx: Context) -> WorkflowResult<String> {
         .heartbeat(SECOND * 30);
     let error = silent.await.expect_err("it is silent");
     assert_eq!(error.kind, FailureKind::TimedOut(TimeoutKind::Heartbeat));
-    let nobody = ActivityCall::<()>::named("nobody");
+    let unknown = ActivityCall::<()>::named("unknown");
     let error = ctx
-        .activity(nobody)
+        .activity(unknown)
         .schedule_to_start(DAY * 2)
         .await
-        .expect_err("nobody takes it");
+        .expect_err("no worker takes it");
     assert_eq!(
         error.kind,
         FailureKind::TimedOut(TimeoutKind::ScheduleToStart)
@@ -76,7 +80,7 @@ async fn impatient(ctx: Context) -> WorkflowResult<String> {
 async fn timeouts_of_activities_pass_in_virtual_time() {
     let env = TestEnvironment::builder()
         .workflow::<impatient>()
-        .fake_answers("ship", [Answer::<()>::Never])
+        .fake_outcomes("ship", [FakeOutcome::<()>::Never])
         .start()
         .await
         .unwrap();
@@ -89,11 +93,10 @@ async fn timeouts_of_activities_pass_in_virtual_time() {
 }
 
 #[workflow(signals(GO), queries(ROUND))]
-async fn rounds(ctx: Context) -> WorkflowResult<Vec<u32>> {
-    let heard = ctx.state(Vec::new());
-    ctx.on_query(&ROUND, {
-        let heard = heard.clone();
-        move |()| heard.with(|heard: &Vec<u32>| u32::try_from(heard.len()).unwrap_or(u32::MAX))
+async fn rounds(ctx: WorkflowContext) -> WorkflowResult<Vec<u32>> {
+    let heard = State::new(Vec::new());
+    ctx.on_query(&ROUND, &heard, |heard: &Vec<u32>, ()| {
+        u32::try_from(heard.len()).unwrap_or(u32::MAX)
     });
     let signals = ctx.signals(&GO);
     while let Some(number) = signals.recv_timeout(HOUR * 2).await? {
@@ -119,7 +122,7 @@ async fn signals_come_when_the_test_sends_them() {
             env.advance(HOUR).await;
             handle.signal(&GO, round).await.unwrap();
             env.settle().await;
-            // The worker is there also after time has jumped.
+            // The worker still answers after the clock has jumped.
             assert_eq!(handle.query(&ROUND, ()).await.unwrap(), round);
         }
         assert_eq!(handle.result().await.unwrap(), [2, 4, 6]);
@@ -129,7 +132,7 @@ async fn signals_come_when_the_test_sends_them() {
 }
 
 #[tokio::test]
-async fn advancing_stops_at_every_moment_on_the_way() {
+async fn advancing_stops_at_every_due_time() {
     let env = TestEnvironment::builder()
         .workflow::<sleeper>()
         .activity::<double>()
@@ -151,7 +154,7 @@ async fn advancing_stops_at_every_moment_on_the_way() {
 }
 
 #[workflow]
-async fn chain(ctx: Context, left: u32) -> WorkflowResult<u32> {
+async fn chain(ctx: WorkflowContext, left: u32) -> WorkflowResult<u32> {
     ctx.sleep(DAY).await?;
     let number = ctx.activity(double(left)).await?;
     if left > 0 {
@@ -161,7 +164,7 @@ async fn chain(ctx: Context, left: u32) -> WorkflowResult<u32> {
 }
 
 #[workflow]
-async fn parent(ctx: Context) -> WorkflowResult<u32> {
+async fn parent(ctx: WorkflowContext) -> WorkflowResult<u32> {
     let (first, second) = join!(ctx.child(chain(2)).start(), ctx.child(sleeper(5)).start());
     Ok(first? + second?)
 }
@@ -187,13 +190,18 @@ async fn chains_of_runs_and_children_are_followed() {
 }
 
 #[tokio::test]
-async fn an_activity_that_runs_holds_the_time() {
+async fn time_does_not_jump_while_an_activity_runs() {
     let (release, released) = tokio::sync::watch::channel(false);
-    let slow = longhaul_sdk::ActivityDefinition::new("double", move |_, (number,): (u32,)| {
-        let mut released = released.clone();
-        async move {
-            released.wait_for(|released| *released).await?;
-            Ok(number * 2)
+    let began = Arc::new(Notify::new());
+    let slow = longhaul_sdk::ActivityDefinition::new("double", {
+        let began = began.clone();
+        move |_, (number,): (u32,)| {
+            let mut released = released.clone();
+            began.notify_one();
+            async move {
+                released.wait_for(|released| *released).await?;
+                Ok(number * 2)
+            }
         }
     });
     let env = TestEnvironment::builder()
@@ -209,15 +217,13 @@ async fn an_activity_that_runs_holds_the_time() {
     let handle = env.start(sleeper(0)).await.unwrap();
     let result = other.result();
     tokio::pin!(result);
-    while env.calls("double").is_empty() {
-        tokio::select! {
-            biased;
-            _ = &mut result => panic!("the activity still runs"),
-            () = tokio::task::yield_now() => {}
-        }
+    tokio::select! {
+        biased;
+        _ = &mut result => panic!("the activity still runs"),
+        () = began.notified() => {}
     }
     assert_eq!(env.now(), begin);
-    // Time that is moved by hand passes nevertheless.
+    // The test can move the clock nevertheless.
     env.advance_at_once(HOUR);
     release.send_replace(true);
     assert_eq!(result.await.unwrap(), 4);
@@ -228,7 +234,7 @@ async fn an_activity_that_runs_holds_the_time() {
 
 /// Several kinds of work between two sleeps.
 #[workflow]
-async fn busy(ctx: Context, number: u32) -> WorkflowResult<u32> {
+async fn busy(ctx: WorkflowContext, number: u32) -> WorkflowResult<u32> {
     let mut sum = 0;
     for round in 1..=4 {
         ctx.sleep(SECOND * number * round).await?;
@@ -259,7 +265,7 @@ async fn time_never_jumps_over_work_that_could_be_done() {
     for (number, result) in (1..).zip(results) {
         assert_eq!(result.unwrap(), number * 2 * 12);
     }
-    // Had time passed during any of the work, that work's next step would be late.
+    // If the clock had jumped during any work, the next step of that work would be late.
     let calls = env.calls("double");
     assert_eq!(calls.len(), 30 * 12);
     for call in calls {

@@ -1,4 +1,4 @@
-//! What the machine can do at best: HTTP without a workflow behind it, and the disk without a database on it.
+//! The upper bounds of the machine: HTTP without workflows, and the disk without a database.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,13 +17,13 @@ use super::client::{Address, Connection};
 use super::measure::Spread;
 use super::target;
 
-/// Enough for a p99 that is not one outlier.
+/// Enough samples for a p99 that is not a single outlier.
 const SYNC_SAMPLES: usize = 300;
 
-/// What a small commit appends.
+/// The bytes that a small commit appends.
 const PAGE_BYTES: usize = 4096;
 
-/// As large as a completion.
+/// A body of the size of a completion.
 const ECHO_BODY: &str = concat!(
     r#"{"lease_owner":"bench-0","workflow_task_attempt":1,"commands":[{"type":"schedule_activity","activity_type":"say","#,
     r#""arguments":{"codec":"avro","blob":"wwHioz3/VYAiNwwCCgp3b3JsZAA="}}]}"#
@@ -35,7 +35,7 @@ pub(super) struct Echo {
     pub(super) requests_per_second: f64,
 }
 
-/// A file that is appended to and synced, as a store's log is.
+/// A file that is appended to and synced, like the log of a store.
 pub(super) struct SyncedFile {
     file: File,
 }
@@ -75,7 +75,7 @@ pub(super) async fn fdatasync(directory: &Path) -> Result<Spread> {
     Ok(Spread::of(samples))
 }
 
-/// JSON in, the same JSON out, parsed and rendered: axum alone, driven by the same client as the server.
+/// Measures an echo server: axum parses JSON and returns it, with the same client as the scenarios.
 pub(super) async fn echo(connections: u64, duration: Duration) -> Result<Echo> {
     let router = Router::new().route(
         "/echo",
@@ -111,7 +111,7 @@ async fn echo_until(mut connection: Connection, deadline: Instant) -> Result<()>
             .await?;
         ensure!(
             answer.len() == ECHO_BODY.len(),
-            "the echo differs from what was said"
+            "the echo differs from the request"
         );
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! One keep-alive HTTP/1.1 connection with one request at a time, made to cost little beside the server it drives.
+//! One keep-alive HTTP/1.1 connection with one request at a time. It costs little compared with the server.
 //!
-//! The connection is polled by whoever waits for the answer, in the same task: no second task to wake for each request.
+//! The task that waits for the response also polls the connection, so no second task must be woken for each request.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -21,10 +21,10 @@ const WORKER_VERSION: HeaderName = HeaderName::from_static("x-durable-workflow-p
 const CONTROL_VERSION: HeaderName =
     HeaderName::from_static("x-durable-workflow-control-plane-version");
 
-/// Characters of a refused answer that are shown.
+/// The most characters of a refused response that are shown.
 const SHOWN_ANSWER_CHARS: usize = 400;
 
-/// Where requests go and what stands in each of them.
+/// The address of the server and the headers of every request.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     /// `host:port`.
@@ -42,7 +42,7 @@ impl Address {
                 .context("the server's name is not valid in a header")?,
         );
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        // Each plane reads its own and ignores the other's.
+        // Each plane reads its own header and ignores the other.
         headers.insert(WORKER_VERSION, HeaderValue::from_static("1.20"));
         headers.insert(CONTROL_VERSION, HeaderValue::from_static("2"));
         if let Some(token) = token {
@@ -95,7 +95,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Sends and returns the body of a success; anything else is an error that shows what came.
+    /// Sends a request and returns the body of a success. Anything else is an error with the response.
     pub(super) async fn send(&mut self, method: Method, path: &str, body: String) -> Result<Bytes> {
         let mut request = Request::new(Full::new(Bytes::from(body)));
         *request.method_mut() = method.clone();
@@ -132,8 +132,8 @@ impl Connection {
             Ok::<_, hyper::Error>((status, response.into_body().collect().await?.to_bytes()))
         });
         poll_fn(|context| {
-            // First the exchange, which hands its request over, then the connection, which writes and reads, then the
-            // exchange again for what was read.
+            // First poll the exchange, which passes its request on, then the connection, which writes and reads, then the
+            // exchange again, which gets the response.
             if let Poll::Ready(result) = exchange.as_mut().poll(context) {
                 return Poll::Ready(result.map_err(anyhow::Error::from));
             }

@@ -1,11 +1,11 @@
-//! How soon the next task is with a worker, on an idle server: one run, one worker, polls already waiting.
+//! Measures the time until a worker has the next task, on an idle server: one run, one worker, waiting polls.
 //!
-//! Each delivery stands on two durable commits, the report's and the lease's, one after the other. So the floor is twice what
-//! a sync takes, and a ratio far below two says that something else kept the disk busy, not that the server is fast.
+//! Each delivery needs two durable commits, one for the report and one for the lease. So the lower bound is the time of two syncs.
+//! A ratio far below two means that the disk was busy while the sync was sampled, not that the server is fast.
 //!
-//! What a sync takes depends on how it is asked: back to back, with processor and disk awake, it took half of what it took
-//! after the few idle milliseconds of a round. Both ratios are given. The one to samples between the rounds compares like
-//! with like; the other is the stricter reading.
+//! The time of a sync depends on how it is sampled: back to back it took half as long as after the few idle milliseconds of a
+//! round. The report has both ratios. Samples between the rounds have the same conditions as a delivery; samples back to back
+//! give the stricter ratio.
 
 use std::time::{Duration, Instant};
 
@@ -19,25 +19,25 @@ use super::progress::Progress;
 use super::target::fresh_name;
 use super::wire::{self, Worker};
 
-/// Rounds at most, and at least however slow the disk is.
+/// The most rounds, and the fewest rounds on a slow disk.
 const ROUNDS_MAX: usize = 300;
 const ROUNDS_MIN: usize = 20;
 
-/// Until a poll that was sent surely waits in the server.
+/// The time after which a poll that was sent waits in the server.
 const PARKING: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Serialize)]
 pub(super) struct Dispatch {
-    /// From a completion that schedules an activity to the activity task in the worker's hands.
+    /// From a completion that schedules an activity until the worker has the activity task.
     pub(super) activity: Spread,
     /// From the activity's completion to the next workflow task.
     pub(super) workflow: Spread,
     /// Measured between the rounds.
     pub(super) fdatasync: Spread,
-    /// To the samples between the rounds.
+    /// Compared with the samples between the rounds.
     pub(super) activity_p50_to_fdatasync: Option<f64>,
     pub(super) workflow_p50_to_fdatasync: Option<f64>,
-    /// To those taken back to back at the beginning.
+    /// Compared with the samples taken back to back at the beginning.
     pub(super) activity_p50_to_fdatasync_back_to_back: Option<f64>,
     pub(super) workflow_p50_to_fdatasync_back_to_back: Option<f64>,
 }
@@ -104,7 +104,7 @@ pub(super) async fn measure(
     })
 }
 
-/// Lets the poll wait, sends the report, and takes the time from there to the poll's answer.
+/// Waits until the poll is parked, sends the report, and measures the time until the poll is answered.
 async fn deliver<T, R>(
     poll: impl Future<Output = Result<T>>,
     report: impl Future<Output = Result<R>>,

@@ -1,7 +1,7 @@
-//! One-activity workflows, so many in flight: seven requests each, as published workers make them (worker-protocol §12.2).
+//! One-activity workflows with a number of them in flight. Each makes seven requests, as published workers do.
 //!
-//! A slot starts a workflow, waits until it is complete and starts the next. Workers poll on connections of their own, enough
-//! of them that a ready task never waits for a poll.
+//! A slot starts a workflow, waits until it is complete and starts the next. Workers poll on separate connections; there are
+//! enough of them that a ready task never waits for a poll.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,37 +16,37 @@ use super::measure::{self, ProcessorTime};
 use super::target::{Target, fresh_name};
 use super::wire::{self, Worker};
 
-/// One to start it, one poll for its workflow tasks, one for its activity.
+/// Connections per workflow: one to start it, one to poll workflow tasks, one to poll activity tasks.
 pub(super) const CONNECTIONS_PER_WORKFLOW: u64 = 3;
 
-/// Polls of each kind that one worker keeps open; the published Rust worker keeps ten.
+/// Polls of each kind that one worker keeps open. The published Rust worker keeps ten.
 const POLLS_PER_WORKER: u64 = 8;
 
-/// When it ends: at that time, or after so many workflows.
+/// The end of the load: at a time, or after a number of workflows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
     Elapsed(Duration),
     Workflows(u64),
 }
 
-/// What happened.
+/// The results of a load.
 pub(super) struct Driven {
     /// From the first start to the last completion.
     pub(super) elapsed: Duration,
     pub(super) requests: u64,
-    /// From each start being sent to its completion being answered.
+    /// From sending each start to the response to its completion.
     pub(super) latencies: Vec<Duration>,
     pub(super) processor: Option<Duration>,
-    /// Processor seconds of the whole machine meanwhile.
+    /// Processor seconds of the whole machine during the load.
     pub(super) machine_seconds: Option<f64>,
-    /// Some of the workflows, for a look at their results.
+    /// Some of the workflows, to check their results.
     pub(super) sample: Vec<String>,
 }
 
-/// What slots and workers share.
+/// State that slots and workers share.
 struct Shared {
     queue: String,
-    /// Rings when the workflow of that slot is complete.
+    /// Notified when the workflow of that slot is complete.
     done: Vec<Notify>,
     started: AtomicU64,
     completed: AtomicU64,
@@ -54,7 +54,7 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-/// Load on a server, ready to go: workers registered, connections open.
+/// A prepared load: workers are registered and connections are open.
 pub(super) struct Load<'a> {
     target: &'a Target,
     in_flight: u64,
@@ -152,7 +152,7 @@ impl<'a> Load<'a> {
             .zip(measure::machine_seconds())
             .map(|(earlier, now)| now - earlier);
         let requests = self.target.requests() - requests;
-        // Nothing is ready any more, so no poll can be handed a task while it is dropped.
+        // No task is ready now, so no poll can get a task while it is dropped.
         working.shutdown().await;
         Ok(Driven {
             elapsed,
@@ -211,7 +211,7 @@ async fn keep_open(
     Ok(ended)
 }
 
-/// Ends only by an error or by being dropped.
+/// Runs until an error occurs or the future is dropped.
 enum Never {}
 
 async fn work_on_workflows(
@@ -229,7 +229,7 @@ async fn work_on_workflows(
                 .await?;
             ensure!(
                 status == "waiting",
-                "{} is {status} and should be waiting",
+                "{} is {status}, expected waiting",
                 task.workflow_id
             );
             continue;

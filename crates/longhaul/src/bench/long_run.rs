@@ -1,8 +1,8 @@
-//! Does a transition cost more late in a run than early? One run is grown by recorded side effects; then it and young runs are
-//! signalled, leased, renewed and completed in turn.
+//! Measures whether a transition costs more late in a run than early. One run grows by recorded side effects; then this run and
+//! young runs are signalled, leased, renewed and completed in turn.
 //!
-//! A worker without a cache must read the whole history, and a server must send it: that cost is the worker's to avoid and is
-//! kept out here by pages of one event. What is left should not know how long the history is.
+//! A worker without a cache must read the whole history. The worker can avoid that cost, so pages of one event keep it out of the
+//! measurement. The remaining cost should not depend on the length of the history.
 
 use std::time::{Duration, Instant};
 
@@ -16,24 +16,24 @@ use super::progress::Progress;
 use super::target::fresh_name;
 use super::wire::{self, Worker};
 
-/// Side effects in one completion while the run grows; the server takes up to 5,000 commands.
+/// Side effects in one completion while the run grows. The server accepts up to 5,000 commands.
 const GROWTH_STEP: u64 = 1000;
 
 /// Rounds on one young run, so that it stays about ten events long; then the next one.
 const ROUNDS_PER_YOUNG_RUN: usize = 3;
 
-/// Young runs measured, at most, and at least however slow the disk is.
+/// The most young runs, and the fewest on a slow disk.
 const YOUNG_RUNS_MAX: usize = 60;
 const YOUNG_RUNS_MIN: usize = 5;
 
-/// Constant however long the history is.
+/// The page size that keeps the cost independent of the history.
 const PAGE_SIZE: u64 = 1;
 
 #[derive(Debug, Serialize)]
 pub(super) struct LongRun {
     pub(super) early: Side,
     pub(super) late: Side,
-    /// Late to early, whole rounds.
+    /// Late compared with early, whole rounds.
     pub(super) round_ratio: Option<f64>,
     pub(super) processor_ratio: Option<f64>,
 }
@@ -48,7 +48,7 @@ pub(super) struct Side {
     pub(super) complete: Spread,
     /// The four together.
     pub(super) round: Spread,
-    /// Server and load; none when the server is another process.
+    /// Server and load; `None` if the server is another process.
     pub(super) processor_us_per_round: Option<f64>,
 }
 
@@ -151,7 +151,7 @@ impl Driver {
                 .await?;
             ensure!(
                 status == "waiting",
-                "{workflow_id} is {status} and should be waiting"
+                "{workflow_id} is {status}, expected waiting"
             );
             progress.show(&format!(
                 "long run: {} of {events} events",

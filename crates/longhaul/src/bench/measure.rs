@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// A number that this process has not used before.
+/// Returns a number that this process has not used before.
 pub(super) fn fresh_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -32,7 +32,7 @@ impl Spread {
     }
 }
 
-/// The nearest rank; zero of nothing.
+/// Returns the nearest rank, or zero if there are no samples.
 fn percentile(sorted: &[Duration], part: f64) -> Duration {
     let rank = (sorted.len() as f64 * part).ceil() as usize;
     sorted
@@ -41,23 +41,23 @@ fn percentile(sorted: &[Duration], part: f64) -> Duration {
         .unwrap_or_default()
 }
 
-/// The middle one.
+/// Returns the median.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// `None` instead of a division by nothing.
+/// Returns the quotient, or `None` if the divisor is zero.
 pub(super) fn ratio(value: f64, of: f64) -> Option<f64> {
     (of > 0.0).then(|| value / of)
 }
 
-/// Processor time of every thread of this process. Unlike time on the wall it does not count waiting for the disk, nor
-/// what other processes take, so it shows a cost that grows where noise would hide it.
+/// Processor time of all threads of this process. It does not include waiting for the disk or the time of other processes, so it
+/// shows a growing cost that the noise of wall time would hide.
 pub(super) struct ProcessorTime(HashMap<String, u64>);
 
 impl ProcessorTime {
-    /// `None` where the kernel does not tell.
+    /// Returns `None` if the kernel does not report it.
     pub(super) fn now() -> Option<Self> {
         let threads = std::fs::read_dir("/proc/self/task").ok()?;
         let mut times = HashMap::new();
@@ -75,7 +75,7 @@ impl ProcessorTime {
         Some(Self(times))
     }
 
-    /// What was used since then.
+    /// Returns the time used since then.
     pub(super) fn elapsed(earlier: Option<&Self>) -> Option<Duration> {
         let (earlier, now) = (earlier?, Self::now()?);
         let used = now
@@ -86,11 +86,11 @@ impl ProcessorTime {
     }
 }
 
-/// Clock ticks per second in `/proc/stat`; Linux tells user space 100 whatever the kernel's own tick is.
+/// Clock ticks per second in `/proc/stat`. Linux reports 100 to user space, whatever the kernel's own tick is.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Processor seconds that everything on this machine has used, what the hypervisor gave to others included. With what
-/// this process used it tells how much of the machine a measurement had.
+/// Returns the processor seconds that the whole machine has used, including time that the hypervisor gave to others. Compared
+/// with the time of this process it shows how much of the machine a measurement had.
 pub(super) fn machine_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     // user nice system idle iowait irq softirq steal

@@ -1,4 +1,4 @@
-//! Resident memory per open run: runs that wait for a signal, which is what most runs do most of the time.
+//! Measures the resident memory per open run. The runs wait for a signal, as most runs do most of the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::progress::Progress;
 use super::target::fresh_name;
 use super::wire::{self, Worker};
 
-/// Opened before the first look, so that buffers, threads and the database's cache have their size.
+/// Runs that are opened before the first measurement, so that buffers, threads and the cache of the database have their size.
 const WARM_UP_RUNS: u64 = 1000;
 
 #[derive(Debug, Serialize)]
@@ -22,7 +22,7 @@ pub(super) struct Memory {
     pub(super) open_runs: u64,
     pub(super) resident_before_bytes: u64,
     pub(super) resident_after_bytes: u64,
-    /// Of which not backed by files.
+    /// The part that is not backed by files.
     pub(super) anonymous_after_bytes: u64,
     pub(super) bytes_per_open_run: f64,
 }
@@ -57,7 +57,7 @@ pub(super) async fn measure(
     })
 }
 
-/// Starts so many runs and brings each to its wait.
+/// Starts a number of runs and drives each to its wait.
 async fn open(
     worker: &Worker,
     lines: Vec<Connection>,
@@ -77,14 +77,14 @@ async fn open(
                 }
                 line.start(&format!("{name}-{number}"), &worker.queue)
                     .await?;
-                // As many polls as starts, so each finds a task, if not always its own.
+                // There are as many polls as starts, so each finds a task, though not always its own.
                 let task = line.poll_workflow_task(&worker, wire::PAGE_SIZE).await?;
                 let status = line
                     .complete_workflow_task(&task, wire::OPEN_SIGNAL_WAIT)
                     .await?;
                 ensure!(
                     status == "waiting",
-                    "{} is {status} and should be waiting",
+                    "{} is {status}, expected waiting",
                     task.workflow_id
                 );
             }

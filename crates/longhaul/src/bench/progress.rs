@@ -1,4 +1,4 @@
-//! One line on the terminal that says what is being measured. Nothing at all where no person watches.
+//! One line on the terminal that shows the progress. Nothing is written if standard error is not a terminal.
 
 use std::io::{IsTerminal, Write, stderr};
 

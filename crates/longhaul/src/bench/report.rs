@@ -1,4 +1,4 @@
-//! The figures, as a table for people and as JSON for programs. Ratios stand beside what they are ratios of.
+//! The results, as a table for people and as JSON for programs. Each ratio is beside the two values.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use super::sdk::Sdk;
 use super::stored::{self, Stored};
 use super::throughput::Throughput;
 
-/// Below this a sync did not reach a disk.
+/// A faster sync did not reach a disk.
 const SYNC_PLAUSIBLE_MS: f64 = 0.02;
 
 #[derive(Debug, Serialize)]
@@ -63,7 +63,7 @@ impl Report {
         self.skipped.push(Skipped { scenario, why });
     }
 
-    /// Sections of aligned rows: what, how much, and beside what.
+    /// Renders sections of aligned rows: label, value, comparison.
     pub(super) fn table(&self) -> String {
         let mut table = Table::default();
         self.head(&mut table);
@@ -95,7 +95,7 @@ impl Report {
         let build = if self.release_build {
             "release build"
         } else {
-            "DEBUG BUILD: figures mean little"
+            "DEBUG BUILD: results are not meaningful"
         };
         let server = &self.server;
         table.section(&format!(
@@ -198,7 +198,7 @@ fn dispatch_rows(dispatch: &Dispatch, table: &mut Table) {
     ] {
         table.row(label, p50(spread), p99(spread));
     }
-    // Both, because the choice alone can double the figure.
+    // Both ratios, because the choice alone can double the result.
     table.row(
         "p50 to fdatasync between rounds",
         times(dispatch.activity_p50_to_fdatasync, "for an activity task"),
@@ -323,7 +323,7 @@ fn times(ratio: Option<f64>, of: &str) -> String {
     ratio.map_or_else(String::new, |ratio| format!("{ratio:.2} × {of}"))
 }
 
-/// Whole, with a comma every three digits.
+/// Formats a whole number with a comma every three digits.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();

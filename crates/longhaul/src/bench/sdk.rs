@@ -1,4 +1,4 @@
-//! Our own SDK, worker and client, over HTTP: one-activity workflows, and durable local steps, per second.
+//! Measures `longhaul-sdk` over HTTP: workflows with one activity, and local activities, per second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use longhaul_sdk::{
-    ActivityResult, Client, Context, Worker, WorkflowCall, WorkflowResult, activity, workflow,
+    ActivityResult, Client, Worker, WorkflowCall, WorkflowContext, WorkflowResult, activity,
+    workflow,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,7 +18,7 @@ use super::measure::{ProcessorTime, Spread, fresh_number, ratio};
 use super::progress::Progress;
 use super::{Args, Home};
 
-/// Local steps of one workflow.
+/// Local activities of one workflow.
 const STEPS: u64 = 50;
 
 const QUEUE: &str = "bench-sdk";
@@ -31,14 +32,14 @@ pub(super) struct Sdk {
 
 #[derive(Debug, Serialize)]
 pub(super) struct Rate {
-    /// Workflows that ended.
+    /// The number of completed workflows.
     pub(super) workflows: usize,
-    /// Workflows, or steps of them.
+    /// Workflows or local activities per second.
     pub(super) per_second: f64,
-    /// One of these for so many requests of the echo server.
+    /// The rate divided by the request rate of the echo server.
     pub(super) to_echo: Option<f64>,
     pub(super) latency: Spread,
-    /// Server, worker and client together, when all are in this process.
+    /// Processor time of server, worker and client together, if all run in this process.
     pub(super) processor_us_each: Option<f64>,
 }
 
@@ -48,12 +49,12 @@ async fn add(number: u64) -> ActivityResult<u64> {
 }
 
 #[workflow]
-async fn one_activity(ctx: Context, number: u64) -> WorkflowResult<u64> {
+async fn one_activity(ctx: WorkflowContext, number: u64) -> WorkflowResult<u64> {
     Ok(ctx.activity(add(number)).await?)
 }
 
 #[workflow]
-async fn local_steps(ctx: Context, steps: u64) -> WorkflowResult<u64> {
+async fn local_steps(ctx: WorkflowContext, steps: u64) -> WorkflowResult<u64> {
     let mut number = 0;
     for _ in 0..steps {
         number = ctx.local_activity(add(number)).await?;
@@ -75,7 +76,7 @@ pub(super) async fn measure(
     let client = client
         .connect()
         .await
-        .context("the server does not answer")?;
+        .context("could not connect to the server")?;
     let worker = Worker::builder(&client, QUEUE)
         .workflow::<one_activity>()
         .workflow::<local_steps>()
@@ -120,7 +121,7 @@ struct Drive<'a> {
 }
 
 impl Drive<'_> {
-    /// Keeps a number of workflows open for a while; `weight` is how much each counts.
+    /// Keeps a number of workflows open for the time of the measurement. Each counts `weight` times.
     async fn run<R>(&self, weight: u64, call: fn() -> WorkflowCall<R>, expected: R) -> Result<Rate>
     where
         R: DeserializeOwned + PartialEq + Copy + Send + 'static,
@@ -152,9 +153,9 @@ impl Drive<'_> {
         let elapsed = began.elapsed().as_secs_f64();
         ensure!(
             wrong.load(Ordering::Relaxed) == 0,
-            "a workflow returned something else"
+            "a workflow returned a wrong result"
         );
-        ensure!(!latencies.is_empty(), "not one workflow was completed");
+        ensure!(!latencies.is_empty(), "no workflow was completed");
         let spent = ProcessorTime::elapsed(processor.as_ref()).filter(|_| self.in_process);
         let count = latencies.len() as f64 * weight as f64;
         let per_second = count / elapsed;

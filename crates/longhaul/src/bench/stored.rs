@@ -1,5 +1,5 @@
-//! Does a transition cost more when more runs are stored, does a page of the list? Two servers side by side, one with few runs and one with many, driven
-//! in turn with the same bursts: what the machine does meanwhile, it does to both.
+//! Measures whether transitions and list pages cost more when more runs are stored. Two servers, one with few runs and one with
+//! many, get the same bursts in turn, so that other load on the machine affects both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,22 +15,22 @@ use super::measure::{Spread, median, ratio};
 use super::progress::Progress;
 use super::target::{Target, fresh_name};
 
-/// The small store.
+/// Runs in the small store.
 const FEW_RUNS: u64 = 1000;
 
-/// Workflows of one burst: long enough to measure, and so few that the small store stays small.
+/// Workflows of one burst: enough to measure, and few enough that the small store stays small.
 const BURST_WORKFLOWS: u64 = 200;
 
-/// Bursts that count, after one that does not.
+/// Measured bursts, after one that is not measured.
 const BURSTS: usize = 9;
 
-/// How often each list is asked for, on each side in turn.
+/// How often each list is requested, on each server in turn.
 const LISTS: usize = 51;
 
-/// Every stored run belongs to one of so many customers.
+/// The number of customers that the stored runs belong to.
 const CUSTOMERS: u64 = 20;
 
-/// The usual shapes of list, as parameters of the URL: each must cost the same however many runs there are.
+/// The usual list queries, as parameters of the URL. The cost of each must not depend on the number of runs.
 const SHAPES: [(&str, &str); 6] = [
     ("newest", ""),
     ("by status", "status=running"),
@@ -70,7 +70,7 @@ pub(super) struct Listed {
 pub(super) struct Side {
     /// Before the bursts, which add 2,000.
     pub(super) runs: u64,
-    /// Time on the wall per transition while many are in flight; the median burst.
+    /// Wall time per transition while many are in flight; the median burst.
     pub(super) elapsed_us_per_transition: f64,
     /// Processor time of server and load; the median burst.
     pub(super) processor_us_per_transition: f64,
@@ -162,7 +162,7 @@ fn side(runs: u64, bursts: &[Driven]) -> Side {
     }
 }
 
-/// Starts so many runs with an attribute on a queue that no worker polls: open, with a ready task and a deadline each.
+/// Starts a number of runs with an attribute on a queue that no worker polls. Each is open, with a ready task and a deadline.
 async fn fill(target: &Target, in_flight: u64, runs: u64, progress: &Progress) -> Result<()> {
     target.connect().await?.define_keyword("Customer").await?;
     let next = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! What is measured: a server of this process with a store of its own per scenario, or one that runs already.
+//! The measured server: one in this process with its own store for each scenario, or a server that is already running.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ use tokio::task::JoinHandle;
 use super::client::{Address, Connection};
 use super::{LOOPBACK, measure};
 
-/// Where data goes, and whose server is driven. The directory is removed when this is dropped.
+/// The data directory and the server to measure. The directory is removed when this is dropped.
 pub(super) struct Home {
     directory: TempDir,
     existing: Option<Address>,
-    /// What the report calls the server.
+    /// The name of the server in the report.
     pub(super) name: String,
 }
 
@@ -32,7 +32,7 @@ impl Home {
     pub(super) fn new(data: Option<&Path>, url: Option<&str>, token: Option<&str>) -> Result<Self> {
         let parent = data.map_or_else(std::env::temp_dir, PathBuf::from);
         std::fs::create_dir_all(&parent)
-            .with_context(|| format!("the directory {} cannot be made", parent.display()))?;
+            .with_context(|| format!("the directory {} cannot be created", parent.display()))?;
         let directory = tempfile::Builder::new()
             .prefix("longhaul-bench-")
             .tempdir_in(&parent)
@@ -60,7 +60,7 @@ impl Home {
         self.directory.path()
     }
 
-    /// A server for one scenario. In this process it is a new one, so that no scenario inherits another's runs.
+    /// Returns a server for one scenario. In this process it is a new one, so that no scenario inherits runs of another.
     pub(super) async fn open(&self, scenario: &str) -> Result<Target> {
         match &self.existing {
             Some(address) => Ok(Target {
@@ -72,13 +72,13 @@ impl Home {
     }
 }
 
-/// `host:port` of a URL. The bench speaks plain HTTP: encryption would be measured with it.
+/// Returns `host:port` of a URL. The bench uses plain HTTP, because it would also measure encryption.
 fn authority(url: &str) -> Result<String> {
     let uri: Uri = url
         .parse()
         .with_context(|| format!("`{url}` is not a URL; write it like http://127.0.0.1:8080"))?;
     let (Some("http"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-        bail!("`{url}` cannot be driven; write it like http://127.0.0.1:8080 (plain HTTP only)");
+        bail!("`{url}` cannot be measured; write it like http://127.0.0.1:8080 (plain HTTP only)");
     };
     if uri.path() != "/" {
         bail!("`{url}` has a path; give the server's root, like http://{authority}");
@@ -90,7 +90,7 @@ fn authority(url: &str) -> Result<String> {
     })
 }
 
-/// A server to drive.
+/// A server to measure.
 pub(super) struct Target {
     address: Address,
     running: Option<Running>,
@@ -121,7 +121,7 @@ impl Target {
         self.address.connect().await
     }
 
-    /// So many connections.
+    /// Opens a number of connections.
     pub(super) async fn connect_many(&self, count: u64) -> Result<Vec<Connection>> {
         let mut connections = Vec::new();
         for _ in 0..count {
@@ -130,7 +130,7 @@ impl Target {
         Ok(connections)
     }
 
-    /// Where other clients reach it.
+    /// Returns the URL for other clients.
     pub(super) fn url(&self) -> String {
         format!("http://{}", self.address.authority())
     }
@@ -139,7 +139,7 @@ impl Target {
         self.address.sent()
     }
 
-    /// Ends a server of this process; another's stays.
+    /// Stops a server of this process. A server in another process keeps running.
     pub(super) async fn stop(self) {
         if let Some(running) = self.running {
             running.host.stop().await;
@@ -182,7 +182,7 @@ pub(super) async fn serve(router: Router) -> Result<(SocketAddr, JoinHandle<std:
     ))
 }
 
-/// A name that no earlier bench used on the same server.
+/// Returns a name that no earlier bench used on the same server.
 pub(super) fn fresh_name(scenario: &str) -> String {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! One-activity workflows per second with many in flight, and what share of an echo server's requests that is.
+//! Measures one-activity workflows per second with many in flight, and compares the requests with an echo server.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ pub(super) struct Throughput {
     pub(super) workflows: usize,
     pub(super) workflows_per_second: f64,
     pub(super) requests_per_second: f64,
-    /// Of the echo server's requests per second.
+    /// Compared with the requests per second of the echo server.
     pub(super) requests_to_echo: Option<f64>,
     pub(super) latency: Spread,
-    /// Server and load together, when both are in this process.
+    /// Server and load together, if both are in this process.
     pub(super) processor_us_per_workflow: Option<f64>,
     /// How many processors that kept busy.
     pub(super) processors_busy: Option<f64>,
-    /// How many other processes kept busy meanwhile: with more than a few tenths, the figures are not this server's best.
+    /// How many processors other processes kept busy. Above a few tenths, the server could do better than the result.
     pub(super) processors_busy_elsewhere: Option<f64>,
     pub(super) results_checked: usize,
 }
@@ -58,7 +58,7 @@ pub(super) async fn measure(
     target.stop().await;
 
     let workflows = driven.latencies.len();
-    ensure!(workflows > 0, "not one workflow was completed");
+    ensure!(workflows > 0, "no workflow was completed");
     let seconds = driven.elapsed.as_secs_f64();
     let requests_per_second = driven.requests as f64 / seconds;
     let processor = driven

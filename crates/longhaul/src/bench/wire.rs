@@ -1,4 +1,4 @@
-//! The requests that a worker and a starter make (worker-protocol §12.2), and as much of the answers as the bench looks at.
+//! The requests of a worker and a starter, and the parts of the responses that the bench reads.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -16,13 +16,13 @@ pub(super) const ARGUMENTS: &str = "wwHioz3/VYAiNwwCCgp3b3JsZAA=";
 /// `"hello, world"`.
 pub(super) const RESULT: &str = "wwHioz3/VYAiNwoYaGVsbG8sIHdvcmxk";
 
-/// What both published SDKs ask for.
+/// The history page size of both published SDKs.
 pub(super) const PAGE_SIZE: u64 = 500;
 
-/// Longest wait of one poll.
+/// The longest wait of one poll.
 const POLL_SECONDS: u64 = 30;
 
-/// The deadline given to runs, as SDKs give one: it makes an alarm, which the store keeps in order. Longer than any bench.
+/// The deadline of runs. SDKs set one too; it becomes an alarm in the store. It is longer than any bench.
 const RUN_TIMEOUT_SECONDS: u64 = 86_400;
 
 /// The signal that parked runs wait for.
@@ -40,7 +40,7 @@ pub(super) const RECORD_SIDE_EFFECT: &str = concat!(
     r#""wwHioz3/VYAiNwoYaGVsbG8sIHdvcmxk"}}"#
 );
 
-/// Which worker asks, and where.
+/// The identity of a worker.
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     pub(super) id: String,
@@ -88,7 +88,7 @@ struct Completed {
 }
 
 impl WorkflowTask {
-    /// What the activity returned, once it has.
+    /// Returns the result of the activity, if it has one.
     pub(super) fn activity_result(&self) -> Result<Option<String>> {
         let Some(event) = self
             .history_events
@@ -99,7 +99,7 @@ impl WorkflowTask {
         };
         let payload: Value = serde_json::from_str(event.payload.get())
             .context("the payload of ActivityCompleted")?;
-        // A payload in history is a blob with its codec beside it, or an envelope (worker-protocol §6.3).
+        // A payload in history is a bare blob with a codec beside it, or an envelope.
         let result = &payload["result"];
         let blob = result.as_str().or_else(|| result["blob"].as_str());
         Ok(Some(
@@ -139,7 +139,7 @@ impl Connection {
         self.start_with(workflow_id, queue, "{}").await
     }
 
-    /// As [`Self::start`], with search attributes as JSON.
+    /// Starts a workflow with search attributes as JSON.
     pub(super) async fn start_with(
         &mut self,
         workflow_id: &str,
@@ -153,14 +153,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Defines a keyword that queries can ask for.
+    /// Defines a search attribute of the type keyword.
     pub(super) async fn define_keyword(&mut self, name: &str) -> Result<()> {
         let body = format!(r#"{{"name":"{name}","type":"keyword"}}"#);
         self.post("/api/search-attributes", body).await?;
         Ok(())
     }
 
-    /// One page of runs; `parameters` are of the URL.
+    /// Reads one page of runs with these URL parameters.
     pub(super) async fn list(&mut self, parameters: &str) -> Result<()> {
         let path = format!("/api/workflows?{parameters}");
         self.send(Method::GET, &path, String::new()).await?;
@@ -205,14 +205,14 @@ impl Connection {
         } = read(&answer)?;
         ensure!(
             status == "completed",
-            "{workflow_id} is {status} and should be completed"
+            "{workflow_id} is {status}, expected completed"
         );
         let blob = output_envelope
             .context("a completed workflow without a result")?
             .blob;
         ensure!(
             blob == RESULT,
-            "{workflow_id} returned {blob} and should return {RESULT}"
+            "{workflow_id} returned {blob}, expected {RESULT}"
         );
         Ok(())
     }
@@ -234,7 +234,7 @@ impl Connection {
         }
     }
 
-    /// Waits until there is an activity task, and checks that it came with its arguments.
+    /// Waits for an activity task and checks its arguments.
     pub(super) async fn poll_activity_task(&mut self, worker: &Worker) -> Result<ActivityTask> {
         loop {
             let task: Option<ActivityTask> = self
@@ -244,7 +244,7 @@ impl Connection {
                 let blob = &task.arguments.blob;
                 ensure!(
                     blob == ARGUMENTS,
-                    "an activity got {blob} and should get {ARGUMENTS}"
+                    "an activity got {blob}, expected {ARGUMENTS}"
                 );
                 return Ok(task);
             }
@@ -267,7 +267,7 @@ impl Connection {
         Ok(read::<Polled<T>>(&answer)?.task)
     }
 
-    /// Completes with these commands, a JSON list without its brackets; the run's status afterwards.
+    /// Completes the task with these commands, a JSON list without its brackets. Returns the status of the run afterwards.
     pub(super) async fn complete_workflow_task(
         &mut self,
         task: &WorkflowTask,
@@ -298,7 +298,7 @@ impl Connection {
         let status = self.complete_workflow_task(task, &command).await?;
         ensure!(
             status == "completed",
-            "{} is {status} and should be completed",
+            "{} is {status}, expected completed",
             task.workflow_id
         );
         Ok(())
@@ -332,10 +332,6 @@ impl Connection {
 }
 
 fn read<T: DeserializeOwned>(answer: &[u8]) -> Result<T> {
-    serde_json::from_slice(answer).with_context(|| {
-        format!(
-            "an answer is not as expected: {}",
-            String::from_utf8_lossy(answer)
-        )
-    })
+    serde_json::from_slice(answer)
+        .with_context(|| format!("unexpected response: {}", String::from_utf8_lossy(answer)))
 }

@@ -1,4 +1,4 @@
-//! Settings of connections: how long they may take over what, and how many there may be.
+//! Settings of connections: time-outs and the limit on their number.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use longhaul_server::connections::Limits;
 use super::File;
 use crate::descriptors;
 
-/// A day. Longer is no time-out.
+/// A day. A longer time-out would have no purpose.
 const SECONDS_MAX: u64 = 86_400;
 
 #[derive(clap::Args, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Args {
     #[arg(long, env = "LONGHAUL_HEADER_TIMEOUT_SECONDS", value_name = "SECONDS")]
     header_timeout_seconds: Option<u64>,
 
-    /// How long the body of a request may take, and a second more per 64 KiB of it [default: 30]
+    /// How long the body of a request may take, plus a second per 64 KiB [default: 30]
     #[arg(long, env = "LONGHAUL_BODY_TIMEOUT_SECONDS", value_name = "SECONDS")]
     body_timeout_seconds: Option<u64>,
 
@@ -25,11 +25,11 @@ pub(super) struct Args {
     #[arg(long, env = "LONGHAUL_IDLE_TIMEOUT_SECONDS", value_name = "SECONDS")]
     idle_timeout_seconds: Option<u64>,
 
-    /// How long an answer may wait for its reader, and a second more per 64 KiB of it [default: 30]
+    /// How long a response may wait for its reader, plus a second per 64 KiB [default: 30]
     #[arg(long, env = "LONGHAUL_WRITE_TIMEOUT_SECONDS", value_name = "SECONDS")]
     write_timeout_seconds: Option<u64>,
 
-    /// Connections at a time [default: what `ulimit -n` leaves, at most 10000]
+    /// Open connections [default: what `ulimit -n` allows, at most 10000]
     #[arg(long, env = "LONGHAUL_MAX_CONNECTIONS", value_name = "COUNT")]
     max_connections: Option<u64>,
 }

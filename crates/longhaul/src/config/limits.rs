@@ -1,6 +1,6 @@
-//! Limits on what is let through, and other settings that few operators touch: no flags, only the environment and the `[limits]`
-//! table of the file. Each is read as `LONGHAUL_NAME`, then `DW_NAME` (the reference server's name for it), then from the file in
-//! lower case. Empty counts as unset, unset as no limit.
+//! Admission limits and other settings that few operators use. They have no flags. Each is read from `LONGHAUL_NAME`, then from
+//! `DW_NAME` (the name in the reference server), then from the table `[limits]` of the file, in lower case. Empty counts as
+//! unset; unset means no limit.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use longhaul_host::{NamespaceCaps, PollCaps, RequestCaps};
 use longhaul_server::SigningKey;
 use serde::de::DeserializeOwned;
 
-/// All of them, decided.
+/// The effective limits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) admission: Admission,
@@ -23,7 +23,7 @@ pub(crate) struct Limits {
     pub(crate) export_key: Option<SigningKey>,
 }
 
-/// Reads settings one by one; a key of the file that nothing asked for is an error at the end.
+/// Reads settings one by one. A key of the file that was not read is an error at the end.
 pub(super) struct Source<'a> {
     environment: &'a dyn Fn(&str) -> Option<String>,
     file: toml::Table,
@@ -40,7 +40,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The text of a setting, and where it was found.
+    /// Returns the text of a setting and the place where it was found.
     fn text(&mut self, name: &str) -> Option<(String, String)> {
         let own = name.strip_prefix("V2_").unwrap_or(name);
         let from_file = self.file.remove(&own.to_lowercase());
@@ -72,11 +72,11 @@ impl<'a> Source<'a> {
         self.parsed(name, "a whole number")
     }
 
-    /// An object by name, as JSON text or as a table of the file.
+    /// Reads an object, as JSON text or as a table of the file.
     fn object<T: DeserializeOwned>(&mut self, name: &str) -> Result<BTreeMap<String, T>> {
         match self.text(name) {
             Some((place, text)) => serde_json::from_str(&text)
-                .with_context(|| format!("{place} is not the JSON object it should be")),
+                .with_context(|| format!("{place} must be a JSON object of the documented shape")),
             None => Ok(BTreeMap::new()),
         }
     }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn our_name_beats_the_reference_name_beats_the_file() {
+    fn our_name_precedes_the_reference_name_and_that_the_file() {
         let file =
             "workflow_task_max_active_leases_per_queue = 3\nfleet_validation_mode = \"fail\"";
         let dw = ("DW_WORKFLOW_TASK_MAX_ACTIVE_LEASES_PER_QUEUE", "2");
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn invalid_values_and_unknown_keys_are_refused() {
         for (environment, file) in [
             (vec![("DW_NAMESPACE_MAX_REQUESTS_PER_MINUTE", "many")], ""),
             (vec![("DW_V2_FLEET_VALIDATION_MODE", "strict")], ""),

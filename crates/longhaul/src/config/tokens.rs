@@ -1,4 +1,4 @@
-//! Tokens, and whether they can work.
+//! The tokens of the server, and checks that they can work.
 
 use anyhow::{Result, bail};
 
@@ -15,7 +15,7 @@ impl Tokens {
         self.given().next().is_none()
     }
 
-    /// Refuses tokens that would lock everybody out, or that stand for two roles. The message never shows a token.
+    /// Refuses tokens that no client can send, and one token for two roles. The message never contains a token.
     pub(super) fn check(&self) -> Result<()> {
         for (name, token) in self.given() {
             if !token.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -1,9 +1,8 @@
-//! Log lines on their way to standard error. They are written by a thread of their own, so a reader that has stopped, a full
-//! disk or a closed pipe never delays or ends whoever logs. Lines that cannot be written are dropped, counted, and the count is
-//! logged as soon as a line can be written again.
+//! Writes log lines to standard error on a separate thread, so that a stopped reader, a full disk or a closed pipe never delays
+//! or ends the code that logs. Lines that cannot be written are dropped and counted; the count is logged when a line can be
+//! written again.
 //!
-//! This is also the one place where a line is made safe: control characters that came with the text of a client cannot begin
-//! a line of their own or reach a terminal.
+//! This module also makes lines safe: control characters in the text of a client cannot start a new line or reach a terminal.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -16,31 +15,31 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::Format;
 
-/// Bytes that may wait to be written: some thousand lines, which is more than a burst of warnings.
+/// The most bytes that wait to be written: some thousand lines, more than a burst of warnings.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 
-/// The longest line that is written. A longer one is a mistake in a log statement, and nobody would read it.
+/// The longest line that is written. A longer line is a mistake in a log statement.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// How long the end of the process waits for the last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often, and with what pause, a line is offered to a standard error that does not block and is not ready.
+/// How often, and with what pause, writing is tried again when a non-blocking standard error is not ready.
 const NOT_READY_RETRIES: u32 = 100;
 const NOT_READY_PAUSE: Duration = Duration::from_millis(10);
 
-/// The lines that wait. Cheap to clone.
+/// The waiting lines. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Lines {
     shared: Arc<Shared>,
     style: Style,
 }
 
-/// How lines look, as far as making them safe depends on it.
+/// The part of the format on which making lines safe depends.
 #[derive(Clone, Copy)]
 pub(super) struct Style {
     pub(super) format: Format,
-    /// Whether the formatter writes colours; it makes sure itself that no text brings an escape character.
+    /// Whether the formatter writes colours. It removes escape characters from the text itself.
     pub(super) colours: bool,
 }
 
@@ -54,14 +53,14 @@ struct Shared {
 struct Queue {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Lines that found no room.
+    /// The number of lines that were dropped because the buffer was full.
     dropped: u64,
-    /// Whether the thread is writing lines it has taken.
+    /// Whether the thread is writing lines now.
     writing: bool,
 }
 
 impl Shared {
-    /// Nothing that panics runs under this lock, and a log must work after a panic in any case.
+    /// No code under this lock panics, and the log must work after a panic in any case.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,7 +93,7 @@ impl Lines {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until every line is written, or until it takes too long.
+    /// Waits until all lines are written, or until the time-out.
     pub(super) fn flush(&self) {
         let deadline = Instant::now() + FLUSH_TIMEOUT;
         let mut queue = self.shared.queue();
@@ -113,7 +112,7 @@ impl Lines {
     }
 }
 
-/// What the formatter writes one event to, in one call.
+/// The writer of one event. The formatter writes the event in one call.
 pub(super) struct Line<'a>(&'a Lines);
 
 impl<'a> MakeWriter<'a> for Lines {
@@ -158,7 +157,7 @@ fn write_lines(shared: &Shared, mut output: Output<impl Write>) {
     }
 }
 
-/// The far end, and what did not get there.
+/// Standard error, and the count of lines that were lost.
 struct Output<W> {
     out: W,
     format: Format,
@@ -183,13 +182,13 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Counts lines that never got here.
+    /// Counts lines that were dropped before they reached this thread.
     fn lose(&mut self, lines: u64) {
         self.lost += lines;
         self.admit_losses();
     }
 
-    /// Says how many lines were lost. Returns whether there is nothing left to say.
+    /// Writes the number of lost lines. Returns whether nothing remains to be reported.
     fn admit_losses(&mut self) -> bool {
         if self.lost == 0 {
             return true;
@@ -210,7 +209,7 @@ impl<W: Write> Output<W> {
         told
     }
 
-    /// Writes all of a line, on a line of its own. Returns whether that worked.
+    /// Writes a whole line, and first ends a line that was cut. Returns whether it succeeded.
     fn offer(&mut self, line: &[u8]) -> bool {
         if self.torn {
             if self.write_all(b"\n").is_err() {
@@ -227,7 +226,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Fails with how many bytes were written.
+    /// Writes all bytes. The error is the number of bytes that were written.
     fn write_all(&mut self, line: &[u8]) -> Result<(), usize> {
         let mut written = 0;
         let mut retries = 0;
@@ -249,7 +248,7 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// Escapes what could begin a new line, move a cursor or reverse text, all but the end of the line.
+/// Escapes characters that could start a new line, move the cursor or reverse text, except the end of the line.
 fn make_safe(line: &str, style: Style) -> Cow<'_, str> {
     let (text, end) = match line.strip_suffix('\n') {
         Some(text) => (text, "\n"),
@@ -274,8 +273,8 @@ fn make_safe(line: &str, style: Style) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Control characters except the tabulator, the separators that some readers take for line ends, and what changes the direction
-/// of text.
+/// Returns whether a character is a control character other than the tabulator, a separator that some readers treat as a line
+/// end, or a character that changes the direction of text.
 fn is_unsafe(c: char) -> bool {
     (c.is_control() && c != '\t')
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -290,7 +289,7 @@ mod tests {
         colours: false,
     };
 
-    /// Takes `room` bytes, then fails until it is given more.
+    /// Accepts `room` bytes, then fails until it gets more.
     #[derive(Clone, Default)]
     struct Disk(Arc<Mutex<(Vec<u8>, usize)>>);
 
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_lines_are_counted_and_reported_when_there_is_room_again() {
+    fn lost_lines_are_counted_and_reported_after_the_next_successful_write() {
         let disk = Disk::with_room(9);
         let mut output = Output::new(disk.clone(), Format::Text);
         for line in ["first\n", "second\n", "third\n"] {
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_stopped_delays_nobody() {
+    fn a_stopped_reader_does_not_delay_logging() {
         /// Blocks until the test has finished logging.
         struct Stopped(std::sync::mpsc::Receiver<()>, Disk);
         impl Write for Stopped {
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_clients_cannot_begin_a_line_or_reach_the_terminal() {
+    fn text_of_clients_cannot_start_a_line_or_reach_the_terminal() {
         let forged = "queue=a\n2026-01-01 ERROR forged\r\u{1b}[2J\u{85}\u{2028}\u{202e}\n";
         assert_eq!(
             make_safe(forged, TEXT),

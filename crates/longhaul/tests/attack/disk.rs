@@ -1,5 +1,5 @@
-//! A disk that fills up under load and gets room again. What was acknowledged stays, what was refused is not there, and the
-//! server says that it is not ready for as long as it cannot write.
+//! A disk that fills up under load and gets room again. Accepted work stays, refused work does not exist, and the server is not
+//! ready while it cannot write.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use crate::wire::{Client, Request};
 /// Room for the store, its log and some hundred workflows.
 const DISK_BYTES: u64 = 24 << 20;
 
-/// What each workflow brings, so that the log grows.
+/// The input of each workflow, so that the log grows.
 const INPUT_BYTES: usize = 4000;
 
 /// Connections that start workflows all the time.
@@ -37,7 +37,7 @@ impl Disk {
         mounted.then(|| Self(at.to_owned()))
     }
 
-    /// Takes all that is left.
+    /// Fills the rest of the disk.
     fn fill(&self) -> PathBuf {
         let path = self.0.join("filler");
         let mut file = File::create(&path).expect("a file");
@@ -59,7 +59,7 @@ impl Drop for Disk {
     }
 }
 
-/// Runs this test again where an ordinary user may mount.
+/// Runs this test again in a namespace where an ordinary user may mount.
 fn run_in_own_namespace(test: &str) {
     assert!(
         std::env::var_os("ATTACK_IN_NAMESPACE").is_none(),
@@ -76,7 +76,7 @@ fn run_in_own_namespace(test: &str) {
     assert!(status.success(), "the test failed in its namespace");
 }
 
-/// What the loaders saw.
+/// The results of the loaders.
 #[derive(Default)]
 struct Tally {
     stop: AtomicBool,
@@ -85,7 +85,7 @@ struct Tally {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_loses_nothing_and_work_goes_on_when_there_is_room() {
+async fn a_full_disk_loses_nothing_and_work_continues_with_room() {
     let directory = tempfile::tempdir().expect("a folder");
     let Some(disk) = Disk::mount(&directory.path().join("disk")) else {
         return run_in_own_namespace(
@@ -146,7 +146,7 @@ async fn readiness(server: &Server, status: u16) {
     assert!(health.is_ok());
 }
 
-/// Starts one workflow after another; the ids of those that were accepted.
+/// Starts one workflow after another. Returns the ids of the accepted ones.
 async fn start_workflows(mut client: Client, number: u64, tally: Arc<Tally>) -> Vec<String> {
     let mut accepted = Vec::new();
     for next in 0_u64.. {

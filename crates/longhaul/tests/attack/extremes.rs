@@ -1,4 +1,4 @@
-//! The largest and the smallest number at every place of every sample that takes a number, and at some that do not.
+//! The largest and the smallest numbers in every number field of every sample, and in some other fields.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::world::World;
 const PLACE: &str = "the extreme number";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_number_is_too_large_or_too_small_to_be_answered() {
+async fn every_number_gets_an_answer() {
     let mut server = Server::start(&[
         "--query-task-timeout-seconds",
         "1",
@@ -30,7 +30,7 @@ async fn no_number_is_too_large_or_too_small_to_be_answered() {
     judge::verdict(&mut server).await;
 }
 
-/// Puts one number at every place, in a new world whenever something was accepted: that may have used up what comes next.
+/// Puts one number into every field. Accepted requests may use up things that later ones need, so they lead to a new world.
 async fn try_everywhere(client: &mut Client, number: u64, extreme: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let mut made = 0;

@@ -1,27 +1,18 @@
-//! What must hold after any attack, seen from the outside.
+//! Checks that must pass after every attack.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::events::TERMINAL_EVENTS;
 use crate::samples::Sample;
 use crate::server::Server;
 use crate::wire::{Answer, Client, Request};
 
-/// Memory the server may have used. It starts with some 30 MiB; caches and large requests come on top.
+/// The most memory that the server may have used. It starts with about 30 MiB; caches and large requests add to it.
 const MEMORY_MAX_BYTES: u64 = 512 << 20;
 
-/// Events that close a run.
-const TERMINAL_EVENTS: [&str; 6] = [
-    "WorkflowCompleted",
-    "WorkflowContinuedAsNew",
-    "WorkflowFailed",
-    "WorkflowTimedOut",
-    "WorkflowCancelled",
-    "WorkflowTerminated",
-];
-
-/// The reasons that may come with 503 and 504: a question that no worker answered. Anything else is the server's own fault.
+/// The reasons that are allowed with 503 and 504: no worker answered a question. Other ones are faults of the server.
 const UNANSWERED: [&str; 7] = [
     "query_worker_timeout",
     "query_task_queue_unavailable",
@@ -32,7 +23,7 @@ const UNANSWERED: [&str; 7] = [
     "update_validation_execution_timeout",
 ];
 
-/// What is wrong with an answer to an attack, if anything is.
+/// Returns what is wrong with the response to an attack, or `None`.
 pub(crate) fn fault(sample: &Sample, request: &Request, answer: &Answer) -> Option<String> {
     let body = answer.json();
     let reason = body["reason"].as_str().unwrap_or_default();
@@ -62,8 +53,8 @@ fn shortened(body: &[u8]) -> String {
     String::from_utf8_lossy(&body[..body.len().min(2000)]).into_owned()
 }
 
-/// Checks the server as a whole: it runs, answers, has logged no panic, has kept its memory bounded, and every history is sound,
-/// also after a kill.
+/// Checks the whole server: it runs, answers, has logged no panic and has bounded memory, and every history is sound, also after
+/// a kill.
 pub(crate) async fn verdict(server: &mut Server) {
     assert!(server.is_running(), "the server has ended");
     let mut client = server.client();
@@ -82,13 +73,13 @@ pub(crate) async fn verdict(server: &mut Server) {
     let after = histories(&mut server.client()).await;
     for (run, events) in &before {
         let kept = after.get(run).map(|events| &events[..]);
-        // Time goes on: a timer may have fired since. Nothing that was there may change.
+        // A timer may have fired since. No earlier event may change.
         let kept = kept.and_then(|kept| kept.get(..events.len()));
         assert_eq!(kept, Some(&events[..]), "history of {run}");
     }
 }
 
-/// The histories of all runs of the default namespace, each checked.
+/// Reads and checks the histories of all runs in the default namespace.
 async fn histories(client: &mut Client) -> BTreeMap<String, Vec<Value>> {
     let mut all = BTreeMap::new();
     let mut token = String::new();
@@ -128,7 +119,7 @@ async fn history(client: &mut Client, workflow: &str, run: &str) -> Vec<Value> {
     }
 }
 
-/// Gapless numbers, at most one end, which is last but for notes, and no activity that ended twice.
+/// Checks a history: no gaps, at most one terminal event with only trailing events after it, and no activity that ended twice.
 fn check(run: &str, events: &[Value], closed: Option<bool>) {
     let mut ended: Vec<&Value> = Vec::new();
     let mut terminal = 0;
@@ -151,7 +142,7 @@ fn check(run: &str, events: &[Value], closed: Option<bool>) {
     }
 }
 
-/// An id as a path segment.
+/// Encodes an id as a path segment.
 fn percent_encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

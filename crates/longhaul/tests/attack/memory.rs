@@ -1,7 +1,7 @@
-//! Much of everything. Memory must follow what the server works on, not what it was ever sent.
+//! Large amounts of everything. Memory must depend on the current work of the server, not on everything that it has received.
 //!
-//! The limit is on what the process maps, which is more than it has resident: a server that asks for more ends. Each test has a
-//! server of its own, so that one peak does not hide another.
+//! The limit is on mapped memory, which is more than resident memory; a server that needs more ends. Each test has its own server,
+//! so that one peak does not hide another.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::server::Server;
 use crate::wire::{Client, Request};
 use crate::world::envelope;
 
-/// What a small container has.
+/// The memory of a small container.
 const MEMORY_MAX_BYTES: u64 = 512 << 20;
 
 /// A large payload that is still accepted, as JSON text.
@@ -18,34 +18,34 @@ const LARGE_BYTES: usize = 1_400_000;
 /// Large results in one history: 400 MiB.
 const SIDE_EFFECTS: usize = 300;
 
-/// As many as the body of one completion may hold.
+/// The number that fits into the body of one completion.
 const SIDE_EFFECTS_PER_TASK: usize = 7;
 
 /// Large signals that are sent to one run.
 const SIGNALS: u64 = 150;
 
-/// A page ends at 4 MiB. The last event may be large, and the envelope comes on top.
+/// A page ends at 4 MiB. The last event may be large, and the envelope adds some bytes.
 const POLL_MAX_BYTES: usize = 7 << 20;
 
 /// Names of queues that activities are put on.
 const QUEUES: u64 = 100_000;
 
-/// As many as one workflow may have open.
+/// The number that one workflow may have open.
 const QUEUES_PER_WORKFLOW: u64 = 1000;
 
-/// What the server may hold after that many names. Each cost three kilobytes when they were kept.
+/// The memory that the server may use after that many names. Each would cost three kilobytes if it were kept.
 const QUEUES_MAX_BYTES: u64 = 250 << 20;
 
 /// Names of queues that are polled.
 const POLLED_QUEUES: u64 = 8000;
 
-/// What may be left of them. Each cost five kilobytes when they were kept.
+/// The memory that may remain of them. Each would cost five kilobytes if it were kept.
 const POLLED_QUEUES_MAX_BYTES: u64 = 16 << 20;
 
-/// Workers that register and are never heard again.
+/// Workers that register and send nothing afterwards.
 const WORKERS: u64 = 20_000;
 
-/// The largest answer of a list.
+/// The largest response of a list.
 const PAGE_MAX_BYTES: usize = 1 << 20;
 
 /// Connections that load at once.
@@ -115,7 +115,7 @@ async fn a_large_history_is_polled_read_and_exported_in_pieces() {
     let mut client = server.client();
     register(&mut client, "w", "default").await;
     let run = start(&mut client, "long").await;
-    // As many to a completion as its body may hold.
+    // As many in a completion as its body can contain.
     let side_effect = json!({"type": "record_side_effect", "result": envelope(&large(1))});
     let commands = vec![side_effect; SIDE_EFFECTS_PER_TASK];
     for _ in 0..SIDE_EFFECTS / SIDE_EFFECTS_PER_TASK {
@@ -144,7 +144,7 @@ async fn a_large_history_is_polled_read_and_exported_in_pieces() {
     check(&mut server);
 }
 
-/// Signals that nobody reads are limited in bytes; those that were accepted come in pages.
+/// Signals that the workflow does not read are limited in bytes; accepted signals are read in pages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_large_signals_is_refused_at_its_limit() {
     let mut server = Server::start_within(MEMORY_MAX_BYTES).await;
@@ -189,7 +189,7 @@ async fn poll(client: &mut Client) -> Value {
     answer["task"].clone()
 }
 
-/// Reads a history page by page; the number of its events.
+/// Reads a history page by page. Returns the number of events.
 async fn read_history(client: &mut Client, workflow: &str, run: &str) -> usize {
     let mut token = String::new();
     let mut read = 0;
@@ -206,7 +206,7 @@ async fn read_history(client: &mut Client, workflow: &str, run: &str) -> usize {
     }
 }
 
-/// Workflows put activities on queues that no worker knows and end, and a few workers go from queue to queue.
+/// Workflows put activities on queues without workers and end, and a few workers poll one queue after another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_of_queues_are_forgotten_when_nothing_waits_there() {
     let mut server = Server::start_within(MEMORY_MAX_BYTES).await;
@@ -277,7 +277,7 @@ async fn many_workers_fit_and_are_listed_in_pages() {
 
 /// Bodies that are refused for their size cost no more than reading them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_bodies_are_refused_without_holding_up_others() {
+async fn large_bodies_are_refused_without_delaying_others() {
     let mut server = Server::start_within(MEMORY_MAX_BYTES).await;
     let body = json!({"workflow_type": "greet", "input": ["x".repeat(14 << 20)]});
     let request = post("/api/workflows", &body);

@@ -28,7 +28,7 @@ pub(crate) const NUMBERS: [&str; 16] = [
     "1e-320",
 ];
 
-/// Texts that parsers, file systems, logs and databases stumble over.
+/// Texts that often break parsers, file systems, logs and databases.
 const TEXTS: [&str; 16] = [
     "",
     " ",
@@ -167,7 +167,7 @@ fn with_raw_numbers(body: &Value, random: &mut StdRng) -> String {
     for number in NUMBERS {
         text = text.replace(&format!("\"{RAW_NUMBER}{number}\""), number);
     }
-    // A key twice: the last one, the first one or an error, but never both.
+    // A duplicate key: the server may use the last, use the first or refuse, but never use both.
     if random.random_range(0..20) == 0 && text.starts_with('{') && text.len() > 2 {
         let inner = text[1..text.len() - 1].to_owned();
         text = format!("{{{inner},{inner}}}");
@@ -234,7 +234,7 @@ fn change_target(request: &mut Request, random: &mut StdRng) {
         return;
     }
     let mut segments: Vec<String> = path.split('/').map(str::to_owned).collect();
-    // Mostly ids: what comes before them only chooses another route.
+    // Mostly ids: the segments before them only select another route.
     let first = if random.random_range(0..5) == 0 { 1 } else { 3 };
     let at = random.random_range(first.min(segments.len() - 1)..segments.len());
     segments[at] = match random.random_range(0..4) {

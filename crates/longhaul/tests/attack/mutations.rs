@@ -19,13 +19,13 @@ const REQUESTS_DEFAULT: u64 = 20_000;
 /// Connections that attack at once.
 const ATTACKERS: u64 = 6;
 
-/// Requests before an attacker makes itself a new world: by then most of the old one is used up.
+/// Requests before an attacker creates a new world, because most of the old one is used up by then.
 const REQUESTS_PER_WORLD: usize = 150;
 
-/// How long an answer to a request that may wait is waited for. Hanging up is part of the attack; nothing is judged by it.
+/// How long an attacker waits for the response to a long poll. Hanging up is part of the attack; the response is not judged.
 const PATIENCE: Duration = Duration::from_millis(30);
 
-/// Faults printed; the first tell most.
+/// The number of faults that are printed. The first ones are the most useful.
 const FAULTS_SHOWN: usize = 20;
 
 /// The seed of this run, printed so that it can be repeated.
@@ -44,7 +44,7 @@ fn requests() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mutated_requests_change_nothing_they_should_not() {
+async fn mutated_requests_do_not_break_the_server() {
     let seed = seed();
     let mut server = Server::start(&[
         "--query-task-timeout-seconds",
@@ -80,13 +80,13 @@ async fn mutated_requests_change_nothing_they_should_not() {
         "{} faults: {shown:#?}",
         all.faults.len()
     );
-    // An attack that is stopped at the first gate, or that changes nothing, shows nothing.
+    // An attack that is refused by the first check, or that changes nothing, tests nothing.
     let sent = requests();
     assert!(all.accepted * 10 > sent && all.refused * 10 > sent);
     judge::verdict(&mut server).await;
 }
 
-/// What came of the requests of an attacker.
+/// The results of one attacker.
 #[derive(Default)]
 struct Outcome {
     accepted: u64,
@@ -112,7 +112,7 @@ impl Outcome {
     }
 }
 
-/// Sends so many requests.
+/// Sends a number of requests.
 async fn attack(mut client: Client, mut random: StdRng, number: u64, requests: u64) -> Outcome {
     let mut outcome = Outcome::default();
     let mut sent = 0;
@@ -138,7 +138,7 @@ async fn attack(mut client: Client, mut random: StdRng, number: u64, requests: u
                         .extend(judge::fault(sample, &request, &answer));
                 }
                 Ok(None) => outcome.hung_up += 1,
-                // What is not HTTP may end its connection without a word; what is must be answered.
+                // Text that is not HTTP may end its connection without a response. HTTP requests must get one.
                 Err(error) if is_http(&request) => outcome.faults.push(format!(
                     "no answer ({error}): {} {} {:?}",
                     request.method,

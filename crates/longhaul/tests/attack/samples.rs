@@ -17,7 +17,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Whether the server may hold its answer until something happens.
+    /// Whether the server may delay its response until something happens.
     pub(crate) fn may_wait(&self) -> bool {
         self.route.ends_with("/poll")
             || self.route.contains("/query/")
@@ -584,7 +584,7 @@ async fn every_route_has_a_sample() {
     assert!(missing.is_empty(), "routes without a sample: {missing:#?}");
 }
 
-/// A sample that is refused would attack the first check of its route and nothing behind it.
+/// A refused sample would only attack the first check of its route.
 #[tokio::test]
 async fn every_sample_is_accepted() {
     let server = Server::start(&["--query-task-timeout-seconds", "1"]).await;
@@ -595,7 +595,7 @@ async fn every_sample_is_accepted() {
         let world = World::new(&mut client, index as u64 + 1).await;
         let all = samples(&world);
         let sample = &all[index];
-        // What a route needs from an earlier one: only definitions are made by a request of their own.
+        // Some routes need an earlier request: only definitions are created by a separate request.
         for earlier in &all[..index] {
             if earlier.route == "/api/search-attributes" && earlier.method == "POST" {
                 client.send(&earlier.request()).await.expect("an answer");
@@ -615,7 +615,7 @@ async fn every_sample_is_accepted() {
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
-/// A query that no worker answers times out, which is as far as a request alone can come.
+/// A query that no worker answers times out. A request alone cannot get further.
 fn is_accepted(sample: &Sample, answer: &Answer) -> bool {
     let unanswered = sample.route.contains("/query/") && answer.status == 504;
     unanswered || (200..300).contains(&answer.status)

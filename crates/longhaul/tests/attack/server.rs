@@ -1,38 +1,17 @@
-//! Runs the built binary as its own process, and looks at it from the outside: memory, log, health.
+//! Runs the built binary in its own process and reads its memory, its log and its health.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::process::Child;
 
+use crate::binary::longhaul;
+use crate::limited_binary::longhaul_with_limit;
+use crate::server_process::{log_path, show_logs, spawn};
+pub(crate) use crate::waiting::{DEADLINE, eventually};
 use crate::wire::Client;
-
-/// Longest wait for anything that should happen soon. Never reached when green.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
-
-/// Pause between two looks at a condition.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Looks until `look` finds something; panics with `what` when the deadline passes first.
-pub(crate) async fn eventually<T, F>(what: &str, mut look: impl FnMut() -> F) -> T
-where
-    F: Future<Output = Option<T>>,
-{
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "still waiting: {what}");
-        sleep(LOOK_INTERVAL).await;
-    }
-}
 
 /// A running server. Dropping it kills the process.
 pub(crate) struct Server {
@@ -52,14 +31,14 @@ impl Server {
         Self::start_on(directory, data, arguments).await
     }
 
-    /// Starts a server that cannot map more memory than this; it would end if it tried.
+    /// Starts a server that cannot map more memory than this; it would end if it needed more.
     pub(crate) async fn start_within(memory_max_bytes: u64) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let data = directory.path().join("data");
         Self::begin(directory, data, &[], Some(memory_max_bytes)).await
     }
 
-    /// Starts a server whose data is at a place of its own; its log stays in `directory`.
+    /// Starts a server with its data at `data`; its log is in `directory`.
     pub(crate) async fn start_on(directory: TempDir, data: PathBuf, arguments: &[&str]) -> Self {
         Self::begin(directory, data, arguments, None).await
     }
@@ -71,7 +50,8 @@ impl Server {
         memory_max_bytes: Option<u64>,
     ) -> Self {
         let arguments: Vec<String> = arguments.iter().copied().map(str::to_owned).collect();
-        let (child, address) = spawn(directory.path(), &data, &arguments, memory_max_bytes).await;
+        let (child, address) =
+            start_process(directory.path(), &data, &arguments, memory_max_bytes).await;
         Self {
             arguments,
             memory_max_bytes,
@@ -90,7 +70,7 @@ impl Server {
     pub(crate) async fn kill_and_restart(&mut self) {
         self.child.kill().await.expect("the server was running");
         let directory = self.directory.path();
-        let spawned = spawn(
+        let spawned = start_process(
             directory,
             &self.data,
             &self.arguments,
@@ -101,7 +81,7 @@ impl Server {
         self.address = address;
     }
 
-    /// Everything it has logged.
+    /// Returns the whole log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(log_path(self.directory.path())).unwrap_or_default()
     }
@@ -134,72 +114,28 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let log = self.log();
-            let lines: Vec<&str> = log.lines().collect();
-            let shown = &lines[lines.len().saturating_sub(60)..];
-            eprintln!("--- end of the server's log ---\n{}", shown.join("\n"));
+            show_logs(self.directory.path());
         }
     }
 }
 
-fn log_path(directory: &Path) -> PathBuf {
-    directory.join("server.log")
-}
-
-/// Starts the binary and reads its address from the first line of standard output.
-async fn spawn(
+/// Starts the binary with these flags; with a limit, it cannot map more memory.
+async fn start_process(
     directory: &Path,
     data: &Path,
     arguments: &[String],
     memory_max_bytes: Option<u64>,
 ) -> (Child, SocketAddr) {
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .open(log_path(directory))
-        .expect("a log file");
-    let binary = env!("CARGO_BIN_EXE_longhaul");
     let mut command = match memory_max_bytes {
-        Some(bytes) => {
-            let mut shell = Command::new("sh");
-            let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", bytes / 1024);
-            shell.args(["-c", &script, binary]);
-            shell
-        }
-        None => Command::new(binary),
+        Some(bytes) => longhaul_with_limit(&format!("ulimit -v {}", bytes / 1024)),
+        None => longhaul(),
     };
-    // Settings of the machine must not leak into tests.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LONGHAUL_")) {
-        command.env_remove(name);
-    }
-    let mut child = command
-        .args([
-            "serve",
-            "--log",
-            "warn",
-            "--listen",
-            "127.0.0.1:0",
-            "--data",
-        ])
+    command
+        .args(["serve", "--log", "warn", "--listen", "127.0.0.1:0"])
+        .arg("--data")
         .arg(data)
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .kill_on_drop(true)
-        .spawn()
-        .expect("the binary starts");
-    let output = child.stdout.take().expect("standard output is piped");
-    let mut lines = BufReader::new(output).lines();
-    let first = timeout(DEADLINE, lines.next_line()).await;
-    let first = first.expect("a first line in time").expect("text");
-    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    let address = first
-        .as_deref()
-        .and_then(|line| line.trim().strip_prefix("listening on http://"))
-        .and_then(|address| address.parse().ok());
-    let address = address.unwrap_or_else(|| {
-        let log = fs::read_to_string(log_path(directory)).unwrap_or_default();
-        panic!("it ended before listening; its log:\n{log}")
-    });
-    (child, address)
+        .args(arguments);
+    let (child, url) = spawn(command, directory).await.expect("the server starts");
+    let address = url.trim_start_matches("http://");
+    (child, address.parse().expect("an address"))
 }

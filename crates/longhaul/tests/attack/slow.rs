@@ -1,4 +1,4 @@
-//! Clients that hold a connection and do nothing useful with it. They lose it, and nobody else notices.
+//! Clients that hold a connection and do nothing useful with it. They lose it, and other clients are not affected.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::timeout;
 use crate::server::{DEADLINE, Server, eventually};
 use crate::wire::{Client, Request};
 
-/// Far fewer than the attackers want.
+/// Far fewer connections than the attackers open.
 const CONNECTIONS_MAX: &str = "60";
 
 /// Attackers of each kind.
 const ATTACKERS: usize = 60;
 
-/// Pause between two bytes of a client that trickles. Shorter than every time-out, so that only a total can end it.
+/// Pause between two bytes of a slow client. It is shorter than every time-out, so that only a total time can end the client.
 const TRICKLE: Duration = Duration::from_millis(50);
 
 /// How an attacker wastes its connection.
@@ -28,7 +28,7 @@ enum Waste {
     HalfBody,
     TrickledHeaders,
     TrickledBody,
-    /// Asks for much and reads nothing of it.
+    /// Requests large responses and reads nothing.
     Unread,
 }
 
@@ -46,7 +46,7 @@ const HALF_BODY: &str = "POST /api/workflows HTTP/1.1\r\nHost: localhost\r\nCont
 
 /// Holds a connection until the server ends it.
 async fn waste(address: SocketAddr, waste: Waste, large: &str) {
-    // A refused connection is an ended one.
+    // A refused connection counts as ended.
     let Ok(mut stream) = TcpStream::connect(address).await else {
         return;
     };
@@ -72,7 +72,7 @@ async fn waste(address: SocketAddr, waste: Waste, large: &str) {
             }
         }
         Waste::Unread => {
-            // Not reading hides the end, so writing must tell it.
+            // A client that does not read notices the end only when it writes.
             while stream.write_all(b"GET ").await.is_ok() {
                 tokio::time::sleep(TRICKLE).await;
             }
@@ -85,7 +85,7 @@ async fn waste(address: SocketAddr, waste: Waste, large: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_waste_connections_lose_them_and_keep_nobody_out() {
+async fn clients_that_waste_connections_lose_them_and_do_not_block_others() {
     let server = Server::start(&[
         "--max-connections",
         CONNECTIONS_MAX,
@@ -109,7 +109,7 @@ async fn clients_that_waste_connections_lose_them_and_keep_nobody_out() {
     let poll = Request::new("POST", "/api/worker/activity-tasks/poll")
         .versioned()
         .json(&poll);
-    // A poll that waits longer than every time-out is answered all the same.
+    // A poll that waits longer than every time-out is still answered.
     let polling = tokio::spawn(async move { client.send(&poll).await });
 
     let attackers: Vec<_> = WASTES
@@ -148,7 +148,7 @@ async fn clients_that_waste_connections_lose_them_and_keep_nobody_out() {
     }
 }
 
-/// Where a long answer can be had.
+/// Returns the path of a long response.
 async fn workflow_with_large_history(client: &mut Client) -> String {
     let start =
         json!({"workflow_type": "greet", "workflow_id": "large", "input": ["x".repeat(1_000_000)]});

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand: an attack must be able to send what a client library refuses to.
+//! HTTP/1.1 by hand: an attack must be able to send requests that a client library refuses to send.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Longest wait for an answer. A server that needs longer hangs.
+/// The longest wait for a response. A server that needs longer hangs.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A request as it is written to the socket. Nothing in it needs to be valid.
@@ -77,7 +77,7 @@ impl Request {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -120,7 +120,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// When the connection ends without an answer, or no answer comes in time.
+    /// The connection ended without a response, or no response arrived in time.
     pub(crate) async fn send(&mut self, request: &Request) -> Result<Answer> {
         match timeout(ANSWER_DEADLINE, self.exchange(request)).await {
             Ok(answer) => answer,
@@ -148,7 +148,7 @@ impl Client {
 
     async fn exchange(&mut self, request: &Request) -> Result<Answer> {
         let bytes = request.bytes(self.address);
-        // A kept connection may have been closed by the server while it was idle; a new one has no such excuse.
+        // The server may have closed a reused connection while it was idle. A new connection must work.
         if let Some(stream) = self.stream.take()
             && let Ok((answer, stream)) = exchange(stream, &bytes, &request.method).await
         {
@@ -166,7 +166,7 @@ impl Client {
         self.stream = (!answer.is_last).then_some(stream);
     }
 
-    /// Sends JSON that must be accepted; the body of the answer.
+    /// Sends JSON that must be accepted. Returns the body of the response.
     pub(crate) async fn accepted(
         &mut self,
         method: &str,
@@ -234,7 +234,7 @@ async fn read_answer(stream: &mut BufReader<TcpStream>, method: &str) -> Result<
     }
     let mut body = Vec::new();
     if method == "HEAD" || status == 204 || status == 304 {
-        // These have no body whatever their headers say.
+        // These have no body, whatever their headers contain.
     } else if is_chunked {
         loop {
             let size = read_line(stream).await?;

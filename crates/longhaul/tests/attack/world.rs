@@ -1,12 +1,12 @@
-//! Things to attack: a worker, and workflows in every state that some route is about. Each world has a queue of its own, so that
-//! worlds do not take each other's tasks.
+//! Targets of attacks: a worker, and workflows in every state that a route needs. Each world has its own queue, so that worlds do
+//! not take each other's tasks.
 
 use longhaul_protocol::payload::{self, Payload};
 use serde_json::{Value, json};
 
 use crate::wire::{Client, Request};
 
-/// What a worker of the suite registers: everything the server knows.
+/// The capabilities that a worker of the suite registers: all that the server knows.
 const CAPABILITIES: [&str; 7] = [
     "query_tasks",
     "update_validation_tasks",
@@ -34,10 +34,10 @@ pub(crate) struct World {
     pub(crate) closed: Run,
     /// A leased activity task.
     pub(crate) activity: Task,
-    /// A leased activity task whose workflow was asked to end and waits for the activity.
+    /// A leased activity task whose workflow has a cancellation request and waits for the activity.
     pub(crate) stopping_activity: Task,
     pub(crate) stop_request: Value,
-    /// A leased workflow task that brings a cancellation request.
+    /// A leased workflow task with a cancellation request.
     pub(crate) cancelled: Task,
     pub(crate) cancel_request: Value,
     /// A leased workflow task with a local activity that runs, and its attempt.
@@ -45,7 +45,7 @@ pub(crate) struct World {
     pub(crate) local_attempt: String,
     /// A leased workflow task whose local activity was lost by an earlier attempt of the task.
     pub(crate) lost: Task,
-    /// A leased workflow task whose running local activity was asked to stop, and its attempt.
+    /// A leased workflow task whose running local activity must stop, and its attempt.
     pub(crate) stopping_local: Task,
     pub(crate) stopping_local_attempt: String,
     pub(crate) local_stop_request: Value,
@@ -54,7 +54,7 @@ pub(crate) struct World {
     pub(crate) session: String,
 }
 
-/// A run and the workflow it is of.
+/// A run and its workflow.
 #[derive(Clone)]
 pub(crate) struct Run {
     pub(crate) workflow: String,
@@ -74,7 +74,7 @@ impl Task {
         self.0[name].clone()
     }
 
-    /// The lease's proof and these fields.
+    /// Returns the fields that identify the lease, and these fields.
     pub(crate) fn report(&self, fields: Value) -> Value {
         let names = [
             "lease_owner",
@@ -136,7 +136,7 @@ pub(crate) fn race() -> Value {
 }
 
 impl World {
-    /// Makes one of everything.
+    /// Creates one of everything.
     pub(crate) async fn new(client: &mut Client, number: u64) -> Self {
         let mut maker = Maker {
             client,
@@ -159,7 +159,7 @@ impl World {
         let session = maker.session().await;
         let (selected, selection_timer) = maker.selected().await;
         let decided = maker.leased("decided").await;
-        // Last, because a message wakes its workflow, and the task would come in place of another.
+        // Last, because a message wakes its workflow, and a poll would get that task instead of another.
         maker.message(&sleeping).await;
         Self {
             number,
@@ -214,7 +214,7 @@ impl Maker<'_> {
         Run { workflow, run }
     }
 
-    /// The next task of a kind, which must be there at once.
+    /// Polls a task of a kind. It must be ready.
     async fn poll(&mut self, kind: &str) -> Task {
         let body = json!({"worker_id": self.worker, "task_queue": self.queue, "timeout_seconds": 20,
             "task_kinds": ["workflow", "update_validation"]});
@@ -360,7 +360,7 @@ impl Maker<'_> {
         self.poll("workflow").await
     }
 
-    /// Its answer comes when a worker has answered, or never: nothing here waits for it.
+    /// Sends a request without waiting for its response.
     fn ask_in_background(&self, target: &str, body: Value) {
         let request = Request::new("POST", target).versioned().json(&body);
         let mut client = Client::new(self.client.address());

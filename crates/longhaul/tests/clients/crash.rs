@@ -1,8 +1,8 @@
-//! The server killed with SIGKILL while real workers of both SDKs work: nothing may be lost, nothing may happen twice.
+//! Kills the server with SIGKILL while workers of both SDKs run: nothing may be lost, and nothing may happen twice.
 //!
-//! Workers register once. A Python worker and an idle Rust worker live through an outage by themselves. A Rust worker
-//! that was reporting a result when the connection broke ends with a transport error, as published; `supervisor` starts
-//! it again, as an operator's would.
+//! Workers register once. A Python worker and an idle Rust worker survive an outage. A Rust worker that was reporting a result when
+//! the connection broke ends with a transport error; this is its published behaviour. `supervisor` starts it again, as the
+//! supervisor of an operator would.
 
 mod judge;
 mod shapes;
@@ -27,15 +27,15 @@ use supervisor::Supervisor;
 
 const PYTHON_QUEUE: &str = "python";
 
-/// Its worker understands workflows that are asked to end.
+/// The queue of a worker that supports cooperative cancellation.
 const ASKED_QUEUE: &str = "asked";
 const WORKFLOWS: u64 = 72;
 const KILLS: usize = 10;
 
-/// A workflow starts every so often, so that there is load at every kill.
+/// The pause between two starts, short enough that there is load at every kill.
 const START_INTERVAL: Duration = Duration::from_millis(300);
 
-/// How long a task stays with a worker that lost it; bounds the quiet time at the end.
+/// The lease of tasks. It limits the quiet time at the end.
 const LEASE_SECONDS: u32 = 5;
 
 /// Everything must be done this long after the last kill.
@@ -116,7 +116,7 @@ async fn nothing_is_lost_when_the_server_is_killed_under_load() {
     }
 }
 
-/// One workflow of the load: when it starts, when its messages are sent, what must come out.
+/// One workflow of the load: when it starts, when its messages are sent, and its expected result.
 struct Job {
     number: u64,
     start_after: Duration,
@@ -226,7 +226,7 @@ async fn check_history(control: &Control, number: u64) {
     }
 }
 
-/// Repeats a call until the server answers it, however often it is down meanwhile.
+/// Repeats a call until the server answers, however often it is down.
 async fn insist<T, F>(mut call: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
@@ -265,7 +265,7 @@ async fn update(client: &Client, id: &str, number: usize) {
         let answer =
             insist(|| client.update_workflow(id, "add", json!([number]), Some(&request_id))).await;
         let answer = answer.expect("the update is accepted, once");
-        // Without an answer of the handler, the server tells where the update stands.
+        // Without an answer of the handler, the server returns the state of the update.
         if answer.is_number() {
             assert_eq!(answer, json!(number * 2), "{id} {request_id}");
             return;
@@ -300,7 +300,7 @@ async fn ask_to_end(client: &Client, id: &str) {
         };
         match insist(|| client.request_workflow_cancellation(id, options.clone())).await {
             Ok(_) => return,
-            // The server has just come back and has not heard of the worker again.
+            // The server has just restarted and has no heartbeat of the worker yet.
             Err(Error::Http { body, .. })
                 if body.contains("not_supported") && Instant::now() < deadline => {}
             // An earlier try was recorded, only its answer was lost.
@@ -332,7 +332,7 @@ async fn wait_until_closed(client: &Client, id: &str) -> WorkflowDescription {
     }
 }
 
-/// Takes a run through its steps with a kill and a restart whenever it rests; the same worker must carry it to its end.
+/// Drives a run through its steps, with a kill and a restart at every wait. The same worker must finish the run.
 ///
 /// `resting` names the event that appears when the run waits for a signal; `settle` waits until the worker's n-th task
 /// is reported and answered, so that no report is cut off.
@@ -392,7 +392,7 @@ async fn wait_for_event(server: &Server, event_type: &str, count: usize) {
     .await;
 }
 
-/// Counts the tasks a worker has finished, the server's answer included.
+/// Counts the tasks that a worker has finished and the server has confirmed.
 #[derive(Default)]
 struct SettledTasks(AtomicUsize);
 

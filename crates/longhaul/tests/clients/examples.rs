@@ -1,7 +1,7 @@
-//! The examples published with the Rust crate, unmodified, each run as its documentation says.
+//! The examples of the published Rust crate, unmodified, each run according to its documentation.
 //!
-//! Programs that start a workflow themselves are judged by what they print and by the history; workers get their workflow
-//! from the test. `examples/trip.rs` registers the workflows of the one example that only shows them.
+//! For programs that start a workflow, the tests check the output and the history. For workers, the test starts the workflow.
+//! `examples/trip.rs` registers the workflows of an example that only defines them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use durable_workflow::{Client, Error, Value, Worker, WorkflowHandle, json};
 use crate::harness::{Example, History, Server, eventually};
 use crate::rust_sdk::fixture::{RunningWorker, result};
 
-/// The history of a closed run that a program named only by its workflow's id.
+/// Returns the history of the closed run of a workflow.
 async fn closed_history(server: &Server, workflow_id: &str) -> History {
     let runs = server.control().run_ids(workflow_id).await;
     let run = runs.last().expect("a run");
@@ -21,7 +21,7 @@ async fn closed_history(server: &Server, workflow_id: &str) -> History {
     history
 }
 
-/// The id of the only workflow there is.
+/// Returns the id of the only workflow on the server.
 async fn only_workflow(server: &Server) -> String {
     let (status, page) = server.control().get("/workflows").await;
     assert_eq!(status, 200, "{page}");
@@ -199,7 +199,7 @@ async fn workflow_pagination() {
     for number in 0..RUNS {
         let id = format!("listed-{number}");
         let started = client
-            .start_workflow("idle", "nobody", &id, json!([]))
+            .start_workflow("idle", "no-worker", &id, json!([]))
             .await;
         started.expect("the workflow starts");
     }
@@ -277,7 +277,7 @@ async fn parallel_saga() {
     workflows.stop().await;
 }
 
-/// What the trips need beside their workflows. The quote of a flight fails once `no_flights` is set.
+/// Registers the activities of the trips. The quote of a flight fails if `no_flights` is set.
 fn trip_worker(server: &Server, no_flights: &Arc<AtomicBool>) -> Worker {
     let client = Client::new(server.url()).expect("a client");
     let mut worker = Worker::new(client, "trip-workers").poll_timeout(Duration::from_secs(1));

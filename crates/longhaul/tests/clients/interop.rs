@@ -2,8 +2,8 @@
 
 use longhaul_sdk::testing::Replayer;
 use longhaul_sdk::{
-    ActivityResult, Client, Context, Failure, Query, Signal, Update, Worker, WorkflowCall,
-    WorkflowResult, activity, workflow,
+    ActivityResult, Client, Failure, Query, Signal, State, Update, ValidatedUpdate, Worker,
+    WorkflowCall, WorkflowContext, WorkflowResult, activity, workflow,
 };
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::harness::{Server, run_python_on};
 
 const STATUS: Query<(), String> = Query::new("status");
 const GO: Signal<String> = Signal::new("go");
-const ADD: Update<i64, i64> = Update::new("add").validated();
+const ADD: ValidatedUpdate<i64, i64> = Update::validated("add");
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Order {
@@ -24,7 +24,7 @@ async fn rust_greet(name: String) -> ActivityResult<String> {
     Ok(format!("Rust greets {name}"))
 }
 
-/// Everything Python sends, as a Rust program would write it down.
+/// The values that Python sends, as Rust types.
 #[derive(Debug, Serialize, Deserialize)]
 struct Rich {
     text: String,
@@ -73,7 +73,7 @@ async fn rust_refuse(reason: String) -> ActivityResult<()> {
 }
 
 #[workflow]
-async fn rust_child(_ctx: Context, number: i64) -> WorkflowResult<i64> {
+async fn rust_child(_ctx: WorkflowContext, number: i64) -> WorkflowResult<i64> {
     Ok(number * 2)
 }
 
@@ -87,23 +87,21 @@ struct Answer {
 }
 
 #[workflow(signals(GO), queries(STATUS), updates(ADD))]
-async fn rust_caller(ctx: Context, order: Order) -> WorkflowResult<Answer> {
-    let total = ctx.state(0_i64);
-    ctx.on_query(&STATUS, |()| "waiting".to_owned());
-    let changed = total.clone();
+async fn rust_caller(ctx: WorkflowContext, order: Order) -> WorkflowResult<Answer> {
+    let total = State::new(0_i64);
+    ctx.on_query(&STATUS, &total, |_, ()| "waiting".to_owned());
     ctx.on_validated_update(
         &ADD,
-        |amount| {
+        &total,
+        |_, amount| {
             if *amount < 0 {
                 return Err(Failure::new("not negative, please"));
             }
             Ok(())
         },
-        move |amount| {
-            Ok(changed.update(|total| {
-                *total += amount;
-                *total
-            }))
+        |total, amount| {
+            *total += amount;
+            Ok(*total)
         },
     );
     let told = ctx.signals(&GO).recv().await?;
@@ -143,7 +141,7 @@ async fn python_and_rust_call_each_other() {
     handle.shut_down();
     running.await.unwrap().unwrap();
 
-    // What both wrote into one history replays.
+    // The history with the events of both replays.
     let replayer = Replayer::new()
         .workflow::<rust_caller>()
         .workflow::<rust_child>();

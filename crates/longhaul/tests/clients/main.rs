@@ -1,14 +1,22 @@
 //! The published client libraries, unmodified, against the built `longhaul` binary.
 //!
-//! `harness` runs the server, `rust_sdk` and `python_sdk` run one story per test, `crash` kills the server under load,
-//! `examples` runs what the Rust crate publishes as examples.
-//! Every test has a server, a port and a database of its own. The Python suites need an interpreter with
-//! `durable-workflow` 2.12.0: `cargo xtask test` prepares one.
+//! `harness` runs the server, `rust_sdk` and `python_sdk` have the tests by subject, `crash` kills the server under load, and
+//! `examples` runs the published examples of the Rust crate. Every test has its own server, port and database. The Python suites
+//! need an interpreter with `durable-workflow` 2.12.0: `cargo xtask test` prepares one.
 
 #![allow(
     clippy::unwrap_used,
     reason = "a panic is a failed test, in helpers as well"
 )]
+
+#[path = "../support/binary.rs"]
+mod binary;
+#[path = "../support/events.rs"]
+mod events;
+#[path = "../support/server_process.rs"]
+mod server_process;
+#[path = "../support/waiting.rs"]
+mod waiting;
 
 mod crash;
 mod examples;

@@ -1,4 +1,4 @@
-//! Scenario programs of the Python SDK, one test per file so that they run beside each other.
+//! Scenario programs of the Python SDK. Each file is one test, so that they run in parallel.
 //!
 //! Each program runs its scenarios concurrently on one worker and can be run alone; see `python/common.py`.
 
@@ -9,13 +9,13 @@ use crate::harness::{
 };
 
 #[tokio::test]
-async fn the_readme_does_what_it_says() {
+async fn the_program_in_the_readme_works() {
     let server = Server::start().await;
     assert_eq!(run_documented("README.md", &server).await, "hello, world\n");
 }
 
 #[tokio::test]
-async fn the_tour_does_what_it_says() {
+async fn the_program_in_the_tour_works() {
     let server = Server::start().await;
     let printed = run_documented("docs/tour.md", &server).await;
     let expected = "3\n3\n['order-1: charged 30', 'order-1 is on its way']\n";
@@ -23,7 +23,7 @@ async fn the_tour_does_what_it_says() {
 }
 
 #[tokio::test]
-async fn the_page_on_local_activities_does_what_it_says() {
+async fn the_program_on_the_page_about_local_activities_works() {
     let server = Server::start().await;
     let printed = run_documented("docs/local-activities.md", &server).await;
     assert_eq!(printed, "80\n");
@@ -46,7 +46,7 @@ async fn local_activities() {
 
 #[tokio::test]
 async fn prepared_local_activities() {
-    // A worker is killed: its task goes to another one when its lease is over. Long enough for a process to start.
+    // A worker is killed, and its task goes to another one when its lease expires. The lease is long enough to start a process.
     let options = ServerOptions::new().lease_seconds(8);
     run_python("prepared_local_activities.py", &options.start().await).await;
 }
@@ -92,7 +92,7 @@ async fn queries_across_a_restart() {
             .await;
         (status == 200).then(|| body["result"].clone())
     };
-    // The workflow takes its signals with its next task.
+    // The workflow handles its signals in its next task.
     eventually("both signals are taken", || async {
         let received = answer(control.clone()).await;
         (received == Some(json!([3, 4]))).then_some(())
@@ -102,7 +102,7 @@ async fn queries_across_a_restart() {
 
     server.kill().await;
     server.restart().await;
-    // The worker is still known, and polls again once it notices.
+    // The worker is still registered, and polls again when it notices the restart.
     let after = eventually("the worker answers again", || answer(control.clone())).await;
     assert_eq!(after, json!([3, 4]));
     assert_eq!(control.get("/workflows/w").await, history);
@@ -183,7 +183,7 @@ async fn sessions() {
 }
 
 #[tokio::test]
-async fn the_page_on_sessions_does_what_it_says() {
+async fn the_program_on_the_page_about_sessions_works() {
     let server = Server::start().await;
     let printed = run_documented("docs/sessions.md", &server).await;
     assert_eq!(printed, "loaded the model once, rendered 3 frames\n");

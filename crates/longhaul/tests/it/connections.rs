@@ -1,4 +1,4 @@
-//! Silent, slow and half-hearted clients, and those that must not notice any of it.
+//! Silent, slow and unfinished clients must not affect others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::limited_binary::longhaul_with_limit;
 use crate::serve::{Server, get};
-
-/// Far more than any time-out of these tests.
-const DEADLINE: Duration = Duration::from_secs(30);
+use crate::waiting::DEADLINE;
 
 const SHORT: [&str; 8] = [
     "--header-timeout-seconds",
@@ -114,7 +113,7 @@ fn a_client_that_does_not_read_its_answers_is_dropped() {
 }
 
 #[tokio::test]
-async fn silent_connections_keep_nobody_out() {
+async fn silent_connections_do_not_block_new_ones() {
     let data = tempfile::tempdir().unwrap();
     let server = Server::start(data.path(), &["--max-connections", "16"]);
     let silent: Vec<TcpStream> = (0..200).map(|_| connect(&server)).collect();
@@ -174,18 +173,12 @@ fn a_stop_does_not_wait_for_half_sent_requests() {
     assert!(!log.contains("WARN"), "{log}");
 }
 
-/// More connections than descriptors, while the limit on connections is not the one that holds.
+/// Opens more connections than there are descriptors, while the limit on connections is higher.
 #[tokio::test]
 async fn a_low_limit_on_descriptors_does_not_end_the_server() {
     let data = tempfile::tempdir().unwrap();
-    let program = env!("CARGO_BIN_EXE_longhaul");
-    let mut command = std::process::Command::new("sh");
+    let mut command = longhaul_with_limit("ulimit -n 100");
     command
-        .args([
-            "-c",
-            &format!("ulimit -n 100; exec \"{program}\" \"$@\""),
-            "longhaul",
-        ])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null());
     let server = crate::output::Mute::start(command, data.path());

@@ -1,4 +1,4 @@
-//! `longhaul demo` shows what it promises, and `longhaul replay` judges what it left.
+//! `longhaul demo` runs all examples, and `longhaul replay` checks histories.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output};
@@ -7,16 +7,15 @@ use std::time::{Duration, Instant};
 use longhaul_examples::hello;
 use longhaul_sdk::{Client, Worker};
 
-fn longhaul(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_longhaul"))
-        .args(arguments)
-        .output()
-        .unwrap()
+use crate::binary::longhaul;
+
+fn run_binary(arguments: &[&str]) -> Output {
+    longhaul().args(arguments).output().unwrap()
 }
 
 #[test]
 fn a_demo_runs_every_example_and_ends() {
-    let output = longhaul(&["demo", "--once", "--listen", "127.0.0.1:0"]);
+    let output = run_binary(&["demo", "--once", "--listen", "127.0.0.1:0"]);
     let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}{errors}");
@@ -37,7 +36,7 @@ fn a_demo_runs_every_example_and_ends() {
 
 #[test]
 fn ctrl_c_ends_a_demo_quietly() {
-    let mut demo = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+    let mut demo = longhaul()
         .args(["demo", "--listen", "127.0.0.1:0"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
@@ -62,13 +61,13 @@ fn ctrl_c_ends_a_demo_quietly() {
         .read_to_string(&mut log)
         .unwrap();
     assert!(demo.wait().unwrap().success(), "{log}");
-    // A second on a machine with nothing else to do; it took ten when the server went first.
+    // About a second on an idle machine. It took ten seconds when the server stopped before the workers.
     assert!(asked.elapsed() < Duration::from_secs(5), "{log}");
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_history_replays_or_is_told_to_be_broken() {
+async fn a_history_replays_or_is_reported_as_broken() {
     let folder = tempfile::tempdir().unwrap();
     let server = crate::serve::Server::start(folder.path(), &[]);
     let client = Client::connect(&server.url).await.unwrap();
@@ -88,7 +87,7 @@ async fn a_history_replays_or_is_told_to_be_broken() {
     let replay = |name: &str, history: String| {
         let file = folder.path().join(name);
         std::fs::write(&file, history).unwrap();
-        let output = longhaul(&["replay", file.to_str().unwrap()]);
+        let output = run_binary(&["replay", file.to_str().unwrap()]);
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         (output.status.success(), printed)
     };
@@ -115,5 +114,8 @@ async fn a_history_replays_or_is_told_to_be_broken() {
         "{printed}"
     );
     let (fits, printed) = replay("nonsense.json", "{}".to_owned());
-    assert!(!fits && printed.contains("this is no history"), "{printed}");
+    assert!(
+        !fits && printed.contains("the text is not a history"),
+        "{printed}"
+    );
 }

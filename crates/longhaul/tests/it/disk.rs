@@ -1,31 +1,23 @@
-//! A disk without room, and files that are not whole.
+//! A full disk and damaged files.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::binary::longhaul;
+use crate::limited_binary::longhaul_with_limit;
 use crate::output::Mute;
-use crate::serve::{Server, get, longhaul, post, refused};
+use crate::serve::{Server, get, post, refused};
+use crate::waiting::DEADLINE;
 
-/// Probes are made once a second while writes fail.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// A server whose files may not grow beyond this many blocks of 512 bytes: a write beyond it fails as on a full disk, and the
-/// system sends SIGXFSZ, whose default action ends the process. This needs no privilege, as a small file system would.
+/// Returns a command for a server whose files may not grow beyond this many blocks of 512 bytes. A larger write fails as on a
+/// full disk, and the system sends SIGXFSZ, whose default action ends the process. Unlike a small file system this needs no
+/// privilege.
 fn with_small_files(blocks: u32) -> Command {
-    let mut command = Command::new("sh");
-    let program = env!("CARGO_BIN_EXE_longhaul");
-    command.args([
-        "-c",
-        &format!("ulimit -f {blocks}; exec \"{program}\" \"$@\""),
-        "longhaul",
-    ]);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LONGHAUL_")) {
-        command.env_remove(name);
-    }
+    let mut command = longhaul_with_limit(&format!("ulimit -f {blocks}"));
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -46,7 +38,7 @@ async fn ready(url: &str) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn without_room_the_server_stays_up_keeps_what_it_accepted_and_is_not_ready() {
+async fn on_a_full_disk_the_server_keeps_accepted_work_and_is_not_ready() {
     let data = tempfile::tempdir().unwrap();
     // Two megabytes, or one where the shell counts kilobytes: some dozen of these runs.
     let server = Mute::start(with_small_files(4096), data.path());
@@ -64,7 +56,7 @@ async fn without_room_the_server_stays_up_keeps_what_it_accepted_and_is_not_read
         }
     };
     assert_eq!(refusal["reason"], "backend_unavailable", "{refusal}");
-    // The server lives, reads, and says that it cannot write. A trial may fit where a run does not, so writing goes on.
+    // The server runs, reads, and reports that it cannot write. A probe may fit where a run does not, so keep writing.
     let begun = Instant::now();
     loop {
         start_large(&server.url, number).await;
@@ -78,7 +70,7 @@ async fn without_room_the_server_stays_up_keeps_what_it_accepted_and_is_not_read
     }
     let status = tokio::task::spawn_blocking(|| server.stop()).await.unwrap();
     assert!(status.success(), "{status}");
-    // With room again, everything that was accepted is there.
+    // With room again, all accepted work exists.
     let server = Server::start(data.path(), &[]);
     assert_eq!(ready(&server.url).await.0, 200);
     for number in accepted {
@@ -100,7 +92,7 @@ fn refused_with(data: &Path) -> String {
 }
 
 #[tokio::test]
-async fn damaged_files_are_refused_with_a_way_out() {
+async fn damaged_files_are_refused_with_advice() {
     let data = tempfile::tempdir().unwrap();
     let server = Server::start(data.path(), &[]);
     start_large(&server.url, 1).await;

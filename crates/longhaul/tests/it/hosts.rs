@@ -1,8 +1,9 @@
-//! Names, pages and credentials at the door of the built binary.
+//! Host names, web pages and credentials that the built binary accepts.
 
 use serde_json::Value;
 
-use crate::serve::{Server, longhaul, refused};
+use crate::binary::longhaul;
+use crate::serve::{Server, refused};
 
 async fn send(request: reqwest::RequestBuilder) -> (u16, String) {
     let response = request.send().await.unwrap();
@@ -16,7 +17,7 @@ async fn send(request: reqwest::RequestBuilder) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn an_open_server_on_loopback_answers_to_its_own_names_only() {
+async fn a_loopback_server_without_credentials_accepts_only_its_own_names() {
     let data = tempfile::tempdir().unwrap();
     let server = Server::start(data.path(), &["--allowed-host", "build.example"]);
     let client = reqwest::Client::new();
@@ -38,7 +39,7 @@ async fn an_open_server_on_loopback_answers_to_its_own_names_only() {
 }
 
 #[tokio::test]
-async fn any_name_is_accepted_where_credentials_decide_or_the_operator_says_so() {
+async fn any_name_is_accepted_with_credentials_or_insecure() {
     for flags in [
         vec!["--token", "t"],
         vec!["--insecure", "--listen", "0.0.0.0:0"],
@@ -54,7 +55,7 @@ async fn any_name_is_accepted_where_credentials_decide_or_the_operator_says_so()
 }
 
 #[tokio::test]
-async fn metrics_need_an_operators_token_where_there_are_tokens() {
+async fn metrics_need_an_operator_token_if_tokens_are_set() {
     let data = tempfile::tempdir().unwrap();
     let tokens = [
         "--worker-token",

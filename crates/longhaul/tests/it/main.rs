@@ -1,6 +1,13 @@
-//! The built binary from outside: flags, messages, stopping, restarting, refusing.
+//! The built binary: flags, output, start, stop, restart and refusals.
 
 #![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
+
+#[path = "../support/binary.rs"]
+mod binary;
+#[path = "../support/limited_binary.rs"]
+mod limited_binary;
+#[path = "../support/waiting.rs"]
+mod waiting;
 
 mod bench;
 mod connections;

@@ -1,19 +1,18 @@
-//! Output that cannot be written ends nothing and harms nothing.
+//! Output that cannot be written does not end or harm the server.
 
 use std::fs::File;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::json;
 
-use crate::serve::{get, longhaul, post};
+use crate::binary::longhaul;
+use crate::serve::{get, post};
+use crate::waiting::DEADLINE;
 
-/// Far more than a start or a stop takes.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// A server whose output goes wherever the test says, so that its address cannot be read from it.
+/// A server whose output the test chooses, so that its address cannot be read from it.
 pub(crate) struct Mute {
     child: Child,
     pub(crate) url: String,
@@ -70,7 +69,7 @@ impl Drop for Mute {
     }
 }
 
-/// An address that was free a moment ago. Another process may take it; then the server says so and the test fails.
+/// Returns an address that was free a moment ago. If another process takes it, the server reports that and the test fails.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -86,7 +85,7 @@ fn full() -> Stdio {
         .into()
 }
 
-/// Works as usual: starts a workflow, is ready, and stops cleanly.
+/// Checks that the server works: it starts a workflow, is ready, and stops cleanly.
 async fn works(server: Mute) {
     let started = post(
         format!("{}/api/workflows", server.url),
@@ -124,7 +123,7 @@ async fn closed_pipes_do_not_matter() {
     works(server).await;
 }
 
-/// Drains a build, which is logged with the names it was sent.
+/// Drains a build. The server logs the names in the request.
 async fn drain(url: &str, queue: &str, build_id: &str) {
     let drained = post(
         format!("{url}/api/task-queues/{queue}/build-ids/drain"),
@@ -134,9 +133,9 @@ async fn drain(url: &str, queue: &str, build_id: &str) {
     assert_eq!(drained["drain_intent"], "draining", "{drained}");
 }
 
-/// More is logged than a pipe holds, and nobody reads it until the server stops.
+/// The server logs more than a pipe can hold, and the test reads nothing until the server stops.
 #[tokio::test]
-async fn a_reader_that_has_stopped_does_not_matter() {
+async fn a_stopped_reader_does_not_matter() {
     const PIPE_BYTES: usize = 64 * 1024;
     let data = tempfile::tempdir().unwrap();
     let mut command = longhaul();
@@ -162,7 +161,7 @@ async fn a_reader_that_has_stopped_does_not_matter() {
 }
 
 #[test]
-fn a_result_that_cannot_be_written_is_a_failure_with_a_sentence() {
+fn a_result_that_cannot_be_written_is_an_error_with_a_message() {
     let output = longhaul()
         .args(["replay", "/dev/null"])
         .stdout(full())
@@ -182,7 +181,7 @@ async fn the_text_of_a_client_cannot_forge_a_log_line() {
     for format in ["text", "json"] {
         let data = tempfile::tempdir().unwrap();
         let server = crate::serve::Server::start(data.path(), &["--log-format", format]);
-        // A line end, an escape sequence, a carriage return and a separator that some readers take for a line end.
+        // A line end, an escape sequence, a carriage return and a separator that some readers treat as a line end.
         let queue = "q%0AERROR%20forged%1B%5B2J%0D%E2%80%A8ERROR";
         drain(&server.url, queue, "b").await;
         let log = server.stop();

@@ -1,4 +1,4 @@
-//! `longhaul serve` as a newcomer and as an operator meet it.
+//! `longhaul serve`: start, stop, restart, settings and refusals.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -6,16 +6,10 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-const CONTROL: (&str, &str) = ("X-Durable-Workflow-Control-Plane-Version", "2");
+use crate::binary::{listening_url, longhaul};
+use crate::waiting::eventually;
 
-pub(crate) fn longhaul() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-    // Settings of the machine's own must not leak into tests.
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LONGHAUL_")) {
-        command.env_remove(name);
-    }
-    command
-}
+const CONTROL: (&str, &str) = ("X-Durable-Workflow-Control-Plane-Version", "2");
 
 pub(crate) struct Server {
     child: Child,
@@ -43,15 +37,13 @@ impl Server {
         BufReader::new(child.stdout.as_mut().unwrap())
             .read_line(&mut first)
             .unwrap();
-        let url = first
-            .trim()
-            .strip_prefix("listening on ")
-            .expect("the first line says where")
+        let url = listening_url(&first)
+            .expect("the first line has the address")
             .to_owned();
         Self { child, url }
     }
 
-    /// Asks it to stop and waits until it has; what it logged.
+    /// Stops the server with SIGTERM and waits for its end. Returns its log.
     pub(crate) fn stop(mut self) -> String {
         let pid = self.child.id().to_string();
         assert!(
@@ -114,7 +106,7 @@ pub(crate) async fn get(url: String) -> Value {
 }
 
 #[tokio::test]
-async fn what_was_accepted_is_there_after_a_restart() {
+async fn accepted_work_survives_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("made/on/demand");
     let server = Server::start(&data, &[]);
@@ -132,7 +124,7 @@ async fn what_was_accepted_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn health_metrics_and_discovery_answer_without_a_word_of_set_up() {
+async fn health_metrics_and_discovery_need_no_setup() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &["--server-id", "test-server"]);
     assert_eq!(
@@ -203,7 +195,7 @@ async fn the_default_page_of_history_can_be_configured_and_is_published() {
 }
 
 #[tokio::test]
-async fn a_stop_answers_the_poll_that_waits() {
+async fn a_stop_answers_a_waiting_poll() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &[]);
     let client = reqwest::Client::new();
@@ -225,19 +217,17 @@ async fn a_stop_answers_the_poll_that_waits() {
         json!({"worker_id": "w", "task_queue": "q", "timeout_seconds": 60}),
     );
     let waiting = tokio::spawn(waiting);
-    // The poll must be parked before the signal, and the metrics say when it is.
-    loop {
+    // The poll must wait in the server before the signal; the metrics show it.
+    eventually("the poll waits", || async {
         let metrics = reqwest::get(format!("{}/metrics", server.url))
             .await
             .unwrap()
             .text()
             .await
             .unwrap();
-        if metrics.contains("longhaul_polls_waiting 1") {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+        metrics.contains("longhaul_polls_waiting 1").then_some(())
+    })
+    .await;
     let stopped = tokio::task::spawn_blocking(|| server.stop());
     let answer: Value = waiting.await.unwrap().unwrap().json().await.unwrap();
     assert_eq!(answer["poll_status"], "empty");
@@ -245,7 +235,7 @@ async fn a_stop_answers_the_poll_that_waits() {
 }
 
 #[test]
-fn an_open_address_without_credentials_is_refused_with_a_way_out() {
+fn a_public_address_without_credentials_is_refused_with_advice() {
     let output = longhaul()
         .args(["serve", "--listen", "0.0.0.0:0"])
         .output()
@@ -271,7 +261,7 @@ fn a_second_server_on_the_same_data_is_refused() {
 }
 
 #[test]
-fn a_taken_port_is_said_plainly() {
+fn a_used_port_is_reported_with_its_address() {
     let directory = tempfile::tempdir().unwrap();
     let first = Server::start(directory.path(), &[]);
     let address = first.url.trim_start_matches("http://").to_owned();
@@ -289,7 +279,7 @@ fn a_taken_port_is_said_plainly() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused() {
+fn invalid_settings_are_refused() {
     for (arguments, word) in [
         (vec!["serve", "--listen", "nowhere"], "nowhere"),
         (vec!["serve", "--store", "mysql://x"], "sqlite:PATH"),
@@ -308,7 +298,7 @@ fn settings_that_make_no_sense_are_refused() {
 }
 
 #[tokio::test]
-async fn logs_can_be_json_and_say_what_is_served() {
+async fn logs_can_be_json_and_contain_the_address() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::start(directory.path(), &["--log-format", "json"]);
     let url = server.url.clone();

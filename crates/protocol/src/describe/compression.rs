@@ -1,5 +1,5 @@
-//! Compressed history pages (worker-protocol.md §4.6). Opt-in: a page is compressed only for a worker that asks, because
-//! the published SDKs cannot unpack one. Independent of HTTP content coding.
+//! Compressed history pages. A page is compressed only if the worker asks for it, because the published SDKs cannot
+//! decompress one. This is independent of HTTP content coding.
 
 use std::io::{Read as _, Write as _};
 
@@ -9,11 +9,11 @@ use flate2::Compression;
 use serde::Serialize;
 use thiserror::Error;
 
-/// Fewer events than this are never compressed: the page is small and the worker pays for unpacking it.
+/// Pages with fewer events are never compressed: they are small, and the worker would have to decompress them.
 pub const COMPRESSION_THRESHOLD_EVENTS: usize = 50;
 
-/// How much a compressed page may unpack to. The largest page of the largest payloads is never sent in practice; the
-/// limit is there so that a few kilobytes of hostile text cannot fill the memory of a worker.
+/// The most bytes of a decompressed page. Real pages are smaller; the limit keeps a few kilobytes of hostile text from
+/// filling the memory of a worker.
 pub const RESTORED_HISTORY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// How a history page is compressed.
@@ -47,7 +47,7 @@ impl HistoryEncoding {
             .find(|encoding| encoding.name().eq_ignore_ascii_case(name))
     }
 
-    /// The encoding to answer an `accept_history_encoding` list with, if it names one.
+    /// Returns the preferred encoding that an `accept_history_encoding` list names, if any.
     fn accepted(accept: &str) -> Option<Self> {
         let named: Vec<Self> = accept
             .split(',')
@@ -59,8 +59,8 @@ impl HistoryEncoding {
     }
 }
 
-/// Compresses the JSON array of a history page, if the worker asked for it and the page is worth it. The reply then
-/// carries `history_events: []` and, beside it, this text and the encoding's name. `None`: send the page as it is.
+/// Compresses the JSON array of a history page if the worker asked for it and the page is long enough. The reply then
+/// contains `history_events: []`, this text and the name of the encoding. `None` means that the page is sent as it is.
 #[must_use]
 pub fn compress_history(
     json_array: &[u8],
@@ -88,7 +88,7 @@ pub fn compress_history(
                 .and_then(|()| encoder.finish())
         }
     };
-    // Writing to memory does not fail; if it ever did, the plain page is still a correct answer.
+    // Writing to memory does not fail. If it did, the plain page is still a correct reply.
     compressed
         .ok()
         .map(|bytes| (encoding, STANDARD.encode(bytes)))
@@ -106,8 +106,8 @@ pub enum RestoreError {
     /// The bytes do not decompress.
     #[error("the compressed history is damaged")]
     Damaged,
-    /// The page unpacks to more than [`RESTORED_HISTORY_BYTES_MAX`].
-    #[error("the history unpacks to more than {RESTORED_HISTORY_BYTES_MAX} bytes")]
+    /// The decompressed page is larger than [`RESTORED_HISTORY_BYTES_MAX`].
+    #[error("the decompressed history is larger than {RESTORED_HISTORY_BYTES_MAX} bytes")]
     TooLarge,
 }
 

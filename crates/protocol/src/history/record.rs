@@ -1,58 +1,57 @@
-//! Values that are recorded once and read back by every replay (engine.md §5.8).
+//! Events of values that are recorded once and read back by every replay.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::payload::Payload;
 
-/// A recorded value.
+/// A value that the workflow code computed once.
 #[derive(Clone, Debug, Serialize)]
-#[expect(
-    missing_docs,
-    reason = "the keys are the protocol's; engine.md §5 explains each"
-)]
 pub struct SideEffectRecorded {
+    /// The command sequence of the call in the workflow code.
     pub sequence: u64,
+    /// The recorded value.
     pub result: Payload,
+    /// The codec of the payloads in this event; always `avro`.
     pub payload_codec: &'static str,
 }
 
-/// A recorded choice of version.
+/// The version of changed workflow code that this run uses.
 #[derive(Clone, Debug, Serialize)]
-#[expect(
-    missing_docs,
-    reason = "the keys are the protocol's; engine.md §5 explains each"
-)]
 pub struct VersionMarkerRecorded {
+    /// The command sequence of the call in the workflow code.
     pub sequence: u64,
+    /// The name of the change in the workflow code.
     pub change_id: String,
+    /// The version that this run uses.
     pub version: i32,
+    /// The oldest version that the code supported.
     pub min_supported: i32,
+    /// The newest version that the code supported.
     pub max_supported: i32,
 }
 
-/// Attributes as sent, and after the merge.
+/// A change of search attributes.
 #[derive(Clone, Debug, Serialize)]
-#[expect(
-    missing_docs,
-    reason = "the keys are the protocol's; engine.md §5 explains each"
-)]
 pub struct SearchAttributesUpserted {
+    /// The command sequence of the call in the workflow code.
     pub sequence: u64,
+    /// The attributes as the command sent them; null removes one.
     pub attributes: Map<String, Value>,
+    /// All search attributes after the change.
     pub merged: Value,
+    /// The types that the command named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attribute_types: Option<Map<String, Value>>,
 }
 
-/// Memo entries as sent, and after the merge.
+/// A change of the memo.
 #[derive(Clone, Debug, Serialize)]
-#[expect(
-    missing_docs,
-    reason = "the keys are the protocol's; engine.md §5 explains each"
-)]
 pub struct MemoUpserted {
+    /// The command sequence of the call in the workflow code.
     pub sequence: u64,
+    /// The entries as the command sent them.
     pub entries: Payload,
+    /// The whole memo after the change.
     pub merged: Payload,
 }

@@ -1,35 +1,35 @@
-//! Durable selections and message streams (engine.md §5.10).
+//! Events of selections and message streams.
 
 use serde::Serialize;
 
 use crate::id::EventId;
 use crate::workflow_command::SelectionMember;
 
-/// The first member of a selection that settled, decided once.
+/// The member of a selection that settled first. It is recorded once, so every replay takes the same one.
 #[derive(Clone, Debug, Serialize)]
-#[expect(
-    missing_docs,
-    reason = "the keys are the protocol's; engine.md §5 explains each"
-)]
 pub struct SelectionResolved {
+    /// The member that settled first.
     #[serde(flatten)]
     pub member: SelectionMember,
+    /// The command sequence of the first call of the selection.
     pub selection_group_base_sequence: u64,
+    /// How many calls the selection has.
     pub selection_group_size: u64,
-    /// `completed` or `failed`.
+    /// How the member settled: `completed` or `failed`.
     pub outcome: &'static str,
+    /// The event that settled the member.
     pub resolution_event_id: EventId,
+    /// The type of that event.
     pub resolution_event_type: &'static str,
 }
 
 /// The workflow took messages of a stream.
 #[derive(Clone, Debug, Serialize)]
-#[expect(
-    missing_docs,
-    reason = "the keys are the protocol's; engine.md §5 explains each"
-)]
 pub struct MessageCursorAdvanced {
+    /// The name of the stream.
     pub stream_key: String,
+    /// The position of the last message taken before.
     pub previous_position: u64,
+    /// The position of the last message taken now.
     pub new_position: u64,
 }

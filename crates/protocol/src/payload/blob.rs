@@ -1,5 +1,5 @@
-//! The text form of a frame: standard base64, padded, canonical (payload-codec.md §1 and §12), so that a frame has
-//! exactly one blob. Everything that turns blobs into frames or back goes through here.
+//! The text form of a frame: standard base64, padded, canonical, so that a frame has exactly one blob. All conversions
+//! between blobs and frames are here.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;

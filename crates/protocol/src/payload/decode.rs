@@ -1,5 +1,5 @@
-//! Reads frames strictly (payload-codec.md §3 and §4.2). One walker serves both questions: `decode` builds the value,
-//! `validate` builds nothing, so the two cannot disagree about what is legal.
+//! Reads frames strictly. `decode` builds the value and `validate` builds nothing; both use the same walker, so they accept
+//! the same frames.
 //!
 //! Invariant: no declared length or count allocates before it was compared with the bytes that are left.
 
@@ -23,7 +23,7 @@ pub fn decode(frame: &[u8]) -> Result<Value, CodecError> {
     walk::<Tree>(frame)
 }
 
-/// Checks one whole frame without building its value and without allocating. Says which case the value is.
+/// Checks one whole frame without building its value and without allocating. Returns the case of the value.
 ///
 /// # Errors
 /// The same as [`decode`], for the same frames.

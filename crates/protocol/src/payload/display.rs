@@ -1,5 +1,5 @@
-//! How a value looks in control-plane JSON (payload-codec.md §9). A one-way projection: bytes become an object that
-//! reads back as a map. Longs keep all digits, doubles are always recognisable as such (`7.0`, `-0.0`, `5e-324`).
+//! Values as JSON in control-plane replies. The projection is one-way: bytes become an object, which would read back as a
+//! map. Longs keep all digits; doubles always look like doubles (`7.0`, `-0.0`, `5e-324`).
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Writes a value as one frame, in the canonical form of payload-codec.md §4.1: shortest varints, one block with a
-//! positive count per container, entries in the order of the map.
+//! Writes a value as one frame in canonical form: shortest varints, one block with a positive count per container, entries
+//! in the order of the map.
 
 use super::{CodecError, DEPTH_MAX, FRAME_PREFIX, Value};
 

@@ -1,6 +1,5 @@
-//! The envelope `{"codec":"avro","blob":"…"}` as it arrives (payload-codec.md §2.1): which objects mean to be one, and
-//! which member is at fault when they fail. Looks at one object only; which shapes a position takes is decided in
-//! `field`.
+//! Reads the envelope `{"codec":"avro","blob":"…"}` of a request: which objects are meant as envelopes, and which member is
+//! wrong. This module looks at one object only; `field` decides which shapes a position accepts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -32,8 +31,8 @@ impl<'a> From<&'a serde_json::Value> for Json<'a> {
     }
 }
 
-/// At positions that also take plain JSON, an object with a `codec` member means to be an envelope and is held to it
-/// (§2.1); everything else is data.
+/// At positions that also accept plain JSON, an object with a `codec` member is meant as an envelope and must be a valid
+/// one. Everything else is data.
 pub(super) fn envelope_attempt(json: Json<'_>) -> Option<Envelope<'_>> {
     match Shape::of(json) {
         Shape::Envelope(envelope) if envelope.codec.is_some() => Some(envelope),
@@ -94,7 +93,7 @@ impl<'a> Json<'a> {
 pub(super) struct Envelope<'a> {
     pub(super) codec: Option<Json<'a>>,
     blob: Option<Json<'a>>,
-    /// The name of an external shape (§11), which this server refuses by name.
+    /// The name of an external shape, which this server refuses by name.
     external: Option<&'static str>,
     others: bool,
 }
@@ -142,7 +141,7 @@ impl<'a> Envelope<'a> {
         }
     }
 
-    /// Checks the envelope from its codec outwards and gives the blob's text.
+    /// Checks the envelope, its codec first, and returns the text of the blob.
     fn blob_text(&self, path: &str) -> Result<Cow<'a, str>, FieldError> {
         if self.codec.and_then(Json::string).as_deref() != Some(CODEC) {
             return Err(FieldError::codec(

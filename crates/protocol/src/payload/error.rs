@@ -1,5 +1,5 @@
-//! What can be wrong with a payload. Each error names one machine reason of payload-codec.md §12; the text of a
-//! refusal is `<reason>: <explanation>`, so that tools can match the prefix.
+//! The errors of payloads. Each error names one machine-readable reason. The text of a refusal is
+//! `<reason>: <explanation>`, so that tools can match the prefix.
 
 use thiserror::Error;
 
@@ -11,7 +11,7 @@ pub enum CodecError {
     /// The codec tag is missing, is not text, or names something other than `avro`.
     #[error("the payload codec must be the string \"avro\"")]
     UnsupportedCodec,
-    /// The object or value at a payload position is no envelope.
+    /// The object or value at a payload position is not an envelope.
     #[error("{0}")]
     InvalidEnvelope(&'static str),
     /// The blob is not strict base64 of exactly one frame.
@@ -41,7 +41,7 @@ pub enum CodecError {
 }
 
 impl CodecError {
-    /// The stable machine reason (payload-codec.md §12).
+    /// The stable machine reason.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {

@@ -1,8 +1,8 @@
-//! Payload positions in requests (payload-codec.md §2, §6 and §7): which JSON shapes each takes, and which field a
-//! refusal names. Envelopes are recognised only here, at the position itself, never inside application data.
+//! Payload positions in requests: which JSON shapes each one accepts, and which field a refusal names. Envelopes are
+//! recognised only at these positions, never inside application data.
 //!
-//! Positions that take plain JSON need the request's own text ([`RawValue`]), because a parsed tree has already lost
-//! the difference the codec keeps between number tokens.
+//! Positions that accept plain JSON need the text of the request ([`RawValue`]), because a parsed tree no longer has the
+//! difference between `7` and `7.0`, which the codec keeps.
 
 use serde_json::value::RawValue;
 use thiserror::Error;
@@ -40,7 +40,7 @@ impl FieldError {
     }
 }
 
-/// A required payload of a workflow command: an envelope, or a bare base64 string (§2.3).
+/// A required payload of a workflow command: an envelope, or a bare base64 string.
 ///
 /// # Errors
 /// Names `<path>.codec` or `<path>.blob` for an envelope, `<path>` for anything else.
@@ -68,7 +68,7 @@ pub fn optional_command_payload<'a>(
     }
 }
 
-/// A payload that must be an inline envelope, such as memo entries (§7.2).
+/// A payload that must be an inline envelope, such as memo entries.
 ///
 /// # Errors
 /// As [`command_payload`], except that a bare string is refused too.
@@ -79,7 +79,7 @@ pub fn envelope_only<'a>(json: impl Into<Json<'a>>, path: &str) -> Result<Payloa
     }
 }
 
-/// Arguments of a start, signal, query, update or schedule action (§7.1): nothing, a JSON array that the server
+/// Arguments of a start, signal, query, update or schedule action: nothing, a JSON array that the server
 /// encodes, or an envelope of an array.
 ///
 /// # Errors
@@ -100,7 +100,7 @@ pub fn input_list(json: Option<&RawValue>, path: &str) -> Result<Payload, FieldE
     }
 }
 
-/// The result of an activity (§7.3): an envelope, nothing, or any other JSON, which the server encodes.
+/// The result of an activity: an envelope, nothing, or any other JSON, which the server encodes.
 ///
 /// # Errors
 /// Names `<path>.codec` or `<path>.blob` for an envelope, `<path>` for plain JSON that cannot be encoded.
@@ -114,7 +114,7 @@ pub fn activity_result(json: Option<&RawValue>, path: &str) -> Result<Payload, F
     }
 }
 
-/// The result of a query (§7.3): the envelope is the authority, the display copy is encoded only in its absence.
+/// The result of a query: the envelope is the authority, the display copy is encoded only in its absence.
 ///
 /// # Errors
 /// Names `result_envelope`, its members, or `result`.
@@ -132,7 +132,7 @@ pub fn query_result(
     }
 }
 
-/// The details of a failure (§7.3). `None` means plain JSON diagnostics, which the caller keeps as they are.
+/// The details of a failure. `None` means plain JSON diagnostics, which the caller keeps as they are.
 ///
 /// # Errors
 /// Names `<path>.codec` or `<path>.blob` when the details try to be an envelope and fail.
@@ -145,7 +145,7 @@ pub fn failure_details<'a>(
         .transpose()
 }
 
-/// Any JSON, encoded by the server (§8). No envelope is recognised.
+/// Any JSON, encoded by the server. No envelope is recognised.
 ///
 /// # Errors
 /// Names `path`: an integer or nesting the codec cannot hold.
@@ -155,7 +155,7 @@ pub fn plain_json(json: &RawValue, path: &str) -> Result<Payload, FieldError> {
         .map_err(|error| FieldError::codec(path, &error))
 }
 
-/// A `payload_codec` next to payloads (§2.2): absent, null, or `avro`.
+/// A `payload_codec` next to payloads: absent, null, or `avro`.
 ///
 /// # Errors
 /// Names `path`.

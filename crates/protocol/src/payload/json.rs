@@ -1,7 +1,7 @@
-//! Turns plain JSON text into a value (payload-codec.md §5.1 and §8).
+//! Turns plain JSON text into a value.
 //!
-//! A reader of its own because the general one does not keep what matters here: whether a number was written as an
-//! integer, integers beyond 64 bits, the order of members, and nesting up to the codec's own limit.
+//! The general JSON reader loses what matters here: whether a number was written as an integer, integers beyond 64 bits, the
+//! order of members, and nesting up to the limit of the codec. So this module has its own reader.
 
 use super::{CodecError, DEPTH_MAX, Map, Value};
 
@@ -23,8 +23,9 @@ pub fn from_json(text: &str) -> Result<Value, CodecError> {
     }
 }
 
-/// The least number of bytes that the frame of this JSON text has, to refuse what is too long before anything is built from it. One
-/// pass that allocates nothing. Members that occur twice count twice; text that is not JSON has some number too.
+/// Returns a lower bound of the bytes that the frame of this JSON text will have, so that long text is refused before
+/// anything is built from it. It takes one pass and allocates nothing. Members that occur twice count twice; text that is
+/// not JSON also has a number.
 #[must_use]
 pub fn encoded_bytes_min(text: &str) -> usize {
     let mut bytes = text.bytes();
@@ -158,7 +159,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    /// An integer token is a long or refused; `-0`, a fraction or an exponent makes a double (§5.1).
+    /// An integer token is a long or refused; `-0`, a fraction or an exponent makes a double.
     fn number(&mut self) -> Result<Value, CodecError> {
         let start = self.at;
         self.skip_if(b"-");
@@ -190,7 +191,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Skips one or more digits and says how many.
+    /// Skips one or more digits and returns how many.
     fn digits(&mut self) -> Result<usize, CodecError> {
         let count = self
             .rest()

@@ -1,11 +1,11 @@
-//! The map case of a value: unique keys in the order of their first appearance. Order carries no meaning on the wire,
-//! it is kept so that what a person wrote comes back as they wrote it.
+//! The map case of a value: unique keys in the order of their first appearance. The order has no meaning on the wire; it is
+//! kept so that people get their entries back in the order they wrote them.
 
 use super::Value;
 
 /// Named values in the order they were first written.
 ///
-/// Invariant: no key occurs twice. The last value given for a key wins and stands where the key first stood.
+/// Invariant: no key occurs twice. The last value of a key wins and takes the place where the key first occurred.
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     entries: Vec<(String, Value)>,

@@ -1,5 +1,5 @@
-//! Memo updates (worker-protocol.md §7.14, engine.md §7.8): what a run's memo may hold, and how an upsert is merged
-//! into it. Both published SDKs check the merged map again, so it must satisfy the limits by itself.
+//! Memo updates: what the memo of a run may contain, and how an upsert is merged into it. Both published SDKs check the
+//! merged map again, so it must satisfy the limits by itself.
 
 use thiserror::Error;
 
@@ -17,11 +17,11 @@ pub const TOTAL_BYTES_MAX: usize = 65_536;
 /// Characters of a key.
 pub const KEY_CHARACTERS_MAX: usize = 64;
 
-/// Why memo entries were not taken. A shape is refused to the worker; a limit is a structural limit of the run, so
-/// the engine tells them apart (engine.md §2.7).
+/// Why memo entries were refused. A wrong shape refuses the worker's request; a broken limit is a structural limit and fails
+/// the run.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The entries do not look like a memo at all.
+    /// The entries are not a map with valid keys.
     #[error("{0}")]
     Shape(&'static str),
     /// The entries, or the memo they would make, are too many or too large.
@@ -29,9 +29,9 @@ pub enum Error {
     Limit {
         /// Which limit.
         limit: Limit,
-        /// What was found.
+        /// The value that was found.
         value: usize,
-        /// What is allowed.
+        /// The allowed maximum.
         max: usize,
     },
     /// A stored payload could not be read.
@@ -80,7 +80,7 @@ pub fn check_keys(entries: &Value) -> Result<(), Error> {
 /// Checks one upsert's entries whole: shape first, then limits.
 ///
 /// # Errors
-/// As [`check_keys`], and [`Error::Limit`] for too much of it.
+/// As [`check_keys`], and [`Error::Limit`] if a limit is exceeded.
 pub fn validate_entries(entries: &Value) -> Result<(), Error> {
     check_keys(entries)?;
     check_limits(entries.as_map().ok_or(NOT_A_MAP)?, encode(entries)?.len())

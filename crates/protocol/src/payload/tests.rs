@@ -1,5 +1,5 @@
-//! The codec against the published golden vectors, the tables of payload-codec.md §13, an independent Avro
-//! implementation, and arbitrary bytes.
+//! The codec against the published golden vectors, tables of legal and refused frames, an independent Avro implementation,
+//! and arbitrary bytes.
 
 mod golden;
 mod oracle;

@@ -1,4 +1,4 @@
-//! The eight cases of a payload value (`durable_workflow.protocol.Value`, payload-codec.md §4 and §5).
+//! The eight cases of a payload value: the Avro type `durable_workflow.protocol.Value`.
 //!
 //! Equality is the equality of meaning: doubles by bit pattern, so −0.0 and 0.0 differ, and maps without regard to
 //! the order of their entries.
@@ -63,7 +63,7 @@ impl Kind {
         })
     }
 
-    /// The union index as it stands in a canonical frame: one zigzag byte.
+    /// The union index in a canonical frame: one zigzag byte.
     pub(super) fn index_byte(self) -> u8 {
         (self as u8) << 1
     }

@@ -1,4 +1,4 @@
-//! Reading the fields of one workflow command, and saying what is wrong with them.
+//! Reads the fields of one workflow command and collects the errors in them.
 
 use serde_json::{Map, Value};
 
@@ -7,24 +7,24 @@ use super::{
     OpenConditionWait, ParentClosePolicy, ScheduleActivity, SelectionMember, StartChildWorkflow,
     WorkflowCommand, add,
 };
-use crate::group::Group;
 use crate::id::UpdateId;
+use crate::parallel_group::Group;
 use crate::payload::{
     Payload, command_payload, envelope_only, memo, optional_command_payload, payload_codec,
 };
 use crate::worker_session::WorkerSessionOptions;
 
-/// How much of an unknown name a refusal repeats.
+/// The most characters of an unknown name that a refusal repeats.
 const NAME_SHOWN_CHARACTERS_MAX: usize = 64;
 
-/// Enough of a name to recognise it; an answer is no place to send a megabyte back.
+/// Shortens a name, so that a refusal does not repeat a megabyte.
 fn shortened(name: &str) -> String {
     name.chars().take(NAME_SHOWN_CHARACTERS_MAX).collect()
 }
 
 const LOCAL: &str = "record_local_activity";
 
-/// Fields that mean something on certain commands only; elsewhere a value in them is a mistake worth naming.
+/// Fields that belong to certain commands only. A value in them on another command is an error.
 const SCOPED: &[(&str, &[&str])] = &[
     (
         "retry_policy",
@@ -374,7 +374,7 @@ impl<'a> Fields<'a> {
         if self.value("workflow_stream").is_some() {
             self.refuse(
                 "workflow_stream",
-                "output streams are not offered by this server yet",
+                "this server does not support output streams yet",
             );
         }
         let Some(value) = self.value("result") else {
@@ -527,12 +527,12 @@ impl<'a> Fields<'a> {
         add(self.errors, path, message);
     }
 
-    /// Something is wrong with the object itself.
+    /// Adds an error about the object itself.
     pub(super) fn refuse_whole(&mut self, message: &str) {
         add(self.errors, self.at.clone(), message);
     }
 
-    /// The field's value; null counts as absent.
+    /// Returns the value of the field; null counts as absent.
     pub(super) fn value(&self, field: &str) -> Option<&'a Value> {
         self.map
             .and_then(|map| map.get(field))

@@ -1,5 +1,5 @@
-//! `record_local_activity`: a whole local activity, told by the worker that ran it (local-activities.md §12.1), and the
-//! descriptor of one that is about to run (§12.2). Both name the same call; a report adds how each attempt ended.
+//! Local activities in requests: `record_local_activity`, which reports one that has ended, and the descriptor of one that
+//! is about to run. Both describe the same call; a report adds how each attempt ended.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use serde_json::{Map, Value};
 
 use super::fields::Fields;
 use super::{CancellationPolicy, CommandRetryPolicy, FieldErrors, NAME_BYTES_MAX};
-use crate::group::Group;
 use crate::id::{CommandId, EventId};
+use crate::parallel_group::Group;
 use crate::payload::Payload;
 
-/// Attempts of one reported call. A worker keeps them in memory, so both published ones stop here too.
+/// The most attempts of one reported call. Both published workers keep them in memory and have the same limit.
 pub const REPORTED_ATTEMPTS_MAX: u64 = 100;
 
-/// Heartbeats of one reported call, over all attempts.
+/// The most heartbeats of one reported call, over all attempts.
 pub const REPORTED_HEARTBEATS_MAX: usize = 1000;
 
-/// Options of ordinary activities that make no sense where there is no queue.
+/// Options of ordinary activities that need a queue. A local activity has none.
 const FORBIDDEN: [&str; 4] = [
     "queue",
     "connection",
@@ -26,28 +26,35 @@ const FORBIDDEN: [&str; 4] = [
     "schedule_to_start_timeout",
 ];
 
-/// What a local activity is asked to do.
+/// A call of a local activity.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct LocalActivityCall {
+    /// The registered name of the activity code.
     pub activity_type: String,
+    /// The argument list, as one payload.
     pub arguments: Payload,
+    /// The retry policy of the call, if it has one.
     pub retry_policy: Option<CommandRetryPolicy>,
+    /// Seconds that one attempt may take.
     pub start_to_close_timeout: Option<u64>,
+    /// Seconds that the call may take over all attempts.
     pub schedule_to_close_timeout: Option<u64>,
+    /// Seconds that may pass between two heartbeats.
     pub heartbeat_timeout: Option<u64>,
+    /// What a delivered cancellation does to the call; absent means the default of its kind.
     pub cancellation_policy: Option<CancellationPolicy>,
-    /// Set for a member of a group that was checkpointed.
+    /// The parallel group of the call. Only a checkpoint can contain grouped local calls.
     pub group: Option<Group>,
-    /// Set for cleanup after a delivered cancellation.
+    /// Set if the call is cleanup after a delivered cancellation.
     pub cancellation_cleanup: Option<CleanupProof>,
 }
 
-/// Which cancellation a cleanup call belongs to.
+/// The cancellation that a cleanup call belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct CleanupProof {
+    /// The cancellation request.
     pub request_id: CommandId,
+    /// The event that recorded its delivery.
     pub delivery_history_event_id: EventId,
 }
 
@@ -56,42 +63,52 @@ pub struct CleanupProof {
 pub struct RecordLocalActivity {
     /// The call.
     pub call: LocalActivityCall,
-    /// How it ended for good.
+    /// How the last attempt ended.
     pub end: LocalEnd,
-    /// One report per attempt, the first first; never empty.
+    /// One report per attempt, oldest first; never empty.
     pub attempts: Vec<ReportedAttempt>,
 }
 
 /// How a local activity, or one attempt of it, ended.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub enum LocalEnd {
-    Completed { result: Payload },
+    /// It returned a value.
+    Completed {
+        /// The value.
+        result: Payload,
+    },
+    /// It failed.
     Failed(LocalFailure),
+    /// A time limit ran out.
     TimedOut(LocalTimeout, LocalFailure),
+    /// It was cancelled.
     Cancelled(LocalFailure),
 }
 
-/// What a worker says about an attempt that did not succeed.
+/// The failure of an attempt that did not succeed, as its worker reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct LocalFailure {
+    /// The error text.
     pub message: String,
+    /// The portable name of the error; retry policies match it.
     pub exception_type: Option<String>,
+    /// Whether the failure forbids further attempts, whatever the retry policy allows.
     pub non_retryable: bool,
 }
 
-/// Which time ran out.
+/// The time limit that ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub enum LocalTimeout {
+    /// The limit of the call over all attempts.
     ScheduleToClose,
+    /// The limit between two heartbeats.
     Heartbeat,
+    /// The limit of one attempt.
     StartToClose,
 }
 
 impl LocalTimeout {
-    /// The word of the wire.
+    /// Returns the wire name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ScheduleToClose => "schedule_to_close",
@@ -103,30 +120,36 @@ impl LocalTimeout {
 
 /// One attempt as its worker reports it.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct ReportedAttempt {
+    /// The name that the worker gave the attempt.
     pub attempt_id: Option<String>,
+    /// How long the attempt ran.
     pub duration_ms: u64,
+    /// The heartbeats of the attempt, oldest first.
     pub heartbeats: Vec<ReportedHeartbeat>,
-    /// Set for every attempt but the last.
+    /// Why another attempt followed; `None` for the last attempt.
     pub retry: Option<ReportedRetry>,
 }
 
-/// A heartbeat, counted from the attempt's start.
+/// A heartbeat of a reported attempt.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct ReportedHeartbeat {
+    /// Milliseconds since the attempt began.
     pub elapsed_ms: u64,
+    /// The progress that the activity reported.
     pub details: Option<Map<String, Value>>,
 }
 
 /// Why another attempt followed, and after how long.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the names are the protocol's")]
 pub struct ReportedRetry {
+    /// `failure`, `timeout` or `cold_replay`.
     pub retry_reason: &'static str,
+    /// The pause before the next attempt.
     pub backoff_seconds: u64,
+    /// Set if the attempt timed out.
     pub timeout_kind: Option<LocalTimeout>,
+    /// How the attempt ended.
     pub failure: LocalFailure,
 }
 
@@ -162,14 +185,14 @@ pub fn parse_descriptor(descriptor: &Value, at: &str) -> Result<LocalActivityCal
     }
 }
 
-/// Who keeps the back-off: the worker's memory, or the server.
+/// Where attempts and pauses between them are kept: in the memory of the worker, or in the history.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Profile {
     Inline,
     Durable,
 }
 
-/// The outcome words of a report.
+/// The four outcomes in a report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
     Completed,
@@ -310,7 +333,7 @@ impl Fields<'_> {
         for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
             self.refuse(
                 &format!("retry_policy.{key}"),
-                &format!("is none of {}", known.join(", ")),
+                &format!("is not one of {}", known.join(", ")),
             );
         }
         let policy = self.retry_policy()?.unwrap_or_default();
@@ -390,7 +413,7 @@ impl Fields<'_> {
         let message = self.value("message").and_then(Value::as_str).map(trimmed);
         let message = message.filter(|message| !message.is_empty());
         if message.is_none() {
-            self.refuse("message", "must be a string that says something");
+            self.refuse("message", "must be a string that is not blank");
         }
         let exception_type = self.text("exception_type");
         let non_retryable = self.flag("non_retryable");
@@ -445,7 +468,7 @@ impl Fields<'_> {
             .and_then(|policy| policy.max_attempts.flatten())
             .unwrap_or(unread);
         if list.len() as u64 > allowed.min(REPORTED_ATTEMPTS_MAX) {
-            self.refuse("attempts", "are more than the retry policy allows");
+            self.refuse("attempts", "must not be more than the retry policy allows");
             return None;
         }
         let command_is_final = self.flag("non_retryable").unwrap_or(false);
@@ -486,7 +509,7 @@ impl Fields<'_> {
     }
 }
 
-/// What one report is compared with while it is read.
+/// The state of reading the attempts of one report.
 struct Attempts<'a> {
     end: Option<Word>,
     command_is_final: bool,
@@ -508,10 +531,13 @@ impl Attempts<'_> {
         let heartbeats = self.heartbeats(fields);
         let word = fields.outcome();
         if is_last && word.is_some() && self.end.is_some() && word != self.end {
-            fields.refuse("outcome", "must be how the activity ended");
+            fields.refuse(
+                "outcome",
+                "the last attempt must have the outcome of the activity",
+            );
         }
         if !is_last && matches!(word, Some(Word::Completed | Word::Cancelled)) {
-            fields.refuse("outcome", "only a failure or a timeout is tried again");
+            fields.refuse("outcome", "only a failure or a timeout is retried");
         }
         let mut failure = None;
         let mut timeout_kind = None;
@@ -554,7 +580,10 @@ impl Attempts<'_> {
                     &format!("must be a string of 1 to {NAME_BYTES_MAX} bytes"),
                 );
             } else if !self.ids.insert(id.clone()) {
-                fields.refuse("attempt_id", "is that of another attempt of this call");
+                fields.refuse(
+                    "attempt_id",
+                    "is already used by another attempt of this call",
+                );
             }
         }
         Some(id)
@@ -573,7 +602,7 @@ impl Attempts<'_> {
         if self.heartbeats > REPORTED_HEARTBEATS_MAX {
             fields.refuse(
                 "heartbeats",
-                &format!("a call may report {REPORTED_HEARTBEATS_MAX} heartbeats"),
+                &format!("a call may report at most {REPORTED_HEARTBEATS_MAX} heartbeats"),
             );
             return None;
         }
@@ -616,7 +645,7 @@ impl Attempts<'_> {
         }
         let given = fields.value("non_retryable").is_some();
         if given && failure.is_some_and(|failure| failure.non_retryable != self.command_is_final) {
-            fields.refuse_whole("non_retryable must be what the activity's end says");
+            fields.refuse_whole("non_retryable must equal the value of the command");
         }
     }
 
@@ -638,20 +667,26 @@ impl Attempts<'_> {
         if retry_reason.is_none() {
             fields.refuse(
                 "retry_reason",
-                "must be failure, timeout or cold_replay, as the attempt ended",
+                "must be failure, timeout or cold_replay and match the outcome",
             );
         }
         let backoff = fields.required_number("backoff_seconds", 0);
         if let (Some(backoff), Some(asked)) = (backoff, self.backoff.get(place))
             && backoff != *asked
         {
-            fields.refuse("backoff_seconds", "must be what the retry policy says");
+            fields.refuse(
+                "backoff_seconds",
+                "must equal the value in the retry policy",
+            );
         }
         if failure
             .as_ref()
             .is_some_and(|failure| failure.non_retryable)
         {
-            fields.refuse("non_retryable", "such an attempt is not tried again");
+            fields.refuse(
+                "non_retryable",
+                "a non-retryable attempt must be the last one",
+            );
         }
         Some(ReportedRetry {
             retry_reason: retry_reason?,
@@ -662,7 +697,7 @@ impl Attempts<'_> {
     }
 }
 
-/// Without blanks and NULs at both ends.
+/// Removes blanks and NULs at both ends.
 fn trimmed(text: &str) -> String {
     text.trim_matches(|character: char| character.is_whitespace() || character == '\0')
         .to_owned()

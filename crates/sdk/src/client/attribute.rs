@@ -1,9 +1,9 @@
-//! Values and types of search attributes (control-plane.md §16).
+//! Values and types of search attributes.
 
 use longhaul_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A value that workflows can be found by.
+/// A value of a search attribute.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -44,23 +44,23 @@ from! {
     Vec<String> => List
 }
 
-/// What values an attribute takes.
+/// The type of a search attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AttributeType {
-    /// Text that is compared as a whole, up to 255 bytes.
+    /// Text of at most 255 bytes, compared as a whole.
     Keyword,
-    /// Text, up to 2048 bytes.
+    /// Text of at most 2048 bytes.
     Text,
     /// 64-bit signed integers.
     Int,
     /// Floating-point numbers.
     Double,
-    /// True and false.
+    /// `true` or `false`.
     Bool,
-    /// Moments.
+    /// A point in time.
     Datetime,
-    /// Several keywords.
+    /// A list of keywords.
     KeywordList,
 }

@@ -1,4 +1,4 @@
-//! What is known about a run (control-plane.md §8.3 and §8.4), as plain data.
+//! The description of a run.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use serde_json::{Map, Value};
 use super::WorkflowFailure;
 use crate::payload;
 
-/// Where a run stands.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Status {
-    /// No worker has taken it yet.
+    /// No worker has taken its first task yet.
     Pending,
-    /// A worker has it right now.
+    /// A worker is processing its workflow task.
     Running,
     /// It waits for an activity, a timer, a message or something else.
     Waiting,
-    /// It ended as it should, or continued as a new run.
+    /// It returned a result, or continued as new.
     Completed,
     /// It failed or timed out.
     Failed,
@@ -29,13 +29,13 @@ pub enum Status {
     Cancelled,
     /// It was terminated.
     Terminated,
-    /// Something this client does not know.
+    /// A status that this client does not know.
     #[serde(other)]
     Unknown,
 }
 
 impl Status {
-    /// Whether the run is over.
+    /// Returns whether the run is closed.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(
@@ -45,65 +45,65 @@ impl Status {
     }
 }
 
-/// Everything about one run.
+/// The description of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct WorkflowDescription {
-    /// The workflow's id.
+    /// The workflow id.
     pub workflow_id: String,
-    /// This run's id.
+    /// The run id.
     pub run_id: String,
-    /// The workflow's type.
+    /// The workflow type.
     pub workflow_type: String,
-    /// The namespace it lives in.
+    /// The namespace.
     pub namespace: String,
-    /// The business key it was started with.
+    /// The business key.
     pub business_key: Option<String>,
-    /// Where it stands.
+    /// The status.
     pub status: Status,
-    /// How it ended, such as `completed`, `continued` or `timed_out`.
+    /// How the run ended, such as `completed`, `continued` or `timed_out`.
     pub closed_reason: Option<String>,
-    /// The text given to cancel or terminate, or which timeout it was.
+    /// The reason of the cancellation or termination, or the name of the timeout.
     pub reason: Option<String>,
-    /// Its queue.
+    /// The task queue.
     pub task_queue: String,
-    /// Which run of the workflow this is, from 1.
+    /// The number of the run in the workflow, from 1.
     pub run_number: u64,
-    /// How many runs the workflow has.
+    /// The number of runs of the workflow.
     pub run_count: u64,
-    /// Whether no run came after it.
+    /// Whether this is the newest run.
     pub is_current_run: bool,
-    /// The build it is pinned to.
+    /// The build to which the run is pinned.
     pub compatibility: Option<String>,
-    /// The budget of all runs together.
+    /// The timeout of all runs together.
     pub execution_timeout_seconds: Option<u64>,
-    /// The budget of each run.
+    /// The timeout of each run.
     pub run_timeout_seconds: Option<u64>,
-    /// When that budget is used up.
+    /// The deadline of all runs together.
     pub execution_deadline_at: Option<Timestamp>,
-    /// When this run's budget is used up.
+    /// The deadline of this run.
     pub run_deadline_at: Option<Timestamp>,
-    /// When it was started.
+    /// The start time.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// The close time.
     pub closed_at: Option<Timestamp>,
-    /// When something last happened to it.
+    /// The time of its last progress.
     pub last_progress_at: Option<Timestamp>,
-    /// The number of its newest event, where the server tells it.
+    /// The number of its newest event, if the server returns it.
     pub last_history_sequence: Option<u64>,
-    /// What sort of thing it waits for.
+    /// The kind of its current wait.
     pub wait_kind: Option<String>,
-    /// What it waits for, for people.
+    /// A text about its current wait.
     pub wait_reason: Option<String>,
-    /// Notes about it, by name.
+    /// The memo.
     #[serde(default)]
     pub memo: Map<String, Value>,
-    /// What it can be found by.
+    /// The search attributes.
     #[serde(default)]
     pub search_attributes: Map<String, Value>,
-    /// Why it failed, if it did.
+    /// The failure, if it failed.
     pub failure: Option<WorkflowFailure>,
-    /// The updates among the newest commands it was sent.
+    /// The updates among its newest commands.
     #[serde(default)]
     pub updates: Vec<UpdateRecord>,
     input_envelope: Option<Payload>,
@@ -111,19 +111,19 @@ pub struct WorkflowDescription {
 }
 
 impl WorkflowDescription {
-    /// The arguments, as a tuple.
+    /// Returns the arguments, as a tuple.
     ///
     /// # Errors
-    /// They have other types.
+    /// [`payload::Error`] if the arguments are not an `A`.
     pub fn arguments<A: DeserializeOwned>(&self) -> Result<A, payload::Error> {
         let none = Payload::empty_list();
         payload::from_arguments(self.input_envelope.as_ref().unwrap_or(&none))
     }
 
-    /// The result, if there is one.
+    /// Returns the result, if there is one.
     ///
     /// # Errors
-    /// It has another type.
+    /// [`payload::Error`] if the result is not an `R`.
     pub fn output<R: DeserializeOwned>(&self) -> Result<Option<R>, payload::Error> {
         let output = self.output_envelope.as_ref();
         output.map(payload::from_payload).transpose()
@@ -134,47 +134,47 @@ impl WorkflowDescription {
     }
 }
 
-/// One update that a run was sent.
+/// An update of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct UpdateRecord {
-    /// The update's id.
+    /// The update id.
     pub id: String,
-    /// Its name.
+    /// The name of the update.
     pub update_name: String,
     /// `accepted`, `rejected`, `completed` or `failed`.
     pub status: String,
-    /// The id of the request that sent it.
+    /// The request id.
     pub request_id: Option<String>,
-    /// What its handler failed with.
+    /// The failure message of its handler.
     pub failure_message: Option<String>,
-    /// What its validator said, by field.
+    /// The errors of its validation, by field.
     #[serde(default)]
     pub validation_errors: BTreeMap<String, Vec<String>>,
-    /// When it was accepted.
+    /// The time when it was accepted.
     pub accepted_at: Option<Timestamp>,
-    /// When it was over.
+    /// The time when it completed.
     pub closed_at: Option<Timestamp>,
 }
 
-/// One run of a workflow, in short.
+/// A summary of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct WorkflowRun {
-    /// The run's id.
+    /// The run id.
     pub run_id: String,
-    /// Which run it is, from 1.
+    /// The number of the run, from 1.
     pub run_number: u64,
-    /// The workflow's type in this run.
+    /// The workflow type of this run.
     pub workflow_type: String,
-    /// Where it stands.
+    /// The status.
     pub status: Status,
-    /// Whether no run came after it.
+    /// Whether this is the newest run.
     pub is_current_run: bool,
-    /// Its queue.
+    /// The task queue.
     pub task_queue: Option<String>,
-    /// When it began.
+    /// The start time.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// The close time.
     pub closed_at: Option<Timestamp>,
 }

@@ -1,4 +1,4 @@
-//! What can go wrong for a caller, told apart by what the caller would do about it.
+//! The errors of the client, distinguished by what a caller does about them.
 
 use std::fmt;
 
@@ -8,23 +8,23 @@ use serde::Deserialize;
 use crate::payload;
 use crate::transport::{Refusal, RequestError};
 
-/// Why a call on the client did not succeed.
+/// Why a client call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server refused, or no answer came.
+    /// The server refused the request, or there was no response.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// Arguments that cannot be sent, or an answer that is not of the expected type.
+    /// A value cannot be encoded, or has another type than expected.
     #[error(transparent)]
     Payload(#[from] payload::Error),
-    /// The server speaks another protocol, or lacks what was asked for.
+    /// The server uses another version of the protocol, or lacks a capability.
     #[error("{0}")]
     Incompatible(String),
 }
 
 impl Error {
-    /// The server's refusal, if there is one.
+    /// Returns the refusal of the server, if there is one.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
@@ -33,33 +33,33 @@ impl Error {
         }
     }
 
-    /// Whether the server refused for this reason.
+    /// Returns whether the server refused for this reason.
     #[must_use]
     pub fn is(&self, reason: Reason) -> bool {
         self.refusal().is_some_and(|refusal| refusal.is(reason))
     }
 
-    /// Whether what was asked about does not exist.
+    /// Returns whether the workflow, run or other object does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.refusal()
             .is_some_and(|refusal| refusal.status() == 404)
     }
 
-    /// Whether the workflow is over and takes no more messages.
+    /// Returns whether the workflow is closed and accepts no more messages.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.is(Reason::RunNotActive)
     }
 
-    /// Whether the same call may succeed later.
+    /// Returns whether the same call may succeed later.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Request(error) if error.is_retryable())
     }
 }
 
-/// Lets `?` carry what a request failed with into an error that knows more.
+/// Lets `?` convert request errors into more specific errors.
 macro_rules! from_client_errors {
     ($($error:ident)+) => {$(
         impl From<RequestError> for $error {
@@ -78,19 +78,19 @@ macro_rules! from_client_errors {
 
 from_client_errors!(StartError ResultError QueryError UpdateError);
 
-/// Why a workflow was not started.
+/// Why a start failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// There is a workflow of this id, running or over.
-    #[error("workflow {workflow_id} was started before")]
+    /// A workflow with this id exists, open or closed.
+    #[error("workflow {workflow_id} was already started")]
     AlreadyStarted {
-        /// The id.
+        /// The workflow id.
         workflow_id: String,
-        /// Its newest run.
+        /// The id of its newest run.
         run_id: Option<String>,
     },
-    /// Something else.
+    /// Another error.
     #[error(transparent)]
     Client(#[from] Error),
 }
@@ -99,19 +99,19 @@ pub enum StartError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultError {
-    /// It failed.
+    /// The workflow failed.
     #[error("the workflow failed: {0}")]
     Failed(Box<WorkflowFailure>),
-    /// It took longer than it may: `run_timeout` or `execution_timeout`.
+    /// The workflow timed out: `run_timeout` or `execution_timeout`.
     #[error("the workflow timed out ({0})")]
     TimedOut(String),
-    /// It was cancelled, for the reason given if there was one.
+    /// The workflow was cancelled, with the reason if there is one.
     #[error("the workflow was cancelled{}", because(.0.as_deref()))]
     Cancelled(Option<String>),
-    /// It was terminated, for the reason given if there was one.
+    /// The workflow was terminated, with the reason if there is one.
     #[error("the workflow was terminated{}", because(.0.as_deref()))]
     Terminated(Option<String>),
-    /// The result could not be fetched or read.
+    /// The result could not be fetched or decoded.
     #[error(transparent)]
     Client(#[from] Error),
 }
@@ -122,19 +122,19 @@ fn because(reason: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-/// What a workflow failed with.
+/// The failure of a workflow.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[non_exhaustive]
 pub struct WorkflowFailure {
-    /// For people.
+    /// The message.
     pub message: String,
-    /// The name that workflow code gave the failure.
+    /// The type of the failure, set by the workflow code.
     pub exception_type: Option<String>,
-    /// The class behind it, in languages that have one.
+    /// The class of the exception, in languages that have classes.
     pub exception_class: Option<String>,
-    /// What sort of failure it is, such as `application` or `activity`.
+    /// The category, such as `application` or `activity`.
     pub failure_category: Option<String>,
-    /// Whether the workflow said that trying again is pointless.
+    /// Whether the workflow forbade a retry.
     #[serde(default)]
     pub non_retryable: bool,
 }
@@ -152,19 +152,19 @@ impl fmt::Display for WorkflowFailure {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// The workflow knows no query of this name.
+    /// The workflow has no such query.
     #[error("{0}")]
     Unknown(Refusal),
-    /// The workflow's code refused the query or failed at it.
+    /// The handler failed, or the arguments are not valid.
     #[error("{0}")]
     Rejected(Refusal),
-    /// No worker is there to answer it.
+    /// No worker can answer the query.
     #[error("{0}")]
     NoWorker(Refusal),
     /// No worker answered in time.
     #[error("{0}")]
     TimedOut(Refusal),
-    /// Something else.
+    /// Another error.
     #[error(transparent)]
     Client(#[from] Error),
 }
@@ -193,24 +193,26 @@ impl QueryError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateError {
-    /// It was refused before it was accepted: unknown to the workflow, or turned down by its validator. Nothing happened.
+    /// The update was refused before it was accepted: the workflow has no such update, or its validator refused it. It had no
+    /// effect.
     #[error("{0}")]
     Rejected(Refusal),
-    /// It was accepted, and its handler failed.
+    /// The update was accepted, and its handler failed.
     #[error("the update failed: {message}")]
     Failed {
-        /// The update.
+        /// The update id.
         update_id: String,
-        /// What the handler said.
+        /// The failure message of the handler.
         message: String,
     },
-    /// It was accepted and is not done yet; [`UpdateHandle::result`](super::UpdateHandle::result) goes on waiting.
-    #[error("the update {update_id} was accepted and is not done yet")]
+    /// The update was accepted and has not completed within the timeout.
+    /// [`UpdateHandle::result`](super::UpdateHandle::result) waits longer.
+    #[error("the update {update_id} was accepted and has not completed yet")]
     TimedOut {
-        /// The update.
+        /// The update id.
         update_id: String,
     },
-    /// Something else.
+    /// Another error.
     #[error(transparent)]
     Client(#[from] Error),
 }

@@ -1,4 +1,4 @@
-//! One workflow: its result, messages to it, and everything about it (control-plane.md §10).
+//! A handle to one workflow: its result, messages to it, and its description.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,26 +10,26 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::start::whole_seconds;
 use super::{
-    Client, Error, History, QueryError, ResultError, UpdateRequest, WorkflowDescription,
+    Client, Error, History, QueryError, ResultError, UpdateCallBuilder, WorkflowDescription,
     WorkflowRun, fresh_id, result,
 };
 use crate::connection::{Call, Repeat};
 use crate::definition::{Query, Signal, Update};
+use crate::duration::timeout_seconds;
 use crate::payload;
 use crate::transport::Plane;
 
-/// One workflow, which returns an `R`. Cheap to clone, and holds nothing open.
+/// A handle to one workflow whose result is an `R`. Cheap to clone; it holds no connection.
 ///
-/// It means the workflow, whichever run of it is the current one: messages go there, and [`Self::result`] waits for the
-/// last of them. [`Self::of_run`] means one run only.
+/// It refers to the current run of the workflow: messages go to that run, and [`Self::result`] waits for the last run.
+/// [`Self::of_run`] returns a handle to one run.
 pub struct WorkflowHandle<R = Value> {
     client: Client,
     workflow_id: Arc<str>,
-    /// The run that the start made, if this handle comes from one.
+    /// The first run, if the handle was returned by a start.
     first_run_id: Option<Arc<str>>,
-    /// The only run that is meant.
+    /// The run, if the handle refers to one run.
     run_id: Option<Arc<str>>,
     output: PhantomData<fn() -> R>,
 }
@@ -49,25 +49,25 @@ impl<R> WorkflowHandle<R> {
         }
     }
 
-    /// The workflow's id.
+    /// Returns the workflow id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.workflow_id
     }
 
-    /// The run that this handle was made with: the one that was started, or the one that [`Self::of_run`] named.
+    /// Returns the id of the run that was started, or the run of [`Self::of_run`].
     #[must_use]
     pub fn run_id(&self) -> Option<&str> {
         self.run_id.as_deref().or(self.first_run_id.as_deref())
     }
 
-    /// The client behind it.
+    /// Returns the client.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Only this run of the workflow. Messages to a run that is not the current one are refused.
+    /// Returns a handle to one run of the workflow. The server refuses messages to a run that is not the current one.
     #[must_use]
     pub fn of_run(&self, run_id: impl Into<Arc<str>>) -> Self {
         Self {
@@ -76,29 +76,34 @@ impl<R> WorkflowHandle<R> {
         }
     }
 
-    /// A signal: the workflow gets it once, in the order in which signals were accepted.
+    /// Sends a signal. The workflow gets it once, in the order in which the server accepted the signals.
     ///
     /// # Errors
-    /// There is no such workflow, it is over, or it declares signals and not this one.
-    pub async fn signal<T: Serialize>(&self, signal: &Signal<T>, value: T) -> Result<(), Error> {
-        self.signal_named(signal.name(), &value).await
+    /// [`Error::Request`] if the workflow does not exist, is closed, or does not list the signal, or if the server cannot be
+    /// reached; [`Error::Payload`] if the arguments cannot be encoded.
+    pub async fn signal<A: Serialize>(
+        &self,
+        signal: &Signal<A>,
+        arguments: A,
+    ) -> Result<(), Error> {
+        self.signal_named(signal.name(), arguments).await
     }
 
-    /// A signal by its name; a tuple is several arguments.
+    /// Sends a signal by name. `arguments` is one value, or a tuple of several arguments.
     ///
     /// # Errors
-    /// As [`Self::signal`].
-    pub async fn signal_named<A: Serialize>(&self, name: &str, arguments: &A) -> Result<(), Error> {
+    /// The errors of [`Self::signal`].
+    pub async fn signal_named<A: Serialize>(&self, name: &str, arguments: A) -> Result<(), Error> {
         #[derive(Serialize)]
         struct Body {
             input: Payload,
             request_id: String,
         }
         let body = Body {
-            input: payload::to_arguments(arguments)?,
+            input: payload::to_arguments(&arguments)?,
             request_id: fresh_id(),
         };
-        // The request id makes it safe: the same signal twice is one signal.
+        // With the request id, a repeated request is one signal.
         self.command(&["signal", name])
             .json(&body)
             .repeat(Repeat::Freely)
@@ -107,23 +112,24 @@ impl<R> WorkflowHandle<R> {
         Ok(())
     }
 
-    /// Asks the workflow's code something. It changes nothing, and works after the workflow is over too.
+    /// Sends a query and returns the answer. A query changes nothing, and works on a closed workflow as well.
     ///
     /// # Errors
-    /// No worker answers, or the workflow refuses.
+    /// [`QueryError::Unknown`] if the workflow has no such query, [`QueryError::Rejected`] if its handler fails,
+    /// [`QueryError::NoWorker`] and [`QueryError::TimedOut`] if no worker answers, and [`QueryError::Client`] for other errors.
     pub async fn query<A, Q>(&self, query: &Query<A, Q>, arguments: A) -> Result<Q, QueryError>
     where
         A: Serialize,
         Q: DeserializeOwned,
     {
-        self.query_named(query.name(), &arguments).await
+        self.query_named(query.name(), arguments).await
     }
 
-    /// A query by its name; a tuple is several arguments.
+    /// Sends a query by name. `arguments` is one value, or a tuple of several arguments.
     ///
     /// # Errors
-    /// As [`Self::query`].
-    pub async fn query_named<A, Q>(&self, name: &str, arguments: &A) -> Result<Q, QueryError>
+    /// The errors of [`Self::query`].
+    pub async fn query_named<A, Q>(&self, name: &str, arguments: A) -> Result<Q, QueryError>
     where
         A: Serialize,
         Q: DeserializeOwned,
@@ -133,38 +139,42 @@ impl<R> WorkflowHandle<R> {
             input: Payload,
         }
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             result_envelope: Payload,
         }
         let body = Body {
-            input: payload::to_arguments(arguments)?,
+            input: payload::to_arguments(&arguments)?,
         };
-        let answer: Answer = self
+        let reply: Reply = self
             .command(&["query", name])
             .json(&body)
             .repeat(Repeat::Freely)
             .send()
             .await
             .map_err(QueryError::of)?;
-        Ok(payload::from_payload(&answer.result_envelope)?)
+        Ok(payload::from_payload(&reply.result_envelope)?)
     }
 
-    /// An update: a message with an answer. Await it for the answer of its handler; see [`UpdateRequest`] for other ways
-    /// to wait.
-    pub fn update<A: Serialize, U>(&self, update: &Update<A, U>, arguments: A) -> UpdateRequest<U> {
-        self.update_named(update.name(), &arguments)
+    /// Sends an update. Await it for the answer of its handler; [`UpdateCallBuilder`] has other ways to wait.
+    pub fn update<A: Serialize, U, V>(
+        &self,
+        update: &Update<A, U, V>,
+        arguments: A,
+    ) -> UpdateCallBuilder<U> {
+        self.update_named(update.name(), arguments)
     }
 
-    /// An update by its name; a tuple is several arguments.
-    pub fn update_named<A: Serialize, U>(&self, name: &str, arguments: &A) -> UpdateRequest<U> {
-        UpdateRequest::new(self.erased(), name, payload::to_arguments(arguments))
+    /// Sends an update by name. `arguments` is one value, or a tuple of several arguments.
+    pub fn update_named<A: Serialize, U>(&self, name: &str, arguments: A) -> UpdateCallBuilder<U> {
+        UpdateCallBuilder::new(self.erased(), name, payload::to_arguments(&arguments))
     }
 
-    /// Asks the workflow to end: its code is told, may clean up, and has `cleanup` time for it (10 minutes unless said;
-    /// at most an hour). After that the server ends it.
+    /// Requests the cancellation of the workflow. Its code can clean up for at most `cleanup`, rounded up to whole seconds (10
+    /// minutes by default, at most one hour). After that the server ends the workflow.
     ///
     /// # Errors
-    /// There is no such workflow, it is over, or none of its workers knows how to.
+    /// [`Error::Request`] if the workflow does not exist, is closed, or has no worker that supports cancellation requests, or if
+    /// the server cannot be reached; [`Error::Incompatible`] if the server does not support cancellation requests.
     pub async fn request_cancellation(
         &self,
         reason: Option<&str>,
@@ -178,7 +188,7 @@ impl<R> WorkflowHandle<R> {
             cleanup_timeout_seconds: Option<u64>,
         }
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             cancellation_request: CancellationRequest,
         }
         if !self
@@ -187,35 +197,35 @@ impl<R> WorkflowHandle<R> {
             .offers_workers("cooperative_cancellation")
         {
             return Err(Error::Incompatible(
-                "the server cannot ask a workflow to end; it can only cancel it".to_owned(),
+                "the server does not support cancellation requests; use `cancel`".to_owned(),
             ));
         }
         let body = Body {
             reason,
-            cleanup_timeout_seconds: cleanup.map(whole_seconds),
+            cleanup_timeout_seconds: cleanup.map(timeout_seconds),
         };
-        // Asking twice is asking once: the second answer names the first request.
-        let answer: Answer = self
+        // A repeated request returns the first request.
+        let reply: Reply = self
             .command(&["request-cancellation"])
             .json(&body)
             .repeat(Repeat::Freely)
             .send()
             .await?;
-        Ok(answer.cancellation_request)
+        Ok(reply.cancellation_request)
     }
 
-    /// Ends the workflow as cancelled, at once: its code is not asked.
+    /// Cancels the workflow at once. Its code does not run again.
     ///
     /// # Errors
-    /// There is no such workflow, or it is over.
+    /// [`Error::Request`] if the workflow does not exist or is closed, or if the server cannot be reached.
     pub async fn cancel(&self, reason: Option<&str>) -> Result<(), Error> {
         self.close("cancel", reason).await
     }
 
-    /// Ends the workflow as terminated, at once: its code is not asked.
+    /// Terminates the workflow at once. Its code does not run again.
     ///
     /// # Errors
-    /// There is no such workflow, or it is over.
+    /// [`Error::Request`] if the workflow does not exist or is closed, or if the server cannot be reached.
     pub async fn terminate(&self, reason: Option<&str>) -> Result<(), Error> {
         self.close("terminate", reason).await
     }
@@ -239,42 +249,42 @@ impl<R> WorkflowHandle<R> {
         Ok(())
     }
 
-    /// Everything about the current run, or the one that is meant.
+    /// Returns the description of the run: the current one, or the one of [`Self::of_run`].
     ///
     /// # Errors
-    /// There is no such workflow or run.
+    /// [`Error::Request`] if the workflow or run does not exist, or if the server cannot be reached.
     pub async fn describe(&self) -> Result<WorkflowDescription, Error> {
         Ok(self.read(&[]).send().await?)
     }
 
-    /// All runs of the workflow, oldest first.
+    /// Returns all runs of the workflow, oldest first.
     ///
     /// # Errors
-    /// There is no such workflow.
+    /// [`Error::Request`] if the workflow does not exist, or if the server cannot be reached.
     pub async fn runs(&self) -> Result<Vec<WorkflowRun>, Error> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             runs: Vec<WorkflowRun>,
         }
         let segments = ["workflows", self.id(), "runs"];
-        let answer: Answer = self
+        let reply: Reply = self
             .client
             .connection()
             .get(Plane::Control, &segments)
             .send()
             .await?;
-        Ok(answer.runs)
+        Ok(reply.runs)
     }
 
-    /// The events of the current run, or the one that is meant.
+    /// Returns the history of the run: the current one, or the one of [`Self::of_run`]. Sends no request.
     pub fn history(&self) -> History {
         History::new(self.erased())
     }
 
-    /// The run as a bundle that tools can verify and replay elsewhere.
+    /// Exports the run as a bundle that tools can verify and replay.
     ///
     /// # Errors
-    /// There is no such workflow or run.
+    /// [`Error::Request`] if the workflow or run does not exist, or if the server cannot be reached.
     pub async fn export(&self) -> Result<Value, Error> {
         let run_id = self.known_run_id().await?;
         let segments = ["workflows", self.id(), "runs", &run_id, "history", "export"];
@@ -286,7 +296,7 @@ impl<R> WorkflowHandle<R> {
             .await?)
     }
 
-    /// The run that is meant; the current one when none was named.
+    /// Returns the run id of the handle, or fetches that of the current run.
     pub(super) async fn known_run_id(&self) -> Result<Arc<str>, Error> {
         match &self.run_id {
             Some(run_id) => Ok(Arc::clone(run_id)),
@@ -294,7 +304,7 @@ impl<R> WorkflowHandle<R> {
         }
     }
 
-    /// The same workflow, whatever it returns.
+    /// Returns the handle without its result type.
     pub(super) fn erased(&self) -> WorkflowHandle {
         WorkflowHandle {
             client: self.client.clone(),
@@ -305,7 +315,7 @@ impl<R> WorkflowHandle<R> {
         }
     }
 
-    /// A command on the workflow, or on the run that is meant.
+    /// Returns a request that changes the workflow.
     pub(super) fn command(&self, rest: &[&str]) -> Call<'_> {
         self.client
             .connection()
@@ -329,11 +339,14 @@ impl<R> WorkflowHandle<R> {
 }
 
 impl<R: DeserializeOwned> WorkflowHandle<R> {
-    /// Waits until the workflow is over and gives its result. A workflow that continues as new is followed. A server that
-    /// goes away is waited for as long as the client's [`RetryPolicy`](crate::transport::RetryPolicy) says.
+    /// Waits until the workflow closes and returns its result. If the workflow continues as new, waits for its last run. If the
+    /// server cannot be reached, the request is repeated as the [`RequestRetry`](crate::transport::RequestRetry) of the client
+    /// allows.
     ///
     /// # Errors
-    /// The workflow failed, timed out, was cancelled or terminated; or its result cannot be had.
+    /// [`ResultError::Failed`], [`ResultError::TimedOut`], [`ResultError::Cancelled`] or [`ResultError::Terminated`] if the
+    /// workflow ended that way; [`ResultError::Client`] if the workflow does not exist, the server cannot be reached, or the
+    /// result is not an `R`.
     pub async fn result(&self) -> Result<R, ResultError> {
         let output = result::wait(&self.erased()).await?;
         Ok(payload::from_payload(&output)?)
@@ -361,14 +374,14 @@ impl<R> fmt::Debug for WorkflowHandle<R> {
     }
 }
 
-/// A workflow was asked to end.
+/// A cancellation request.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct CancellationRequest {
-    /// The request; asking again gives the same one.
+    /// The id of the request. A repeated request has the same id.
     pub request_id: String,
-    /// When it was asked.
+    /// The time of the request.
     pub requested_at: Timestamp,
-    /// When the server will end it, done or not.
+    /// The time when the server ends the workflow.
     pub cleanup_deadline_at: Timestamp,
 }

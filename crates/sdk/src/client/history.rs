@@ -1,4 +1,4 @@
-//! Events of a run (control-plane.md §11.1), read or followed.
+//! The history of a run.
 
 use std::time::Instant;
 
@@ -9,33 +9,33 @@ use longhaul_protocol::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Error, WorkflowHandle, breathe};
+use super::{Error, WorkflowHandle, pause_if_not_held};
 use crate::transport::Plane;
 
-/// The most events that fit a page.
+/// The largest page.
 const PAGE_SIZE_MAX: &str = "1000";
 
-/// One fact about a run. Facts are numbered from 1 without gaps and never change.
+/// One event of a run. Events are numbered from 1 without gaps, and never change.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct HistoryEvent {
-    /// Its number.
+    /// The number of the event.
     pub sequence: u64,
-    /// Its id.
+    /// The id of the event.
     pub id: String,
-    /// What happened, such as `ActivityCompleted`.
+    /// The type of the event, such as `ActivityCompleted`.
     pub event_type: String,
-    /// When.
+    /// The time of the event.
     pub timestamp: Timestamp,
-    /// Who caused it, if somebody outside did.
+    /// The caller that caused the event, if there is one.
     pub principal: Option<Value>,
-    /// The particulars.
+    /// The fields of the event.
     #[serde(default)]
     pub payload: Map<String, Value>,
 }
 
 impl HistoryEvent {
-    /// Whether the run is over with it.
+    /// Returns whether the event closes the run.
     #[must_use]
     pub fn closes_run(&self) -> bool {
         matches!(
@@ -52,14 +52,14 @@ impl HistoryEvent {
 
 /// The events of one run.
 #[derive(Clone, Debug)]
-#[must_use = "a history is not read until it is asked for"]
+#[must_use = "a history is not fetched until it is read"]
 pub struct History {
     handle: WorkflowHandle,
     after: u64,
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct Reply {
     events: Vec<HistoryEvent>,
     next_page_token: Option<String>,
 }
@@ -69,26 +69,26 @@ impl History {
         Self { handle, after: 0 }
     }
 
-    /// Leaves out the events up to this number.
+    /// Skips the events up to this number.
     pub fn after(mut self, sequence: u64) -> Self {
         self.after = sequence;
         self
     }
 
-    /// The events there are now, oldest first.
+    /// Returns the current events, oldest first.
     pub fn events(self) -> impl Stream<Item = Result<HistoryEvent, Error>> + Send {
         self.pages(false)
     }
 
-    /// The events there are and those to come, until the run is over.
+    /// Returns the current events, then new ones as they are recorded, until the run closes.
     pub fn follow(self) -> impl Stream<Item = Result<HistoryEvent, Error>> + Send {
         self.pages(true)
     }
 
-    /// The events there are now, in one list.
+    /// Returns the current events in one list.
     ///
     /// # Errors
-    /// There is no such workflow or run.
+    /// [`Error::Request`] if the workflow or run does not exist, or if the server cannot be reached.
     pub async fn all(self) -> Result<Vec<HistoryEvent>, Error> {
         self.events().try_collect().await
     }
@@ -101,7 +101,7 @@ impl History {
             };
             let run_id = handle.known_run_id().await?;
             let handle = handle.of_run(run_id);
-            let Answer {
+            let Reply {
                 events,
                 next_page_token,
             } = fetch(
@@ -123,14 +123,15 @@ impl History {
         .try_flatten()
     }
 
-    /// Waits for the end of the run, but not for ever, and on some servers for the next event only. Whether there is something new.
+    /// Waits until the run closes, at most as long as the server holds the request. Some servers only wait for the next event.
+    /// Returns whether there are new events.
     pub(super) async fn wait_for_close(&self, after: u64) -> Result<bool, Error> {
-        let answer = fetch(&self.handle, after, Wait::ForClose).await?;
-        Ok(!answer.events.is_empty())
+        let reply = fetch(&self.handle, after, Wait::ForClose).await?;
+        Ok(!reply.events.is_empty())
     }
 }
 
-/// What the server may hold the answer for.
+/// What the server waits for before it responds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
     No,
@@ -138,7 +139,7 @@ enum Wait {
     ForClose,
 }
 
-async fn fetch(handle: &WorkflowHandle, after: u64, wait: Wait) -> Result<Answer, Error> {
+async fn fetch(handle: &WorkflowHandle, after: u64, wait: Wait) -> Result<Reply, Error> {
     let asked_at = Instant::now();
     let run_id = handle.known_run_id().await?;
     let segments = ["workflows", handle.id(), "runs", &run_id, "history"];
@@ -147,9 +148,9 @@ async fn fetch(handle: &WorkflowHandle, after: u64, wait: Wait) -> Result<Answer
     } else {
         PAGE_SIZE_MAX
     };
-    // A page token is the last number seen; callers may write their own.
+    // A page token is the last event number; clients may create their own.
     let token = (after > 0).then(|| STANDARD.encode(after.to_string()));
-    let answer = handle
+    let reply = handle
         .client()
         .connection()
         .get(Plane::Control, &segments)
@@ -157,10 +158,10 @@ async fn fetch(handle: &WorkflowHandle, after: u64, wait: Wait) -> Result<Answer
         .query("next_page_token", token.as_deref())
         .query("wait_new_event", (wait != Wait::No).then_some("1"))
         .query("wait_for_close", (wait == Wait::ForClose).then_some("1"))
-        .send::<Answer>()
+        .send::<Reply>()
         .await?;
-    if wait != Wait::No && answer.events.is_empty() {
-        breathe(asked_at).await;
+    if wait != Wait::No && reply.events.is_empty() {
+        pause_if_not_held(asked_at).await;
     }
-    Ok(answer)
+    Ok(reply)
 }

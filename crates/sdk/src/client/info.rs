@@ -1,50 +1,50 @@
-//! What a server says about itself (control-plane.md §6.3).
+//! The description of a server.
 
 use longhaul_protocol::version::{CONTROL_PLANE_VERSION, WORKER_PROTOCOL_MAJOR};
 use serde_json::Value;
 
 use super::Error;
 
-/// A server's self-description.
+/// The description of a server: version, protocol versions, capabilities and limits.
 #[derive(Clone, Debug)]
 pub struct ServerInfo {
     whole: Value,
 }
 
 impl ServerInfo {
-    /// Reads the answer to discovery, and refuses a server that speaks another protocol.
+    /// Parses the description. Fails if the server uses another version of the protocol.
     pub(super) fn read(whole: Value) -> Result<Self, Error> {
         let info = Self { whole };
         let control = info.whole["control_plane"]["version"].as_str();
         if control != Some(CONTROL_PLANE_VERSION) {
             return Err(Error::Incompatible(format!(
-                "this client speaks version {CONTROL_PLANE_VERSION} of the control plane, the server {}",
-                control.unwrap_or("none of it"),
+                "this client uses version {CONTROL_PLANE_VERSION} of the control plane, the server uses {}",
+                control.unwrap_or("none"),
             )));
         }
         let major = info.worker_protocol_version().split('.').next();
         if major.and_then(|major| major.parse().ok()) != Some(WORKER_PROTOCOL_MAJOR) {
             return Err(Error::Incompatible(format!(
-                "this client speaks version {WORKER_PROTOCOL_MAJOR} of the worker protocol, the server {:?}",
+                "this client uses version {WORKER_PROTOCOL_MAJOR} of the worker protocol, the server uses {:?}",
                 info.worker_protocol_version(),
             )));
         }
         Ok(info)
     }
 
-    /// The server's name for itself.
+    /// Returns the id of the server.
     #[must_use]
     pub fn server_id(&self) -> &str {
         self.whole["server_id"].as_str().unwrap_or_default()
     }
 
-    /// The release it runs.
+    /// Returns the release of the server.
     #[must_use]
     pub fn version(&self) -> &str {
         self.whole["version"].as_str().unwrap_or_default()
     }
 
-    /// The worker protocol it speaks, such as `1.20`.
+    /// Returns the version of the worker protocol, such as `1.20`.
     #[must_use]
     pub fn worker_protocol_version(&self) -> &str {
         self.whole["worker_protocol"]["version"]
@@ -52,32 +52,32 @@ impl ServerInfo {
             .unwrap_or_default()
     }
 
-    /// Whether it offers something to clients, such as `schedules`.
+    /// Returns whether the server has a capability for clients, such as `schedules`.
     #[must_use]
     pub fn offers(&self, capability: &str) -> bool {
         is_offered(&self.whole["capabilities"][capability])
     }
 
-    /// Whether it offers something to workers, such as `cooperative_cancellation`.
+    /// Returns whether the server has a capability for workers, such as `cooperative_cancellation`.
     #[must_use]
     pub fn offers_workers(&self, capability: &str) -> bool {
         is_offered(&self.whole["worker_protocol"]["server_capabilities"][capability])
     }
 
-    /// The longest base64 text of one payload that it takes.
+    /// Returns the longest base64 text of a payload that the server accepts.
     #[must_use]
     pub fn max_payload_bytes(&self) -> Option<u64> {
         self.whole["limits"]["max_payload_bytes"].as_u64()
     }
 
-    /// Everything it said.
+    /// Returns the whole description.
     #[must_use]
     pub fn whole(&self) -> &Value {
         &self.whole
     }
 }
 
-/// Capabilities are flags, or objects that say so.
+/// Returns whether a capability is supported: it is a flag, or an object with the flag `supported`.
 fn is_offered(capability: &Value) -> bool {
     capability
         .as_bool()

@@ -1,4 +1,4 @@
-//! Finding workflows (control-plane.md §8.2 and §9).
+//! Lists of workflows.
 
 use futures::stream::Stream;
 use longhaul_protocol::Timestamp;
@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use super::{Client, Error, Page, Status, page};
 use crate::transport::Plane;
 
-/// A list of runs in the making.
+/// A list of runs, with filters.
 #[derive(Clone, Debug)]
-#[must_use = "a list is not fetched until it is asked for"]
+#[must_use = "a list is not fetched until it is read"]
 pub struct ListWorkflows {
     client: Client,
     query: Option<String>,
@@ -23,31 +23,31 @@ pub struct ListWorkflows {
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct WorkflowSummary {
-    /// The workflow's id.
+    /// The workflow id.
     pub workflow_id: String,
-    /// The run's id.
+    /// The run id.
     pub run_id: String,
-    /// The workflow's type.
+    /// The workflow type.
     pub workflow_type: String,
-    /// Where the run stands.
+    /// The status of the run.
     pub status: Status,
-    /// The business key it was started with.
+    /// The business key.
     pub business_key: Option<String>,
-    /// Its queue.
+    /// The task queue.
     pub task_queue: Option<String>,
-    /// The build it is pinned to.
+    /// The build to which the run is pinned.
     pub compatibility: Option<String>,
-    /// When it began.
+    /// The start time.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// The close time.
     pub closed_at: Option<Timestamp>,
-    /// What it can be found by.
+    /// The search attributes.
     #[serde(default)]
     pub search_attributes: Map<String, Value>,
 }
 
 impl Client {
-    /// Runs of all workflows, newest first.
+    /// Returns a list of runs of all workflows, newest first. Sends no request.
     ///
     /// ```no_run
     /// use futures::TryStreamExt as _;
@@ -72,42 +72,42 @@ impl Client {
 }
 
 impl ListWorkflows {
-    /// Only those that a query selects: comparisons of `WorkflowType`, `Status`, `StartTime` and your own search
-    /// attributes with `AND`, `OR` and `NOT`; or plain text, to be found in ids and business keys.
+    /// Filters by a query: comparisons of `WorkflowType`, `Status`, `StartTime` and your own search attributes with `AND`, `OR`
+    /// and `NOT`, or plain text, which is searched in ids and business keys.
     pub fn query(mut self, query: impl Into<String>) -> Self {
         self.query = Some(query.into());
         self
     }
 
-    /// Only workflows of a type.
+    /// Filters by workflow type.
     pub fn workflow_type(mut self, workflow_type: impl Into<String>) -> Self {
         self.workflow_type = Some(workflow_type.into());
         self
     }
 
-    /// Only `running`, `completed`, `failed`, `cancelled` or `terminated` ones.
+    /// Filters by status: `running`, `completed`, `failed`, `cancelled` or `terminated`.
     pub fn status(mut self, status: impl Into<String>) -> Self {
         self.status = Some(status.into());
         self
     }
 
-    /// How many come at a time, 1 to 200; 50 unless said.
+    /// Sets the page size, from 1 to 200. The default is 50.
     pub fn page_size(mut self, page_size: u32) -> Self {
         self.page_size = Some(page_size.to_string());
         self
     }
 
-    /// One page: the first, or the one after the page that gave the token.
+    /// Fetches one page: the first one, or the one of a page token.
     ///
     /// # Errors
-    /// The query is not understood, or the server cannot be asked.
+    /// [`Error::Request`] if a filter is not valid, or if the server cannot be reached.
     pub async fn page(&self, token: Option<&str>) -> Result<Page<WorkflowSummary>, Error> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             workflows: Vec<WorkflowSummary>,
             next_page_token: Option<String>,
         }
-        let answer: Answer = self
+        let reply: Reply = self
             .client
             .connection()
             .get(Plane::Control, &["workflows"])
@@ -119,12 +119,12 @@ impl ListWorkflows {
             .send()
             .await?;
         Ok(Page {
-            items: answer.workflows,
-            next_page_token: answer.next_page_token,
+            items: reply.workflows,
+            next_page_token: reply.next_page_token,
         })
     }
 
-    /// All of them; pages are fetched as they are reached.
+    /// Returns all runs. Pages are fetched as needed.
     pub fn stream(self) -> impl Stream<Item = Result<WorkflowSummary, Error>> + Send {
         page::items(move |token| {
             let list = self.clone();

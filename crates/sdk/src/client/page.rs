@@ -1,4 +1,4 @@
-//! Lists that come in pages.
+//! Lists in pages.
 
 use futures::future::BoxFuture;
 use futures::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
@@ -8,14 +8,15 @@ use crate::transport::RequestError;
 
 /// One page of a list.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Page<T> {
-    /// What stands on it.
+    /// The items of the page.
     pub items: Vec<T>,
-    /// Asks for the page after it; nothing on the last one.
+    /// The token of the next page. `None` on the last page.
     pub next_page_token: Option<String>,
 }
 
-/// Every item of a list: pages are fetched as they are reached.
+/// Returns every item of a list. Pages are fetched as needed.
 pub(super) fn items<'a, T: Send + 'a>(
     fetch: impl Fn(Option<String>) -> BoxFuture<'a, Result<Page<T>, Error>> + Send + 'a,
 ) -> impl Stream<Item = Result<T, Error>> + Send + 'a {
@@ -25,8 +26,8 @@ pub(super) fn items<'a, T: Send + 'a>(
         };
         let page = fetch(token.clone()).await?;
         if page.next_page_token.is_some() && page.next_page_token == token {
-            // It would go round for ever.
-            let repeated = "a page names itself as the next one".to_owned();
+            // It would never end.
+            let repeated = "the token of the next page is the token of this page".to_owned();
             return Err(RequestError::Malformed(repeated).into());
         }
         let next = page.next_page_token.map(Some);

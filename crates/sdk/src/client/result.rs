@@ -1,5 +1,5 @@
-//! Waiting for the end of a workflow. A description says where it stands; in between, the server is asked to speak up when
-//! something new is in the history, so the wait costs one held request and ends as soon as the workflow does.
+//! Waits for the result of a workflow. The client reads the description, then sends a long poll for the history, which returns
+//! when the run closes.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use longhaul_protocol::Payload;
 
 use super::{Error, ResultError, Status, WorkflowDescription, WorkflowFailure, WorkflowHandle};
 
-/// The end of a run that goes on in another one.
+/// The closed reason of a run that continued as new.
 const CONTINUED: &str = "continued";
 
-/// A server that does not say how long its histories are is asked again this often at most, and this seldom at least.
+/// The first and the longest pause between two requests to a server that does not return `last_history_sequence`.
 const ASK_AGAIN_FIRST: Duration = Duration::from_millis(50);
 const ASK_AGAIN_LAST: Duration = Duration::from_secs(1);
 
-/// Waits for the last run of a chain and gives its output.
+/// Waits for the last run of the workflow and returns its output.
 pub(super) async fn wait(handle: &WorkflowHandle) -> Result<Payload, ResultError> {
     let mut handle = handle.clone();
     let mut ask_again = ASK_AGAIN_FIRST;
@@ -24,7 +24,7 @@ pub(super) async fn wait(handle: &WorkflowHandle) -> Result<Payload, ResultError
             if run.closed_reason.as_deref() != Some(CONTINUED) {
                 return outcome(run);
             }
-            // Whatever run was meant: its result is made by the newest one.
+            // The newest run has the result.
             handle = handle.client().workflow(run.workflow_id.as_str());
             if !run.is_current_run {
                 continue;
@@ -38,7 +38,7 @@ pub(super) async fn wait(handle: &WorkflowHandle) -> Result<Payload, ResultError
     }
 }
 
-/// Returns when the run may be over.
+/// Returns when the run may have closed.
 async fn wait_for_close(run: &WorkflowHandle, after: u64) -> Result<(), Error> {
     while !run.history().wait_for_close(after).await? {}
     Ok(())
@@ -54,7 +54,7 @@ fn outcome(run: WorkflowDescription) -> Result<Payload, ResultError> {
         )),
         _ => {
             let failure = run.failure.unwrap_or_else(|| WorkflowFailure {
-                message: "the server does not say why".to_owned(),
+                message: "the server returned no failure".to_owned(),
                 ..WorkflowFailure::default()
             });
             Err(ResultError::Failed(Box::new(failure)))

@@ -1,4 +1,6 @@
-//! Schedules: workflows that are started by the clock (control-plane.md §14).
+//! Schedules: the server starts a workflow at given times.
+//!
+//! For servers that have schedules; longhaul does not yet. Only with the cargo feature `schedules`.
 
 use std::sync::Arc;
 
@@ -36,7 +38,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// The id is taken, or the specification is not understood.
+    /// [`Error::Request`] if a schedule with the id exists, the definition is not valid, the server has no schedules, or the server
+    /// cannot be reached; [`Error::Payload`] if an argument of the action cannot be encoded.
     pub async fn create_schedule(
         &self,
         schedule_id: &str,
@@ -50,14 +53,14 @@ impl Client {
         }
         let body = Body {
             schedule_id,
-            schedule: schedule.settle()?,
+            schedule: schedule.into_body()?,
         };
         let call = self.connection().post(Plane::Control, &["schedules"]);
         call.json(&body).send_raw().await?;
         Ok(self.schedule(schedule_id))
     }
 
-    /// A schedule that was created before. Nothing is sent yet.
+    /// Returns a handle to an existing schedule. Sends no request.
     pub fn schedule(&self, schedule_id: impl Into<Arc<str>>) -> ScheduleHandle {
         ScheduleHandle {
             client: self.clone(),
@@ -65,7 +68,7 @@ impl Client {
         }
     }
 
-    /// The schedules of the namespace, newest first.
+    /// Returns a list of the schedules of the namespace, newest first. Sends no request.
     pub fn schedules(&self) -> ListSchedules {
         ListSchedules {
             client: self.clone(),
@@ -76,7 +79,7 @@ impl Client {
     }
 }
 
-/// One schedule. Cheap to clone.
+/// A handle to a schedule. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ScheduleHandle {
     client: Client,
@@ -84,37 +87,38 @@ pub struct ScheduleHandle {
 }
 
 impl ScheduleHandle {
-    /// The schedule's id.
+    /// Returns the schedule id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.schedule_id
     }
 
-    /// Everything about it.
+    /// Returns the description of the schedule.
     ///
     /// # Errors
-    /// There is no such schedule.
+    /// [`Error::Request`] if the schedule does not exist, or if the server cannot be reached.
     pub async fn describe(&self) -> Result<ScheduleDescription, Error> {
         let segments = ["schedules", self.id()];
         let call = self.client.connection().get(Plane::Control, &segments);
         Ok(call.send().await?)
     }
 
-    /// Changes parts of it.
+    /// Changes the schedule.
     ///
     /// # Errors
-    /// There is no such schedule, or the change is not understood.
+    /// [`Error::Request`] if the schedule does not exist, the change is not valid, or the server cannot be reached;
+    /// [`Error::Payload`] if an argument of the action cannot be encoded.
     pub async fn update(&self, update: ScheduleUpdate) -> Result<(), Error> {
         let segments = ["schedules", self.id()];
         let call = self.client.connection().put(Plane::Control, &segments);
-        call.json(&update.settle()?).send_raw().await?;
+        call.json(&update.into_body()?).send_raw().await?;
         Ok(())
     }
 
-    /// Removes it. Workflows that it started go on.
+    /// Deletes the schedule. Workflows that it has started continue.
     ///
     /// # Errors
-    /// There is no such schedule.
+    /// [`Error::Request`] if the schedule does not exist, or if the server cannot be reached.
     pub async fn delete(&self) -> Result<(), Error> {
         let segments = ["schedules", self.id()];
         let call = self.client.connection().delete(Plane::Control, &segments);
@@ -122,26 +126,26 @@ impl ScheduleHandle {
         Ok(())
     }
 
-    /// Starts nothing until it is resumed.
+    /// Pauses the schedule.
     ///
     /// # Errors
-    /// There is no such schedule.
+    /// [`Error::Request`] if the schedule does not exist, or if the server cannot be reached.
     pub async fn pause(&self, note: Option<&str>) -> Result<(), Error> {
         self.note("pause", note).await
     }
 
-    /// Goes on from now.
+    /// Resumes the schedule from the current time.
     ///
     /// # Errors
-    /// There is no such schedule.
+    /// [`Error::Request`] if the schedule does not exist, or if the server cannot be reached.
     pub async fn resume(&self, note: Option<&str>) -> Result<(), Error> {
         self.note("resume", note).await
     }
 
-    /// Acts now, whatever the time. What came of it depends on the overlap policy, this one or the schedule's own.
+    /// Starts the workflow now. The outcome depends on the overlap policy: `overlap`, or the policy of the schedule.
     ///
     /// # Errors
-    /// There is no such schedule, or the workflow could not be started.
+    /// [`Error::Request`] if the schedule does not exist, the workflow cannot be started, or the server cannot be reached.
     pub async fn trigger(&self, overlap: Option<OverlapPolicy>) -> Result<TriggerOutcome, Error> {
         #[derive(Serialize)]
         struct Body {
@@ -154,10 +158,10 @@ impl ScheduleHandle {
         Ok(self.action("trigger").json(&body).send().await?)
     }
 
-    /// Acts for every moment of the schedule from `start` on and before `end`, oldest first.
+    /// Starts a workflow for every time of the schedule from `start` until before `end`, oldest first.
     ///
     /// # Errors
-    /// There is no such schedule, or the range holds no time or too much.
+    /// [`Error::Request`] if the schedule does not exist, the range is empty or too long, or the server cannot be reached.
     pub async fn backfill(
         &self,
         start: Timestamp,
@@ -172,7 +176,7 @@ impl ScheduleHandle {
             overlap_policy: Option<OverlapPolicy>,
         }
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             results: Vec<BackfillResult>,
         }
         let body = Body {
@@ -180,21 +184,21 @@ impl ScheduleHandle {
             end_time: end,
             overlap_policy: overlap,
         };
-        let answer: Answer = self.action("backfill").json(&body).send().await?;
-        Ok(answer.results)
+        let reply: Reply = self.action("backfill").json(&body).send().await?;
+        Ok(reply.results)
     }
 
-    /// What happened to it after an event number (from 0), at most 500 events.
+    /// Returns at most 500 events of the schedule after an event number. Use 0 for the first events.
     ///
     /// # Errors
-    /// There is no such schedule.
+    /// [`Error::Request`] if the schedule does not exist, or if the server cannot be reached.
     pub async fn history(&self, after_sequence: u64) -> Result<Vec<Value>, Error> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             events: Vec<Value>,
         }
         let segments = ["schedules", self.id(), "history"];
-        let answer: Answer = self
+        let reply: Reply = self
             .client
             .connection()
             .get(Plane::Control, &segments)
@@ -202,7 +206,7 @@ impl ScheduleHandle {
             .query("after_sequence", Some(&after_sequence.to_string()))
             .send()
             .await?;
-        Ok(answer.events)
+        Ok(reply.events)
     }
 
     async fn note(&self, action: &str, note: Option<&str>) -> Result<(), Error> {
@@ -221,9 +225,9 @@ impl ScheduleHandle {
     }
 }
 
-/// A list of schedules in the making.
+/// A list of schedules, with filters.
 #[derive(Clone, Debug)]
-#[must_use = "a list is not fetched until it is asked for"]
+#[must_use = "a list is not fetched until it is read"]
 pub struct ListSchedules {
     client: Client,
     status: Option<String>,
@@ -232,35 +236,35 @@ pub struct ListSchedules {
 }
 
 impl ListSchedules {
-    /// Only `active` or `paused` ones.
+    /// Filters by status: `active` or `paused`.
     pub fn status(mut self, status: impl Into<String>) -> Self {
         self.status = Some(status.into());
         self
     }
 
-    /// Only those that start workflows of a type.
+    /// Filters by the type of the started workflow.
     pub fn workflow_type(mut self, workflow_type: impl Into<String>) -> Self {
         self.workflow_type = Some(workflow_type.into());
         self
     }
 
-    /// Only those that a query selects: `Field = literal`, joined by `AND`.
+    /// Filters by a query: `Field = literal`, joined by `AND`.
     pub fn query(mut self, query: impl Into<String>) -> Self {
         self.query = Some(query.into());
         self
     }
 
-    /// One page: the first, or the one after the page that gave the token.
+    /// Fetches one page: the first one, or the one of a page token.
     ///
     /// # Errors
-    /// The query is not understood, or the server cannot be asked.
+    /// [`Error::Request`] if a filter is not valid, or if the server cannot be reached.
     pub async fn page(&self, token: Option<&str>) -> Result<Page<ScheduleDescription>, Error> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             schedules: Vec<ScheduleDescription>,
             next_page_token: Option<String>,
         }
-        let answer: Answer = self
+        let reply: Reply = self
             .client
             .connection()
             .get(Plane::Control, &["schedules"])
@@ -271,12 +275,12 @@ impl ListSchedules {
             .send()
             .await?;
         Ok(Page {
-            items: answer.schedules,
-            next_page_token: answer.next_page_token,
+            items: reply.schedules,
+            next_page_token: reply.next_page_token,
         })
     }
 
-    /// All of them; pages are fetched as they are reached.
+    /// Returns all schedules. Pages are fetched as needed.
     pub fn stream(self) -> impl Stream<Item = Result<ScheduleDescription, Error>> + Send {
         page::items(move |token| {
             let list = self.clone();

@@ -1,4 +1,4 @@
-//! Definitions of search attributes (control-plane.md §16).
+//! Definitions of search attributes.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use super::{AttributeType, Client, Error};
 use crate::transport::Plane;
 
-/// What workflows of a namespace can be found by.
+/// The search attributes of a namespace.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct SearchAttributes {
-    /// Every namespace has these.
+    /// The attributes that every namespace has.
     pub system_attributes: BTreeMap<String, AttributeType>,
-    /// Those that were defined.
+    /// The defined attributes.
     pub custom_attributes: BTreeMap<String, AttributeType>,
 }
 
 impl Client {
-    /// The search attributes of the namespace.
+    /// Returns the search attributes of the namespace.
     ///
     /// # Errors
-    /// The server cannot be asked.
+    /// [`Error::Request`] if the namespace does not exist, or if the server cannot be reached.
     pub async fn search_attributes(&self) -> Result<SearchAttributes, Error> {
         let call = self
             .connection()
@@ -29,10 +29,11 @@ impl Client {
         Ok(call.send().await?)
     }
 
-    /// Defines a search attribute. Once a namespace has one, only defined ones can be given to a start.
+    /// Defines a search attribute. Once a namespace has a defined attribute, a start may use defined attributes only.
     ///
     /// # Errors
-    /// The name is taken, reserved or malformed, or there are too many already.
+    /// [`Error::Request`] if the name exists, is reserved or is not valid, the namespace has its maximum of attributes, or the
+    /// server cannot be reached.
     pub async fn define_search_attribute(
         &self,
         name: &str,
@@ -57,7 +58,7 @@ impl Client {
     /// Removes the definition of a search attribute.
     ///
     /// # Errors
-    /// There is none of this name, or every run has it.
+    /// [`Error::Request`] if the attribute does not exist or is a system attribute, or if the server cannot be reached.
     pub async fn remove_search_attribute(&self, name: &str) -> Result<(), Error> {
         let segments = ["search-attributes", name];
         let call = self.connection().delete(Plane::Control, &segments);

@@ -1,4 +1,4 @@
-//! Starting workflows (control-plane.md §8.1).
+//! Starts workflows.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -12,29 +12,31 @@ use serde_json::{Map, Value};
 use super::{AttributeValue, Client, StartError, WorkflowHandle, fresh_id};
 use crate::connection::Repeat;
 use crate::definition::WorkflowCall;
+use crate::duration::timeout_seconds;
 use crate::payload;
 use crate::transport::{Plane, RequestError};
 
-/// What happens when the id is taken.
+/// What happens if a workflow with the id exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum DuplicatePolicy {
-    /// The start is refused with [`StartError::AlreadyStarted`].
+    /// The start fails with [`StartError::AlreadyStarted`].
     #[default]
     Fail,
-    /// The running workflow is given instead; one that is over is refused.
+    /// If the workflow is open, the start returns it. If it is closed, the start fails.
     UseExisting,
 }
 
-/// A start in the making. Await it to send it.
+/// A start of a workflow, with options. Await it to send it. Timeouts are rounded up to whole seconds.
 #[derive(Debug)]
 #[must_use = "a start does nothing until it is awaited"]
-pub struct StartWorkflow<'a, R> {
+pub struct WorkflowStartBuilder<'a, R> {
     client: &'a Client,
     call: WorkflowCall<R>,
     workflow_id: Option<String>,
     body: Body,
-    /// An option that cannot be sent.
+    /// The error of an option that cannot be sent.
     wrong: Option<StartError>,
 }
 
@@ -72,7 +74,7 @@ struct Started {
     run_id: String,
 }
 
-impl<'a, R> StartWorkflow<'a, R> {
+impl<'a, R> WorkflowStartBuilder<'a, R> {
     pub(super) fn new(client: &'a Client, call: WorkflowCall<R>) -> Self {
         Self {
             client,
@@ -83,26 +85,26 @@ impl<'a, R> StartWorkflow<'a, R> {
         }
     }
 
-    /// The workflow's id: 1 to 128 of letters, digits, `.`, `_`, `:` and `-`. An id is used once; without one the
-    /// workflow gets an id that nobody else has.
+    /// Sets the workflow id: 1 to 128 letters, digits, `.`, `_`, `:` or `-`. An id can be used once. By default a unique id is
+    /// generated.
     pub fn id(mut self, workflow_id: impl Into<String>) -> Self {
         self.workflow_id = Some(workflow_id.into());
         self
     }
 
-    /// The queue whose workers run it; `default` unless said.
+    /// Sets the task queue. The default is `default`; a worker of that queue must exist, or the workflow waits.
     pub fn queue(mut self, task_queue: impl Into<String>) -> Self {
         self.body.task_queue = Some(task_queue.into());
         self
     }
 
-    /// A name from the business, which lists find by free text.
+    /// Sets the business key. Lists find it by free text.
     pub fn business_key(mut self, key: impl Into<String>) -> Self {
         self.body.business_key = Some(key.into());
         self
     }
 
-    /// A note that is shown with the workflow: anything that has a JSON form.
+    /// Adds an entry to the memo: any value that can be written as JSON.
     pub fn memo(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
         match serde_json::to_value(value) {
@@ -117,7 +119,7 @@ impl<'a, R> StartWorkflow<'a, R> {
         self
     }
 
-    /// Something the workflow can be found by.
+    /// Adds a search attribute.
     pub fn search_attribute(
         mut self,
         name: impl Into<String>,
@@ -128,38 +130,38 @@ impl<'a, R> StartWorkflow<'a, R> {
         self
     }
 
-    /// What happens when the id is taken.
+    /// Sets what happens if a workflow with the id exists. By default the start fails.
     pub fn on_duplicate(mut self, policy: DuplicatePolicy) -> Self {
         self.body.duplicate_policy = policy;
         self
     }
 
-    /// How long the workflow may take over all its runs; whole seconds, rounded up.
+    /// Sets the timeout of all runs together.
     pub fn execution_timeout(mut self, timeout: Duration) -> Self {
-        self.body.execution_timeout_seconds = Some(whole_seconds(timeout));
+        self.body.execution_timeout_seconds = Some(timeout_seconds(timeout));
         self
     }
 
-    /// How long each run may take; whole seconds, rounded up.
+    /// Sets the timeout of each run.
     pub fn run_timeout(mut self, timeout: Duration) -> Self {
-        self.body.run_timeout_seconds = Some(whole_seconds(timeout));
+        self.body.run_timeout_seconds = Some(timeout_seconds(timeout));
         self
     }
 
-    /// From 0, the most urgent, to 9; 5 unless said.
+    /// Sets the priority, from 0 (most urgent) to 9. The default is 5.
     pub fn priority(mut self, priority: u8) -> Self {
         self.body.priority = Some(priority);
         self
     }
 
-    /// Whom the workflow counts for where workers are shared fairly, and with what weight (1 to 1000).
+    /// Sets the fairness key and its weight, from 1 to 1000. The server shares workers fairly between the keys.
     pub fn fairness(mut self, key: impl Into<String>, weight: u32) -> Self {
         self.body.fairness_key = Some(key.into());
         self.body.fairness_weight = Some(weight);
         self
     }
 
-    /// Only workers of this build run it.
+    /// Pins the workflow to a build: only workers of this build run it.
     pub fn build_id(mut self, build_id: impl Into<String>) -> Self {
         self.body.build_id = Some(build_id.into());
         self
@@ -174,7 +176,7 @@ impl<'a, R> StartWorkflow<'a, R> {
         let is_own_id = self.workflow_id.is_none();
         let workflow_id = self.workflow_id.unwrap_or_else(fresh_id);
         self.body.workflow_id.clone_from(&workflow_id);
-        // The id is what makes a start safe to repeat, where a taken one can only be our own or is welcome.
+        // A start can be repeated if an existing workflow with the id can only be our own, or is accepted.
         let repeat = if is_own_id || self.body.duplicate_policy == DuplicatePolicy::UseExisting {
             Repeat::Freely
         } else {
@@ -191,7 +193,7 @@ impl<'a, R> StartWorkflow<'a, R> {
         let run_id = match answer {
             Ok(started) => started.run_id,
             Err(error) => match already_started(&error, &workflow_id) {
-                // The first try was done, though its answer was lost.
+                // The first attempt succeeded, and its response was lost.
                 Some(StartError::AlreadyStarted {
                     run_id: Some(run_id),
                     ..
@@ -219,13 +221,7 @@ fn already_started(error: &RequestError, workflow_id: &str) -> Option<StartError
         })
 }
 
-/// The protocol counts in seconds, from one on.
-pub(super) fn whole_seconds(duration: Duration) -> u64 {
-    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    seconds.max(1)
-}
-
-impl<'a, R: Send + 'static> IntoFuture for StartWorkflow<'a, R> {
+impl<'a, R: Send + 'static> IntoFuture for WorkflowStartBuilder<'a, R> {
     type Output = Result<WorkflowHandle<R>, StartError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
 

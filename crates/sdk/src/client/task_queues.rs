@@ -1,4 +1,4 @@
-//! Task queues and the builds of their workers (control-plane.md §18), as plain data.
+//! Task queues and the builds of their workers.
 
 use longhaul_protocol::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,100 +6,100 @@ use serde::{Deserialize, Serialize};
 use super::{Client, Error, WorkerDescription};
 use crate::transport::Plane;
 
-/// One queue.
+/// A task queue.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct TaskQueueDescription {
-    /// Its name.
+    /// The name of the queue.
     pub name: String,
-    /// What waits in it and how fast it moves.
+    /// The tasks in the queue.
     pub stats: TaskQueueStats,
-    /// The workers that ask it for work. Only in the description of one queue.
+    /// The workers that poll the queue. Only in the description of one queue.
     #[serde(default)]
     pub pollers: Vec<WorkerDescription>,
-    /// Work that is given out. Only in the description of one queue, and at most 50.
+    /// The leased tasks, at most 50. Only in the description of one queue.
     #[serde(default)]
     pub current_leases: Vec<Lease>,
 }
 
-/// What waits in a queue.
+/// The tasks in a queue.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct TaskQueueStats {
-    /// Tasks that wait for a worker.
+    /// The number of tasks that wait for a worker.
     pub approximate_backlog_count: u64,
-    /// How long the oldest has waited.
+    /// The age of the oldest waiting task.
     pub approximate_backlog_age_seconds: Option<u64>,
     /// Workflow tasks.
     pub workflow_tasks: TaskCounts,
-    /// Activities.
+    /// Activity tasks.
     pub activity_tasks: TaskCounts,
 }
 
-/// Tasks of one sort in a queue.
+/// The tasks of one kind in a queue.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct TaskCounts {
-    /// Waiting for a worker.
+    /// Tasks that wait for a worker.
     pub ready_count: u64,
-    /// With a worker.
+    /// Tasks that are leased to a worker.
     pub leased_count: u64,
 }
 
-/// One task that a worker has.
+/// A leased task.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct Lease {
-    /// The task.
+    /// The task id.
     pub task_id: String,
     /// `workflow` or `activity`.
     pub task_type: String,
-    /// Whose task it is.
+    /// The workflow id.
     pub workflow_id: Option<String>,
-    /// Which run's.
+    /// The run id.
     pub run_id: Option<String>,
-    /// The worker.
+    /// The worker id.
     pub lease_owner: Option<String>,
-    /// Until when it has it.
+    /// The end of the lease.
     pub lease_expires_at: Option<Timestamp>,
 }
 
-/// One build of a queue's workers.
+/// A build of the workers of a queue.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct BuildId {
-    /// Its name; nothing for workers that gave none.
+    /// The build id. `None` for workers without one.
     pub build_id: Option<String>,
     /// `active`, `active_with_draining`, `draining`, `stale_only` or `no_workers`.
     pub rollout_status: Option<String>,
-    /// `active` or `draining`: what the operator wants.
+    /// `active` or `draining`, set by the operator.
     pub drain_intent: String,
-    /// Whether new workflows are pinned to it.
+    /// Whether new workflows are pinned to the build.
     #[serde(default)]
     pub new_start_selected: bool,
-    /// Its workers that are there.
+    /// The number of its active workers.
     #[serde(default)]
     pub active_worker_count: u64,
 }
 
 impl Client {
-    /// The queues of the namespace.
+    /// Returns the task queues of the namespace.
     ///
     /// # Errors
-    /// The server cannot be asked.
+    /// [`Error::Request`] if the namespace does not exist, or if the server cannot be reached.
     pub async fn task_queues(&self) -> Result<Vec<TaskQueueDescription>, Error> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             task_queues: Vec<TaskQueueDescription>,
         }
         let call = self.connection().get(Plane::Control, &["task-queues"]);
-        Ok(call.send::<Answer>().await?.task_queues)
+        Ok(call.send::<Reply>().await?.task_queues)
     }
 
-    /// One queue. One that nobody used yet is empty, not missing.
+    /// Returns a task queue. A queue that was never used is empty, not missing.
     ///
     /// # Errors
-    /// The server cannot be asked.
+    /// [`Error::Request`] if the namespace does not exist, or if the server cannot be reached.
     pub async fn task_queue(&self, name: &str) -> Result<TaskQueueDescription, Error> {
         let segments = ["task-queues", name];
         Ok(self
@@ -109,32 +109,32 @@ impl Client {
             .await?)
     }
 
-    /// The builds of a queue's workers.
+    /// Returns the builds of the workers of a queue.
     ///
     /// # Errors
-    /// The server cannot be asked.
+    /// [`Error::Request`] if the namespace does not exist, or if the server cannot be reached.
     pub async fn build_ids(&self, queue: &str) -> Result<Vec<BuildId>, Error> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             build_ids: Vec<BuildId>,
         }
         let segments = ["task-queues", queue, "build-ids"];
         let call = self.connection().get(Plane::Control, &segments);
-        Ok(call.send::<Answer>().await?.build_ids)
+        Ok(call.send::<Reply>().await?.build_ids)
     }
 
-    /// Gives no new work to workers of a build (of none, for workers without one).
+    /// Stops dispatching new tasks to workers of a build. `None` is the build of workers without a build id.
     ///
     /// # Errors
-    /// The server cannot be asked.
+    /// [`Error::Request`] if the namespace does not exist, or if the server cannot be reached.
     pub async fn drain_build(&self, queue: &str, build_id: Option<&str>) -> Result<BuildId, Error> {
         self.change_build(queue, build_id, "drain").await
     }
 
-    /// Takes a drain back.
+    /// Resumes dispatching to workers of a drained build.
     ///
     /// # Errors
-    /// The server cannot be asked.
+    /// [`Error::Request`] if the namespace does not exist, or if the server cannot be reached.
     pub async fn resume_build(
         &self,
         queue: &str,
@@ -146,7 +146,7 @@ impl Client {
     /// Pins new workflows of a queue to a build.
     ///
     /// # Errors
-    /// The build has no workers that could take them; the refusal says why.
+    /// [`Error::Request`] if the build has no active workers or is drained, or if the server cannot be reached.
     pub async fn promote_build(
         &self,
         queue: &str,

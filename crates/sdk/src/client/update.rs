@@ -1,4 +1,4 @@
-//! Updates: messages with an answer (control-plane.md §10.5).
+//! Updates: messages with an answer.
 
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -9,17 +9,18 @@ use longhaul_protocol::Payload;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{UpdateError, WorkflowHandle, breathe, fresh_id};
+use super::{UpdateError, WorkflowHandle, fresh_id, pause_if_not_held};
 use crate::connection::Repeat;
+use crate::duration::timeout_seconds;
 use crate::payload;
 
-/// How long one request waits for the end of an update. Longer waits ask again.
+/// The longest wait of one request. A longer wait repeats the request.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// An update in the making. Await it for the handler's answer, or [`send`](Self::send) it to wait for acceptance only.
+/// An update, with options. Await it for the answer of the handler, or [`send`](Self::send) it to wait for the acceptance only.
 #[derive(Debug)]
 #[must_use = "an update is not sent until it is awaited"]
-pub struct UpdateRequest<U> {
+pub struct UpdateCallBuilder<U> {
     handle: WorkflowHandle,
     name: String,
     arguments: Result<Payload, payload::Error>,
@@ -28,7 +29,7 @@ pub struct UpdateRequest<U> {
     output: PhantomData<fn() -> U>,
 }
 
-/// An update that was accepted.
+/// An accepted update.
 #[derive(Debug)]
 pub struct UpdateHandle<U> {
     sent: Sent,
@@ -36,7 +37,7 @@ pub struct UpdateHandle<U> {
     output: PhantomData<fn() -> U>,
 }
 
-/// Everything it takes to say the same update again.
+/// The content of an update, to repeat the request.
 #[derive(Clone, Debug)]
 struct Sent {
     handle: WorkflowHandle,
@@ -62,7 +63,7 @@ struct Receipt {
     failure_message: Option<String>,
 }
 
-impl<U> UpdateRequest<U> {
+impl<U> UpdateCallBuilder<U> {
     pub(super) fn new(
         handle: WorkflowHandle,
         name: &str,
@@ -78,24 +79,26 @@ impl<U> UpdateRequest<U> {
         }
     }
 
-    /// An id of the caller's: the same one twice is one update. Without it every request is another update.
+    /// Sets the request id. Two requests with the same id are one update. By default every request is a new update.
     pub fn request_id(mut self, request_id: impl Into<String>) -> Self {
         self.request_id = Some(request_id.into());
         self
     }
 
-    /// How long to wait for the answer; for ever unless said. The update goes on after that.
+    /// Sets the timeout of the wait for the answer. There is none by default. The update continues after the timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sends the update and waits until it is accepted: it is then certain to be handled, unless the workflow ends first.
+    /// Sends the update and waits until it is accepted. An accepted update is handled, unless the workflow closes first.
     ///
     /// # Errors
-    /// It was refused, or there is nobody to take it.
+    /// [`UpdateError::Rejected`] if the workflow has no such update or its validator refuses it; [`UpdateError::Client`] if the
+    /// workflow does not exist or is closed, no worker validates the update, the server cannot be reached, or the arguments
+    /// cannot be encoded.
     pub async fn send(self) -> Result<UpdateHandle<U>, UpdateError> {
-        let sent = self.settle()?;
+        let sent = self.prepare()?;
         let receipt = sent.send(None).await?;
         Ok(UpdateHandle {
             sent,
@@ -104,7 +107,7 @@ impl<U> UpdateRequest<U> {
         })
     }
 
-    fn settle(self) -> Result<Sent, UpdateError> {
+    fn prepare(self) -> Result<Sent, UpdateError> {
         Ok(Sent {
             handle: self.handle,
             name: self.name,
@@ -115,23 +118,24 @@ impl<U> UpdateRequest<U> {
 }
 
 impl<U: DeserializeOwned> UpdateHandle<U> {
-    /// Waits for the handler's answer.
+    /// Waits for the answer of the handler.
     ///
     /// # Errors
-    /// The handler failed, the workflow ended first, or the answer cannot be had.
+    /// [`UpdateError::Failed`] if the handler failed; [`UpdateError::Client`] if the workflow closed first, the server cannot be
+    /// reached, or the answer is not a `U`.
     pub async fn result(&self) -> Result<U, UpdateError> {
         self.sent.wait(None).await
     }
 }
 
 impl<U> UpdateHandle<U> {
-    /// The server's id of the update.
+    /// Returns the id that the server gave the update.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.update_id
     }
 
-    /// The id of the request: sending it again gives the same update.
+    /// Returns the request id. An update with the same request id is the same update.
     #[must_use]
     pub fn request_id(&self) -> &str {
         &self.sent.request_id
@@ -147,7 +151,7 @@ impl Sent {
             } else {
                 "accepted"
             },
-            wait_timeout_seconds: wait.map(super::start::whole_seconds),
+            wait_timeout_seconds: wait.map(timeout_seconds),
             request_id: &self.request_id,
         };
         self.handle
@@ -159,7 +163,7 @@ impl Sent {
             .map_err(UpdateError::of)
     }
 
-    /// Says it again, with the same request id, until it is over.
+    /// Repeats the request, with the same request id, until the update has completed.
     async fn wait<U: DeserializeOwned>(&self, timeout: Option<Duration>) -> Result<U, UpdateError> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
@@ -185,19 +189,19 @@ impl Sent {
                     update_id: receipt.update_id,
                 });
             }
-            breathe(asked_at).await;
+            pause_if_not_held(asked_at).await;
         }
     }
 }
 
-impl<U: DeserializeOwned + Send + 'static> IntoFuture for UpdateRequest<U> {
+impl<U: DeserializeOwned + Send + 'static> IntoFuture for UpdateCallBuilder<U> {
     type Output = Result<U, UpdateError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let timeout = self.timeout;
-            self.settle()?.wait(timeout).await
+            self.prepare()?.wait(timeout).await
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Registered workers (control-plane.md §17), as plain data.
+//! Registered workers.
 
 use longhaul_protocol::Timestamp;
 use serde::Deserialize;
@@ -6,44 +6,44 @@ use serde::Deserialize;
 use super::{Client, Error};
 use crate::transport::Plane;
 
-/// One worker.
+/// A registered worker.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct WorkerDescription {
-    /// Its name for itself.
+    /// The worker id.
     pub worker_id: String,
-    /// The queue it works on.
+    /// The task queue.
     pub task_queue: String,
-    /// The language it is written in.
+    /// The runtime, such as `python`.
     pub runtime: String,
-    /// The library it uses.
+    /// The name and version of the SDK.
     pub sdk_version: Option<String>,
-    /// The build of its code.
+    /// The build id.
     pub build_id: Option<String>,
     /// `active`, `draining` or `stale`.
     pub status: String,
-    /// The workflows it runs.
+    /// The workflow types it runs.
     #[serde(default)]
     pub supported_workflow_types: Vec<String>,
-    /// The activities it runs.
+    /// The activity types it runs.
     #[serde(default)]
     pub supported_activity_types: Vec<String>,
-    /// What it can do beyond that.
+    /// Its capabilities.
     #[serde(default)]
     pub capabilities: Vec<String>,
-    /// How many workflow tasks it takes at once.
+    /// The most workflow tasks at once.
     pub max_concurrent_workflow_tasks: Option<u64>,
-    /// How many activities it runs at once.
+    /// The most activities at once.
     pub max_concurrent_activity_tasks: Option<u64>,
-    /// When it last spoke.
+    /// The time of its last heartbeat.
     pub last_heartbeat_at: Option<Timestamp>,
-    /// When it came.
+    /// The time of its registration.
     pub registered_at: Option<Timestamp>,
 }
 
-/// A list of workers in the making.
+/// A list of workers, with filters.
 #[derive(Clone, Debug)]
-#[must_use = "a list is not fetched until it is asked for"]
+#[must_use = "a list is not fetched until `fetch` is called"]
 pub struct ListWorkers {
     client: Client,
     task_queue: Option<String>,
@@ -51,28 +51,28 @@ pub struct ListWorkers {
 }
 
 impl ListWorkers {
-    /// Only those of one queue.
+    /// Filters by task queue.
     pub fn queue(mut self, task_queue: impl Into<String>) -> Self {
         self.task_queue = Some(task_queue.into());
         self
     }
 
-    /// Only `active`, `draining` or `stale` ones; without this, all that are not stale.
+    /// Filters by status: `active`, `draining` or `stale`. By default, stale workers are left out.
     pub fn status(mut self, status: impl Into<String>) -> Self {
         self.status = Some(status.into());
         self
     }
 
-    /// Fetches it.
+    /// Fetches the list.
     ///
     /// # Errors
-    /// The status is none, or the server cannot be asked.
+    /// [`Error::Request`] if the status is not valid, or if the server cannot be reached.
     pub async fn fetch(self) -> Result<Vec<WorkerDescription>, Error> {
         #[derive(Deserialize)]
-        struct Answer {
+        struct Reply {
             workers: Vec<WorkerDescription>,
         }
-        let answer: Answer = self
+        let reply: Reply = self
             .client
             .connection()
             .get(Plane::Control, &["workers"])
@@ -80,12 +80,12 @@ impl ListWorkers {
             .query("status", self.status.as_deref())
             .send()
             .await?;
-        Ok(answer.workers)
+        Ok(reply.workers)
     }
 }
 
 impl Client {
-    /// Workers of the namespace.
+    /// Returns a list of the workers of the namespace. Sends no request.
     pub fn workers(&self) -> ListWorkers {
         ListWorkers {
             client: self.clone(),
@@ -94,10 +94,10 @@ impl Client {
         }
     }
 
-    /// One worker.
+    /// Returns a worker.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// [`Error::Request`] if no worker has this id, or if the server cannot be reached.
     pub async fn worker(&self, worker_id: &str) -> Result<WorkerDescription, Error> {
         let segments = ["workers", worker_id];
         Ok(self

@@ -1,8 +1,7 @@
-//! Arguments: the list that a workflow, an activity, a signal, a query or an update takes (payload-codec.md §6).
+//! The arguments of a workflow, an activity or a message. On the wire they are a list.
 //!
-//! On this side of the wire arguments are one Rust value. A tuple (or a fixed-size array) is the list itself, `()` is the
-//! empty list, and anything else is a list of one. So `Signal<(String, u32)>` takes two arguments, `Signal<Approval>`
-//! takes one, and both are written the same way.
+//! In Rust, arguments are one value. A tuple (or a fixed-size array) is the list itself, `()` is the empty list, and any other value
+//! is a list of one. So `Signal<(String, u32)>` has two arguments and `Signal<Approval>` has one.
 
 use std::cell::Cell;
 
@@ -15,10 +14,10 @@ use super::Error;
 use super::de::Deserializer;
 use super::ser::Serializer;
 
-/// Writes arguments as a payload: a tuple is the list, `()` is no arguments, anything else is one argument.
+/// Encodes arguments as a payload: a tuple is the list, `()` is no arguments, any other value is one argument.
 ///
 /// # Errors
-/// As [`to_payload`](super::to_payload); the path begins with the argument, as in `[0].price`.
+/// The errors of [`to_payload`](super::to_payload). The path begins with the argument, as in `[0].price`.
 pub fn to_arguments<A: Serialize + ?Sized>(arguments: &A) -> Result<Payload, Error> {
     let is_list = Cell::new(false);
     let value = arguments.serialize(Serializer::of_arguments(&is_list));
@@ -32,13 +31,13 @@ pub fn to_arguments<A: Serialize + ?Sized>(arguments: &A) -> Result<Payload, Err
     Payload::encode(&list).map_err(|error| Error::new(error.to_string()))
 }
 
-/// Reads arguments that [`to_arguments`] or another client wrote.
+/// Decodes arguments that [`to_arguments`] or another client encoded.
 ///
-/// Missing arguments at the end are null, so a caller that does not know a new `Option` argument yet still gets
-/// through. More arguments than expected are an error.
+/// Missing arguments at the end are null, so that callers may leave out a new `Option` argument. More arguments than expected are
+/// an error.
 ///
 /// # Errors
-/// The payload is damaged or no list, or an argument is missing, too many or of another type.
+/// If the payload is damaged or is not a list, if there are too few or too many arguments, or if an argument has another type.
 pub fn from_arguments<A: DeserializeOwned>(payload: &Payload) -> Result<A, Error> {
     let value = payload
         .decode()
@@ -55,7 +54,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// Reads the only argument with `read`; an absent one is null.
+    /// Reads the only argument with `read`. A missing argument is null.
     fn one<T>(mut self, read: impl FnOnce(Deserializer) -> Result<T, Error>) -> Result<T, Error> {
         expect_at_most(1, self.list.len())?;
         let given = self.list.pop();

@@ -12,7 +12,7 @@ use super::key;
 /// Reads one value.
 pub(super) struct Deserializer {
     value: Value,
-    /// How many containers may still be entered.
+    /// How many nested containers are still allowed.
     room: usize,
 }
 
@@ -55,7 +55,7 @@ impl<'de> de::Deserializer<'de> for Deserializer {
         }
     }
 
-    /// Bytes read as a `Vec<u8>` too: other languages have no other word for them.
+    /// Bytes can be read as a `Vec<u8>` as well.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.value {
             Value::Bytes(bytes) => {
@@ -186,7 +186,7 @@ fn visit_entries<'de, V: Visitor<'de>>(
 
 struct Entries {
     rest: std::vec::IntoIter<(String, Value)>,
-    /// The entry whose key was given out.
+    /// The value of the last returned key.
     open: Option<(String, Value)>,
     room: usize,
 }

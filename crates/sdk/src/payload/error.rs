@@ -1,13 +1,13 @@
-//! What is wrong with a value, and where in it.
+//! The error of a conversion, with the path to the wrong value.
 
 use std::fmt;
 
-/// A value that is no payload, or a payload that is not the expected type.
+/// A value that cannot be encoded as a payload, or a payload that has another type than expected.
 ///
-/// Reads as `items[2].price: NaN and infinities cannot be sent`.
+/// Displayed as `items[2].price: NaN and infinities cannot be sent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// From the inside out: containers add themselves while the error travels up.
+    /// From the inside out: every container adds its step.
     path: Vec<Step>,
     message: String,
 }
@@ -26,19 +26,19 @@ impl Error {
         }
     }
 
-    /// The same error, seen from the container that holds the field.
+    /// Adds the field of the container to the path.
     pub(super) fn in_field(mut self, name: &str) -> Self {
         self.path.push(Step::Field(name.to_owned()));
         self
     }
 
-    /// The same error, seen from the container that holds the item.
+    /// Adds the index of the item to the path.
     pub(super) fn in_item(mut self, index: usize) -> Self {
         self.path.push(Step::Index(index));
         self
     }
 
-    /// The way from the outermost value to the bad one, such as `items[2].price`; empty when the value itself is bad.
+    /// Returns the path to the wrong value, such as `items[2].price`. Empty if the outermost value is wrong.
     #[must_use]
     pub fn path(&self) -> String {
         let mut path = String::new();
@@ -55,7 +55,7 @@ impl Error {
         path
     }
 
-    /// What is wrong there.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

@@ -191,7 +191,7 @@ impl ser::Serializer for Serializer {
 /// Reads one key.
 pub(super) struct Deserializer(pub(super) String);
 
-/// Types that stand in keys as their own text.
+/// Types that are parsed from the text of a key.
 macro_rules! from_text {
     ($($method:ident $visit:ident $type:ty)+) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {

@@ -12,7 +12,7 @@ use super::key;
 /// Writes one value.
 #[derive(Clone, Copy)]
 pub(super) struct Serializer<'a> {
-    /// How many containers may still be opened inside.
+    /// How many nested containers are still allowed.
     room: usize,
     /// Set when the outermost value is a tuple or a unit, which are lists of arguments.
     is_list: Option<&'a Cell<bool>>,
@@ -28,7 +28,7 @@ impl Serializer<'static> {
 }
 
 impl<'a> Serializer<'a> {
-    /// Also tells whether the value is a list of arguments.
+    /// Creates a serializer that also records whether the value is a list of arguments.
     pub(super) fn of_arguments(is_list: &'a Cell<bool>) -> Self {
         Self {
             room: DEPTH_MAX,
@@ -42,7 +42,7 @@ impl<'a> Serializer<'a> {
         }
     }
 
-    /// For what a wrapper holds.
+    /// Returns the serializer for the content of a wrapper.
     fn wrapped(self) -> Serializer<'static> {
         Serializer {
             room: self.room,
@@ -50,7 +50,7 @@ impl<'a> Serializer<'a> {
         }
     }
 
-    /// For what stands inside a container.
+    /// Returns the serializer for an element of a container.
     fn inside(self) -> Result<Serializer<'static>, Error> {
         let room = self
             .room
@@ -261,7 +261,7 @@ fn too_wide() -> Error {
     Error::new("128-bit integers cannot be sent; send them as text")
 }
 
-/// What a type says about its length is a hint; no more than this is reserved because of it.
+/// The length that a type reports is a hint. At most this many elements are reserved for it.
 const RESERVE_MAX: usize = 1024;
 
 /// Items of an array.
@@ -345,7 +345,7 @@ impl ser::SerializeTupleVariant for Variant<Items> {
 pub(super) struct Entries {
     inside: Serializer<'static>,
     entries: Vec<(String, Value)>,
-    /// A key whose value comes next.
+    /// The key of the next value.
     key: Option<String>,
 }
 

@@ -222,7 +222,7 @@ fn check_unwritable(value: &impl Serialize, error: &str) {
 }
 
 #[test]
-fn what_a_payload_cannot_hold_is_named_with_its_place() {
+fn encoding_errors_contain_the_path() {
     check_unwritable(
         &u64::MAX,
         "18446744073709551615 does not fit a 64-bit signed integer; send it as text",
@@ -289,7 +289,7 @@ fn check_unreadable<T: DeserializeOwned + std::fmt::Debug>(json: serde_json::Val
 }
 
 #[test]
-fn what_does_not_fit_the_type_is_named_with_its_place() {
+fn decoding_errors_contain_the_path() {
     check_unreadable::<Order>(
         json!({"id": 1, "lines": [{"price": "free", "kind": "Plain"}]}),
         "lines[0].price: invalid type: string \"free\", expected f64",

@@ -1,4 +1,4 @@
-//! What can become of a request other than success, and whether trying again may help.
+//! The errors of a request, and whether a retry may help.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,40 +9,41 @@ use serde_json::Value;
 
 use super::Response;
 
-/// Why no answer came.
+/// Why there was no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransportError {
-    /// There was no connection: the server did nothing.
+    /// The connection failed: the request had no effect.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    /// The connection broke before the whole answer came. The server may have done what it was asked.
-    #[error("the connection broke before the answer came: {0}")]
+    /// The connection broke before the whole response arrived. The server may have processed the request.
+    #[error("the connection broke before the response arrived: {0}")]
     Interrupted(String),
-    /// No answer in time. The server may have done what it was asked, or still do it.
-    #[error("no answer came within {0:?}")]
+    /// There was no response in time. The server may have processed the request, or may still do so.
+    #[error("no response within {0:?}")]
     TimedOut(Duration),
-    /// This request can never be sent: a malformed address, or a name that no address can hold.
+    /// The request cannot be sent: the address is not valid, or a name cannot be part of a path.
     #[error("{0}")]
     Invalid(String),
 }
 
-/// Why a request did not succeed.
+/// Why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// No answer came.
+    /// There was no response.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// The server said no.
+    /// The server refused the request.
     #[error(transparent)]
     Refused(Refusal),
-    /// The server said yes, but not in words this client understands.
-    #[error("the server's answer cannot be read: {0}")]
+    /// The server accepted the request, and its response is not valid.
+    #[error("the response of the server is not valid: {0}")]
     Malformed(String),
 }
 
 impl RequestError {
-    /// The refusal, if the server gave one.
+    /// Returns the refusal, if the server refused the request.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
@@ -51,13 +52,14 @@ impl RequestError {
         }
     }
 
-    /// Whether the server refused for this reason.
+    /// Returns whether the server refused for this reason.
     #[must_use]
     pub fn is(&self, reason: Reason) -> bool {
         self.refusal().is_some_and(|refusal| refusal.is(reason))
     }
 
-    /// Whether the same request may succeed later. It may also have been done already: see [`Self::is_without_effect`].
+    /// Returns whether the same request may succeed later. The server may have processed it already: see
+    /// [`Self::is_without_effect`].
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -67,27 +69,27 @@ impl RequestError {
         }
     }
 
-    /// Whether it is certain that the server did nothing.
+    /// Returns whether the request certainly had no effect.
     #[must_use]
     pub fn is_without_effect(&self) -> bool {
         match self {
             Self::Transport(TransportError::Unreachable(_) | TransportError::Invalid(_)) => true,
             Self::Transport(_) | Self::Malformed(_) => false,
-            // A gateway's 5xx says nothing about the server behind it; a typed one comes from the server itself.
+            // A 5xx of a gateway does not show what the server did. A response with a reason comes from the server itself.
             Self::Refused(refusal) => {
                 refusal.status < 500 || refusal.status == 503 && refusal.is_typed()
             }
         }
     }
 
-    /// How long the server asked to wait before the next try.
+    /// Returns how long the server asks to wait before the next attempt.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.refusal().and_then(Refusal::retry_after)
     }
 }
 
-/// A server's refusal, with everything it said.
+/// A refusal, with the whole response of the server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Refusal {
     status: u16,
@@ -95,7 +97,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Reads an answer that is no success. A body that is not JSON, as gateways send, is kept as text.
+    /// Reads a response that is not a success. A body that is not JSON, as from a gateway, is kept as text.
     #[must_use]
     pub fn read(response: &Response) -> Self {
         let body = serde_json::from_slice(&response.body).unwrap_or_else(|_| {
@@ -107,25 +109,25 @@ impl Refusal {
         }
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// The stable machine-readable word; empty when the answer did not come from a server of this protocol.
+    /// Returns the machine-readable reason. Empty if the response is not from a server of this protocol.
     #[must_use]
     pub fn reason(&self) -> &str {
         self.text("reason").unwrap_or_default()
     }
 
-    /// Whether the reason is this one.
+    /// Returns whether this is the reason.
     #[must_use]
     pub fn is(&self, reason: Reason) -> bool {
         self.reason() == reason.as_str()
     }
 
-    /// What is wrong, for people.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         self.text("message")
@@ -134,13 +136,13 @@ impl Refusal {
             .unwrap_or_default()
     }
 
-    /// The whole answer.
+    /// Returns the whole response.
     #[must_use]
     pub fn body(&self) -> &Value {
         &self.body
     }
 
-    /// What is wrong with which field of the request.
+    /// Returns the validation errors, each with its field.
     pub fn validation_errors(&self) -> impl Iterator<Item = (&str, &str)> {
         let errors = self
             .body
@@ -152,18 +154,18 @@ impl Refusal {
         })
     }
 
-    /// How long the server asked to wait before the next try.
+    /// Returns how long the server asks to wait before the next attempt.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.body.get("retry_after_seconds")?.as_f64()?;
         Duration::try_from_secs_f64(seconds).ok()
     }
 
-    /// Whether the same request may succeed later. What the answer says about itself decides, then its status.
+    /// Returns whether the same request may succeed later. The field `retryable` of the response decides, then its status.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        let said = self.body.get("retryable").and_then(Value::as_bool);
-        said.unwrap_or_else(|| match self.status {
+        let retryable = self.body.get("retryable").and_then(Value::as_bool);
+        retryable.unwrap_or_else(|| match self.status {
             408 | 429 | 503 => true,
             500.. => !self.is_typed(),
             _ => false,
@@ -182,8 +184,14 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.reason(), self.message()) {
-            ("", "") => write!(f, "the server answered {}", self.status),
-            ("", message) => write!(f, "the server answered {}: {message}", self.status),
+            ("", "") => write!(f, "the server responded with status {}", self.status),
+            ("", message) => {
+                write!(
+                    f,
+                    "the server responded with status {}: {message}",
+                    self.status
+                )
+            }
             (reason, "") => write!(f, "refused ({reason})"),
             (reason, message) => write!(f, "{message} ({reason})"),
         }?;
@@ -214,8 +222,8 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_says_itself_whether_to_try_again() {
-        // Body, may succeed later, certainly nothing happened.
+    fn the_response_decides_whether_to_retry() {
+        // Status, body, may succeed later, certainly had no effect.
         for (status, body, retryable, without_effect) in [
             (409, r#"{"reason":"run_not_active"}"#, false, true),
             (
@@ -255,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_said_is_kept() {
+    fn the_whole_response_is_kept() {
         let error = refusal(
             422,
             r#"{"message":"That does not fit.","reason":"validation_failed","retry_after_seconds":2,
@@ -276,11 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_others_are_shown_as_they_are() {
+    fn responses_of_gateways_are_shown_unchanged() {
         let refusal = refusal(502, "upstream gone");
         assert_eq!(
             refusal.to_string(),
-            "the server answered 502: upstream gone"
+            "the server responded with status 502: upstream gone"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Requests over HTTP, on connections that are kept.
+//! Requests over HTTP, with a connection pool.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -7,29 +7,29 @@ use futures::future::BoxFuture;
 
 use super::{Method, Request, Response, Transport, TransportError};
 
-/// How long to wait for a connection. A server on the same continent needs a tenth of it.
+/// The timeout of a connection. A server on the same continent needs a tenth of it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Idle connections are closed before most proxies and servers do it, so that none breaks under a request.
+/// Idle connections are closed before most proxies and servers close them, so that no request uses a closed one.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(55);
 
 /// A server at an `http://` address.
 #[derive(Clone, Debug)]
 pub struct HttpTransport {
     http: reqwest::Client,
-    /// Without a slash at the end.
+    /// The address without a trailing slash.
     address: String,
 }
 
 impl HttpTransport {
-    /// Requests to the server at `url`. Nothing is sent yet.
+    /// Creates a transport to the server at `url`. Sends no request.
     ///
     /// # Errors
-    /// The address is no `http` address.
+    /// [`TransportError::Invalid`] if `url` is not an `http://` address.
     pub fn new(url: &str) -> Result<Self, TransportError> {
         let invalid = |why: String| TransportError::Invalid(format!("{url:?} {why}"));
-        let parsed =
-            reqwest::Url::parse(url).map_err(|error| invalid(format!("is no address: {error}")))?;
+        let parsed = reqwest::Url::parse(url)
+            .map_err(|error| invalid(format!("is not an address: {error}")))?;
         match parsed.scheme() {
             "http" => {}
             "https" => {
@@ -37,15 +37,15 @@ impl HttpTransport {
                     "needs TLS, which this build does not have".to_owned(),
                 ));
             }
-            _ => return Err(invalid("is no http:// address".to_owned())),
+            _ => return Err(invalid("is not an http:// address".to_owned())),
         }
         if !parsed.has_host() || parsed.query().is_some() || parsed.fragment().is_some() {
             return Err(invalid(
                 "must be an address like http://127.0.0.1:8080".to_owned(),
             ));
         }
-        // On one machine, packing costs more than it saves.
-        let is_near = parsed.host_str().is_some_and(|host| {
+        // On the same machine, compression costs more than it saves.
+        let is_local = parsed.host_str().is_some_and(|host| {
             host == "localhost"
                 || host
                     .trim_matches(['[', ']'])
@@ -53,12 +53,12 @@ impl HttpTransport {
                     .is_ok_and(|address| address.is_loopback())
         });
         let http = reqwest::Client::builder()
-            .gzip(!is_near)
-            .deflate(!is_near)
+            .gzip(!is_local)
+            .deflate(!is_local)
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(IDLE_TIMEOUT)
             .tcp_nodelay(true)
-            // A redirected POST arrives as a GET: better to hear of it.
+            // A redirected POST would be sent as a GET, so redirects are errors.
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| TransportError::Invalid(chain(&error)))?;
@@ -110,7 +110,7 @@ fn failure(error: &reqwest::Error, timeout: Duration) -> TransportError {
     }
 }
 
-/// The innermost cause says what happened; the outer ones say that something did.
+/// Returns the message of the innermost cause, which is the specific one.
 fn chain(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_http_addresses_are_taken() {
+    fn only_http_addresses_are_accepted() {
         for url in [
             "http://127.0.0.1:8080",
             "http://127.0.0.1:8080/",
@@ -135,11 +135,11 @@ mod tests {
             assert!(HttpTransport::new(url).is_ok(), "{url}");
         }
         for (url, why) in [
-            ("127.0.0.1:8080", "is no"),
-            ("localhost:8080", "is no http:// address"),
-            ("", "is no address"),
+            ("127.0.0.1:8080", "is not an"),
+            ("localhost:8080", "is not an http:// address"),
+            ("", "is not an address"),
             ("https://host", "needs TLS"),
-            ("ftp://host", "is no http:// address"),
+            ("ftp://host", "is not an http:// address"),
             ("http://host/?a=b", "must be an address like"),
         ] {
             let error = HttpTransport::new(url).unwrap_err().to_string();

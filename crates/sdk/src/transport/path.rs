@@ -1,13 +1,13 @@
-//! Paths and queries, percent-encoded. Names that users choose stand in them, so nothing goes in as it is.
+//! Percent-encoded paths and queries. They contain names that users choose, so everything is encoded.
 
 use std::fmt::Write as _;
 
 use super::TransportError;
 
-/// `/api` and the given segments, each encoded.
+/// Returns the path of `/api` and the encoded segments.
 ///
 /// # Errors
-/// A segment is empty, `.` or `..`: addresses cannot say that, and would lead elsewhere.
+/// [`TransportError::Invalid`] if a segment is empty, `.` or `..`, because it would be another path.
 pub(crate) fn path(segments: &[&str]) -> Result<String, TransportError> {
     let mut path = String::from("/api");
     for segment in segments {
@@ -36,7 +36,7 @@ fn encode(out: &mut String, text: &str) {
             out.push(char::from(byte));
         } else {
             // Writing to a string cannot fail.
-            let _ = write!(out, "%{byte:02X}");
+            let _infallible = write!(out, "%{byte:02X}");
         }
     }
 }

@@ -1,25 +1,26 @@
-//! When to try a request again.
+//! When a failed request is repeated.
 
 use std::time::Duration;
 
 use super::RequestError;
 
-/// How often a failed request is repeated, and after which waits.
+/// How often the client repeats a failed request to the server, and how long it waits in between. For retries of activities, see
+/// [`RetryPolicy`](crate::RetryPolicy).
 ///
-/// Only requests that may be repeated are: those that say the same thing twice without doing it twice, and those that
-/// certainly did nothing. Waits grow, and are shortened at random so that many clients do not come back at once.
+/// Only idempotent requests are repeated, and requests that certainly had no effect. Waits grow and have random jitter, so that
+/// many clients do not retry at the same time.
 #[derive(Clone, Copy, Debug)]
-pub struct RetryPolicy {
+pub struct RequestRetry {
     attempts: u32,
     first_wait: Duration,
     wait_max: Duration,
 }
 
-impl RetryPolicy {
-    /// No second try.
+impl RequestRetry {
+    /// No retries.
     pub const NEVER: Self = Self::new(1);
 
-    /// At most this many tries, with waits from 100 milliseconds on that double up to 5 seconds.
+    /// At most this many attempts. Waits double from 100 milliseconds up to 5 seconds.
     #[must_use]
     pub const fn new(attempts: u32) -> Self {
         Self {
@@ -29,43 +30,43 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait after the first try.
+    /// Sets the wait after the first attempt.
     #[must_use]
     pub const fn first_wait(mut self, wait: Duration) -> Self {
         self.first_wait = wait;
         self
     }
 
-    /// The longest wait. A server that asks for a longer one gets it.
+    /// Sets the longest wait. If the server asks for a longer wait, the client waits that long.
     #[must_use]
     pub const fn wait_max(mut self, wait: Duration) -> Self {
         self.wait_max = wait;
         self
     }
 
-    /// How long to wait after the `attempt`-th try (from 1) ended in `error`; nothing when it was the last.
+    /// Returns the wait after attempt number `attempt` (from 1) failed with `error`. `None` if it was the last attempt.
     ///
-    /// `luck` is between 0 and 1.
+    /// `jitter` is a random number between 0 and 1.
     pub(crate) fn wait_after(
         &self,
         attempt: u32,
         error: &RequestError,
-        luck: f64,
+        jitter: f64,
     ) -> Option<Duration> {
         (attempt < self.attempts).then(|| {
             let grown = self
                 .first_wait
                 .saturating_mul(1_u32.checked_shl(attempt - 1).unwrap_or(u32::MAX))
                 .min(self.wait_max);
-            // At least half of it: a wait of nothing would not be one.
-            let wait = grown.mul_f64(0.5 + luck.clamp(0.0, 1.0) / 2.0);
+            // At least half of the full wait.
+            let wait = grown.mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0);
             wait.max(error.retry_after().unwrap_or_default())
         })
     }
 }
 
-impl Default for RetryPolicy {
-    /// Seven tries in about six seconds: they ride out a restart of the server.
+impl Default for RequestRetry {
+    /// Seven attempts in about six seconds, which bridge a restart of the server.
     fn default() -> Self {
         Self::new(7)
     }
@@ -77,8 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_end_with_the_tries() {
-        let policy = RetryPolicy::new(5)
+    fn waits_double_up_to_the_longest_and_end_with_the_attempts() {
+        let policy = RequestRetry::new(5)
             .first_wait(Duration::from_millis(100))
             .wait_max(Duration::from_millis(300));
         let error = TransportError::Unreachable("refused".to_owned()).into();
@@ -91,18 +92,18 @@ mod tests {
             [millis(100), millis(200), millis(300), millis(300), None]
         );
         assert_eq!(policy.wait_after(1, &error, 0.0), millis(50));
-        let patient = RetryPolicy::new(u32::MAX).wait_max(Duration::from_secs(1));
+        let patient = RequestRetry::new(u32::MAX).wait_max(Duration::from_secs(1));
         assert_eq!(patient.wait_after(4_000_000, &error, 1.0), millis(1000));
-        assert_eq!(RetryPolicy::NEVER.wait_after(1, &error, 1.0), None);
+        assert_eq!(RequestRetry::NEVER.wait_after(1, &error, 1.0), None);
     }
 
     #[test]
-    fn a_server_is_not_asked_again_before_it_wants_to_be() {
+    fn the_wait_that_the_server_asks_for_is_kept() {
         let error = RequestError::Refused(Refusal::read(&Response {
             status: 429,
             body: r#"{"reason":"x","retry_after_seconds":30}"#.into(),
         }));
-        let wait = RetryPolicy::default().wait_after(1, &error, 0.3);
+        let wait = RequestRetry::default().wait_after(1, &error, 0.3);
         assert_eq!(wait, Some(Duration::from_secs(30)));
     }
 }

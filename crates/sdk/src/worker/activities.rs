@@ -1,4 +1,4 @@
-//! Runs one activity task: the function, its heartbeats, and the report.
+//! Processes one activity task: runs the function, sends heartbeats, and reports the outcome.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,18 +10,19 @@ use longhaul_protocol::Payload;
 use serde_json::{Value, json};
 
 use super::api::{Refused, understand};
+use super::sessions::Hold;
 use super::shared::Shared;
 use super::wire::ActivityTask;
-use crate::activity::{ActivityContext, ActivityInfo, Beat, Heart};
+use crate::activity::{ActivityContext, ActivityInfo, HeartbeatReply, HeartbeatSink};
 use crate::definition::RunActivity;
 use crate::error::Failure;
 
-/// How long a lease lasts when the server does not say, and the shortest pause between two renewals.
+/// The pause between two renewals of the lease while a function without a heartbeat timeout runs.
 const RENEWAL: Duration = Duration::from_secs(60);
 
-/// Processes a task from beginning to end. Never fails: what goes wrong is reported, logged and counted.
+/// Processes a task. Errors are reported to the server, logged and counted.
 pub(super) async fn process(shared: &Arc<Shared>, task: ActivityTask) {
-    let heart = RemoteHeart {
+    let heartbeats = HeartbeatSender {
         shared: shared.clone(),
         task_id: task.task_id.clone(),
         attempt_id: task.activity_attempt_id.clone(),
@@ -42,10 +43,10 @@ pub(super) async fn process(shared: &Arc<Shared>, task: ActivityTask) {
                 .as_deref()
                 .is_none_or(|status| status == "active")
         })
-        .map(|session| shared.sessions.hold(session, false));
+        .map(|session| shared.sessions.hold(session, Hold::Continued));
     let context = ActivityContext::new(
         info(shared, &task),
-        Box::new(heart),
+        Box::new(heartbeats),
         session,
         shared.data.clone(),
     );
@@ -88,7 +89,7 @@ async fn run(
 ) -> Result<Payload, Failure> {
     if task.payload_codec != longhaul_protocol::payload::CODEC {
         let problem = format!(
-            "payloads of codec `{}`; this worker reads `avro`",
+            "payloads have the codec `{}`; this worker reads `avro`",
             task.payload_codec
         );
         return Err(Failure::of_type("UnsupportedCodec", problem).non_retryable());
@@ -100,7 +101,7 @@ async fn run(
     let arguments = task.arguments.clone().unwrap_or_else(Payload::empty_list);
     let running = call(&definition.run, context.clone(), arguments);
     if task.heartbeat_timeout.is_some() {
-        // The author beats: a beat from here would hide a function that hangs.
+        // The function sends its own heartbeats: a heartbeat from here would hide a function that hangs.
         return running.await;
     }
     tokio::pin!(running);
@@ -108,14 +109,14 @@ async fn run(
         tokio::select! {
             outcome = &mut running => return outcome,
             () = tokio::time::sleep(RENEWAL) => {
-                // Keeps the lease; a cancelled context is what the function sees of it.
-                let _seen_by_the_function = context.heartbeat().await;
+                // Renews the lease. The function reads the result from its context.
+                let _read_from_context = context.heartbeat().await;
             }
         }
     }
 }
 
-/// Runs a function with its panics caught.
+/// Runs a function. A panic becomes a failure.
 pub(super) async fn call(
     run: &Arc<RunActivity>,
     context: ActivityContext,
@@ -147,17 +148,17 @@ async fn report(shared: &Arc<Shared>, task: &ActivityTask, outcome: &Result<Payl
                 workflow_id = task.workflow_id,
                 attempt = task.attempt_number,
                 %failure,
-                "an attempt of an activity failed"
+                "activity attempt failed"
             );
             body["failure"] = failure_body(failure);
             "fail"
         }
     };
-    let answer = shared
+    let response = shared
         .api
         .report(&["activity-tasks", &task.task_id, verb], &body)
         .await;
-    let Err(error) = answer else {
+    let Err(error) = response else {
         return;
     };
     match understand(&error) {
@@ -165,20 +166,20 @@ async fn report(shared: &Arc<Shared>, task: &ActivityTask, outcome: &Result<Payl
             shared.counters.runs_cancelled.add();
             tracing::info!(
                 task_id = task.task_id,
-                "the activity was cancelled; its outcome is dropped"
+                "dropped the outcome of a cancelled activity"
             );
         }
         Refused::LeaseLost => {
             shared.counters.leases_lost.add();
-            tracing::warn!(task_id = task.task_id, %error, "the attempt is not this worker's any more");
+            tracing::warn!(task_id = task.task_id, %error, "dropped the outcome of an activity attempt whose lease was lost");
         }
-        Refused::Said | Refused::Unknown => {
-            tracing::error!(task_id = task.task_id, %error, "the outcome of an activity was not recorded");
+        Refused::Rejected | Refused::Unknown => {
+            tracing::error!(task_id = task.task_id, %error, "could not report the outcome of an activity");
         }
     }
 }
 
-/// The failure surface that every language of the protocol understands.
+/// Returns the failure as the protocol writes it.
 pub(super) fn failure_body(failure: &Failure) -> Value {
     let mut body = json!({
         "message": failure.message,
@@ -194,16 +195,16 @@ pub(super) fn failure_body(failure: &Failure) -> Value {
     body
 }
 
-/// Takes an activity's heartbeats to the server.
-struct RemoteHeart {
+/// Sends the heartbeats of an activity to the server.
+struct HeartbeatSender {
     shared: Arc<Shared>,
     task_id: String,
     attempt_id: String,
     lease_owner: String,
 }
 
-impl Heart for RemoteHeart {
-    fn beat(&self, details: Option<Value>) -> BoxFuture<'_, Beat> {
+impl HeartbeatSink for HeartbeatSender {
+    fn heartbeat(&self, details: Option<Value>) -> BoxFuture<'_, HeartbeatReply> {
         Box::pin(async move {
             let mut body = json!({
                 "activity_attempt_id": self.attempt_id,
@@ -218,19 +219,23 @@ impl Heart for RemoteHeart {
                 .activity_heartbeat(&self.task_id, &body)
                 .await
             {
-                Ok(beaten) if beaten.can_continue && !beaten.cancel_requested => Beat::GoOn,
-                Ok(beaten) => {
+                Ok(response) if response.can_continue && !response.cancel_requested => {
+                    HeartbeatReply::Continue
+                }
+                Ok(response) => {
                     tracing::info!(
                         task_id = self.task_id,
-                        reason = beaten.reason,
-                        "the activity must stop"
+                        reason = response.reason,
+                        "the server asked the activity to stop"
                     );
-                    Beat::Stop
+                    HeartbeatReply::Stop
                 }
                 Err(error) => match understand(&error) {
-                    // The server may be back before the lease is over.
-                    Refused::Unknown => Beat::GoOn,
-                    Refused::RunCancelled | Refused::LeaseLost | Refused::Said => Beat::Stop,
+                    // The server may be available again before the lease expires.
+                    Refused::Unknown => HeartbeatReply::Continue,
+                    Refused::RunCancelled | Refused::LeaseLost | Refused::Rejected => {
+                        HeartbeatReply::Stop
+                    }
                 },
             }
         })

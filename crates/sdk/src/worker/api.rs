@@ -1,16 +1,16 @@
-//! The calls of the worker plane, and what their refusals mean to a worker.
+//! The requests of a worker, and the meaning of their refusals.
 
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::wire::{Beaten, Delivered, HistoryPage, Polled, Registered, WorkflowTask};
+use super::wire::{Delivered, HeartbeatResponse, HistoryPage, Polled, Registered, WorkflowTask};
 use crate::connection::{Connection, Repeat};
 use crate::transport::{Plane, RequestError};
 use crate::workflow::merge;
 
-/// Kinds of tasks a worker polls for.
+/// The kinds of tasks that a worker polls for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TaskQueueKind {
     Workflow,
@@ -28,14 +28,14 @@ impl TaskQueueKind {
     }
 }
 
-/// The worker plane of one server, in one worker's name.
+/// The requests of one worker to one server.
 #[derive(Clone, Debug)]
 pub(super) struct Api {
     pub(super) connection: Connection,
     pub(super) worker_id: String,
 }
 
-/// How much longer than the server may hold a poll its answer may take.
+/// The time that a poll may take beyond the time for which the server holds it.
 const POLL_GRACE: Duration = Duration::from_secs(10);
 
 impl Api {
@@ -46,7 +46,7 @@ impl Api {
     ) -> Result<R, RequestError> {
         let mut path = vec!["worker"];
         path.extend(segments);
-        // Every report of a worker is idempotent.
+        // Every report of a worker is idempotent, so it may be repeated.
         self.connection
             .post(Plane::Worker, &path)
             .repeat(Repeat::Freely)
@@ -79,7 +79,7 @@ impl Api {
     ) -> Result<Polled, RequestError> {
         self.connection
             .post(Plane::Worker, &["worker", kind.resource(), "poll"])
-            // The loop around it decides when to poll again.
+            // The poll loop decides when to poll again.
             .repeat(Repeat::Never)
             .timeout(hold + POLL_GRACE)
             .json(body)
@@ -87,7 +87,7 @@ impl Api {
             .await
     }
 
-    /// One more page of a task's history.
+    /// Fetches one more page of the history of a task.
     pub(super) async fn history(
         &self,
         task: &WorkflowTask,
@@ -104,7 +104,7 @@ impl Api {
             .await
     }
 
-    /// A report about a workflow task.
+    /// Sends a report about a workflow task.
     pub(super) async fn workflow_task<R: DeserializeOwned>(
         &self,
         task: &WorkflowTask,
@@ -131,12 +131,12 @@ impl Api {
         &self,
         task_id: &str,
         body: &Value,
-    ) -> Result<Beaten, RequestError> {
+    ) -> Result<HeartbeatResponse, RequestError> {
         self.post(&["activity-tasks", task_id, "heartbeat"], body)
             .await
     }
 
-    /// A report about an activity, query or validation task.
+    /// Sends a report about an activity, query or validation task.
     pub(super) async fn report(
         &self,
         segments: &[&str],
@@ -171,7 +171,7 @@ impl Api {
     }
 }
 
-/// The keys that say whose claim a report belongs to.
+/// Returns the fields that identify the claim of a workflow task in a report.
 pub(super) fn claim(task: &WorkflowTask) -> Value {
     json!({
         "lease_owner": task.lease_owner,
@@ -179,19 +179,20 @@ pub(super) fn claim(task: &WorkflowTask) -> Value {
     })
 }
 
-/// What a refused report means.
+/// The meaning of a refused report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// The run was cancelled or terminated: the task is nobody's any more.
+    /// The run was cancelled or terminated.
     RunCancelled,
     /// The run is closed, or another worker has the task.
     LeaseLost,
-    /// The server did not like what was said.
-    Said,
-    /// No answer came, or none that can be understood.
+    /// The server refused the content of the report.
+    Rejected,
+    /// There was no response, or the server failed.
     Unknown,
 }
 
+/// Returns the meaning of a refused report.
 pub(super) fn understand(error: &RequestError) -> Refused {
     let Some(refusal) = error.refusal() else {
         return Refused::Unknown;
@@ -222,6 +223,6 @@ pub(super) fn understand(error: &RequestError) -> Refused {
         | "run_deadline_expired"
         | "stale_worker_registration" => Refused::LeaseLost,
         _ if refusal.status() >= 500 => Refused::Unknown,
-        _ => Refused::Said,
+        _ => Refused::Rejected,
     }
 }

@@ -1,4 +1,4 @@
-//! Setting up a worker.
+//! The builder of a worker.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::activity::Extensions;
 use crate::connection::Connection;
 use crate::definition::{Activity, ActivityDefinition, Workflow, WorkflowDefinition};
 
-/// A worker in the making; see [`Worker::builder`].
+/// Builds a worker; see [`Worker::builder`].
 #[must_use = "a worker does nothing until it is built and run"]
 pub struct WorkerBuilder {
     connection: Connection,
@@ -64,116 +64,117 @@ impl WorkerBuilder {
         }
     }
 
-    /// Runs workflows of a function with `#[workflow]`.
+    /// Registers a function with `#[workflow]`.
     pub fn workflow<W: Workflow>(self) -> Self {
         self.workflow_definition(W::definition())
     }
 
-    /// Runs workflows of a definition made by hand.
+    /// Registers a workflow definition.
     pub fn workflow_definition(mut self, definition: WorkflowDefinition) -> Self {
         self.workflows
             .insert(definition.name().to_owned(), definition);
         self
     }
 
-    /// Runs activities of a function with `#[activity]`.
+    /// Registers a function with `#[activity]`.
     pub fn activity<A: Activity>(self) -> Self {
         self.activity_definition(A::definition())
     }
 
-    /// Runs activities of a definition made by hand.
+    /// Registers an activity definition.
     pub fn activity_definition(mut self, definition: ActivityDefinition) -> Self {
         self.activities
             .insert(definition.name().to_owned(), definition);
         self
     }
 
-    /// Runs an activity for this worker's own workflows only, when they call it as a local one: the worker does not poll for it.
+    /// Registers a function with `#[activity]` for local calls only: workflows on this worker can call it as a local activity,
+    /// and the worker does not poll for it.
     pub fn local_activity<A: Activity>(self) -> Self {
         self.local_activity_definition(A::definition())
     }
 
-    /// As [`local_activity`](Self::local_activity), for a definition made by hand.
+    /// Registers an activity definition for local calls only.
     pub fn local_activity_definition(mut self, definition: ActivityDefinition) -> Self {
         self.local_activities
             .insert(definition.name().to_owned(), definition);
         self
     }
 
-    /// A value for all activities, such as a pool of connections; they read it with
+    /// Adds a value for all activities, such as a connection pool. Activities read it with
     /// [`ActivityContext::data`](crate::ActivityContext::data).
     pub fn data<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.data.insert(value);
         self
     }
 
-    /// The id to register under; made up by default.
+    /// Sets the worker id. By default it is generated.
     pub fn id(mut self, worker_id: impl Into<String>) -> Self {
         self.worker_id = worker_id.into();
         self
     }
 
-    /// The build of the code in it: runs that began on another one do not come here.
+    /// Sets the build id of the code. Runs that are pinned to another build are not dispatched to this worker.
     pub fn build_id(mut self, build_id: impl Into<String>) -> Self {
         self.build_id = Some(build_id.into());
         self
     }
 
-    /// Something its machine has, such as `gpu:nvidia-l4`, for sessions that require it.
+    /// Adds a capability of the machine, such as `gpu:nvidia-l4`, for sessions that require it.
     pub fn capability(mut self, tag: impl Into<String>) -> Self {
         self.tags.push(tag.into());
         self
     }
 
-    /// How many sessions it may hold at once; 10 by default.
+    /// Sets how many sessions the worker may hold at once. The default is 10.
     pub fn max_concurrent_worker_sessions(mut self, count: usize) -> Self {
         self.max_sessions = count;
         self
     }
 
-    /// How many workflow tasks it answers at once; 50 by default.
+    /// Sets how many workflow tasks the worker processes at once. The default is 50.
     pub fn max_concurrent_workflow_tasks(mut self, count: usize) -> Self {
         self.limits.workflow_tasks = count.max(1);
         self
     }
 
-    /// How many activities it runs at once; 100 by default.
+    /// Sets how many activities the worker runs at once. The default is 100.
     pub fn max_concurrent_activities(mut self, count: usize) -> Self {
         self.limits.activities = count.max(1);
         self
     }
 
-    /// How many polls for workflow tasks it keeps open; 4 by default.
+    /// Sets how many polls for workflow tasks the worker keeps open. The default is 4.
     pub fn workflow_pollers(mut self, count: usize) -> Self {
         self.limits.workflow_pollers = count.max(1);
         self
     }
 
-    /// How many polls for activities it keeps open; 4 by default.
+    /// Sets how many polls for activities the worker keeps open. The default is 4.
     pub fn activity_pollers(mut self, count: usize) -> Self {
         self.limits.activity_pollers = count.max(1);
         self
     }
 
-    /// How many runs it keeps in memory between their tasks; 1000 by default, 0 for none.
+    /// Sets how many runs the worker keeps in memory between their tasks. The default is 1000.
     pub fn cached_runs(mut self, count: usize) -> Self {
         self.cached_runs = count;
         self
     }
 
-    /// How long the server may hold a poll, between 1 and 60 seconds; 30 by default.
+    /// Sets how long the server may hold a poll: 1 to 60 seconds, rounded up to whole seconds. The default is 30 seconds.
     pub fn poll_timeout(mut self, timeout: Duration) -> Self {
         self.limits.poll = timeout.clamp(Duration::from_secs(1), Duration::from_secs(60));
         self
     }
 
-    /// How long a worker that ends waits for its running tasks; 30 seconds by default.
+    /// Sets how long a worker that is asked to stop waits for its tasks. The default is 30 seconds.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
         self.limits.drain = timeout;
         self
     }
 
-    /// The worker, ready to run.
+    /// Builds the worker.
     pub fn build(self) -> Worker {
         let registration = Registration {
             tags: self.tags,

@@ -1,4 +1,4 @@
-//! Runs that the worker keeps in memory between two of their tasks.
+//! A cache of runs between two of their tasks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::metrics::Counters;
 use crate::workflow::Execution;
 
-/// At most so many runs; the one that was used longest ago goes first.
+/// A cache of at most `capacity` runs. The least recently used run is evicted first.
 pub(super) struct Cache {
     capacity: usize,
     state: Mutex<State>,
@@ -16,7 +16,7 @@ pub(super) struct Cache {
 #[derive(Default)]
 struct State {
     runs: HashMap<String, (u64, Execution)>,
-    /// Run ids by when they were put in.
+    /// Run ids in the order in which they were added.
     order: BTreeMap<u64, String>,
     clock: u64,
 }
@@ -29,7 +29,7 @@ impl Cache {
         }
     }
 
-    /// Takes a run out. Whoever has it is the only one: a task holds the run's lease.
+    /// Removes and returns a run. A run has one open task at a time, so there is one user.
     pub(super) fn take(&self, run_id: &str) -> Option<Execution> {
         let mut state = self.state.lock();
         let (used, execution) = state.runs.remove(run_id)?;
@@ -37,7 +37,7 @@ impl Cache {
         Some(execution)
     }
 
-    /// Puts a run in. Whether it is kept.
+    /// Adds a run. Returns whether the cache keeps it.
     pub(super) fn put(&self, run_id: &str, execution: Execution, counters: &Counters) -> bool {
         if self.capacity == 0 {
             return false;
@@ -56,7 +56,7 @@ impl Cache {
                 .flatten();
             oldest.and_then(|(_, run_id)| state.runs.remove(&run_id))
         };
-        // User code may run when its future is dropped: not under the lock.
+        // Dropping the future may run user code, so it is dropped after the lock is released.
         if evicted.is_some() {
             counters.cache_evictions.add();
         }

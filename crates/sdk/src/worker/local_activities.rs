@@ -1,7 +1,7 @@
-//! The local-activity runtime: runs the local calls of a workflow task under its lease (local-activities.md).
+//! Runs the local activities of a workflow task under its lease.
 //!
-//! A server that can writes every attempt down as it happens (`durable`): a lost worker leaves a trace, and pauses between
-//! attempts cost no lease. Any other server hears the whole story with the completion (`inline`).
+//! If the server supports it, every attempt is recorded as it happens (`durable`): a lost worker leaves a record, and no lease is
+//! held during the pause between two attempts. Otherwise all attempts are reported with the completion of the task (`inline`).
 
 mod attempt;
 mod durable;
@@ -15,7 +15,7 @@ use super::workflow_tasks::Stopped;
 use crate::definition::ActivityDefinition;
 use crate::workflow::{Execution, ReplayError};
 
-/// Runs every local activity that the code waits for, and the code after each.
+/// Runs every local activity that the code waits for. The code continues after each one.
 pub(super) async fn run(
     shared: &Arc<Shared>,
     task: &WorkflowTask,
@@ -36,7 +36,7 @@ pub(super) async fn run(
     Box::pin(inline::run(shared, task, execution)).await
 }
 
-/// The function behind a local call: registered for this worker's workflows only, or for its queue as well.
+/// Returns the definition of a local activity: one that is registered for local calls only, or for the task queue as well.
 fn definition<'a>(shared: &'a Shared, activity_type: &str) -> Option<&'a ActivityDefinition> {
     let local = shared.local_activities.get(activity_type);
     local.or_else(|| shared.activities.get(activity_type))

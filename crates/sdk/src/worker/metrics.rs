@@ -1,16 +1,16 @@
-//! What a worker counts.
+//! The counters of a worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)+) => {
-        /// Counters of a running worker.
+        /// The counters of a running worker.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $(pub(crate) $name: Counter,)+
         }
 
-        /// What a worker has counted since it was made.
+        /// A snapshot of the counters of a worker.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct WorkerMetrics {
@@ -27,7 +27,7 @@ macro_rules! counters {
     };
 }
 
-/// One number that grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -40,31 +40,31 @@ impl Counter {
 counters! {
     /// Polls sent.
     polls,
-    /// Polls that ended without a task.
+    /// Polls that returned no task.
     polls_empty,
-    /// Polls the server held back because a limit was reached.
+    /// Polls that the server throttled because a limit was reached.
     polls_throttled,
-    /// Polls that failed, for whatever reason, and were repeated.
+    /// Polls that failed.
     polls_failed,
-    /// Workflow tasks answered.
+    /// Workflow tasks completed.
     workflow_tasks,
-    /// Workflow tasks that could not be answered: the code and the history do not fit, or the code panicked.
+    /// Workflow tasks that failed, because the code does not match the history or panicked.
     workflow_tasks_failed,
-    /// Tasks whose lease was lost before the answer: another worker has them.
+    /// Tasks whose lease was lost before the report.
     leases_lost,
-    /// Tasks whose run was cancelled or terminated meanwhile.
+    /// Tasks whose run was cancelled or terminated before the report.
     runs_cancelled,
-    /// Runs found in memory.
+    /// Workflow tasks whose run was in the cache.
     cache_hits,
-    /// Runs replayed from the beginning of their history.
+    /// Workflow tasks whose run was replayed from the beginning.
     cache_misses,
-    /// Runs dropped from memory to make room.
+    /// Runs evicted from the cache.
     cache_evictions,
     /// Activities that returned a result.
     activities_completed,
     /// Attempts of activities that failed.
     activities_failed,
-    /// Attempts that were told to stop.
+    /// Attempts of activities that the server asked to stop.
     activities_cancelled,
     /// Attempts of local activities.
     local_activities,
@@ -72,10 +72,10 @@ counters! {
     queries,
     /// Updates handled.
     updates,
-    /// Updates looked at by a validator.
+    /// Updates validated.
     validations,
     /// Sessions renewed in the background.
     session_renewals,
-    /// Times the worker had to register again.
+    /// Registrations of the worker.
     registrations,
 }

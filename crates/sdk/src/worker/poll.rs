@@ -1,4 +1,4 @@
-//! Poll loops: as many polls as there is room for, forever, whatever the server says.
+//! Poll loops. They poll while there are free slots, until the worker is asked to stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,30 +15,31 @@ use super::registration::Registration;
 use super::shared::{RunningTask, Shared};
 use super::wire::{Polled, TaskKind};
 use super::{activities, questions, workflow_tasks};
+use crate::duration::seconds;
 use crate::transport::RequestError;
 
-/// The pauses after failed polls: from a tenth of a second, doubling, up to five seconds.
+/// The pauses after failed polls double from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a worker that is held back by a limit waits at least.
+/// The shortest pause after a throttled poll.
 const THROTTLED_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the poll loops of a worker share.
+/// The shared state of the poll loops.
 #[derive(Clone)]
 pub(super) struct Pollers {
     pub(super) shared: Arc<Shared>,
     pub(super) registration: Arc<Registration>,
-    /// No new tasks from here on.
+    /// Cancelled when the worker must take no new tasks.
     pub(super) stop: CancellationToken,
     pub(super) drained: CancellationToken,
-    /// Running tasks are given up from here on.
+    /// Cancelled when running tasks must end.
     pub(super) abort: CancellationToken,
     pub(super) tasks: TaskTracker,
     pub(super) hold: Duration,
 }
 
-/// What to do after a poll.
+/// The next step of a poll loop.
 enum Next {
     PollAgain,
     Pause(Duration),
@@ -80,7 +81,7 @@ impl Pollers {
                 Next::Fail(error) => {
                     failures = failures.saturating_add(1);
                     self.shared.counters.polls_failed.add();
-                    tracing::warn!(?kind, %error, failures, "a poll failed");
+                    tracing::warn!(?kind, %error, failures, "poll failed");
                     pause_after(failures, &error)
                 }
             };
@@ -100,7 +101,7 @@ impl Pollers {
                 if self.abort.is_cancelled() {
                     return Next::Stop;
                 }
-                // The server may have given out a task while its answer was on the way. The same request again tells.
+                // The server may have dispatched a task while its response was on the way. The same request returns it again.
                 body["timeout_seconds"] = json!(0);
                 let last = self.shared.api.poll(kind, &body, Duration::ZERO).await;
                 if let Ok(polled) = last {
@@ -115,7 +116,7 @@ impl Pollers {
         }
     }
 
-    /// What a poll says, unless the worker is asked to go away.
+    /// Handles the response to a poll: starts its task, or returns what to do next.
     fn take(&self, kind: TaskQueueKind, polled: Polled, slot: OwnedSemaphorePermit) -> Next {
         match polled.poll_status.as_deref() {
             Some("draining" | "stopped") => {
@@ -128,7 +129,7 @@ impl Pollers {
                 let asked = Duration::from_secs(polled.retry_after_seconds.unwrap_or(0));
                 return Next::Pause(asked.max(THROTTLED_PAUSE));
             }
-            // `timeout` is what older servers call it.
+            // Older servers use `timeout` for an empty poll.
             _ => {}
         }
         let Some(task) = polled.task else {
@@ -152,12 +153,12 @@ impl Pollers {
         let reason = error.refusal().map_or("", |refusal| refusal.reason());
         match reason {
             "worker_draining" | "worker_stopped" => {
-                tracing::info!("the worker is asked to drain");
+                tracing::info!("the server asked the worker to drain");
                 self.drained.cancel();
                 self.stop.cancel();
                 Next::Stop
             }
-            // The server has forgotten this worker: it was away for too long, or its data are new.
+            // The server does not know this worker any more: it was away for too long, or the store is a new one.
             "worker_not_registered" => match self.registration.register(&self.shared).await {
                 Ok(()) => Next::PollAgain,
                 Err(error) => Next::Fail(error),
@@ -172,7 +173,7 @@ impl Pollers {
             "worker_id": shared.api.worker_id,
             "task_queue": shared.queue,
             "poll_request_id": format!("{:032x}", rand::random::<u128>()),
-            "timeout_seconds": self.hold.as_secs(),
+            "timeout_seconds": seconds(self.hold),
         });
         if let Some(build_id) = &shared.build_id {
             body["build_id"] = json!(build_id);
@@ -189,7 +190,7 @@ impl Pollers {
     }
 }
 
-/// The wait after a number of failures in a row, shortened at random so that many workers do not come back at once.
+/// Returns the pause after a number of consecutive failures, with random jitter.
 fn pause_after(failures: u32, error: &RequestError) -> Duration {
     let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(10));
     let pause = doubled
@@ -217,7 +218,7 @@ async fn process(shared: &Arc<Shared>, kind: TaskQueueKind, task: &RawValue) {
                     questions::validate_update(shared, question).await;
                 }
             } else if let Some(task) = read(task) {
-                // A large future lives on the heap, not in the poll loop's task.
+                // The future is large, so it is on the heap.
                 Box::pin(workflow_tasks::process(shared, task)).await;
             }
         }
@@ -226,6 +227,6 @@ async fn process(shared: &Arc<Shared>, kind: TaskQueueKind, task: &RawValue) {
 
 fn read<T: DeserializeOwned>(task: &RawValue) -> Option<T> {
     serde_json::from_str(task.get())
-        .inspect_err(|error| tracing::error!(%error, "the server sent a task that cannot be read"))
+        .inspect_err(|error| tracing::error!(%error, "could not read a task from the server"))
         .ok()
 }

@@ -1,4 +1,4 @@
-//! Queries, and validators of updates: a replay, one handler, an answer. Nothing is recorded.
+//! Processes query tasks and update validation tasks: replays the run and calls one handler. Nothing is recorded.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::wire::{QueryTask, QuestionedRun, ValidationTask};
 use crate::error::Failure;
 use crate::workflow::{Execution, HistoryEvent, ReplayError, RunInfo};
 
-/// Answers a query.
+/// Processes a query task.
 pub(super) async fn answer_query(shared: &Arc<Shared>, task: QueryTask) {
     shared.counters.queries.add();
     let answer = replay(shared, &task.run, &task.history_events)
@@ -27,7 +27,10 @@ pub(super) async fn answer_query(shared: &Arc<Shared>, task: QueryTask) {
         }
         Ok(Some(Err(failure))) => Some((failure, "query_rejected")),
         Ok(None) => {
-            let problem = format!("the workflow has no query `{}`", task.query_name);
+            let problem = format!(
+                "the workflow has no handler for the query `{}`",
+                task.query_name
+            );
             Some((
                 Failure::of_type("UnknownQuery", problem),
                 "rejected_unknown_query",
@@ -46,7 +49,7 @@ pub(super) async fn answer_query(shared: &Arc<Shared>, task: QueryTask) {
     .await;
 }
 
-/// Asks a validator whether an update may come in.
+/// Processes an update validation task.
 pub(super) async fn validate_update(shared: &Arc<Shared>, task: ValidationTask) {
     shared.counters.validations.add();
     let verdict = replay(shared, &task.run, &task.history_events)
@@ -55,7 +58,10 @@ pub(super) async fn validate_update(shared: &Arc<Shared>, task: ValidationTask) 
         Ok(Some(Ok(()))) => None,
         Ok(Some(Err(failure))) => Some((failure, "update_validator_rejected")),
         Ok(None) => {
-            let problem = format!("the workflow has no update `{}`", task.update_name);
+            let problem = format!(
+                "the workflow has no handler for the update `{}`",
+                task.update_name
+            );
             Some((
                 Failure::of_type("UnknownUpdate", problem),
                 "update_validator_rejected",
@@ -108,7 +114,7 @@ fn replay(
     Ok(execution)
 }
 
-/// Sends the answer with the first of two verbs, or the refusal with the second.
+/// Reports success with the first verb, or a refusal with the second.
 async fn report(
     shared: &Arc<Shared>,
     resource: &str,
@@ -127,7 +133,7 @@ async fn report(
         });
     }
     if let Err(error) = shared.api.report(&[resource, task_id, verb], &body).await {
-        // Nobody waits for it any more, or somebody else answered.
-        tracing::debug!(%error, "an answer came too late");
+        // The caller does not wait any more, or another worker has answered.
+        tracing::debug!(%error, "could not report the answer to a query or update validation");
     }
 }

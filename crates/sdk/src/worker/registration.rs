@@ -1,4 +1,4 @@
-//! Who a worker is: registered before it polls, again when the server forgets it, and alive in between.
+//! The registration of a worker: before it polls, and again when the server does not know it any more. Sends worker heartbeats.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::connection::Connection;
 use crate::definition::WorkflowDefinition;
 use crate::transport::{Plane, RequestError};
 
-/// How often a worker says that it is alive when the server does not say how often it wants to hear it.
+/// The pause between worker heartbeats if the server does not name one.
 pub(super) const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// The registered properties of a worker.
 pub(super) struct Registration {
-    /// Resource tags the author gave.
+    /// The capabilities of the machine.
     pub(super) tags: Vec<String>,
     pub(super) max_workflow_tasks: usize,
     pub(super) max_activities: usize,
@@ -27,9 +27,9 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Registers the worker, after a look at what the server can do.
+    /// Reads the capabilities of the server, then registers the worker.
     pub(super) async fn register(&self, shared: &Shared) -> Result<(), RequestError> {
-        let capabilities = ask(&shared.api.connection).await?;
+        let capabilities = fetch_capabilities(&shared.api.connection).await?;
         *shared.capabilities.write() = capabilities;
         let registered = shared.api.register(&self.body(shared)).await?;
         shared.counters.registrations.add();
@@ -46,13 +46,13 @@ impl Registration {
         Ok(())
     }
 
-    /// Whether the worker takes part in the validation of updates.
+    /// Returns whether the worker takes update validation tasks.
     pub(super) fn validates(&self, shared: &Shared) -> bool {
         shared.capabilities.read().update_validation_tasks
             && shared
                 .workflows
                 .values()
-                .any(|workflow| !workflow.validators.is_empty())
+                .any(|workflow| !workflow.messages.validators.is_empty())
     }
 
     fn body(&self, shared: &Shared) -> Value {
@@ -114,7 +114,7 @@ impl Registration {
         names.chain(self.tags.iter().cloned()).collect()
     }
 
-    /// Tells the server that the worker is alive, as often as it wants to hear it.
+    /// Sends worker heartbeats at the interval of the server.
     pub(super) async fn stay_registered(self: Arc<Self>, shared: Arc<Shared>) {
         loop {
             let interval = *self.interval.lock();
@@ -132,14 +132,14 @@ impl Registration {
                 Err(error)
             };
             if let Err(error) = result {
-                tracing::warn!(%error, "the server did not hear that the worker is alive");
+                tracing::warn!(%error, "worker heartbeat failed");
             }
         }
     }
 }
 
-/// What the server can do.
-async fn ask(connection: &Connection) -> Result<Capabilities, RequestError> {
+/// Fetches the capabilities of the server.
+async fn fetch_capabilities(connection: &Connection) -> Result<Capabilities, RequestError> {
     let info: Value = connection
         .get(Plane::Control, &["cluster", "info"])
         .send()
@@ -148,10 +148,9 @@ async fn ask(connection: &Connection) -> Result<Capabilities, RequestError> {
         .map_err(|error| RequestError::Malformed(error.to_string()))
 }
 
-/// The messages a workflow understands, so that the server can refuse others at the door. Arguments are checked by the
-/// handlers themselves.
+/// Returns the messages that a workflow lists, so that the server can refuse others. The handlers check the arguments.
 fn contract(workflow: &WorkflowDefinition) -> Value {
-    let contracts = |names: &[std::borrow::Cow<'static, str>]| -> Vec<Value> {
+    let contracts = |names: &[&'static str]| -> Vec<Value> {
         let any = json!([{
             "name": "arguments", "position": 0, "required": false, "variadic": true,
             "default_available": false, "default": null, "type": null, "allows_null": true,
@@ -161,13 +160,14 @@ fn contract(workflow: &WorkflowDefinition) -> Value {
             .map(|name| json!({"name": name, "parameters": any}))
             .collect()
     };
+    let messages = &workflow.messages;
     json!({
-        "queries": workflow.queries,
-        "query_contracts": contracts(&workflow.queries),
-        "signals": workflow.signals,
-        "signal_contracts": contracts(&workflow.signals),
-        "updates": workflow.updates,
-        "update_contracts": contracts(&workflow.updates),
-        "update_validators": workflow.validators,
+        "queries": messages.queries,
+        "query_contracts": contracts(&messages.queries),
+        "signals": messages.signals,
+        "signal_contracts": contracts(&messages.signals),
+        "updates": messages.updates,
+        "update_contracts": contracts(&messages.updates),
+        "update_validators": messages.validators,
     })
 }

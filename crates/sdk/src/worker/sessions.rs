@@ -1,4 +1,5 @@
-//! The sessions a worker holds: opened by hand or by the first activity, renewed in the background, closed at the end.
+//! The sessions of a worker. They are opened explicitly or by the first activity, renewed in the background, and closed when the
+//! worker ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,15 +26,24 @@ pub(super) struct Sessions {
 struct Held {
     generation: u64,
     lease: Duration,
-    /// Until then the worker may believe that it holds the session.
+    /// The end of the lease by the clock of the worker.
     trusted_until: Instant,
     renew: bool,
     active: Arc<AtomicBool>,
 }
 
+/// Whether the worker already had the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// The worker continues to hold the session.
+    Continued,
+    /// The worker has acquired the session.
+    Acquired,
+}
+
 impl Sessions {
-    /// An activity came with a session, or the session was opened or renewed: this worker holds it now.
-    pub(super) fn hold(&self, facts: &SessionFacts, anew: bool) -> ActivitySession {
+    /// Records that this worker holds the session: an activity came with it, or it was opened or renewed.
+    pub(super) fn hold(&self, facts: &SessionFacts, hold: Hold) -> ActivitySession {
         let now = Instant::now();
         let lease = Duration::from_secs(facts.lease_seconds.unwrap_or(120).max(1));
         let mut held = self.held.lock();
@@ -46,9 +56,9 @@ impl Sessions {
                 renew: true,
                 active: Arc::new(AtomicBool::new(false)),
             });
-        // Whatever lapsed in between may have been somebody else's.
+        // After the lease has lapsed, another worker may have held the session.
         let lapsed = entry.trusted_until <= now || !entry.active.load(Ordering::Relaxed);
-        if anew || lapsed {
+        if hold == Hold::Acquired || lapsed {
             entry.generation += 1;
             entry.active.store(false, Ordering::Relaxed);
             entry.active = Arc::new(AtomicBool::new(true));
@@ -85,7 +95,7 @@ impl Sessions {
     }
 }
 
-/// Renews what is held, each at a third of its lease, until the worker stops.
+/// Renews every session after a third of its lease, until the worker stops.
 pub(super) async fn renew_in_background(shared: Arc<Shared>) {
     let mut last: HashMap<String, Instant> = HashMap::new();
     loop {
@@ -98,7 +108,7 @@ pub(super) async fn renew_in_background(shared: Arc<Shared>) {
                 match renew_once(&shared, &session_id, None).await {
                     Ok(_) => shared.counters.session_renewals.add(),
                     Err(error) => {
-                        tracing::warn!(session_id, %error, "a session could not be renewed");
+                        tracing::warn!(session_id, %error, "could not renew a worker session");
                     }
                 }
             }
@@ -115,14 +125,14 @@ async fn renew_once(
     if let Some(seconds) = lease_seconds {
         body["lease_seconds"] = json!(seconds);
     }
-    let answer = shared
+    let response = shared
         .api
         .session(Some(session_id), Some("heartbeat"), &body)
         .await;
-    match answer {
-        Ok(answer) => {
-            let facts = read(&answer)?;
-            shared.sessions.hold(&facts, false);
+    match response {
+        Ok(response) => {
+            let facts = read(&response)?;
+            shared.sessions.hold(&facts, Hold::Continued);
             Ok(facts)
         }
         Err(error) => {
@@ -137,11 +147,11 @@ async fn renew_once(
     }
 }
 
-/// Closes everything that is still held; a planned end leaves nothing to expire.
+/// Closes all sessions, so that none has to expire.
 pub(super) async fn close_all(shared: &Arc<Shared>, reason: &str) {
     for (session_id, _, _) in shared.sessions.active() {
         if let Err(error) = close_once(&shared.api, &session_id, reason).await {
-            tracing::warn!(session_id, %error, "a session could not be closed");
+            tracing::warn!(session_id, %error, "could not close a worker session");
         }
         shared.sessions.lose(&session_id);
     }
@@ -152,24 +162,24 @@ async fn close_once(api: &Api, session_id: &str, reason: &str) -> Result<Value, 
     api.close_session(session_id, &body).await
 }
 
-fn read(answer: &Value) -> Result<SessionFacts, RequestError> {
-    serde_json::from_value(answer["session"].clone())
+fn read(response: &Value) -> Result<SessionFacts, RequestError> {
+    serde_json::from_value(response["session"].clone())
         .map_err(|error| RequestError::Malformed(error.to_string()))
 }
 
-/// Why a session is not this worker's.
+/// Why a request about a session failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SessionError(#[from] RequestError);
 
 impl SessionError {
-    /// The server's reason, such as `session_owned_by_another_worker`; empty when no answer came.
+    /// Returns the reason of the server, such as `session_owned_by_another_worker`. Empty if there was no response.
     pub fn reason(&self) -> &str {
         self.0.refusal().map_or("", |refusal| refusal.reason())
     }
 }
 
-/// A session that a worker opens by hand, before any activity needs it.
+/// A session that a worker opens before any activity needs it; see [`WorkerHandle::session`](super::WorkerHandle::session).
 #[derive(Clone)]
 pub struct WorkerSession {
     pub(super) shared: Arc<Shared>,
@@ -177,39 +187,44 @@ pub struct WorkerSession {
 }
 
 impl WorkerSession {
-    /// Opens the session, or takes it over if its holder is lost. The worker must be running.
+    /// Opens the session, or takes it over if its worker is lost. The worker must be running.
     ///
     /// # Errors
-    /// When another worker holds it, the requirements are not met, a limit is reached, or it is closed for good.
+    /// [`SessionError`] if another worker holds the session, the worker lacks a required capability, a limit is reached, or the
+    /// session is closed; [`SessionError::reason`] returns which. Also if the server cannot be reached.
     pub async fn create(&self) -> Result<ActivitySession, SessionError> {
         let mut body = self.options.to_wire();
         body["worker_id"] = json!(self.shared.api.worker_id);
-        let answer = self.shared.api.session(None, None, &body).await?;
-        let anew = answer["outcome"] != "reused";
-        Ok(self.shared.sessions.hold(&read(&answer)?, anew))
+        let response = self.shared.api.session(None, None, &body).await?;
+        let hold = if response["outcome"] == "reused" {
+            Hold::Continued
+        } else {
+            Hold::Acquired
+        };
+        Ok(self.shared.sessions.hold(&read(&response)?, hold))
     }
 
-    /// Renews the lease, for as long as the options say.
+    /// Renews the lease.
     ///
     /// # Errors
-    /// When the session is not this worker's any more.
+    /// [`SessionError`] if this worker does not hold the session any more, or the server cannot be reached.
     pub async fn renew(&self) -> Result<(), SessionError> {
         renew_once(&self.shared, self.options.session_id(), None)
             .await
             .map(|_| ())
     }
 
-    /// Whether the worker renews the lease by itself; it does unless told otherwise.
+    /// Sets whether the worker renews the lease in the background. The default is true.
     pub fn renew_in_background(&self, renew: bool) {
         self.shared
             .sessions
             .keep_alive(self.options.session_id(), renew);
     }
 
-    /// Ends the session for good.
+    /// Closes the session. It cannot be opened again.
     ///
     /// # Errors
-    /// When the session is not this worker's.
+    /// [`SessionError`] if this worker does not hold the session, or the server cannot be reached.
     pub async fn close(&self, reason: &str) -> Result<(), SessionError> {
         close_once(&self.shared.api, self.options.session_id(), reason).await?;
         self.shared.sessions.lose(self.options.session_id());

@@ -1,4 +1,4 @@
-//! What all parts of a running worker share.
+//! The shared state of a running worker.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,31 +17,31 @@ use crate::activity::Extensions;
 use crate::definition::{ActivityDefinition, WorkflowDefinition};
 use crate::workflow::ReplayError;
 
-/// See the module.
+/// The shared state of a running worker.
 pub(super) struct Shared {
     pub(super) api: Api,
     pub(super) queue: String,
     pub(super) build_id: Option<String>,
     pub(super) workflows: HashMap<String, WorkflowDefinition>,
     pub(super) activities: HashMap<String, ActivityDefinition>,
-    /// Activities that only this worker's own workflows call.
+    /// Activities for local calls only.
     pub(super) local_activities: HashMap<String, ActivityDefinition>,
     pub(super) data: Arc<Extensions>,
     pub(super) cache: Cache,
     pub(super) counters: Counters,
     pub(super) running: Running,
     pub(super) sessions: Sessions,
-    /// What the server said it can do when the worker registered.
+    /// The capabilities of the server at the registration.
     pub(super) capabilities: RwLock<Capabilities>,
 }
 
 impl Shared {
-    /// The server knows best how much history fits into an answer.
+    /// Returns the page size of histories that the server recommends.
     pub(super) fn history_page_size(&self) -> Option<u64> {
         self.capabilities.read().default_history_page_size
     }
 
-    /// Nothing is sent that the server has not announced: it would be refused, or worse, ignored.
+    /// Fails if a command uses a capability that the server does not advertise. The server would refuse or ignore it.
     pub(super) fn check_capabilities(&self, commands: &[Value]) -> Result<(), ReplayError> {
         let server = self.capabilities.read();
         for command in commands {
@@ -69,7 +69,7 @@ impl Shared {
     }
 }
 
-/// The tasks in hand.
+/// The number of tasks that the worker is processing.
 #[derive(Default)]
 pub(super) struct Running {
     tasks: AtomicUsize,
@@ -82,7 +82,7 @@ impl Running {
     }
 }
 
-/// One task in hand, until it is dropped.
+/// Counts one task until it is dropped.
 pub(super) struct RunningTask(Arc<Shared>);
 
 impl RunningTask {

@@ -1,4 +1,4 @@
-//! The answers a worker reads. Keys it does not know are ignored: a newer server adds some.
+//! The responses and tasks that a worker reads. Unknown fields are ignored: a newer server may add some.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::transport::RequestError;
 use crate::workflow::HistoryEvent;
 
-/// The answer to a registration.
+/// The response to a registration.
 #[derive(Debug, Deserialize)]
 pub(super) struct Registered {
     pub(super) heartbeat_interval_seconds: Option<u64>,
@@ -18,7 +18,7 @@ pub(super) struct Registered {
     pub(super) server_capabilities: Capabilities,
 }
 
-/// What a server says it can do, as far as a worker asks.
+/// The capabilities of a server that a worker uses.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Capabilities {
@@ -34,13 +34,13 @@ pub(super) struct Capabilities {
 }
 
 impl Capabilities {
-    /// A capability is a flag, or an object with one.
+    /// Returns whether a capability is supported: it is a flag, or an object with the flag `supported`.
     pub(super) fn has(capability: &serde_json::Value) -> bool {
         capability.as_bool().unwrap_or(false) || capability["supported"].as_bool().unwrap_or(false)
     }
 }
 
-/// The answer to a poll.
+/// The response to a poll.
 #[derive(Debug, Deserialize)]
 pub(super) struct Polled {
     pub(super) poll_status: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Polled {
     pub(super) retry_after_seconds: Option<u64>,
 }
 
-/// What every polled task says of itself first.
+/// The field of a polled task that names its kind.
 #[derive(Debug, Deserialize)]
 pub(super) struct TaskKind {
     pub(super) task_kind: Option<String>,
@@ -87,7 +87,7 @@ pub(crate) struct WorkflowTask {
 }
 
 impl WorkflowTask {
-    /// The first page of its history.
+    /// Takes the first page of its history.
     pub(crate) fn take_history(&mut self) -> HistoryPage {
         HistoryPage {
             history_events: std::mem::take(&mut self.history_events),
@@ -98,7 +98,7 @@ impl WorkflowTask {
     }
 }
 
-/// A request to end that has not reached the code yet.
+/// A cancellation request that was not delivered to the code yet.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct CancellationRequest {
     pub(crate) request_id: String,
@@ -106,7 +106,7 @@ pub(crate) struct CancellationRequest {
     pub(crate) history_refresh_page_token: Option<String>,
 }
 
-/// A piece of history.
+/// A page of a history.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct HistoryPage {
     #[serde(default)]
@@ -120,7 +120,7 @@ pub(crate) struct HistoryPage {
 }
 
 impl HistoryPage {
-    /// No events, but where to read those after a position.
+    /// Returns an empty page whose token points to the events after a position.
     pub(crate) fn rest_after(position: u64) -> Self {
         Self {
             next_history_page_token: Some(BASE64_STANDARD.encode(position.to_string())),
@@ -128,7 +128,7 @@ impl HistoryPage {
         }
     }
 
-    /// The events, unpacked if they came packed.
+    /// Takes the events, and decompresses them if needed.
     pub(crate) fn take_events(&mut self) -> Result<Vec<HistoryEvent>, RequestError> {
         let (Some(packed), Some(encoding)) = (
             self.history_events_compressed.take(),
@@ -157,7 +157,7 @@ pub(super) struct QueryTask {
     pub(super) history_events: Vec<HistoryEvent>,
 }
 
-/// An update that waits to be let in.
+/// An update validation task.
 #[derive(Debug, Deserialize)]
 pub(super) struct ValidationTask {
     pub(super) update_validation_task_id: String,
@@ -171,7 +171,7 @@ pub(super) struct ValidationTask {
     pub(super) history_events: Vec<HistoryEvent>,
 }
 
-/// Whom a question is about.
+/// The run of a query or validation task.
 #[derive(Debug, Deserialize)]
 pub(super) struct QuestionedRun {
     pub(super) lease_owner: String,
@@ -208,7 +208,7 @@ pub(super) struct ActivityTask {
     pub(super) worker_session: Option<SessionFacts>,
 }
 
-/// When an attempt is over.
+/// The deadlines of an attempt.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Deadlines {
@@ -216,7 +216,7 @@ pub(super) struct Deadlines {
     pub(super) schedule_to_close: Option<Timestamp>,
 }
 
-/// A session as tasks and session calls show it.
+/// A session in a task or in the response to a session request.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SessionFacts {
     pub(super) session_id: String,
@@ -228,9 +228,9 @@ pub(super) struct SessionFacts {
     pub(super) lease_seconds: Option<u64>,
 }
 
-/// The answer to an activity's heartbeat.
+/// The response to a heartbeat of an activity.
 #[derive(Debug, Deserialize)]
-pub(super) struct Beaten {
+pub(super) struct HeartbeatResponse {
     pub(super) can_continue: bool,
     #[serde(default)]
     pub(super) cancel_requested: bool,
@@ -238,7 +238,7 @@ pub(super) struct Beaten {
     pub(super) reason: Option<String>,
 }
 
-/// The answer to a delivery of a cancellation.
+/// The response to a delivery of a cancellation.
 #[derive(Debug, Deserialize)]
 pub(super) struct Delivered {
     pub(super) delivered: bool,

@@ -1,4 +1,4 @@
-//! Answers one workflow task: history in, commands out, and the calls in between that the protocol wants.
+//! Processes one workflow task: replays the history, runs local activities, and sends the commands.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use super::wire::{HistoryPage, WorkflowTask};
 use crate::transport::RequestError;
 use crate::workflow::{Decision, Execution, Handled, HistoryEvent, ReplayError, RunInfo};
 
-/// An acknowledgement that there is nothing to say, in the words of the protocol.
+/// The failure type that acknowledges a task without commands.
 const WAITING: &str = "WorkflowTaskWaitingForHistory";
 
-/// Why a task ended without an answer.
+/// Why a task ended without commands.
 #[derive(Debug)]
 pub(super) enum Stopped {
-    /// The code and the history do not fit, or the code is broken.
+    /// The code does not match the history, or it panicked.
     Replay(ReplayError),
-    /// The server refused a call on the way.
+    /// The server refused a request.
     Request(RequestError),
-    /// The claim ended properly: the server took the task back.
+    /// The server has released the claim.
     Released,
-    /// The lease can no longer be trusted: nothing is reported, and redelivery does the rest.
+    /// The lease is lost. Nothing is reported; the server dispatches the task again.
     LeaseLost(RequestError),
 }
 
@@ -39,34 +39,34 @@ impl From<RequestError> for Stopped {
     }
 }
 
-/// Processes a task from beginning to end. Never fails: what goes wrong is reported, logged and counted.
+/// Processes a task. Errors are reported to the server, logged and counted.
 pub(super) async fn process(shared: &Arc<Shared>, mut task: WorkflowTask) {
-    match answer(shared, &mut task).await {
+    match complete(shared, &mut task).await {
         Ok(()) => shared.counters.workflow_tasks.add(),
         Err(Stopped::Released) => {}
         Err(Stopped::LeaseLost(error)) => {
             shared.counters.leases_lost.add();
-            tracing::warn!(task_id = task.task_id, %error, "the lease of a task cannot be trusted any more");
+            tracing::warn!(task_id = task.task_id, %error, "lost the lease of a workflow task");
         }
         Err(Stopped::Replay(error)) => fail(shared, &task, &error).await,
         Err(Stopped::Request(error)) => refused(shared, &task, &error).await,
     }
 }
 
-async fn answer(shared: &Arc<Shared>, task: &mut WorkflowTask) -> Result<(), Stopped> {
+async fn complete(shared: &Arc<Shared>, task: &mut WorkflowTask) -> Result<(), Stopped> {
     if task.payload_codec != longhaul_protocol::payload::CODEC {
         return Err(Stopped::Replay(ReplayError::Damaged {
             position: 0,
             event_type: "task".to_owned(),
             problem: format!(
-                "payloads of codec `{}`; this worker reads `avro`",
+                "payloads have the codec `{}`; this worker reads `avro`",
                 task.payload_codec
             ),
         }));
     }
     let mut execution = open(shared, task).await?;
     if let Some(update_id) = task.workflow_update_id.clone() {
-        return answer_update(shared, task, execution, &update_id).await;
+        return complete_update(shared, task, execution, &update_id).await;
     }
     deliver_cancellation(shared, task, &mut execution).await?;
     match super::local_activities::run(shared, task, &mut execution).await {
@@ -87,7 +87,7 @@ async fn answer(shared: &Arc<Shared>, task: &mut WorkflowTask) -> Result<(), Sto
     Ok(())
 }
 
-/// The run as its history has it: from memory, or replayed from the beginning.
+/// Returns the run after a replay of its history: from the cache, or from the beginning.
 async fn open(shared: &Arc<Shared>, task: &mut WorkflowTask) -> Result<Execution, Stopped> {
     let known = shared.cache.take(&task.run_id);
     let page = task.take_history();
@@ -114,8 +114,8 @@ async fn open(shared: &Arc<Shared>, task: &mut WorkflowTask) -> Result<Execution
     Ok(execution)
 }
 
-/// All events from a page on. Calls that a later page records must be known when the code makes them, so none is replayed
-/// before the last has come; but pages of what has been `seen` are skipped.
+/// Returns all events from a page on. Calls that a later page records must be known when the code makes them, so all pages are
+/// read first. Pages of events up to `seen` are skipped.
 async fn read_pages(
     shared: &Arc<Shared>,
     task: &WorkflowTask,
@@ -140,7 +140,7 @@ async fn read_pages(
     }
 }
 
-/// A run that this worker does not know yet.
+/// Creates an execution for a run that is not in the cache.
 fn begin(shared: &Arc<Shared>, task: &WorkflowTask) -> Result<Execution, Stopped> {
     let Some(definition) = shared.workflows.get(task.workflow_type.as_str()) else {
         return Err(Stopped::Replay(ReplayError::UnknownWorkflow {
@@ -164,8 +164,8 @@ fn begin(shared: &Arc<Shared>, task: &WorkflowTask) -> Result<Execution, Stopped
     Ok(Execution::new(definition, info, arguments))
 }
 
-/// An update's task is answered by its handler alone; the workflow goes on with its next task.
-async fn answer_update(
+/// Processes the task of an update: only its handler runs. The workflow continues with its next task.
+async fn complete_update(
     shared: &Arc<Shared>,
     task: &WorkflowTask,
     mut execution: Execution,
@@ -186,7 +186,7 @@ async fn answer_update(
             json!({"type": "complete_update", "update_id": update_id, "result": result}),
             true,
         ),
-        // A handler that failed may have changed state first; the history will not have it.
+        // A failed handler may have changed the state, and the history will not have that. So the run is not cached.
         Handled::Failed(failure) => (failed(&failure), false),
         Handled::Unknown => (
             failed(&crate::Failure::of_type(
@@ -207,7 +207,7 @@ async fn answer_update(
     Ok(())
 }
 
-/// Lets the code know that it was asked to end, once it has nothing else to say first.
+/// Delivers a cancellation request to the code, unless the code has new commands.
 async fn deliver_cancellation(
     shared: &Arc<Shared>,
     task: &WorkflowTask,
@@ -241,7 +241,7 @@ async fn deliver_cancellation(
     refresh(shared, task, execution, token).await
 }
 
-/// Reads what the history has gained under the same claim, and lets the code react.
+/// Fetches new events under the same claim and replays them.
 pub(super) async fn refresh(
     shared: &Arc<Shared>,
     task: &WorkflowTask,
@@ -288,7 +288,7 @@ fn keep_in_memory(shared: &Arc<Shared>, task: &WorkflowTask, execution: Executio
     shared.cache.put(&task.run_id, execution, &shared.counters);
 }
 
-/// Tells the server that the task cannot be answered here, and why.
+/// Reports to the server that the task failed, and why.
 async fn fail(shared: &Arc<Shared>, task: &WorkflowTask, error: &ReplayError) {
     shared.counters.workflow_tasks_failed.add();
     tracing::error!(
@@ -296,7 +296,7 @@ async fn fail(shared: &Arc<Shared>, task: &WorkflowTask, error: &ReplayError) {
         run_id = task.run_id,
         workflow_type = task.workflow_type,
         %error,
-        "a workflow task cannot be answered"
+        "workflow task failed"
     );
     let mut failure = json!({"message": error.to_string(), "type": error.failure_type()});
     if let Some(sequence) = error.sequence() {
@@ -307,11 +307,11 @@ async fn fail(shared: &Arc<Shared>, task: &WorkflowTask, error: &ReplayError) {
         .workflow_task(task, &["fail"], json!({"failure": failure}))
         .await;
     if let Err(error) = reported {
-        tracing::warn!(task_id = task.task_id, %error, "the failure could not be reported");
+        tracing::warn!(task_id = task.task_id, %error, "could not report a failed workflow task");
     }
 }
 
-/// The server did not take the answer.
+/// Handles a refused report.
 async fn refused(shared: &Arc<Shared>, task: &WorkflowTask, error: &RequestError) {
     match understand(error) {
         Refused::RunCancelled => {
@@ -319,18 +319,18 @@ async fn refused(shared: &Arc<Shared>, task: &WorkflowTask, error: &RequestError
             tracing::info!(
                 workflow_id = task.workflow_id,
                 run_id = task.run_id,
-                "the run was cancelled while its task was being answered"
+                "the run was cancelled during its workflow task"
             );
         }
         Refused::LeaseLost => {
             shared.counters.leases_lost.add();
-            tracing::warn!(task_id = task.task_id, %error, "the task belongs to another worker now");
+            tracing::warn!(task_id = task.task_id, %error, "lost the lease of a workflow task");
         }
         Refused::Unknown => {
             shared.counters.workflow_tasks_failed.add();
-            tracing::warn!(task_id = task.task_id, %error, "the answer did not reach the server");
+            tracing::warn!(task_id = task.task_id, %error, "could not report a workflow task");
         }
-        Refused::Said => {
+        Refused::Rejected => {
             let problem = ReplayError::Refused {
                 problem: error.to_string(),
             };

@@ -1,4 +1,4 @@
-//! Calls of activities.
+//! Calls of activities from workflow code.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -7,42 +7,26 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use longhaul_protocol::Payload;
+use longhaul_protocol::workflow_command::CancellationPolicy;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::call::{CallFuture, CallKind, FailedHow, Outcome};
 use super::event::CallFacts;
 use super::journal::Journal;
-use super::options::{OptionError, RetryPolicy, exact_seconds};
+use super::options::{OptionError, RetryPolicy};
 use super::session::WorkerSessionOptions;
 use crate::definition::ActivityCall;
+use crate::duration::timeout_seconds;
 use crate::error::{ActivityError, FailureKind};
 use crate::payload;
 
-/// What happens to an activity whose workflow is cancelled while it waits for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CancellationPolicy {
-    /// It is told, and the workflow goes on at once.
-    TryCancel,
-    /// It is told, and the workflow goes on when it has stopped.
-    WaitCancellationCompleted,
-    /// It runs to its end, unwatched.
-    Abandon,
-}
-
-impl CancellationPolicy {
-    pub(super) fn wire_name(self) -> &'static str {
-        match self {
-            Self::TryCancel => "try_cancel",
-            Self::WaitCancellationCompleted => "wait_cancellation_completed",
-            Self::Abandon => "abandon",
-        }
-    }
-}
-
-/// An activity about to be called. Await it, or [`start`](Self::start) it and await it later.
+/// A call of an activity, with options. Await it, or [`start`](Self::start) it and await it later.
+///
+/// **An activity has one attempt by default.** Add [`.retry(..)`](Self::retry) to repeat failed attempts. Timeouts are rounded
+/// up to whole seconds.
 #[must_use = "a call does nothing until it is awaited or started"]
-pub struct CallActivity<R> {
+pub struct ActivityCallBuilder<R> {
     journal: Arc<Journal>,
     call: ActivityCall<R>,
     queue: Option<String>,
@@ -55,7 +39,7 @@ pub struct CallActivity<R> {
     session: Option<WorkerSessionOptions>,
 }
 
-impl<R: DeserializeOwned + 'static> CallActivity<R> {
+impl<R: DeserializeOwned + 'static> ActivityCallBuilder<R> {
     pub(super) fn new(journal: Arc<Journal>, call: ActivityCall<R>) -> Self {
         Self {
             journal,
@@ -71,55 +55,55 @@ impl<R: DeserializeOwned + 'static> CallActivity<R> {
         }
     }
 
-    /// The queue of the workers that run it; the workflow's own by default.
+    /// Sets the task queue. The default is the task queue of the workflow.
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
         self
     }
 
-    /// How often it is tried, and with which pauses; one attempt by default.
+    /// Sets the number of attempts and the pauses between them. **The default is one attempt.**
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = Some(retry);
         self
     }
 
-    /// How long one attempt may take. Whole seconds.
+    /// Sets the timeout of one attempt.
     pub fn start_to_close(mut self, timeout: Duration) -> Self {
         self.start_to_close = Some(timeout);
         self
     }
 
-    /// How long it may wait for a worker. Whole seconds.
+    /// Sets the timeout for the wait for a worker.
     pub fn schedule_to_start(mut self, timeout: Duration) -> Self {
         self.schedule_to_start = Some(timeout);
         self
     }
 
-    /// How long all attempts together may take. Whole seconds.
+    /// Sets the timeout of all attempts together.
     pub fn schedule_to_close(mut self, timeout: Duration) -> Self {
         self.schedule_to_close = Some(timeout);
         self
     }
 
-    /// How long an attempt may be silent. Whole seconds.
+    /// Sets the longest time between two heartbeats of an attempt.
     pub fn heartbeat(mut self, timeout: Duration) -> Self {
         self.heartbeat = Some(timeout);
         self
     }
 
-    /// What happens to it when the workflow is cancelled.
+    /// Sets what happens to the activity when the workflow is cancelled.
     pub fn cancellation(mut self, policy: CancellationPolicy) -> Self {
         self.cancellation = Some(policy);
         self
     }
 
-    /// Runs it on the worker that holds a session.
+    /// Runs the activity on the worker that holds the session.
     pub fn in_session(mut self, session: &WorkerSessionOptions) -> Self {
         self.session = Some(session.clone());
         self
     }
 
-    /// Calls it now.
+    /// Makes the call now. The returned future waits for its result.
     pub fn start(self) -> ActivityFuture<R> {
         self.into_future().start()
     }
@@ -147,12 +131,12 @@ impl<R: DeserializeOwned + 'static> CallActivity<R> {
             ("schedule_to_close_timeout", self.schedule_to_close),
             ("heartbeat_timeout", self.heartbeat),
         ] {
-            if let Some(seconds) = exact_seconds(key, timeout)? {
-                command[key] = json!(seconds);
+            if let Some(timeout) = timeout {
+                command[key] = json!(timeout_seconds(timeout));
             }
         }
         if let Some(policy) = self.cancellation {
-            command["cancellation_policy"] = json!(policy.wire_name());
+            command["cancellation_policy"] = json!(policy);
         }
         if let Some(session) = &self.session {
             command["worker_session"] = session.to_wire();
@@ -161,7 +145,7 @@ impl<R: DeserializeOwned + 'static> CallActivity<R> {
     }
 }
 
-impl<R: DeserializeOwned + 'static> IntoFuture for CallActivity<R> {
+impl<R: DeserializeOwned + 'static> IntoFuture for ActivityCallBuilder<R> {
     type Output = Result<R, ActivityError>;
     type IntoFuture = ActivityFuture<R>;
 
@@ -180,7 +164,7 @@ impl<R: DeserializeOwned + 'static> IntoFuture for CallActivity<R> {
     }
 }
 
-/// A called activity, local or not. Dropping it gives its result up; the activity itself runs on.
+/// The result of a called activity, local or not. Dropping the future does not stop the activity.
 #[must_use = "a call does nothing until it is awaited or started"]
 pub struct ActivityFuture<R>(Inner<R>);
 
@@ -203,7 +187,7 @@ impl<R: DeserializeOwned + 'static> ActivityFuture<R> {
         )))
     }
 
-    /// The call could not be made.
+    /// Returns a future that fails with the error.
     pub(super) fn failed(error: ActivityError) -> Self {
         Self(Inner::Failed(Some(error)))
     }
@@ -245,7 +229,7 @@ fn conclude<R: DeserializeOwned>(
                 Err(error) => ActivityError::new(
                     name,
                     FailureKind::Codec,
-                    format!("its result has another type than expected: {error}"),
+                    format!("the result has another type than expected: {error}"),
                 ),
             }
         }
@@ -280,7 +264,7 @@ fn failure(name: &str, facts: CallFacts, how: FailedHow) -> ActivityError {
     error
 }
 
-/// Adds the keys of one object to another.
+/// Adds the keys of one JSON object to another.
 pub(crate) fn merge(into: &mut Value, keys: Value) {
     if let (Value::Object(into), Value::Object(keys)) = (into, keys) {
         into.extend(keys);

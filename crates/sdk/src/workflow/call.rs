@@ -1,4 +1,4 @@
-//! One call of a workflow: what it is, what became of it, and the future that waits for it.
+//! One call of a workflow: its kind, its outcome, and the future that waits for it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use super::replay_error::ReplayError;
 use super::scope::ScopeId;
 use crate::error::TimeoutKind;
 
-/// What a call is: what code and history must agree on.
+/// The kind of a call. Code and history must agree on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallKind {
     Activity(String),
@@ -28,12 +28,12 @@ pub(crate) enum CallKind {
     Version(String),
     SearchAttributes,
     Memo,
-    /// A call only other SDKs make.
+    /// A call that only other SDKs make.
     Foreign(&'static str),
 }
 
 impl CallKind {
-    /// The call that an event opens or records, with its number.
+    /// Returns the call that an event opens or records, with its facts.
     pub(super) fn opened_by(
         event: &HistoryEvent,
     ) -> Result<Option<(Self, CallFacts)>, ReplayError> {
@@ -67,7 +67,7 @@ impl CallKind {
         Ok(kind(&facts).map(|kind| (kind, facts)))
     }
 
-    /// The word `deliver-cancellation` wants.
+    /// Returns the name of the kind in a `deliver-cancellation` request.
     pub(crate) fn wire_name(&self) -> &'static str {
         match self {
             Self::Activity(_) => "activity",
@@ -101,22 +101,22 @@ impl fmt::Display for CallKind {
     }
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// An activity or child returned.
+    /// An activity or child workflow completed.
     Completed(Option<Payload>),
-    /// An activity or child failed; the facts say how.
+    /// An activity or child workflow failed.
     Failed(Box<CallFacts>, FailedHow),
     /// A timer fired.
     Fired,
-    /// The timeout of a condition passed.
+    /// A condition wait timed out.
     WaitTimedOut,
-    /// The call was given up because its scope was cancelled.
+    /// The call ended because its scope was cancelled.
     Interrupted,
 }
 
-/// How a local activity failed, before the history has it.
+/// The failure of a local activity that is not recorded yet.
 #[derive(Debug)]
 pub(crate) struct FailedLocal {
     pub(crate) message: String,
@@ -127,7 +127,7 @@ pub(crate) struct FailedLocal {
 }
 
 impl Outcome {
-    /// What the recorded failure of a local activity will be to a replay.
+    /// Returns the outcome that a replay will read from the recorded failure of a local activity.
     pub(crate) fn failed_local(failed: FailedLocal) -> Self {
         let timed_out = failed.timeout_kind.map(TimeoutKind::from_name);
         let facts = CallFacts {
@@ -150,7 +150,7 @@ impl Outcome {
     }
 }
 
-/// Which terminal event it was.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailedHow {
     Failed,
@@ -163,22 +163,22 @@ pub(crate) enum FailedHow {
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) kind: CallKind,
-    /// Sent when the call is new, and for conditions again while they are open.
+    /// Sent when the call is new. Condition waits are sent again while they are open.
     pub(super) command: Value,
-    /// The history has it.
+    /// Whether the history has the call.
     pub(super) recorded: bool,
     pub(super) outcome: Option<Outcome>,
-    /// The code still waits for it.
+    /// Whether the code still waits for the call.
     pub(super) alive: bool,
     pub(super) waker: Option<Waker>,
     pub(super) scope: ScopeId,
-    /// The child's ids, once it has begun.
+    /// The workflow id and run id of a started child.
     pub(super) child: Option<(String, String)>,
-    /// How far a local activity has come.
+    /// The progress of a local activity.
     pub(super) local: LocalPhase,
 }
 
-/// Waits for a call and turns its outcome into what the author asked for.
+/// Waits for a call and converts its outcome.
 #[must_use = "a call does nothing until it is awaited or started"]
 pub(crate) struct CallFuture<T> {
     journal: Arc<Journal>,
@@ -191,7 +191,7 @@ enum State {
     /// Not made yet.
     New(CallKind, Value),
     Made(u64),
-    /// Given up before it was made.
+    /// Refused by its cancelled scope.
     Refused,
     Done,
 }

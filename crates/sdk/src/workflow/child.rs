@@ -1,4 +1,4 @@
-//! Calls of other workflows.
+//! Child workflows.
 
 use std::future::{IntoFuture, poll_fn};
 use std::pin::Pin;
@@ -7,44 +7,23 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use longhaul_protocol::Payload;
+use longhaul_protocol::workflow_command::{CancellationPolicy, ParentClosePolicy};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::activity::CancellationPolicy;
 use super::call::{CallFuture, CallKind, FailedHow, Outcome};
 use super::journal::Journal;
-use super::options::{OptionError, RetryPolicy, exact_seconds};
+use super::options::{OptionError, RetryPolicy};
 use crate::definition::WorkflowCall;
+use crate::duration::timeout_seconds;
 use crate::error::{ChildError, FailureKind, TimeoutKind};
 use crate::payload;
 
-/// What happens to a child that is open when its parent closes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParentClosePolicy {
-    /// It goes on.
-    Abandon,
-    /// It is cancelled at once.
-    RequestCancel,
-    /// It is terminated.
-    Terminate,
-    /// It is asked to clean up and end.
-    RequestCancellation,
-}
-
-impl ParentClosePolicy {
-    fn wire_name(self) -> &'static str {
-        match self {
-            Self::Abandon => "abandon",
-            Self::RequestCancel => "request_cancel",
-            Self::Terminate => "terminate",
-            Self::RequestCancellation => "request_cancellation",
-        }
-    }
-}
-
-/// A child workflow about to be started. Await its result, or [`start`](Self::start) it and await it later.
+/// A call of a child workflow, with options. Await it, or [`start`](Self::start) it and await it later.
+///
+/// A child workflow runs once by default. Timeouts are rounded up to whole seconds.
 #[must_use = "a call does nothing until it is awaited or started"]
-pub struct CallChild<R> {
+pub struct ChildWorkflowCallBuilder<R> {
     journal: Arc<Journal>,
     call: WorkflowCall<R>,
     queue: Option<String>,
@@ -55,7 +34,7 @@ pub struct CallChild<R> {
     run_timeout: Option<Duration>,
 }
 
-impl<R: DeserializeOwned + 'static> CallChild<R> {
+impl<R: DeserializeOwned + 'static> ChildWorkflowCallBuilder<R> {
     pub(super) fn new(journal: Arc<Journal>, call: WorkflowCall<R>) -> Self {
         Self {
             journal,
@@ -69,43 +48,43 @@ impl<R: DeserializeOwned + 'static> CallChild<R> {
         }
     }
 
-    /// The queue of the workers that run it; the parent's own by default.
+    /// Sets the task queue. The default is the task queue of the parent.
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
         self
     }
 
-    /// What happens to it when this workflow closes first; it goes on by default.
+    /// Sets what happens to the child when the parent closes first. By default the child continues.
     pub fn parent_close(mut self, policy: ParentClosePolicy) -> Self {
         self.parent_close = Some(policy);
         self
     }
 
-    /// What happens to it when this workflow is cancelled while it waits.
+    /// Sets what happens to the child when the parent is cancelled while it waits for it.
     pub fn cancellation(mut self, policy: CancellationPolicy) -> Self {
         self.cancellation = Some(policy);
         self
     }
 
-    /// How often it is run anew when it fails.
+    /// Sets how often a failed child is run again. The default is one run.
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = Some(retry);
         self
     }
 
-    /// How long all its runs together may take. Whole seconds.
+    /// Sets the timeout of all runs together.
     pub fn execution_timeout(mut self, timeout: Duration) -> Self {
         self.execution_timeout = Some(timeout);
         self
     }
 
-    /// How long one run of it may take. Whole seconds.
+    /// Sets the timeout of one run.
     pub fn run_timeout(mut self, timeout: Duration) -> Self {
         self.run_timeout = Some(timeout);
         self
     }
 
-    /// Starts it now.
+    /// Starts the child now. The returned future waits for its result.
     pub fn start(self) -> ChildFuture<R> {
         let mut future = self.into_future();
         if let Inner::Called { call, .. } = &mut future.0
@@ -131,10 +110,10 @@ impl<R: DeserializeOwned + 'static> CallChild<R> {
             command["queue"] = json!(queue);
         }
         if let Some(policy) = self.parent_close {
-            command["parent_close_policy"] = json!(policy.wire_name());
+            command["parent_close_policy"] = json!(policy);
         }
         if let Some(policy) = self.cancellation {
-            command["cancellation_policy"] = json!(policy.wire_name());
+            command["cancellation_policy"] = json!(policy);
         }
         if let Some(retry) = &self.retry {
             command["retry_policy"] = retry.to_wire()?;
@@ -143,15 +122,15 @@ impl<R: DeserializeOwned + 'static> CallChild<R> {
             ("execution_timeout_seconds", self.execution_timeout),
             ("run_timeout_seconds", self.run_timeout),
         ] {
-            if let Some(seconds) = exact_seconds(key, timeout)? {
-                command[key] = json!(seconds);
+            if let Some(timeout) = timeout {
+                command[key] = json!(timeout_seconds(timeout));
             }
         }
         Ok(command)
     }
 }
 
-impl<R: DeserializeOwned + 'static> IntoFuture for CallChild<R> {
+impl<R: DeserializeOwned + 'static> IntoFuture for ChildWorkflowCallBuilder<R> {
     type Output = Result<R, ChildError>;
     type IntoFuture = ChildFuture<R>;
 
@@ -178,7 +157,7 @@ impl<R: DeserializeOwned + 'static> IntoFuture for CallChild<R> {
     }
 }
 
-/// A started child workflow. Dropping it gives its result up; the child itself runs on.
+/// The result of a child workflow. Dropping the future does not stop the child.
 #[must_use = "a call does nothing until it is awaited or started"]
 pub struct ChildFuture<R>(Inner<R>);
 
@@ -191,7 +170,8 @@ enum Inner<R> {
 }
 
 impl<R> ChildFuture<R> {
-    /// The child's workflow id and the id of its first run, once it has begun. `None` if it never will.
+    /// Waits until the child has started, and returns its workflow id and the id of its first run. Returns `None` if the child
+    /// could not be started.
     pub async fn started(&self) -> Option<(String, String)> {
         let Inner::Called {
             journal,
@@ -237,7 +217,7 @@ fn conclude<R: DeserializeOwned>(name: &str, outcome: Outcome) -> Result<R, Chil
                 ChildError::new(
                     name,
                     FailureKind::Codec,
-                    format!("its result has another type than expected: {error}"),
+                    format!("the result has another type than expected: {error}"),
                 )
             })
         }

@@ -1,6 +1,5 @@
-//! What workflow code may do.
+//! The context of a workflow: everything that workflow code may call.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -17,132 +16,103 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::activity::CallActivity;
+use super::activity::ActivityCallBuilder;
 use super::call::{CallFuture, CallKind, Outcome};
-use super::child::CallChild;
+use super::child::ChildWorkflowCallBuilder;
 use super::execution::Tasks;
 use super::handler::{UpdateHandler, Validate};
 use super::journal::{Journal, RunInfo};
-use super::local::LocalActivity;
-use super::options::ceil_seconds;
-use super::scope::{ScopeId, Scopes};
+use super::local::LocalActivityCallBuilder;
+use super::replay_error::MessageKind;
+use super::scope::{ScopeId, ScopeKind, Scopes};
 use super::session::{Session, WorkerSessionOptions};
 use super::state::State;
 use super::wait::Wait;
-use crate::definition::{ActivityCall, Query, Signal, Update, WorkflowCall};
-use crate::error::{ActivityError, Cancelled, ContinueAsNew, Ending, Failure, WorkflowError};
+use crate::definition::{ActivityCall, Query, Signal, Update, ValidatedUpdate, WorkflowCall};
+use crate::duration::seconds;
+use crate::error::{Cancelled, ContinueAsNew, Ending, Failure, WorkflowError};
 use crate::payload::{self, Error as PayloadError};
 
-thread_local! {
-    /// The run whose code is running on this thread.
-    static CURRENT: RefCell<Option<Arc<Journal>>> = const { RefCell::new(None) };
-}
-
-/// Runs a piece of a workflow's code with its journal at hand.
-pub(super) fn entered<T>(journal: &Arc<Journal>, code: impl FnOnce() -> T) -> T {
-    let outer = CURRENT.with(|current| current.replace(Some(journal.clone())));
-    let result = code();
-    CURRENT.with(|current| current.replace(outer));
-    result
-}
-
-/// A session of the workflow that is running: [`Context::session`] for code that has no context at hand.
+/// The context of a workflow. Everything a workflow waits for or changes goes through it. Cheap to clone.
 ///
-/// # Panics
-/// Outside of workflow code.
-#[must_use]
-pub fn session(options: WorkerSessionOptions) -> Session {
-    let journal = CURRENT.with(|current| current.borrow().clone());
-    Session {
-        journal: journal.expect("a session is opened by workflow code"),
-        options,
-    }
-}
-
-/// The workflow's side of the server: everything a workflow waits for or changes goes through it. Cheap to clone.
-///
-/// Code between two awaits runs whenever a worker replays the run, so it must do the same each time: no clocks, no random
-/// numbers, no I/O, no order of a hash map. What such code needs, the context offers ([`now`](Self::now),
-/// [`random`](Self::random), [`side_effect`](Self::side_effect)), or an activity does.
+/// Workflow code runs again whenever a worker replays the run, so it must be deterministic: it must not read the clock, draw
+/// random numbers, do I/O or depend on the order of a hash map. Use [`now`](Self::now), [`random`](Self::random) and
+/// [`side_effect`](Self::side_effect) instead, or an activity.
 #[derive(Clone)]
-pub struct Context {
+pub struct WorkflowContext {
     journal: Arc<Journal>,
     tasks: Arc<Tasks>,
 }
 
-impl fmt::Debug for Context {
+impl fmt::Debug for WorkflowContext {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("Context")
+        out.debug_tuple("WorkflowContext")
             .field(&self.journal.info)
             .finish()
     }
 }
 
-impl Context {
+impl WorkflowContext {
     pub(super) fn new(journal: Arc<Journal>, tasks: Arc<Tasks>) -> Self {
         Self { journal, tasks }
     }
 
-    /// Who this run is.
+    /// Returns the ids, the type and the task queue of this run.
     pub fn info(&self) -> &RunInfo {
         &self.journal.info
     }
 
-    /// The time of the event the code reacts to: the same in every replay.
+    /// Returns the time of the event that the code reacts to. It is the same in every replay.
     pub fn now(&self) -> Timestamp {
         self.journal.with(|state| state.now)
     }
 
-    /// Random numbers that are the same in every replay.
+    /// Returns a generator of random numbers that are the same in every replay.
     pub fn random(&self) -> SmallRng {
         self.journal.random()
     }
 
-    /// How many events the history had when the code began to run.
+    /// Returns the number of events in the history when this piece of code began to run.
     pub fn history_length(&self) -> u64 {
         self.journal.with(|state| state.history_length)
     }
 
-    /// Whether the history is long enough that the workflow should [continue as new](Self::continue_as_new).
+    /// Returns whether the history is so long that the workflow should [continue as new](Self::continue_as_new).
     pub fn continue_as_new_suggested(&self) -> bool {
         self.journal.with(|state| state.continue_as_new_suggested)
     }
 
     // Calls.
 
-    /// Calls an activity.
+    /// Calls an activity. Await the call, or [start](ActivityCallBuilder::start) it and await it later.
+    ///
+    /// **An activity has one attempt by default.** Add [`.retry(..)`](ActivityCallBuilder::retry) to repeat failed attempts.
     pub fn activity<R: DeserializeOwned + 'static>(
         &self,
         call: ActivityCall<R>,
-    ) -> CallActivity<R> {
-        CallActivity::new(self.journal.clone(), call)
+    ) -> ActivityCallBuilder<R> {
+        ActivityCallBuilder::new(self.journal.clone(), call)
     }
 
-    /// Calls an activity in this worker's own process, without a queue: for short steps.
+    /// Calls an activity in the process of this worker, without a queue. For short steps.
+    ///
+    /// **A local activity has one attempt by default**, too.
     pub fn local_activity<R: DeserializeOwned + 'static>(
         &self,
         call: ActivityCall<R>,
-    ) -> LocalActivity<R> {
-        LocalActivity::new(self.journal.clone(), call)
+    ) -> LocalActivityCallBuilder<R> {
+        LocalActivityCallBuilder::new(self.journal.clone(), call)
     }
 
-    /// Calls a local activity with its default options and waits for it.
-    ///
-    /// # Errors
-    /// As the activity fails.
-    pub async fn execute_local_activity<R: DeserializeOwned + 'static>(
+    /// Starts another workflow as a child of this one.
+    pub fn child<R: DeserializeOwned + 'static>(
         &self,
-        call: ActivityCall<R>,
-    ) -> Result<R, ActivityError> {
-        self.local_activity(call).await
+        call: WorkflowCall<R>,
+    ) -> ChildWorkflowCallBuilder<R> {
+        ChildWorkflowCallBuilder::new(self.journal.clone(), call)
     }
 
-    /// Calls another workflow as a child of this one.
-    pub fn child<R: DeserializeOwned + 'static>(&self, call: WorkflowCall<R>) -> CallChild<R> {
-        CallChild::new(self.journal.clone(), call)
-    }
-
-    /// A session: activities called through it run on the same worker.
+    /// Returns a session. Activities called through it run on the same worker.
     #[must_use]
     pub fn session(&self, options: WorkerSessionOptions) -> Session {
         Session {
@@ -151,15 +121,15 @@ impl Context {
         }
     }
 
-    /// Waits. The protocol counts whole seconds; a started one is waited for to its end.
+    /// Waits for the duration, rounded up to whole seconds.
     ///
     /// # Errors
-    /// When the workflow is cancelled meanwhile.
+    /// [`Cancelled`] if the workflow is cancelled during the wait.
     pub fn sleep(
         &self,
         duration: Duration,
     ) -> impl Future<Output = Result<(), Cancelled>> + Send + use<> {
-        let command = json!({"type": "start_timer", "delay_seconds": ceil_seconds(duration)});
+        let command = json!({"type": "start_timer", "delay_seconds": seconds(duration)});
         CallFuture::new(
             self.journal.clone(),
             CallKind::Timer,
@@ -174,25 +144,26 @@ impl Context {
         )
     }
 
-    /// Waits for `future`, at most for a while. The clock stops with the future.
+    /// Waits for `future`, at most for the duration, rounded up to whole seconds. Returns `None` after the timeout. The timeout
+    /// ends with the future.
     ///
     /// # Errors
-    /// When the workflow is cancelled while both wait.
+    /// [`Cancelled`] if the workflow is cancelled during the wait.
     pub async fn timeout<F: Future>(
         &self,
         duration: Duration,
         future: F,
     ) -> Result<Option<F::Output>, Cancelled> {
-        // A wait that never comes true: unlike a timer it is closed when nobody needs it any more.
+        // A wait whose condition never holds. Unlike a timer, it is closed when it is not needed any more.
         let clock = Wait::<()>::new(self.journal.clone(), "timeout".to_owned(), || None)
-            .timeout_seconds(ceil_seconds(duration));
+            .timeout_seconds(seconds(duration));
         match super::select::select(std::pin::pin!(future), clock).await {
             super::select::Either::First(output) => Ok(Some(output)),
             super::select::Either::Second(ended) => ended.map(|_| None),
         }
     }
 
-    /// Waits until a condition on the workflow's own state holds. It is looked at after every event.
+    /// Waits until a condition on the workflow's own state holds. The condition is evaluated after every event.
     pub fn wait_until(&self, condition: impl FnMut() -> bool + Send + 'static) -> WaitUntil {
         let mut condition = condition;
         WaitUntil(Wait::new(
@@ -202,23 +173,28 @@ impl Context {
         ))
     }
 
-    /// Runs a future beside the rest of the workflow. It ends with the workflow.
+    /// Runs a future concurrently with the rest of the workflow. It ends with the workflow.
     pub fn spawn<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
         let (sender, receiver) = oneshot::channel();
         self.tasks.spawn(Box::pin(async move {
-            // Nobody may wait for it.
-            let _unwatched = sender.send(future.await);
+            // The handle may have been dropped.
+            let _handle_dropped = sender.send(future.await);
         }));
         JoinHandle(receiver)
     }
 
     // Messages.
 
-    /// The signals of a name, in the order they came.
+    /// Returns the signals of one name, in the order in which the server accepted them.
+    ///
+    /// If the workflow lists other signals but not this one, the server would refuse it, and the workflow task fails with an
+    /// error that names the list.
     pub fn signals<T: DeserializeOwned>(&self, signal: &Signal<T>) -> Signals<T> {
+        self.journal
+            .check_listed(MessageKind::Signal, signal.name());
         Signals {
             journal: self.journal.clone(),
             name: signal.name().to_owned(),
@@ -226,19 +202,36 @@ impl Context {
         }
     }
 
-    /// Answers a query from now on. The handler reads state; it makes no calls.
-    pub fn on_query<A, R>(
+    /// Sets the handler of a query. It gets the state and the arguments, and returns the answer. It makes no calls.
+    ///
+    /// ```
+    /// # use longhaul_sdk::{Query, State, WorkflowContext};
+    /// const TOTAL: Query<(), u32> = Query::new("total");
+    /// # fn example(ctx: WorkflowContext) {
+    /// let total = State::new(0);
+    /// ctx.on_query(&TOTAL, &total, |total, ()| *total);
+    /// # }
+    /// ```
+    ///
+    /// Set handlers before the first `.await`, so that they are there when the first message comes: otherwise the workflow
+    /// task fails with an error that names the message. It also fails if `#[workflow(queries(..))]` does not list the query.
+    pub fn on_query<S, A, R>(
         &self,
         query: &Query<A, R>,
-        handler: impl Fn(A) -> R + Send + Sync + 'static,
+        state: &State<S>,
+        handler: impl Fn(&S, A) -> R + Send + Sync + 'static,
     ) where
+        S: Send + 'static,
         A: DeserializeOwned,
         R: Serialize,
     {
+        let state = state.clone();
         let handle = Arc::new(move |arguments: &Payload| {
-            let answer = handler(payload::from_arguments(arguments)?);
+            let arguments = payload::from_arguments(arguments)?;
+            let answer = state.with(|state| handler(state, arguments));
             Ok(payload::to_payload(&answer)?)
         });
+        self.journal.check_listed(MessageKind::Query, query.name());
         self.journal.with(|state| {
             state
                 .handlers
@@ -247,46 +240,73 @@ impl Context {
         });
     }
 
-    /// Answers an update from now on. The handler changes state; it makes no calls.
-    pub fn on_update<A, R>(
+    /// Sets the handler of an update. It gets the state and the arguments, changes the state and returns the answer. It makes
+    /// no calls and is not `async`.
+    ///
+    /// ```
+    /// # use longhaul_sdk::{State, Update, WorkflowContext};
+    /// const ADD: Update<u32, u32> = Update::new("add");
+    /// # fn example(ctx: WorkflowContext) {
+    /// let total = State::new(0);
+    /// ctx.on_update(&ADD, &total, |total, cents| {
+    ///     *total += cents;
+    ///     Ok(*total)
+    /// });
+    /// # }
+    /// ```
+    ///
+    /// As with [`on_query`](Self::on_query), set it before the first `.await`, and list it in `#[workflow(updates(..))]`.
+    pub fn on_update<S, A, R>(
         &self,
         update: &Update<A, R>,
-        handler: impl Fn(A) -> Result<R, Failure> + Send + Sync + 'static,
+        state: &State<S>,
+        handler: impl Fn(&mut S, A) -> Result<R, Failure> + Send + Sync + 'static,
     ) where
+        S: Send + 'static,
         A: DeserializeOwned,
         R: Serialize,
     {
-        self.set_update_handler(update.name(), handler, None);
+        self.set_update_handler(update.name(), state, handler, None);
     }
 
-    /// Answers an update from now on, after a validator has let it in. The validator changes nothing: whoever it refuses is
-    /// told why, and the update leaves no trace in the workflow's state. The update must be declared
-    /// [`validated`](Update::validated).
-    pub fn on_validated_update<A, R>(
+    /// Sets the validator and the handler of an update. The validator is called first, and changes nothing. If it returns an
+    /// error, the caller gets that error and the update has no effect.
+    ///
+    /// As with [`on_query`](Self::on_query), set them before the first `.await`, and list the update in
+    /// `#[workflow(updates(..))]`.
+    pub fn on_validated_update<S, A, R>(
         &self,
-        update: &Update<A, R>,
-        validator: impl Fn(&A) -> Result<(), Failure> + Send + Sync + 'static,
-        handler: impl Fn(A) -> Result<R, Failure> + Send + Sync + 'static,
+        update: &ValidatedUpdate<A, R>,
+        state: &State<S>,
+        validator: impl Fn(&S, &A) -> Result<(), Failure> + Send + Sync + 'static,
+        handler: impl Fn(&mut S, A) -> Result<R, Failure> + Send + Sync + 'static,
     ) where
+        S: Send + 'static,
         A: DeserializeOwned,
         R: Serialize,
     {
+        let validated = state.clone();
         let validate = Arc::new(move |arguments: &Payload| {
-            validator(&payload::from_arguments::<A>(arguments)?)
+            let arguments = payload::from_arguments::<A>(arguments)?;
+            validated.with(|state| validator(state, &arguments))
         });
-        self.set_update_handler(update.name(), handler, Some(validate));
+        self.set_update_handler(update.name(), state, handler, Some(validate));
     }
 
-    fn set_update_handler<A: DeserializeOwned, R: Serialize>(
+    fn set_update_handler<S: Send + 'static, A: DeserializeOwned, R: Serialize>(
         &self,
         name: &str,
-        handler: impl Fn(A) -> Result<R, Failure> + Send + Sync + 'static,
+        state: &State<S>,
+        handler: impl Fn(&mut S, A) -> Result<R, Failure> + Send + Sync + 'static,
         validate: Option<Validate>,
     ) {
+        let state = state.clone();
         let handle = Arc::new(move |arguments: &Payload| {
-            let answer = handler(payload::from_arguments(arguments)?)?;
+            let arguments = payload::from_arguments(arguments)?;
+            let answer = state.update(|state| handler(state, arguments))?;
             Ok(payload::to_payload(&answer)?)
         });
+        self.journal.check_listed(MessageKind::Update, name);
         self.journal.with(|state| {
             state
                 .handlers
@@ -295,18 +315,14 @@ impl Context {
         });
     }
 
-    /// State that handlers and the workflow share.
-    pub fn state<T: Send + 'static>(&self, initial: T) -> State<T> {
-        State::new(initial)
-    }
-
     // Recorded values.
 
-    /// Runs `code` once in the life of the run and keeps what it returns. It must be quick and cannot fail; anything more is
-    /// an activity.
+    /// Calls `code` once in the life of the run and records its result. A replay returns the recorded result. The code must be
+    /// quick and must not fail; use an activity for anything else.
     ///
     /// # Errors
-    /// When the value has no payload form, or another one than it had.
+    /// [`payload::Error`](crate::payload::Error) if the value cannot be encoded as a payload, or if the recorded value is not
+    /// a `T`.
     pub fn side_effect<T: Serialize + DeserializeOwned>(
         &self,
         code: impl FnOnce() -> T,
@@ -330,17 +346,19 @@ impl Context {
         }
     }
 
-    /// Whether this run takes the new path of a change: true for runs that come here first with the new code.
+    /// Returns whether this run takes the new path of a change. It is true for runs that reach this call for the first time with
+    /// the new code.
     pub fn patched(&self, change: &str) -> bool {
         self.journal.version(change, -1, 1) >= 1
     }
 
-    /// The version of a change that this run goes by: -1 if it came here before there was any.
+    /// Returns the version of a change that this run uses. It is -1 for runs that passed this place before the change had a
+    /// version.
     pub fn version(&self, change: &str, min_supported: i32, max_supported: i32) -> i32 {
         self.journal.version(change, min_supported, max_supported)
     }
 
-    /// Sets search attributes; null removes one.
+    /// Sets search attributes. A null value removes the attribute.
     pub fn upsert_search_attributes(&self, attributes: Map<String, Value>) {
         if !attributes.is_empty() {
             self.journal.record(
@@ -350,10 +368,10 @@ impl Context {
         }
     }
 
-    /// Sets entries of the memo; null removes one.
+    /// Sets entries of the memo. A null value removes the entry.
     ///
     /// # Errors
-    /// When the entries are not a map with string keys, or have no payload form.
+    /// [`payload::Error`](crate::payload::Error) if the entries cannot be encoded as a payload.
     pub fn upsert_memo<T: Serialize>(&self, entries: &T) -> Result<(), PayloadError> {
         let entries = payload::to_payload(entries)?;
         self.journal.record(
@@ -365,10 +383,11 @@ impl Context {
 
     // Ending.
 
-    /// Ends this run and starts the next one of the same workflow, with a fresh history. Return what it gives.
+    /// Ends this run and starts a new run of the same workflow, with an empty history. Return its result:
+    /// `return ctx.continue_as_new(call);`
     ///
     /// # Errors
-    /// Always: that is how a run ends without a result.
+    /// Always. The error tells the worker to end the run.
     pub fn continue_as_new<R, T>(&self, call: WorkflowCall<R>) -> Result<T, WorkflowError> {
         Err(WorkflowError(Ending::ContinueAsNew(Box::new(
             ContinueAsNew {
@@ -378,18 +397,18 @@ impl Context {
         ))))
     }
 
-    /// Whether the workflow was asked to end.
+    /// Returns whether the cancellation of the workflow was requested.
     pub fn is_cancelled(&self) -> bool {
         self.journal
             .with(|state| state.scopes.is_cancelled(Scopes::ROOT))
     }
 
-    /// Why it was asked to end, as the caller said it.
+    /// Returns the reason that the caller gave for the cancellation.
     pub fn cancellation_reason(&self) -> Option<String> {
         self.journal.with(|state| state.cancellation_reason.clone())
     }
 
-    /// Waits until the workflow is asked to end.
+    /// Waits until the cancellation of the workflow is requested.
     pub async fn cancelled(&self) {
         if !self.is_cancelled() {
             let journal = self.journal.clone();
@@ -402,22 +421,22 @@ impl Context {
         }
     }
 
-    /// A scope whose calls can be given up together.
+    /// Returns a scope whose calls can be cancelled together.
     pub fn cancellation_scope(&self) -> CancellationScope {
         CancellationScope {
             journal: self.journal.clone(),
-            scope: self.journal.open_scope(false),
+            scope: self.journal.open_scope(ScopeKind::Plain),
         }
     }
 
-    /// Runs work to its end even if the workflow is cancelled meanwhile; the cancellation meets the first call after it.
+    /// Runs work to its end even if the workflow is cancelled during it. The first call after it is then cancelled.
     pub async fn shielded<F: Future + Send>(&self, work: F) -> F::Output {
-        let scope = self.journal.open_scope(true);
+        let scope = self.journal.open_scope(ScopeKind::Shielded);
         let inner = Scoped {
             journal: self.journal.clone(),
             scope,
             future: Box::pin(async move {
-                // The server delivers a cancellation at a call it can name. Behind a shield this wait is that call.
+                // The server delivers a cancellation at an open call. For shielded work, this wait is that call.
                 let _delivery_point =
                     Wait::<()>::new(self.journal.clone(), "shield".to_owned(), || None).open();
                 work.await
@@ -427,22 +446,22 @@ impl Context {
     }
 }
 
-/// A wait for a condition; see [`Context::wait_until`].
+/// A wait for a condition; see [`WorkflowContext::wait_until`].
 #[must_use = "a wait does nothing until it is awaited"]
 pub struct WaitUntil(Wait<()>);
 
 impl WaitUntil {
-    /// A name for the condition, shown to operators.
+    /// Names the condition. Operators see the name.
     pub fn named(self, key: impl Into<String>) -> Self {
         Self(self.0.key(key.into()))
     }
 
-    /// Waits at most for a while, in whole seconds. Whether the condition came true.
+    /// Waits at most for the duration, rounded up to whole seconds. Returns whether the condition holds.
     ///
     /// # Errors
-    /// When the workflow is cancelled meanwhile.
+    /// [`Cancelled`] if the workflow is cancelled during the wait.
     pub async fn timeout(self, duration: Duration) -> Result<bool, Cancelled> {
-        let wait = self.0.timeout_seconds(ceil_seconds(duration));
+        let wait = self.0.timeout_seconds(seconds(duration));
         Ok(wait.await?.is_some())
     }
 }
@@ -456,7 +475,7 @@ impl IntoFuture for WaitUntil {
     }
 }
 
-/// Signals of one name; see [`Context::signals`].
+/// Signals of one name; see [`WorkflowContext::signals`].
 pub struct Signals<T> {
     journal: Arc<Journal>,
     name: String,
@@ -464,7 +483,7 @@ pub struct Signals<T> {
 }
 
 impl<T: DeserializeOwned + 'static> Signals<T> {
-    /// The next signal, if one is there. One that is no `T` is skipped and logged.
+    /// Returns the next signal if one has arrived. A signal whose arguments are not a `T` is skipped and logged.
     pub fn try_recv(&self) -> Option<T> {
         take_signal(&self.journal, &self.name)
     }
@@ -472,17 +491,17 @@ impl<T: DeserializeOwned + 'static> Signals<T> {
     /// Waits for the next signal.
     ///
     /// # Errors
-    /// When the workflow is cancelled meanwhile.
+    /// [`Cancelled`] if the workflow is cancelled during the wait.
     pub async fn recv(&self) -> Result<T, Cancelled> {
         self.wait().await?.ok_or(Cancelled)
     }
 
-    /// Waits for the next signal, at most for a while, in whole seconds.
+    /// Waits for the next signal, at most for the duration, rounded up to whole seconds. Returns `None` after the timeout.
     ///
     /// # Errors
-    /// When the workflow is cancelled meanwhile.
+    /// [`Cancelled`] if the workflow is cancelled during the wait.
     pub async fn recv_timeout(&self, duration: Duration) -> Result<Option<T>, Cancelled> {
-        self.wait().timeout_seconds(ceil_seconds(duration)).await
+        self.wait().timeout_seconds(seconds(duration)).await
     }
 
     fn wait(&self) -> Wait<T> {
@@ -504,13 +523,13 @@ fn take_signal<T: DeserializeOwned>(journal: &Journal, name: &str) -> Option<T> 
                 workflow_id = journal.info.workflow_id,
                 signal = name,
                 %error,
-                "a signal of another type was skipped"
+                "skipped a signal whose arguments have another type than the workflow expects"
             ),
         }
     }
 }
 
-/// A future that runs beside the workflow; see [`Context::spawn`]. Dropping it leaves the future running.
+/// A future that runs concurrently with the workflow; see [`WorkflowContext::spawn`]. Dropping the handle does not stop it.
 pub struct JoinHandle<T>(oneshot::Receiver<T>);
 
 impl<T> Future for JoinHandle<T> {
@@ -519,13 +538,13 @@ impl<T> Future for JoinHandle<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<T> {
         match Pin::new(&mut self.0).poll(context) {
             Poll::Ready(Ok(value)) => Poll::Ready(value),
-            // It ended without a value only if it panicked, and then the whole replay ends.
+            // It ends without a value only if it panicked, and then the whole replay ends.
             Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
         }
     }
 }
 
-/// Calls that can be given up together; see [`Context::cancellation_scope`].
+/// Calls that can be cancelled together; see [`WorkflowContext::cancellation_scope`].
 #[derive(Clone)]
 pub struct CancellationScope {
     journal: Arc<Journal>,
@@ -543,7 +562,7 @@ impl CancellationScope {
         .await
     }
 
-    /// Gives up every call the scope waits for, and every one it would still make. Activities that have begun run on, unwatched.
+    /// Cancels every open call of the scope, and every call made in it later. Activities that have begun are not stopped.
     pub fn cancel(&self) {
         self.journal.cancel(self.scope);
     }

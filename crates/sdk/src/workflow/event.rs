@@ -1,4 +1,4 @@
-//! A run's history as a worker reads it: events with their payloads unparsed until somebody needs them.
+//! The history of a run as a worker reads it. Payloads of events are parsed when they are needed.
 
 use longhaul_protocol::payload::CODEC;
 use longhaul_protocol::{Payload, Timestamp};
@@ -10,27 +10,28 @@ use super::replay_error::ReplayError;
 
 /// One event of a history.
 #[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
 pub struct HistoryEvent {
-    /// Unique in the whole server; empty in hand-written histories.
+    /// The id, unique on the server. Empty in hand-written histories.
     #[serde(default)]
     pub id: String,
-    /// Position in the history, from 1.
+    /// The position in the history, from 1.
     pub sequence: u64,
-    /// What happened.
+    /// The type of the event, such as `ActivityCompleted`.
     pub event_type: String,
-    /// The facts, as JSON.
+    /// The payload, as JSON.
     pub payload: Box<RawValue>,
-    /// When it was recorded.
+    /// The time when it was recorded.
     pub recorded_at: Timestamp,
 }
 
 impl HistoryEvent {
-    /// The number of the call that it opens, if it opens one.
+    /// Returns the number of the call that it opens, if it opens one.
     pub(crate) fn opens_call(&self) -> Result<Option<u64>, ReplayError> {
         Ok(super::call::CallKind::opened_by(self)?.map(|(_, facts)| facts.sequence))
     }
 
-    /// The facts as a type that holds the keys the caller needs.
+    /// Parses the payload into a type with the fields that the caller needs.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ReplayError> {
         serde_json::from_str(self.payload.get()).map_err(|error| ReplayError::Damaged {
             position: self.sequence,
@@ -40,7 +41,7 @@ impl HistoryEvent {
     }
 }
 
-/// The keys of the events that open or resolve a call; each event has some of them.
+/// The fields of events that open or resolve a call. Each event has some of them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CallFacts {
@@ -74,14 +75,14 @@ pub(crate) struct CallFacts {
     pub(super) exception: Option<ExceptionFacts>,
 }
 
-/// What an activity was asked for.
+/// The recorded options of an activity.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct SnapshotFacts {
     pub(super) retry_policy: Option<serde_json::Value>,
 }
 
-/// A payload as an envelope, or as the bare text of its blob.
+/// Reads a payload that is an envelope, or the bare text of its blob.
 pub(crate) fn either_form<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Payload>, D::Error> {
@@ -98,7 +99,7 @@ pub(crate) fn either_form<'de, D: Deserializer<'de>>(
     };
     if codec != CODEC {
         return Err(D::Error::custom(format!(
-            "payloads of codec `{codec}`; this worker reads `{CODEC}`"
+            "payloads have the codec `{codec}`; this worker reads `{CODEC}`"
         )));
     }
     Payload::from_blob(&blob)
@@ -114,7 +115,7 @@ pub(crate) struct ExceptionFacts {
 }
 
 impl CallFacts {
-    /// The value attached to a failure: an envelope, or the bare text of its blob.
+    /// Returns the value attached to a failure: an envelope, or the bare text of its blob.
     pub(super) fn details(&self) -> Option<Payload> {
         match self.exception.as_ref()?.details.as_ref()? {
             serde_json::Value::String(blob) => Payload::from_blob(blob).ok(),
@@ -140,7 +141,7 @@ pub(super) struct UpdateFacts {
     pub(super) arguments: Option<Payload>,
 }
 
-/// `UpdateCompleted`, of which only the identity matters.
+/// `UpdateCompleted`; only the id is used.
 #[derive(Debug, Deserialize)]
 pub(super) struct UpdateIdentity {
     pub(super) update_id: String,

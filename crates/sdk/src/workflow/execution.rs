@@ -1,8 +1,7 @@
-//! One run in memory: its code as a future, driven by its history. History in, commands out; no clock, no I/O, no threads.
+//! One run in memory: its code as a future, driven by its history. It uses no clock, no I/O and no threads.
 //!
-//! Events are replayed one at a time, in order, and the code runs after each until it waits again. What the code does is
-//! therefore a function of the order of events alone: where tasks began and ended, and how much of the history came with which
-//! one, makes no difference.
+//! Events are replayed one at a time, in order. After each event the code runs until it waits again. So the calls of the code
+//! depend only on the order of the events, and not on how the events are divided into tasks and pages.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +16,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::call::{FailedHow, Outcome};
-use super::context::{Context, entered};
+use super::context::WorkflowContext;
 use super::event::{
     CallFacts, CancellationFacts, HistoryEvent, SignalFacts, UpdateFacts, UpdateIdentity,
 };
@@ -28,37 +27,37 @@ use super::scope::Scopes;
 use crate::definition::WorkflowDefinition;
 use crate::error::{Ending, Failure, TimeoutKind, WorkflowError, panic_text};
 
-/// The type that says a workflow ended because it was asked to.
+/// The failure type of a workflow that ended because of a cancellation request.
 const CANCELLED_TYPE: &str = "WorkflowCancellationRequested";
 
-/// See the module.
+/// One run and its code.
 pub(crate) struct Execution {
     journal: Arc<Journal>,
     tasks: Arc<Tasks>,
     main: Option<BoxFuture<'static, Result<Payload, WorkflowError>>>,
     main_flag: Arc<Flag>,
     outcome: Option<Result<Payload, WorkflowError>>,
-    /// Position of the last event that was replayed.
+    /// The position of the last replayed event.
     applied: u64,
     started: bool,
-    /// The run was closed: what follows in its history concerns its code no more.
+    /// The run is closed: later events do not run its code.
     closed: bool,
-    /// An update whose handler ran here before the history had it.
+    /// The id of an update whose handler ran before the history had the update.
     ahead: Option<String>,
-    /// Updates that wait for their handlers.
+    /// Accepted updates whose handlers have not run.
     accepted: HashMap<String, UpdateFacts>,
 }
 
-/// What the code wants after a replay.
+/// The result of a replay.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
-    /// For the server, in order. Empty: nothing new, the code waits for what is recorded.
+    /// The commands for the server, in order. Empty if the code waits for recorded calls only.
     pub(crate) commands: Vec<Value>,
     /// Whether the last command closes the run.
     pub(crate) closes: bool,
 }
 
-/// What a handler made of an update.
+/// The result of an update handler.
 pub(crate) enum Handled {
     Completed(Payload),
     Failed(Failure),
@@ -67,9 +66,9 @@ pub(crate) enum Handled {
 
 impl Execution {
     pub(crate) fn new(definition: &WorkflowDefinition, info: RunInfo, arguments: Payload) -> Self {
-        let journal = Journal::new(info);
+        let journal = Journal::new(info, definition.messages.clone());
         let tasks = Arc::new(Tasks::default());
-        let context = Context::new(journal.clone(), tasks.clone());
+        let context = WorkflowContext::new(journal.clone(), tasks.clone());
         Self {
             main: Some((definition.run)(context, arguments)),
             journal,
@@ -88,13 +87,13 @@ impl Execution {
         &self.journal
     }
 
-    /// Position of the last event that was replayed.
+    /// Returns the position of the last replayed event.
     pub(crate) fn applied(&self) -> u64 {
         self.applied
     }
 
-    /// Whether the events can follow what this execution has seen. They cannot when an update's handler ran here at another
-    /// place than the history has it: then the run must be replayed from the beginning.
+    /// Returns whether this execution can replay the events. It cannot if it ran the handler of an update at another place than
+    /// the history has it. Then the run must be replayed from the beginning.
     pub(crate) fn fits(&self, events: &[HistoryEvent]) -> bool {
         let new = &events[events.partition_point(|event| event.sequence <= self.applied)..];
         if new
@@ -117,11 +116,11 @@ impl Execution {
                 _ => return false,
             }
         }
-        // The update is not recorded yet: its task is not over, or came to nothing.
+        // The update is not recorded: its task is still open, or failed.
         false
     }
 
-    /// Replays the events that this execution has not seen yet.
+    /// Replays the events that this execution has not replayed yet.
     pub(crate) fn apply(&mut self, events: &[HistoryEvent]) -> Result<(), ReplayError> {
         let new = events.partition_point(|event| event.sequence <= self.applied);
         let events = &events[new..];
@@ -141,6 +140,9 @@ impl Execution {
                 self.journal.with(|state| state.now = event.recorded_at);
                 self.journal.wake_watchers();
                 self.run()?;
+                if event.event_type == "WorkflowStarted" && self.outcome.is_none() {
+                    self.journal.check_handlers()?;
+                }
             }
             self.applied = event.sequence;
         }
@@ -155,23 +157,23 @@ impl Execution {
         Ok(())
     }
 
-    /// How the code ended, if it did.
+    /// Returns the outcome of the code, if it has ended.
     pub(crate) fn outcome(&self) -> Option<&Result<Payload, WorkflowError>> {
         self.outcome.as_ref()
     }
 
-    /// Whether the workflow was asked to end and knows it.
+    /// Returns whether a cancellation was delivered to the code.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.journal
             .with(|state| state.scopes.is_cancelled(Scopes::ROOT))
     }
 
-    /// Whether the code has calls or an end to report that the history does not have.
+    /// Returns whether the code has made a call or ended, and the history does not have it yet.
     pub(crate) fn has_news(&self) -> bool {
         self.outcome.is_some() || !self.journal.unrecorded_before(u64::MAX).is_empty()
     }
 
-    /// Whether the code must run after the event.
+    /// Applies an event. Returns whether the code must run after it.
     fn apply_one(&mut self, event: &HistoryEvent) -> Result<bool, ReplayError> {
         let resolve = |outcome: fn(CallFacts) -> Outcome| -> Result<bool, ReplayError> {
             let facts: CallFacts = event.read()?;
@@ -197,7 +199,7 @@ impl Execution {
                         position: event.sequence,
                         event_type: event.event_type.clone(),
                         problem: format!(
-                            "payloads of codec `{codec}`; this worker reads `{CODEC}`"
+                            "payloads have the codec `{codec}`; this worker reads `{CODEC}`"
                         ),
                     });
                 }
@@ -271,8 +273,8 @@ impl Execution {
                     .take_if(|ahead| *ahead == update.update_id)
                     .is_none()
                 {
-                    // Its answer was given when it was applied; only what it changes matters now.
-                    let _answered =
+                    // The caller got the answer when the update was applied; a replay only needs the changed state.
+                    let _answered_before =
                         self.handle_update(&update.update_name, update.arguments.as_ref())?;
                 }
                 Ok(true)
@@ -291,7 +293,7 @@ impl Execution {
                         .map(|request_id| (request_id, event.id.clone()));
                 });
                 self.journal.cancel(Scopes::ROOT);
-                // The server has closed this call, also if it only marks a shield.
+                // The server has closed this call, even if it only marks a shield.
                 self.journal.resolve(place.sequence, Outcome::Interrupted);
                 Ok(true)
             }
@@ -299,7 +301,7 @@ impl Execution {
         }
     }
 
-    /// Runs the code until all of it waits.
+    /// Runs the code until all of its futures wait.
     fn run(&mut self) -> Result<(), ReplayError> {
         loop {
             let mut moved = false;
@@ -308,11 +310,9 @@ impl Execution {
             {
                 moved = true;
                 let waker = Waker::from(self.main_flag.clone());
-                let polled = entered(&self.journal, || {
-                    catch_unwind(AssertUnwindSafe(|| {
-                        main.as_mut().poll(&mut TaskContext::from_waker(&waker))
-                    }))
-                });
+                let polled = catch_unwind(AssertUnwindSafe(|| {
+                    main.as_mut().poll(&mut TaskContext::from_waker(&waker))
+                }));
                 match polled {
                     Ok(Poll::Pending) => {}
                     Ok(Poll::Ready(outcome)) => {
@@ -322,7 +322,7 @@ impl Execution {
                     Err(panic) => return Err(panicked(&*panic)),
                 }
             }
-            moved |= self.tasks.run(&self.journal)?;
+            moved |= self.tasks.run()?;
             if let Some(problem) = self.journal.with(|state| state.problem.take()) {
                 return Err(problem);
             }
@@ -332,13 +332,13 @@ impl Execution {
         }
     }
 
-    /// What the code wants now.
+    /// Returns the commands that the code has made.
     pub(crate) fn decide(&mut self) -> Result<Decision, ReplayError> {
         let mut commands = self.journal.commands();
         let closes = self.outcome.is_some();
         match &self.outcome {
             Some(outcome) => {
-                // A run that ends does not wait any more: waits that are repeated are left out.
+                // A run that ends does not send its open waits again.
                 commands = self.journal.unrecorded_before(u64::MAX);
                 commands.push(closing_command(&self.journal.info, outcome));
             }
@@ -350,20 +350,20 @@ impl Execution {
         Ok(Decision { commands, closes })
     }
 
-    /// Records what a local activity gave, for a server that hears of it with the completion.
+    /// Resolves a local activity that is reported with the completion of the task, and runs the code.
     pub(crate) fn resolve_local(
         &mut self,
         sequence: u64,
         command: Value,
         outcome: Outcome,
     ) -> Result<(), ReplayError> {
-        self.journal.settle_local(sequence, command);
+        self.journal.complete_local(sequence, command);
         self.journal.resolve(sequence, outcome);
         self.journal.wake_watchers();
         self.run()
     }
 
-    /// Runs an accepted update's handler. The code itself goes on when the history has the update.
+    /// Runs the handler of an accepted update. The code itself continues when the history has the update.
     pub(crate) fn update(&mut self, update_id: &str) -> Result<Handled, ReplayError> {
         let Some(update) = self.accepted.remove(update_id) else {
             return Ok(Handled::Unknown);
@@ -391,7 +391,7 @@ impl Execution {
             })
     }
 
-    /// Asks an update's validator. `None` if there is no such update.
+    /// Calls the validator of an update. Returns `None` if the update has no handler.
     pub(crate) fn validate(
         &mut self,
         name: &str,
@@ -411,7 +411,7 @@ impl Execution {
             .map(Some)
     }
 
-    /// Answers a query. `None` if there is no such query.
+    /// Calls the handler of a query. Returns `None` if the query has no handler.
     pub(crate) fn query(
         &mut self,
         name: &str,
@@ -433,7 +433,7 @@ impl Execution {
         handler: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<Result<T, Failure>, ReplayError> {
         self.journal.with(|state| state.in_handler = true);
-        let answer = entered(&self.journal, || catch_unwind(AssertUnwindSafe(handler)));
+        let answer = catch_unwind(AssertUnwindSafe(handler));
         self.journal.with(|state| {
             state.in_handler = false;
             state.problem.take().map_or(Ok(()), Err)
@@ -442,7 +442,7 @@ impl Execution {
     }
 }
 
-/// Whether the workflow's code runs after an event of this type.
+/// Returns whether the code runs after an event of this type.
 fn runs_code(event_type: &str) -> bool {
     !matches!(
         event_type,
@@ -535,7 +535,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> ReplayError {
 
 type Task = (BoxFuture<'static, ()>, Arc<Flag>);
 
-/// Futures that run beside the workflow's own ([`Context::spawn`]).
+/// Futures that run concurrently with the workflow function ([`WorkflowContext::spawn`]).
 #[derive(Default)]
 pub(crate) struct Tasks {
     list: Mutex<Vec<Option<Task>>>,
@@ -546,12 +546,12 @@ impl Tasks {
         self.list.lock().push(Some((future, Flag::raised())));
     }
 
-    /// Runs those that were woken, in the order they were spawned. Whether any was.
-    fn run(&self, journal: &Arc<Journal>) -> Result<bool, ReplayError> {
+    /// Runs the woken futures, in the order in which they were spawned. Returns whether one was woken.
+    fn run(&self) -> Result<bool, ReplayError> {
         let mut moved = false;
         let mut index = 0;
         loop {
-            // Taken out while it runs: it may spawn others.
+            // Taken out of the list while it runs, because it may spawn others.
             let taken = {
                 let mut list = self.list.lock();
                 let Some(slot) = list.get_mut(index) else {
@@ -562,11 +562,9 @@ impl Tasks {
             if let Some((mut future, flag)) = taken {
                 moved = true;
                 let waker = Waker::from(flag.clone());
-                let polled = entered(journal, || {
-                    catch_unwind(AssertUnwindSafe(|| {
-                        future.as_mut().poll(&mut TaskContext::from_waker(&waker))
-                    }))
-                });
+                let polled = catch_unwind(AssertUnwindSafe(|| {
+                    future.as_mut().poll(&mut TaskContext::from_waker(&waker))
+                }));
                 match polled {
                     Ok(Poll::Pending) => self.list.lock()[index] = Some((future, flag)),
                     Ok(Poll::Ready(())) => {}
@@ -578,7 +576,7 @@ impl Tasks {
     }
 }
 
-/// Says that a future was woken.
+/// Whether a future was woken.
 struct Flag(AtomicBool);
 
 impl Flag {

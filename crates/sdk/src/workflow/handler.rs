@@ -1,4 +1,4 @@
-//! The handlers a workflow sets up for queries and updates.
+//! The handlers that a workflow has set for queries and updates.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::error::Failure;
 pub(super) type Handle = Arc<dyn Fn(&Payload) -> Result<Payload, Failure> + Send + Sync>;
 pub(super) type Validate = Arc<dyn Fn(&Payload) -> Result<(), Failure> + Send + Sync>;
 
-/// See the module.
+/// All handlers of a run, by the name of the message.
 #[derive(Default)]
 pub(super) struct Handlers {
     pub(super) queries: HashMap<String, Handle>,

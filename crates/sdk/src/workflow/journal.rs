@@ -1,7 +1,7 @@
-//! The state of one run in a worker: what its history says, what its code has called, and what is still to be sent.
+//! The state of one run in a worker: the recorded calls, the calls that the code has made, and the commands to send.
 //!
-//! The journal is the meeting point of the two sides of a replay. [`super::execution::Execution`] writes what the history
-//! resolves; the futures of [`super::Context`] make calls and read outcomes. Both hold it for moments only.
+//! The journal connects the two sides of a replay. [`super::execution::Execution`] writes the outcomes from the history; the
+//! futures of [`super::WorkflowContext`] make calls and read outcomes. Both lock it for short moments only.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,37 +17,40 @@ use super::call::{Call, CallKind, Outcome};
 use super::event::{CallFacts, HistoryEvent};
 use super::handler::Handlers;
 use super::local::{LocalCall, LocalFacts, LocalPhase};
-use super::replay_error::{Divergence, NOTHING, ReplayError};
-use super::scope::{ScopeId, Scopes};
+use super::replay_error::{Divergence, MessageKind, NOTHING, ReplayError};
+use super::scope::{ScopeId, ScopeKind, Scopes};
+use crate::definition::Messages;
 
-/// Who a run is.
+/// The identity of a run.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RunInfo {
-    /// The id its caller chose.
+    /// The workflow id, chosen by the caller.
     pub workflow_id: String,
-    /// The id of this run of it.
+    /// The id of this run.
     pub run_id: String,
     /// The workflow type.
     pub workflow_type: String,
-    /// The queue its tasks are on.
+    /// The task queue of the run.
     pub task_queue: String,
-    /// Its namespace.
+    /// The namespace of the run.
     pub namespace: String,
 }
 
-/// See the module.
+/// The state of one run, behind a lock.
 #[derive(Debug)]
 pub(crate) struct Journal {
     pub(crate) info: RunInfo,
+    messages: Arc<Messages>,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
-    /// When the event was recorded that the code reacts to.
+    /// The time of the event that the code reacts to.
     pub(super) now: Timestamp,
     next_sequence: u64,
-    /// Every call the history holds, by number, with the position of its event.
+    /// Every call in the history that the code has not made yet, by number.
     recorded: BTreeMap<u64, Recorded>,
     calls: BTreeMap<u64, Call>,
     versions: HashMap<String, i32>,
@@ -55,11 +58,11 @@ pub(super) struct State {
     pub(super) handlers: Handlers,
     pub(super) scopes: Scopes,
     pub(super) cancellation_reason: Option<String>,
-    /// The delivered cancellation, by its request and the event that recorded it: what cleanup refers to.
+    /// The request id of the delivered cancellation and the id of its event. Calls of the cleanup refer to them.
     pub(super) cleanup: Option<(String, String)>,
-    /// The workflow was cancelled while only shielded calls were open: the next unshielded one is given up.
+    /// The workflow was cancelled while only shielded calls were open: the next unshielded call is cancelled.
     interrupt_next: bool,
-    /// Woken after every event: conditions, signals, everything that looks at state.
+    /// Woken after every event: conditions, signals and other waits that read state.
     watchers: Vec<Waker>,
     pub(super) in_handler: bool,
     pub(super) problem: Option<ReplayError>,
@@ -76,8 +79,8 @@ struct Recorded {
 }
 
 impl Journal {
-    pub(crate) fn new(info: RunInfo) -> Arc<Self> {
-        // Every worker that replays the run draws the same numbers.
+    pub(crate) fn new(info: RunInfo, messages: Arc<Messages>) -> Arc<Self> {
+        // Every worker that replays the run gets the same random numbers.
         let seed = info
             .run_id
             .bytes()
@@ -86,6 +89,7 @@ impl Journal {
             });
         Arc::new(Self {
             info,
+            messages,
             state: Mutex::new(State {
                 now: Timestamp::default(),
                 next_sequence: 1,
@@ -108,17 +112,61 @@ impl Journal {
         })
     }
 
-    /// What the server thinks of the length of the history.
+    /// Sets whether the server recommends to continue as new.
     pub(crate) fn suggest_continue_as_new(&self, suggested: bool) {
         self.with(|state| state.continue_as_new_suggested = suggested);
     }
 
-    /// A short look at the state.
+    /// Calls `look` with the locked state.
     pub(super) fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.state.lock())
     }
 
-    /// Makes a call: takes the next number, and compares with the history. `None` if the scope refuses calls.
+    /// Reports an error if the workflow uses a message that it does not list.
+    ///
+    /// A list from the attribute is complete. Any other list is complete once it has an entry, because the server then refuses
+    /// all other messages. A signal needs no list: it has no handler, and an unlisted one waits until it is read.
+    pub(super) fn check_listed(&self, kind: MessageKind, name: &str) {
+        let messages = &self.messages;
+        let (listed, must_list) = match kind {
+            MessageKind::Signal => (&messages.signals, false),
+            MessageKind::Query => (&messages.queries, messages.from_attribute),
+            MessageKind::Update => (&messages.updates, messages.from_attribute),
+        };
+        if !listed.contains(&name) && (must_list || !listed.is_empty()) {
+            let name = name.to_owned();
+            self.with(|state| state.report(ReplayError::UnlistedMessage { kind, name }));
+        }
+    }
+
+    /// Fails if the workflow lists a query or update and has set no handler for it.
+    pub(super) fn check_handlers(&self) -> Result<(), ReplayError> {
+        let missing = self.with(|state| {
+            let handlers = &state.handlers;
+            let query = self
+                .messages
+                .queries
+                .iter()
+                .find(|name| !handlers.queries.contains_key(**name))
+                .map(|name| (MessageKind::Query, *name));
+            let update = self
+                .messages
+                .updates
+                .iter()
+                .find(|name| !handlers.updates.contains_key(**name))
+                .map(|name| (MessageKind::Update, *name));
+            query.or(update)
+        });
+        match missing {
+            Some((kind, name)) => Err(ReplayError::MissingHandler {
+                kind,
+                name: name.to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a call: assigns the next number and compares the call with the history. Returns `None` if the scope refuses calls.
     pub(crate) fn make(&self, kind: CallKind, command: Value) -> Option<u64> {
         self.with(|state| {
             if state.scopes.refuses_calls() {
@@ -132,7 +180,7 @@ impl Journal {
         })
     }
 
-    /// Makes a call that is done as soon as it is recorded. What the history recorded for it, if it has it.
+    /// Makes a call that is complete as soon as it is recorded. Returns the recorded facts if the history has the call.
     pub(super) fn record(
         &self,
         kind: CallKind,
@@ -152,7 +200,7 @@ impl Journal {
         })
     }
 
-    /// The version that the history has for a change, or that new code takes.
+    /// Returns the recorded version of a change, or records the newest one.
     pub(super) fn version(&self, change: &str, min: i32, max: i32) -> i32 {
         const BEFORE_THE_CHANGE: i32 = -1;
         let known = self.with(|state| {
@@ -163,7 +211,7 @@ impl Journal {
                 .recorded
                 .get(&state.next_sequence)
                 .is_some_and(|recorded| recorded.kind == CallKind::Version(change.to_owned()));
-            // Code that runs where calls were recorded without the marker is from before the change.
+            // Calls are recorded from here on, without the marker: the run passed this place before the change.
             (!marked && state.is_replaying()).then_some(BEFORE_THE_CHANGE)
         });
         let version = known.unwrap_or_else(|| {
@@ -182,7 +230,7 @@ impl Journal {
         version
     }
 
-    /// What became of a call; remembers who waits for it.
+    /// Takes the outcome of a call. If there is none yet, keeps the waker.
     pub(super) fn outcome(&self, sequence: u64, waker: &Waker) -> Option<Outcome> {
         self.with(|state| {
             let call = state.calls.get_mut(&sequence)?;
@@ -195,7 +243,7 @@ impl Journal {
         })
     }
 
-    /// The code does not wait for the call any more.
+    /// Marks a call that the code does not wait for any more.
     pub(super) fn give_up(&self, sequence: u64) {
         self.with(|state| {
             if let Some(call) = state.calls.get_mut(&sequence) {
@@ -205,7 +253,7 @@ impl Journal {
         });
     }
 
-    /// The ids of a child that has begun.
+    /// Returns the workflow id and run id of a child that has started, or an error if it ended without a start.
     pub(super) fn child_ids(
         &self,
         sequence: u64,
@@ -224,7 +272,7 @@ impl Journal {
         })
     }
 
-    /// Looks again after the next event.
+    /// Wakes the waker after the next event.
     pub(super) fn watch(&self, waker: &Waker) {
         self.with(|state| state.watchers.push(waker.clone()));
     }
@@ -240,11 +288,11 @@ impl Journal {
         self.with(|state| SmallRng::from_rng(&mut state.random))
     }
 
-    pub(super) fn open_scope(&self, shielded: bool) -> ScopeId {
-        self.with(|state| state.scopes.open(shielded))
+    pub(super) fn open_scope(&self, kind: ScopeKind) -> ScopeId {
+        self.with(|state| state.scopes.open(kind))
     }
 
-    /// Gives up every open call of a scope.
+    /// Cancels every open call of a scope.
     pub(super) fn cancel(&self, scope: ScopeId) {
         let wakers = self.with(|state| {
             state.scopes.cancel(scope);
@@ -267,11 +315,11 @@ impl Journal {
         }
     }
 
-    /// An event of the history resolved a call.
+    /// Resolves a call with an outcome from the history.
     pub(super) fn resolve(&self, sequence: u64, outcome: Outcome) {
         let waker = self.with(|state| {
             let call = state.calls.get_mut(&sequence)?;
-            // The first outcome counts: what a cancellation gave up stays given up.
+            // The first outcome counts: a cancelled call stays cancelled.
             if call.outcome.is_none() && call.alive {
                 call.outcome = Some(outcome);
             }
@@ -294,7 +342,7 @@ impl Journal {
         });
     }
 
-    /// Takes note of the calls that events of the history open, before any of them is replayed.
+    /// Records the calls that the events open, before any of the events is replayed.
     pub(super) fn load(&self, events: &[HistoryEvent]) -> Result<(), ReplayError> {
         for event in events {
             let Some((kind, facts)) = CallKind::opened_by(event)? else {
@@ -305,7 +353,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What the server must hear: new calls, in order, and beside them the open waits it must hear of again.
+    /// Returns the commands for the server: new calls, and open condition waits, which are sent with every completion.
     pub(super) fn commands(&self) -> Vec<Value> {
         self.with(|state| {
             let calls = state.calls.values();
@@ -318,7 +366,7 @@ impl Journal {
         })
     }
 
-    /// New calls by number, up to the first before which nothing may be sent.
+    /// Returns the commands of the new calls before a number.
     pub(crate) fn unrecorded_before(&self, sequence: u64) -> Vec<Value> {
         self.with(|state| {
             let calls = state.calls.range(..sequence);
@@ -329,8 +377,8 @@ impl Journal {
         })
     }
 
-    /// The new calls before a number, and the number of the first of them; beside them the open waits that the server must hear of
-    /// again. Empty if there is nothing of either.
+    /// Returns the number of the first new call before `sequence`, and the commands of all new calls and open condition waits
+    /// before it.
     pub(crate) fn checkpoint_before(&self, sequence: u64) -> (u64, Vec<Value>) {
         self.with(|state| {
             let before = || state.calls.range(..sequence);
@@ -346,7 +394,7 @@ impl Journal {
         })
     }
 
-    /// Whether the code waits for anything that is not a local activity and that the history can resolve.
+    /// Returns whether the code waits for a recorded call that is not a local activity.
     pub(crate) fn waits_beside_local_calls(&self) -> bool {
         self.with(|state| {
             state.calls.values().any(|call| {
@@ -355,7 +403,7 @@ impl Journal {
         })
     }
 
-    /// Local activities that the code waits for.
+    /// Returns the local activities that the code waits for.
     pub(crate) fn open_local_calls(&self) -> Vec<LocalCall> {
         self.with(|state| {
             let open = state.calls.iter().filter(|(_, call)| call.is_open());
@@ -374,7 +422,7 @@ impl Journal {
         })
     }
 
-    /// An event about the attempts of an activity; only those of local ones matter here.
+    /// Applies an event about an attempt of an activity. Only local activities use the result.
     pub(super) fn local_progress(&self, event_type: &str, facts: LocalFacts) {
         self.with(|state| {
             if let Some(call) = state.calls.get_mut(&facts.sequence) {
@@ -389,8 +437,8 @@ impl Journal {
         });
     }
 
-    /// The command that tells the whole story of a local activity.
-    pub(super) fn settle_local(&self, sequence: u64, command: Value) {
+    /// Replaces the command of a local activity by one that contains its attempts and outcome.
+    pub(super) fn complete_local(&self, sequence: u64, command: Value) {
         self.with(|state| {
             if let Some(call) = state.calls.get_mut(&sequence) {
                 call.command = command;
@@ -398,7 +446,8 @@ impl Journal {
         });
     }
 
-    /// The call at which a cancellation reaches the code: the first that is open and not shielded, else the first open one.
+    /// Returns the call at which a cancellation is delivered: the first open call that is not shielded, otherwise the first open
+    /// condition wait.
     pub(crate) fn cancellation_point(&self) -> Option<(u64, CallKind)> {
         self.with(|state| {
             let open = || {
@@ -414,12 +463,12 @@ impl Journal {
         })
     }
 
-    /// Whether anything that the server knows or will know of can wake the code.
+    /// Returns whether the code waits for any call.
     pub(super) fn waits_for_something(&self) -> bool {
         self.with(|state| state.calls.values().any(Call::is_open))
     }
 
-    /// What the history holds beyond what the code has called.
+    /// Fails if the history has a call that the code has not made.
     pub(super) fn check_complete(&self) -> Result<(), ReplayError> {
         self.with(|state| {
             if let Some(problem) = state.problem.take() {
@@ -439,20 +488,20 @@ impl Journal {
         })
     }
 
-    /// Forgets calls that nobody can ask about any more.
+    /// Drops calls that are recorded and that the code does not wait for any more.
     pub(super) fn forget_closed(&self) {
         self.with(|state| {
             state
                 .calls
                 .retain(|_, call| !call.recorded || call.is_open() || call.alive);
-            // What was compared once is not compared again.
+            // Calls are compared with the history once.
             state.recorded = state.recorded.split_off(&state.next_sequence);
         });
     }
 }
 
-/// Whether a local activity was recorded with other retries or timeouts than the code asks for now. Its attempts go by the recorded ones, so
-/// the author must hear of it.
+/// Returns whether a local activity was recorded with other retries or timeouts than the code has now. Its attempts use the
+/// recorded ones, so this is reported as a difference.
 fn other_options(facts: &CallFacts, kind: &CallKind, command: &Value) -> bool {
     let CallKind::LocalActivity(_) = kind else {
         return false;
@@ -494,7 +543,7 @@ impl Call {
 }
 
 impl State {
-    /// Calls are recorded from here on: the code has been here before.
+    /// Returns whether the history has calls that the code has not made yet.
     fn is_replaying(&self) -> bool {
         self.recorded.range(self.next_sequence..).next().is_some()
     }
@@ -503,7 +552,7 @@ impl State {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         if matches!(kind, CallKind::Condition(_)) {
-            // Two waits may look alike; the server must know which of them is repeated.
+            // Two waits may have the same key; the id tells the server which one is sent again.
             command["condition_wait_occurrence_id"] = format!("wait-{sequence}").into();
         }
         if let (CallKind::LocalActivity(_), Some((request_id, event_id))) = (&kind, &self.cleanup) {
@@ -566,7 +615,7 @@ impl State {
         sequence
     }
 
-    /// The first problem is the one to tell: what follows is its consequence.
+    /// Keeps the first problem. Later ones are consequences of it.
     pub(super) fn report(&mut self, problem: ReplayError) {
         self.problem.get_or_insert(problem);
     }
@@ -574,7 +623,7 @@ impl State {
     fn load(&mut self, kind: CallKind, position: u64, facts: CallFacts) {
         let sequence = facts.sequence;
         if let Some(call) = self.calls.get_mut(&sequence) {
-            // Made and sent by this worker earlier: here is the receipt.
+            // This worker made and sent the call earlier; now it is recorded.
             call.recorded = true;
             if call.kind != kind {
                 let divergence = Divergence {

@@ -1,4 +1,4 @@
-//! Local activities: calls that the worker runs itself, under the lease of the workflow task (local-activities.md).
+//! Local activities: the worker runs them itself, under the lease of the workflow task.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -11,18 +11,19 @@ use serde_json::{Value, json};
 use super::activity::{self, ActivityFuture};
 use super::call::CallKind;
 use super::journal::Journal;
-use super::options::{OptionError, RetryPolicy, exact_seconds};
+use super::options::{OptionError, RetryPolicy};
 use crate::definition::ActivityCall;
+use crate::duration::timeout_seconds;
 use crate::error::{ActivityError, FailureKind};
 
-/// How far a local activity has come, as the history tells it.
+/// The progress of a local activity, according to the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LocalPhase {
     /// Nothing is recorded.
     New,
-    /// An attempt began and nobody knows how it ended.
+    /// An attempt began, and its outcome is not recorded.
     Started,
-    /// The next attempt belongs to this workflow task.
+    /// The next attempt belongs to the workflow task with this id.
     Retrying { task_id: Option<String> },
 }
 
@@ -31,19 +32,21 @@ pub(crate) enum LocalPhase {
 pub(crate) struct LocalCall {
     pub(crate) sequence: u64,
     pub(crate) activity_type: String,
-    /// The command without its outcome.
+    /// The command without attempts and outcome.
     pub(crate) descriptor: Value,
     pub(crate) phase: LocalPhase,
 }
 
-/// The keys of events about attempts.
+/// The fields of events about attempts.
 #[derive(Debug, Deserialize)]
 pub(super) struct LocalFacts {
     pub(super) sequence: u64,
     pub(super) retry_task_id: Option<String>,
 }
 
-/// How a local activity is tried. It has no queue and no session: it runs here.
+/// Retries and timeouts of a local activity. Timeouts are rounded up to whole seconds.
+///
+/// The default is one attempt without timeouts.
 #[derive(Clone, Debug, Default)]
 pub struct LocalActivityOptions {
     pub(crate) retry: RetryPolicy,
@@ -53,44 +56,44 @@ pub struct LocalActivityOptions {
 }
 
 impl LocalActivityOptions {
-    /// One attempt without timeouts.
+    /// Creates options with one attempt and without timeouts.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How often it is tried, and with which pauses.
+    /// Sets the number of attempts and the pauses between them. **The default is one attempt.**
     #[must_use]
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
         self
     }
 
-    /// How long one attempt may take.
+    /// Sets the timeout of one attempt.
     #[must_use]
     pub fn start_to_close(mut self, timeout: Duration) -> Self {
         self.start_to_close = Some(timeout);
         self
     }
 
-    /// How long all attempts together may take, pauses included.
+    /// Sets the timeout of all attempts together, with the pauses.
     #[must_use]
     pub fn schedule_to_close(mut self, timeout: Duration) -> Self {
         self.schedule_to_close = Some(timeout);
         self
     }
 
-    /// How long an attempt may be silent.
+    /// Sets the longest time between two heartbeats of an attempt.
     #[must_use]
     pub fn heartbeat(mut self, timeout: Duration) -> Self {
         self.heartbeat = Some(timeout);
         self
     }
 
-    /// The keys of the command, after the checks of the contract.
+    /// Returns the fields for the command. Fails if a timeout is longer than one that contains it.
     fn keys(&self) -> Result<Value, OptionError> {
-        let start_to_close = exact_seconds("start_to_close", self.start_to_close)?;
-        let schedule_to_close = exact_seconds("schedule_to_close", self.schedule_to_close)?;
-        let heartbeat = exact_seconds("heartbeat", self.heartbeat)?;
+        let start_to_close = self.start_to_close.map(timeout_seconds);
+        let schedule_to_close = self.schedule_to_close.map(timeout_seconds);
+        let heartbeat = self.heartbeat.map(timeout_seconds);
         let ordered = |inner: Option<u64>, outer: Option<u64>| match (inner, outer) {
             (Some(inner), Some(outer)) => inner <= outer,
             _ => true,
@@ -100,7 +103,7 @@ impl LocalActivityOptions {
             || !ordered(heartbeat, schedule_to_close)
         {
             return Err(OptionError(
-                "timeouts must not shrink: heartbeat, start_to_close, schedule_to_close".to_owned(),
+                "the heartbeat timeout must not be longer than start_to_close, and start_to_close not longer than schedule_to_close".to_owned(),
             ));
         }
         let mut keys = json!({});
@@ -120,15 +123,17 @@ impl LocalActivityOptions {
     }
 }
 
-/// A local activity about to be called. Await it, or `start` it and await it later.
+/// A call of a local activity, with options. Await it, or [`start`](Self::start) it and await it later.
+///
+/// **A local activity has one attempt by default.** Timeouts are rounded up to whole seconds.
 #[must_use = "a call does nothing until it is awaited or started"]
-pub struct LocalActivity<R> {
+pub struct LocalActivityCallBuilder<R> {
     journal: Arc<Journal>,
     call: ActivityCall<R>,
     options: LocalActivityOptions,
 }
 
-impl<R: DeserializeOwned + 'static> LocalActivity<R> {
+impl<R: DeserializeOwned + 'static> LocalActivityCallBuilder<R> {
     pub(super) fn new(journal: Arc<Journal>, call: ActivityCall<R>) -> Self {
         Self {
             journal,
@@ -143,37 +148,37 @@ impl<R: DeserializeOwned + 'static> LocalActivity<R> {
         self
     }
 
-    /// How often it is tried, and with which pauses.
+    /// Sets the number of attempts and the pauses between them. **The default is one attempt.**
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.options = self.options.retry(retry);
         self
     }
 
-    /// How long one attempt may take.
+    /// Sets the timeout of one attempt.
     pub fn start_to_close(mut self, timeout: Duration) -> Self {
         self.options = self.options.start_to_close(timeout);
         self
     }
 
-    /// How long all attempts together may take, pauses included.
+    /// Sets the timeout of all attempts together, with the pauses.
     pub fn schedule_to_close(mut self, timeout: Duration) -> Self {
         self.options = self.options.schedule_to_close(timeout);
         self
     }
 
-    /// How long an attempt may be silent.
+    /// Sets the longest time between two heartbeats of an attempt.
     pub fn heartbeat(mut self, timeout: Duration) -> Self {
         self.options = self.options.heartbeat(timeout);
         self
     }
 
-    /// Calls it now.
+    /// Makes the call now. The returned future waits for its result.
     pub fn start(self) -> ActivityFuture<R> {
         self.into_future().start()
     }
 }
 
-impl<R: DeserializeOwned + 'static> IntoFuture for LocalActivity<R> {
+impl<R: DeserializeOwned + 'static> IntoFuture for LocalActivityCallBuilder<R> {
     type Output = Result<R, ActivityError>;
     type IntoFuture = ActivityFuture<R>;
 

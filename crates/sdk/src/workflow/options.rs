@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::duration::seconds;
+
 /// An option the protocol cannot express. The call that carries it fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct OptionError(pub(crate) String);
+pub(crate) struct OptionError(pub(crate) String);
 
-/// How often something is tried, and with which pauses. The default is one attempt.
+/// How often an activity or child workflow is attempted, and how long the pauses between attempts are.
+///
+/// **An activity has one attempt by default:** without a retry policy, a failed attempt is not repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     max_attempts: Option<u32>,
@@ -18,13 +22,14 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
+    /// One attempt.
     fn default() -> Self {
         Self::attempts(1)
     }
 }
 
 impl RetryPolicy {
-    /// At most this many attempts, without pauses.
+    /// At most `max_attempts` attempts, the first included, without pauses.
     pub fn attempts(max_attempts: u32) -> Self {
         Self {
             max_attempts: Some(max_attempts),
@@ -33,7 +38,7 @@ impl RetryPolicy {
         }
     }
 
-    /// As many attempts as it takes.
+    /// An unlimited number of attempts, without pauses.
     pub fn unlimited() -> Self {
         Self {
             max_attempts: None,
@@ -41,14 +46,15 @@ impl RetryPolicy {
         }
     }
 
-    /// The pause before the second attempt, the third, …; the last one repeats. Whole seconds.
+    /// Sets the pauses before the second attempt, the third, and so on. The last pause repeats. Pauses are rounded up to whole
+    /// seconds.
     #[must_use]
     pub fn backoff(mut self, pauses: impl IntoIterator<Item = Duration>) -> Self {
         self.backoff = pauses.into_iter().collect();
         self
     }
 
-    /// Pauses that double from `first` up to `longest`.
+    /// Sets pauses that double from `first` up to `longest`.
     #[must_use]
     pub fn exponential(self, first: Duration, longest: Duration) -> Self {
         let mut pauses = vec![first.min(longest)];
@@ -64,7 +70,7 @@ impl RetryPolicy {
         self.backoff(pauses)
     }
 
-    /// A failure of this type ends it at once.
+    /// Does not retry after a failure of this type.
     #[must_use]
     pub fn give_up_on(mut self, exception_type: impl Into<String>) -> Self {
         self.non_retryable.push(exception_type.into());
@@ -79,29 +85,8 @@ impl RetryPolicy {
         }
         Ok(json!({
             "max_attempts": self.max_attempts,
-            "backoff_seconds": self.backoff.iter().map(|pause| ceil_seconds(*pause)).collect::<Vec<_>>(),
+            "backoff_seconds": self.backoff.iter().map(|pause| seconds(*pause)).collect::<Vec<_>>(),
             "non_retryable_error_types": self.non_retryable,
         }))
-    }
-}
-
-/// The protocol counts whole seconds: a started second is a second.
-pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
-}
-
-/// A timeout in whole seconds; a fraction is refused rather than stretched.
-pub(crate) fn exact_seconds(
-    name: &str,
-    duration: Option<Duration>,
-) -> Result<Option<u64>, OptionError> {
-    match duration {
-        None => Ok(None),
-        Some(duration) if duration.subsec_nanos() == 0 && duration.as_secs() > 0 => {
-            Ok(Some(duration.as_secs()))
-        }
-        Some(duration) => Err(OptionError(format!(
-            "{name} must be a whole number of seconds, at least one, and not {duration:?}"
-        ))),
     }
 }

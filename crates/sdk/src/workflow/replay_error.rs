@@ -1,20 +1,21 @@
-//! Why a history and the code in this worker do not fit together.
+//! Errors of a replay: the history and the code in this worker do not match.
 
 use std::fmt;
 
-/// A workflow task that cannot be answered. The run itself stays as it is: the server gives the task out again, to a worker
-/// whose code fits.
+/// Why a workflow task cannot be completed. The run itself does not change: the server dispatches the task again, until a
+/// worker whose code matches takes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReplayError {
-    /// The code makes another call than the one that is recorded.
+    /// The code makes another call than the recorded one.
     NonDeterministic(Box<Divergence>),
-    /// An event does not hold what its type says.
+    /// The payload of an event is not what its type requires.
     Damaged {
         /// The event's position in the history.
         position: u64,
         /// Its type.
         event_type: String,
-        /// What is missing or mistyped.
+        /// What is missing or has another type.
         problem: String,
     },
     /// The code panicked.
@@ -22,49 +23,98 @@ pub enum ReplayError {
         /// Its message.
         message: String,
     },
-    /// The code waits for something that is no call of the workflow: a timer of the runtime, a socket, a channel.
+    /// The code waits for something that is not a call of the context: a timer of the runtime, a socket, a channel.
     Stuck,
-    /// This worker has no workflow of the type.
+    /// The worker has no workflow of this type.
     UnknownWorkflow {
         /// The type.
         workflow_type: String,
     },
-    /// The server did not accept what the code wants.
+    /// The server refused the commands of the code.
     Refused {
-        /// Its words.
+        /// The message of the server.
         problem: String,
     },
-    /// The code uses something that the server has not announced.
+    /// The code uses a capability that the server does not advertise.
     MissingCapability {
         /// Its name in the server's list of capabilities.
         capability: &'static str,
     },
-    /// A local activity was called while other calls were open, on a server that cannot record it in their order.
+    /// A local activity was called while other calls were open, and the server records local activities only at the end of a
+    /// task.
     LocalBesideOthers,
-    /// A handler of a query, update or validator tried to make a call.
+    /// A handler of a query or update, or a validator, made a call.
     CallInHandler {
-        /// What it called.
+        /// The call.
         call: String,
+    },
+    /// The workflow uses a message that it does not list.
+    UnlistedMessage {
+        /// The kind of message.
+        kind: MessageKind,
+        /// The name of the message.
+        name: String,
+    },
+    /// The workflow lists a query or update, and had no handler for it at its first wait.
+    MissingHandler {
+        /// The kind of message.
+        kind: MessageKind,
+        /// The name of the message.
+        name: String,
     },
 }
 
-/// Where replay and history part.
+/// The kinds of messages that a workflow lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MessageKind {
+    /// A [`Signal`](crate::Signal).
+    Signal,
+    /// A [`Query`](crate::Query).
+    Query,
+    /// An [`Update`](crate::Update).
+    Update,
+}
+
+impl MessageKind {
+    /// Returns the key of its list in `#[workflow(..)]`.
+    fn list(self) -> &'static str {
+        match self {
+            Self::Signal => "signals",
+            Self::Query => "queries",
+            Self::Update => "updates",
+        }
+    }
+}
+
+impl fmt::Display for MessageKind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Signal => "signal",
+            Self::Query => "query",
+            Self::Update => "update",
+        })
+    }
+}
+
+/// The first difference between the calls of the code and the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Divergence {
-    /// Number of the call, counted from 1 in the order the code makes them.
+    /// The number of the call, counted from 1 in the order in which the code makes calls.
     pub sequence: u64,
-    /// Position of the recorded event in the history, if there is one.
+    /// The position of the recorded event in the history, if there is one.
     pub position: Option<u64>,
-    /// What the code does there.
+    /// The call of the code.
     pub code: String,
-    /// What the history holds there.
+    /// The call in the history.
     pub history: String,
 }
 
 impl Divergence {
     fn hint(&self) -> &'static str {
         if self.history == NOTHING {
-            "the code makes a call that was not there when the history was written; guard it with ctx.patched(..)"
+            "the code makes a call that it did not make when the history was written; guard it with ctx.patched(..)"
         } else if self.code == NOTHING {
             "a call was removed from the code, or a condition around it changed; keep the old path with ctx.patched(..)"
         } else {
@@ -74,11 +124,11 @@ impl Divergence {
     }
 }
 
-/// Stands for a call that is not there.
+/// The text for a missing call.
 pub(super) const NOTHING: &str = "nothing";
 
 impl ReplayError {
-    /// The failure type reported to the server.
+    /// Returns the failure type that the worker reports to the server.
     pub fn failure_type(&self) -> &'static str {
         match self {
             Self::NonDeterministic(_) => "NonDeterministicReplay",
@@ -90,10 +140,12 @@ impl ReplayError {
             Self::MissingCapability { .. } => "MissingCapability",
             Self::LocalBesideOthers => "LocalActivityBesideOthers",
             Self::CallInHandler { .. } => "CallInHandler",
+            Self::UnlistedMessage { .. } => "UnlistedMessage",
+            Self::MissingHandler { .. } => "MissingHandler",
         }
     }
 
-    /// The number of the call where code and history part.
+    /// Returns the number of the first call that differs from the history.
     pub fn sequence(&self) -> Option<u64> {
         match self {
             Self::NonDeterministic(divergence) => Some(divergence.sequence),
@@ -132,26 +184,42 @@ impl fmt::Display for ReplayError {
             Self::Panicked { message } => write!(out, "the workflow panicked: {message}"),
             Self::Stuck => write!(
                 out,
-                "the workflow waits for something that is not the workflow's: await only what the context gives (timers, \
-                 activities, signals, …) and move everything else into an activity"
+                "the workflow waits for something that is not a call of its context: await only what the context returns \
+                 (timers, activities, signals, …) and move everything else into an activity"
             ),
             Self::UnknownWorkflow { workflow_type } => write!(
                 out,
-                "this worker has no workflow `{workflow_type}`; register it, or give its runs another task queue"
+                "this worker has no workflow `{workflow_type}`; register it, or start its runs on another task queue"
             ),
-            Self::Refused { problem } => write!(out, "the server refused the answer: {problem}"),
+            Self::Refused { problem } => write!(out, "the server refused the commands: {problem}"),
             Self::MissingCapability { capability } => write!(
                 out,
-                "the code uses `{capability}`, which this server has not announced; use another server, or do without"
+                "the code uses `{capability}`, which this server does not support; use another server, or change the code"
             ),
             Self::LocalBesideOthers => write!(
                 out,
                 "a local activity was called while other calls are open; this server records local activities only at the end of \
-                 a task, and their order would be lost: await the other calls first, or use an ordinary activity"
+                 a task, so their order would be lost: await the other calls first, or use an ordinary activity"
             ),
             Self::CallInHandler { call } => write!(
                 out,
-                "a handler of a query, update or validator made a call ({call}); handlers read and change state only"
+                "a handler of a query or update, or a validator, made a call ({call}); handlers may only read and change state"
+            ),
+            Self::UnlistedMessage { kind, name } => write!(
+                out,
+                "the workflow uses the {kind} `{name}` and does not list it; add its constant to `#[workflow({}(..))]`",
+                kind.list()
+            ),
+            Self::MissingHandler { kind, name } => write!(
+                out,
+                "the workflow lists the {kind} `{name}` in `#[workflow({}(..))]` and has no handler for it; call \
+                 {} before the first `.await`",
+                kind.list(),
+                if *kind == MessageKind::Update {
+                    "`ctx.on_update` or `ctx.on_validated_update`"
+                } else {
+                    "`ctx.on_query`"
+                }
             ),
         }
     }

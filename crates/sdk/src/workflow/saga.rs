@@ -1,22 +1,23 @@
-//! Sagas: steps that are undone, newest first, when a later one fails.
+//! Sagas: when a step fails, the steps before it are undone, newest first.
 
 use std::fmt;
 
 use futures::future::BoxFuture;
 
-use super::context::Context;
+use super::context::WorkflowContext;
 use crate::error::WorkflowError;
 
-type Undo = Box<dyn FnOnce(Context) -> BoxFuture<'static, Result<(), WorkflowError>> + Send>;
+type Undo =
+    Box<dyn FnOnce(WorkflowContext) -> BoxFuture<'static, Result<(), WorkflowError>> + Send>;
 
-/// What to undo if the workflow does not reach its end.
+/// A list of compensations, run if a later step fails.
 ///
 /// ```
-/// # use longhaul_sdk::{ActivityCall, Context, Saga, WorkflowResult};
+/// # use longhaul_sdk::{ActivityCall, WorkflowContext, Saga, WorkflowResult};
 /// # fn reserve(_: u32) -> ActivityCall<String> { ActivityCall::named("reserve") }
 /// # fn release(_: String) -> ActivityCall<()> { ActivityCall::named("release") }
 /// # fn charge(_: u32) -> ActivityCall<()> { ActivityCall::named("charge") }
-/// async fn order(ctx: Context, item: u32) -> WorkflowResult<()> {
+/// async fn order(ctx: WorkflowContext, item: u32) -> WorkflowResult<()> {
 ///     let mut saga = Saga::new(&ctx);
 ///     let steps = async {
 ///         let reservation = ctx.activity(reserve(item)).await?;
@@ -29,21 +30,21 @@ type Undo = Box<dyn FnOnce(Context) -> BoxFuture<'static, Result<(), WorkflowErr
 /// }
 /// ```
 pub struct Saga {
-    context: Context,
+    context: WorkflowContext,
     undo: Vec<Undo>,
 }
 
 impl Saga {
-    /// Nothing to undo yet.
-    pub fn new(context: &Context) -> Self {
+    /// Creates a saga without compensations.
+    pub fn new(context: &WorkflowContext) -> Self {
         Self {
             context: context.clone(),
             undo: Vec::new(),
         }
     }
 
-    /// Adds a compensation for a step that has been done.
-    pub fn undo<F>(&mut self, compensation: impl FnOnce(Context) -> F + Send + 'static)
+    /// Adds a compensation for a completed step.
+    pub fn undo<F>(&mut self, compensation: impl FnOnce(WorkflowContext) -> F + Send + 'static)
     where
         F: Future<Output = Result<(), WorkflowError>> + Send + 'static,
     {
@@ -51,11 +52,11 @@ impl Saga {
             .push(Box::new(move |context| Box::pin(compensation(context))));
     }
 
-    /// Passes a success on; after a failure undoes every step, newest first, and passes the failure on. A compensation that
-    /// fails itself does not keep the others from running; the first such failure is logged.
+    /// Returns a success unchanged. After a failure, runs all compensations, newest first, and returns the failure. If a
+    /// compensation fails, that is logged, and the others still run.
     ///
     /// # Errors
-    /// The failure it was given.
+    /// The error of `outcome`.
     pub async fn finish<T>(
         mut self,
         outcome: Result<T, WorkflowError>,

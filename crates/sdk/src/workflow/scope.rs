@@ -1,18 +1,25 @@
-//! Scopes of cancellation: which calls a cancellation gives up.
+//! Cancellation scopes: which calls a cancellation ends.
 
-/// Names a scope of one execution.
+/// The id of a scope in one execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScopeId(usize);
+
+/// Whether a cancellation of an outer scope reaches the scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScopeKind {
+    Plain,
+    /// A cancellation of an outer scope does not reach it.
+    Shielded,
+}
 
 #[derive(Debug)]
 struct Scope {
     parent: Option<ScopeId>,
-    /// A cancellation from outside stops here.
-    shielded: bool,
+    kind: ScopeKind,
     cancelled: bool,
 }
 
-/// All scopes of an execution. The first is the whole workflow.
+/// All scopes of an execution. The first one is the whole workflow.
 #[derive(Debug)]
 pub(crate) struct Scopes {
     list: Vec<Scope>,
@@ -27,18 +34,18 @@ impl Scopes {
         Self {
             list: vec![Scope {
                 parent: None,
-                shielded: false,
+                kind: ScopeKind::Plain,
                 cancelled: false,
             }],
             current: Self::ROOT,
         }
     }
 
-    /// A scope inside the current one.
-    pub(crate) fn open(&mut self, shielded: bool) -> ScopeId {
+    /// Opens a scope inside the current one.
+    pub(crate) fn open(&mut self, kind: ScopeKind) -> ScopeId {
         self.list.push(Scope {
             parent: Some(self.current),
-            shielded,
+            kind,
             cancelled: false,
         });
         ScopeId(self.list.len() - 1)
@@ -52,7 +59,7 @@ impl Scopes {
         self.list[scope.0].cancelled
     }
 
-    /// Whether cancelling `outer` reaches work in `inner`.
+    /// Returns whether cancelling `outer` reaches calls in `inner`.
     pub(crate) fn reaches(&self, outer: ScopeId, inner: ScopeId) -> bool {
         let mut at = inner;
         loop {
@@ -61,14 +68,14 @@ impl Scopes {
             }
             let scope = &self.list[at.0];
             match scope.parent {
-                Some(parent) if !scope.shielded => at = parent,
+                Some(parent) if scope.kind == ScopeKind::Plain => at = parent,
                 _ => return false,
             }
         }
     }
 
-    /// Whether a new call in the current scope is given up before it is made: some scope around it below the root was
-    /// cancelled. (After a cancellation of the whole workflow new calls work: they are its cleanup.)
+    /// Returns whether a new call in the current scope is refused because a scope around it, below the root, was cancelled.
+    /// After a cancellation of the whole workflow, new calls are allowed: they clean up.
     pub(crate) fn refuses_calls(&self) -> bool {
         let mut at = self.current;
         while at != Self::ROOT {
@@ -77,7 +84,7 @@ impl Scopes {
                 return true;
             }
             match scope.parent {
-                Some(parent) if !scope.shielded => at = parent,
+                Some(parent) if scope.kind == ScopeKind::Plain => at = parent,
                 _ => return false,
             }
         }
@@ -92,12 +99,12 @@ mod tests {
     #[test]
     fn a_cancellation_reaches_inner_scopes_up_to_a_shield() {
         let mut scopes = Scopes::new();
-        let outer = scopes.open(false);
+        let outer = scopes.open(ScopeKind::Plain);
         scopes.current = outer;
-        let inner = scopes.open(false);
-        let shield = scopes.open(true);
+        let inner = scopes.open(ScopeKind::Plain);
+        let shield = scopes.open(ScopeKind::Shielded);
         scopes.current = shield;
-        let behind = scopes.open(false);
+        let behind = scopes.open(ScopeKind::Plain);
         assert!(scopes.reaches(Scopes::ROOT, inner));
         assert!(scopes.reaches(outer, inner));
         assert!(!scopes.reaches(inner, outer));
@@ -109,13 +116,13 @@ mod tests {
     #[test]
     fn calls_in_a_cancelled_scope_are_refused_but_not_after_the_workflows_own_cancellation() {
         let mut scopes = Scopes::new();
-        let scope = scopes.open(false);
+        let scope = scopes.open(ScopeKind::Plain);
         scopes.current = scope;
         scopes.cancel(Scopes::ROOT);
         assert!(!scopes.refuses_calls());
         scopes.cancel(scope);
         assert!(scopes.refuses_calls());
-        let shield = scopes.open(true);
+        let shield = scopes.open(ScopeKind::Shielded);
         scopes.current = shield;
         assert!(!scopes.refuses_calls());
     }

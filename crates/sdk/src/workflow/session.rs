@@ -1,4 +1,4 @@
-//! Worker sessions: activities that must run on the same worker, one after the other (worker-sessions.md).
+//! Worker sessions: activities that must run on the same worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::activity::CallActivity;
+use super::activity::ActivityCallBuilder;
 use super::journal::Journal;
-use super::options::ceil_seconds;
 use crate::definition::ActivityCall;
+use crate::duration::timeout_seconds;
 
-/// Which session, and what a worker must offer to hold it.
+/// The id of a session, and what a worker needs to hold it. Durations are rounded up to whole seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerSessionOptions {
     pub(crate) session_id: String,
@@ -26,7 +26,7 @@ pub struct WorkerSessionOptions {
 }
 
 impl WorkerSessionOptions {
-    /// A session by its id, unique in the namespace.
+    /// Creates options for the session with this id, which is unique in the namespace.
     pub fn new(session_id: impl Into<String>) -> Self {
         Self {
             session_id: session_id.into(),
@@ -41,21 +41,21 @@ impl WorkerSessionOptions {
         }
     }
 
-    /// The queue of the workers that may hold it; an activity's own queue goes before.
+    /// Sets the task queue of the workers that may hold the session. The queue of an activity call takes precedence.
     #[must_use]
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
         self
     }
 
-    /// Carried for other servers; without effect here.
+    /// Sets the connection. longhaul ignores it; other servers use it.
     #[must_use]
     pub fn connection(mut self, connection: impl Into<String>) -> Self {
         self.connection = Some(connection.into());
         self
     }
 
-    /// A capability its worker must have registered, such as `gpu:nvidia-l4`.
+    /// Adds a capability that the worker must have, such as `gpu:nvidia-l4`.
     #[must_use]
     pub fn requires(mut self, capability: impl Into<String>) -> Self {
         let capability = capability.into();
@@ -65,42 +65,42 @@ impl WorkerSessionOptions {
         self
     }
 
-    /// How long a silent worker keeps it. Whole seconds.
+    /// Sets how long the worker keeps the session without renewing it. The default is 120 seconds.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long it may live at all. Whole seconds.
+    /// Sets the longest lifetime of the session. The default is 1800 seconds.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How many of its activities may run at once.
+    /// Sets how many activities may run in the session at once. The default is 1.
     #[must_use]
     pub fn max_concurrent_activities(mut self, count: u32) -> Self {
         self.max_concurrent_activities = count;
         self
     }
 
-    /// Whether the first activity opens it; otherwise a worker must.
+    /// Sets whether the first activity opens the session. If not, a worker must open it. The default is true.
     #[must_use]
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.create_if_missing = create;
         self
     }
 
-    /// Whether another worker may take it over when its holder is lost.
+    /// Sets whether another worker may take the session over when its worker is lost. The default is true.
     #[must_use]
     pub fn allow_reacquire_after_failure(mut self, allow: bool) -> Self {
         self.allow_reacquire_after_failure = allow;
         self
     }
 
-    /// Its id.
+    /// Returns the id of the session.
     pub fn session_id(&self) -> &str {
         &self.session_id
     }
@@ -109,8 +109,8 @@ impl WorkerSessionOptions {
         let mut wire = json!({
             "session_id": self.session_id,
             "requirements": self.requirements,
-            "lease_seconds": ceil_seconds(self.lease),
-            "ttl_seconds": ceil_seconds(self.ttl),
+            "lease_seconds": timeout_seconds(self.lease),
+            "ttl_seconds": timeout_seconds(self.ttl),
             "max_concurrent_activities": self.max_concurrent_activities,
             "create_if_missing": self.create_if_missing,
             "allow_reacquire_after_failure": self.allow_reacquire_after_failure,
@@ -124,7 +124,7 @@ impl WorkerSessionOptions {
     }
 }
 
-/// A session as workflow code uses it.
+/// A session in workflow code; see [`WorkflowContext::session`](super::WorkflowContext::session).
 #[derive(Clone, Debug)]
 pub struct Session {
     pub(super) journal: Arc<Journal>,
@@ -136,11 +136,11 @@ impl Session {
     pub fn activity<R: DeserializeOwned + 'static>(
         &self,
         call: ActivityCall<R>,
-    ) -> CallActivity<R> {
-        CallActivity::new(self.journal.clone(), call).in_session(&self.options)
+    ) -> ActivityCallBuilder<R> {
+        ActivityCallBuilder::new(self.journal.clone(), call).in_session(&self.options)
     }
 
-    /// Its id.
+    /// Returns the id of the session.
     pub fn id(&self) -> &str {
         &self.options.session_id
     }

@@ -1,4 +1,4 @@
-//! Waits that look at state: conditions and signals. The server knows them as condition waits, evaluated by the worker.
+//! Waits for conditions and signals. On the wire they are condition waits, which the worker evaluates.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::call::{CallKind, Outcome};
 use super::journal::Journal;
 use crate::error::Cancelled;
 
-/// Waits until `check` finds something, at most for a while.
+/// Waits until `check` returns a value, at most until the timeout.
 pub(crate) struct Wait<T> {
     journal: Arc<Journal>,
     key: String,
@@ -44,7 +44,7 @@ impl<T> Wait<T> {
         self
     }
 
-    /// Opens the wait without looking first.
+    /// Opens the wait without a check.
     pub(crate) fn open(mut self) -> Self {
         self.make();
         self
@@ -71,7 +71,7 @@ impl<T> Wait<T> {
 }
 
 impl<T> Future for Wait<T> {
-    /// Nothing when the time is over.
+    /// `None` after the timeout.
     type Output = Result<Option<T>, Cancelled>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {

@@ -1,5 +1,5 @@
-//! A server that says what a test wants, for what the real one says seldom or never. Time stands still in these tests and jumps
-//! to the next thing that is waited for, so pauses are exact and take none.
+//! A server with scripted responses, for responses that the real server gives rarely or never. The tests use a paused clock that
+//! jumps to the next timer, so pauses are exact and take no time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// What is answered to a poll.
+/// The response to a poll or report.
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ScriptedReply {
     Body(u16, Value),
     Broken,
 }
 
-impl Answer {
+impl ScriptedReply {
     pub(crate) fn ok(body: Value) -> Self {
         Self::Body(200, body)
     }
@@ -32,7 +32,7 @@ impl Answer {
     }
 }
 
-/// One request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) at: Instant,
@@ -48,21 +48,21 @@ pub(crate) struct FakeServer {
 
 #[derive(Debug, Default)]
 struct Inner {
-    workflow_polls: Mutex<VecDeque<Answer>>,
-    activity_polls: Mutex<VecDeque<Answer>>,
-    reports: Mutex<VecDeque<Answer>>,
+    workflow_polls: Mutex<VecDeque<ScriptedReply>>,
+    activity_polls: Mutex<VecDeque<ScriptedReply>>,
+    reports: Mutex<VecDeque<ScriptedReply>>,
     asked: Mutex<Vec<Asked>>,
     changed: Notify,
 }
 
 impl FakeServer {
-    /// A worker on a server that answers its polls so, and then has nothing to do.
+    /// Starts a worker of this server.
     pub(crate) async fn employ(
         &self,
         build: impl FnOnce(WorkerBuilder) -> WorkerBuilder,
     ) -> (WorkerHandle, JoinHandle<Result<Ended, WorkerError>>) {
         let client = Client::over(self.clone()).connect().await;
-        let client = client.expect("the server introduces itself");
+        let client = client.expect("the client connects");
         let builder = Worker::builder(&client, "q")
             .workflow_pollers(1)
             .activity_pollers(1);
@@ -70,30 +70,30 @@ impl FakeServer {
         (worker.handle(), tokio::spawn(worker.run()))
     }
 
-    pub(crate) fn workflow_polls(self, answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) fn workflow_polls(self, answers: impl IntoIterator<Item = ScriptedReply>) -> Self {
         self.inner.workflow_polls.lock().extend(answers);
         self
     }
 
-    pub(crate) fn activity_polls(self, answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) fn activity_polls(self, answers: impl IntoIterator<Item = ScriptedReply>) -> Self {
         self.inner.activity_polls.lock().extend(answers);
         self
     }
 
-    /// What is answered when tasks are completed; everything is welcome after that.
-    pub(crate) fn reports(self, answers: impl IntoIterator<Item = Answer>) -> Self {
+    /// Adds responses to completed tasks. Later reports succeed.
+    pub(crate) fn reports(self, answers: impl IntoIterator<Item = ScriptedReply>) -> Self {
         self.inner.reports.lock().extend(answers);
         self
     }
 
-    /// Everything asked at paths that end so.
+    /// Returns the requests whose path ends with `path_end`.
     pub(crate) fn asked(&self, path_end: &str) -> Vec<Asked> {
         let asked = self.inner.asked.lock();
         let found = asked.iter().filter(|asked| asked.path.ends_with(path_end));
         found.cloned().collect()
     }
 
-    /// Waits until so many requests have come to paths that end so; not longer than an hour of this quick time.
+    /// Waits until there are `count` requests whose path ends with `path_end`, for at most an hour of the paused clock.
     pub(crate) async fn wait_for(&self, path_end: &str, count: usize) -> Vec<Asked> {
         let waiting = self.heard(path_end, count);
         let Ok(asked) = tokio::time::timeout(Duration::from_secs(3600), waiting).await else {
@@ -134,8 +134,8 @@ impl FakeServer {
             _ => None,
         };
         match scripted {
-            Some(Answer::Body(status, body)) => Ok(respond(status, &body)),
-            Some(Answer::Broken) => Err(TransportError::Interrupted("torn".to_owned())),
+            Some(ScriptedReply::Body(status, body)) => Ok(respond(status, &body)),
+            Some(ScriptedReply::Broken) => Err(TransportError::Interrupted("torn".to_owned())),
             None if path.ends_with("/poll") => {
                 tokio::time::sleep(hold).await;
                 Ok(respond(200, &json!({"poll_status": "empty", "task": null})))
@@ -145,7 +145,7 @@ impl FakeServer {
     }
 }
 
-/// Discovery, and also good enough for every report: what is not known is ignored.
+/// The description of the server. It is also a valid response to every report, because unknown fields are ignored.
 fn introduction() -> Value {
     let capabilities =
         json!({"default_history_page_size": 200, "a new capability": {"depth": [1, 2]}});

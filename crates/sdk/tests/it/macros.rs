@@ -1,8 +1,8 @@
-//! What the macros make: calls, definitions and bodies that can be called.
+//! The code that the macros generate: calls, definitions and bodies.
 
 use longhaul_sdk::{
-    Activity, ActivityContext, ActivityResult, Context, Failure, Query, Signal, Update, Workflow,
-    WorkflowResult, activity, workflow,
+    Activity, ActivityContext, ActivityResult, Failure, Query, Signal, State, Update, Workflow,
+    WorkflowContext, WorkflowResult, activity, workflow,
 };
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ fn look_up(context: ActivityContext, mut names: Vec<String>) -> ActivityResult<V
     Ok(names)
 }
 
-/// A pattern, and a result by its whole type.
+/// A parameter with a pattern, and a result with its full type.
 #[activity]
 async fn add((a, b): (u32, u32)) -> Result<u32, Failure> {
     a.checked_add(b).ok_or_else(|| Failure::new("too much"))
@@ -41,18 +41,18 @@ const GO: Signal<u32> = Signal::new("go");
 const COUNT: Query<(), u32> = Query::new("count");
 const BUMP: Update<u32, u32> = Update::new("bump");
 
-/// Adds what it is told to what it charged.
+/// Charges an order, then adds the number of a signal.
 #[workflow(name = "shop.checkout", signals(GO), queries(COUNT), updates(BUMP))]
-async fn checkout(ctx: Context, order: Order, seed: Option<u32>) -> WorkflowResult<(String, u32)> {
-    let count = ctx.state(seed.unwrap_or(1));
-    let seen = count.clone();
-    ctx.on_query(&COUNT, move |()| seen.get());
-    let bumped = count.clone();
-    ctx.on_update(&BUMP, move |by: u32| {
-        Ok(bumped.update(|count| {
-            *count += by;
-            *count
-        }))
+async fn checkout(
+    ctx: WorkflowContext,
+    order: Order,
+    seed: Option<u32>,
+) -> WorkflowResult<(String, u32)> {
+    let count = State::new(seed.unwrap_or(1));
+    ctx.on_query(&COUNT, &count, |count, ()| *count);
+    ctx.on_update(&BUMP, &count, |count, by| {
+        *count += by;
+        Ok(*count)
     });
     let receipt = ctx.activity(charge(order, "EUR".to_owned())).await?;
     ctx.activity(nothing()).await?;
@@ -65,25 +65,38 @@ async fn checkout(ctx: Context, order: Order, seed: Option<u32>) -> WorkflowResu
 mod elsewhere {
     use super::*;
 
-    /// Visible from outside, with its type and its body.
+    /// Visible outside of its module, with its type and its body.
     #[workflow]
-    pub(super) async fn echo(_ctx: Context, text: String) -> WorkflowResult<String> {
+    pub(super) async fn echo(_ctx: WorkflowContext, text: String) -> WorkflowResult<String> {
         Ok(text)
     }
 }
 
-/// What the macros write needs nothing of its surroundings: here are other things of every name they could mean.
+/// Programs written before the context was renamed still compile.
+mod earlier_name {
+    #![allow(deprecated, reason = "this is the name that is deprecated")]
+
+    use longhaul_sdk::{Context, WorkflowResult, workflow};
+
+    #[workflow]
+    pub(super) async fn greet(ctx: Context, name: String) -> WorkflowResult<String> {
+        ctx.sleep(std::time::Duration::ZERO).await?;
+        Ok(format!("hello, {name}"))
+    }
+}
+
+/// The generated code does not depend on its surroundings: this module has other items with the names that it uses.
 mod crowded {
     #![no_implicit_prelude]
 
     use ::longhaul_sdk as other_name;
 
-    #[allow(dead_code, reason = "they only stand in the way")]
+    #[allow(dead_code, reason = "only their names matter")]
     mod longhaul_sdk {
         pub(super) struct ActivityCall;
-        pub(super) struct Context;
+        pub(super) struct WorkflowContext;
     }
-    #[allow(dead_code, reason = "it only stands in the way")]
+    #[allow(dead_code, reason = "only its name matters")]
     pub(super) struct String;
 
     #[other_name::activity]
@@ -95,7 +108,7 @@ mod crowded {
 
     #[other_name::workflow(name = "crowded.relay")]
     pub(super) async fn relay(
-        context: other_name::Context,
+        context: other_name::WorkflowContext,
         run: ::std::string::String,
     ) -> other_name::WorkflowResult<::std::string::String> {
         ::std::result::Result::Ok(context.activity(shout(run)).await?)
@@ -122,7 +135,7 @@ async fn bodies_stay_callable() {
 }
 
 #[test]
-fn names_are_the_functions_or_what_the_attribute_says() {
+fn names_are_those_of_the_functions_or_of_the_attributes() {
     assert_eq!(charge::definition().name(), "charge");
     assert_eq!(look_up::definition().name(), "look.up");
     assert_eq!(checkout::definition().name(), "shop.checkout");
@@ -132,7 +145,7 @@ fn names_are_the_functions_or_what_the_attribute_says() {
 }
 
 #[tokio::test]
-async fn a_whole_workflow_runs_on_what_the_macros_made() {
+async fn a_workflow_runs_with_the_generated_code() {
     let bench = Bench::new().await;
     let working = bench
         .work(|worker| {
@@ -140,6 +153,7 @@ async fn a_whole_workflow_runs_on_what_the_macros_made() {
                 .workflow::<checkout>()
                 .workflow::<elsewhere::echo>()
                 .workflow::<crowded::relay>()
+                .workflow::<earlier_name::greet>()
                 .activity::<crowded::shout>()
                 .activity::<charge>()
                 .activity::<look_up>()
@@ -161,5 +175,8 @@ async fn a_whole_workflow_runs_on_what_the_macros_made() {
     let relay = bench.client.start(crowded::relay("hello".to_owned()));
     let relay = relay.queue(QUEUE).await.unwrap();
     assert_eq!(relay.result().await.unwrap(), "HELLO");
+    let greet = bench.client.start(earlier_name::greet("Ada".to_owned()));
+    let greet = greet.queue(QUEUE).await.unwrap();
+    assert_eq!(greet.result().await.unwrap(), "hello, Ada");
     working.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The SDK against the real server, in one process and without sockets; `client::http` is about the sockets.
+//! Tests of the SDK against the real server, in one process and without sockets. `client::http` tests the sockets.
 
 mod client;
 mod fake_server;

@@ -1,15 +1,15 @@
-//! What a worker makes of the answers to its polls, from a server that says everything a server may say.
+//! How a worker handles every response to its polls, from a scripted server.
 
 use std::time::Duration;
 
 use longhaul_sdk::worker::Ended;
-use longhaul_sdk::{ActivityResult, Context, WorkflowResult, activity, workflow};
+use longhaul_sdk::{ActivityResult, WorkflowContext, WorkflowResult, activity, workflow};
 use serde_json::{Value, json};
 
-use crate::fake_server::{Answer, Asked, FakeServer};
+use crate::fake_server::{Asked, FakeServer, ScriptedReply};
 
 #[workflow]
-async fn double(_ctx: Context, number: i64) -> WorkflowResult<i64> {
+async fn double(_ctx: WorkflowContext, number: i64) -> WorkflowResult<i64> {
     Ok(number * 2)
 }
 
@@ -37,11 +37,11 @@ const fn seconds(seconds: u64) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_throttled_worker_waits_as_long_as_it_is_told_and_is_not_idle() {
+async fn a_throttled_worker_waits_as_long_as_the_server_asks() {
     let server = FakeServer::default().workflow_polls([
-        Answer::ok(status("throttled", Some(7))),
-        Answer::ok(status("throttled", None)),
-        Answer::ok(status("throttled", Some(0))),
+        ScriptedReply::ok(status("throttled", Some(7))),
+        ScriptedReply::ok(status("throttled", None)),
+        ScriptedReply::ok(status("throttled", Some(0))),
     ]);
     let (worker, _) = server.employ(|worker| worker.workflow::<double>()).await;
     let asked = server.wait_for(WORKFLOW_POLLS, 4).await;
@@ -51,8 +51,8 @@ async fn a_throttled_worker_waits_as_long_as_it_is_told_and_is_not_idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_empty_poll_comes_the_next_one_at_once() {
-    let idle = ["empty", "timeout", "empty"].map(|idle| Answer::ok(status(idle, None)));
+async fn the_next_poll_follows_an_empty_one_immediately() {
+    let idle = ["empty", "timeout", "empty"].map(|idle| ScriptedReply::ok(status(idle, None)));
     let server = FakeServer::default().workflow_polls(idle);
     let (worker, running) = server.employ(|worker| worker.workflow::<double>()).await;
     let asked = server.wait_for(WORKFLOW_POLLS, 4).await;
@@ -60,7 +60,7 @@ async fn after_an_empty_poll_comes_the_next_one_at_once() {
     assert_eq!(worker.metrics().polls_empty, 3);
     worker.shut_down();
     assert_eq!(running.await.unwrap().unwrap(), Ended::ShutDown);
-    // The poll that was held is said once more, without waiting, in case a task was on its way; nothing new is asked.
+    // The open poll is sent once more, without waiting, in case a task was on its way. There is no new poll.
     let ids = |asked: &[Asked]| {
         let mut ids: Vec<_> = asked
             .iter()
@@ -82,15 +82,15 @@ async fn after_an_empty_poll_comes_the_next_one_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_is_asked_again_however_long_it_takes() {
+async fn polls_are_repeated_until_the_server_is_available() {
     let away = json!({"reason": "backend_unavailable", "message": "no disk", "poll_status": "unavailable"});
     let mut later = away.clone();
     later["retry_after_seconds"] = json!(9);
-    let mut answers = vec![Answer::Body(503, away); 20];
+    let mut answers = vec![ScriptedReply::Body(503, away); 20];
     answers.extend([
-        Answer::Broken,
-        Answer::Body(503, later),
-        Answer::Body(500, json!("?")),
+        ScriptedReply::Broken,
+        ScriptedReply::Body(503, later),
+        ScriptedReply::Body(500, json!("?")),
     ]);
     let count = answers.len();
     let server = FakeServer::default().workflow_polls(answers);
@@ -117,14 +117,14 @@ async fn think(number: i64) -> ActivityResult<i64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_told_to_drain_finishes_what_it_has_and_takes_nothing_new() {
+async fn a_draining_worker_finishes_its_tasks_and_takes_no_new_ones() {
     let mut held = activity_task("avro");
     held["activity_type"] = json!("think");
     let server = FakeServer::default()
-        .activity_polls([Answer::task(held)])
+        .activity_polls([ScriptedReply::task(held)])
         .workflow_polls([
-            Answer::ok(status("throttled", Some(5))),
-            Answer::ok(status("draining", Some(5))),
+            ScriptedReply::ok(status("throttled", Some(5))),
+            ScriptedReply::ok(status("draining", Some(5))),
         ]);
     let worker = server.employ(|worker| worker.workflow::<double>().activity::<think>());
     let (_, running) = worker.await;
@@ -142,7 +142,7 @@ async fn a_worker_told_to_drain_finishes_what_it_has_and_takes_nothing_new() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poll_outlives_the_time_it_is_held_and_takes_the_servers_page_size() {
+async fn a_poll_waits_longer_than_it_is_held_and_uses_the_servers_page_size() {
     let server = FakeServer::default();
     let worker = server.employ(|worker| worker.workflow::<double>().poll_timeout(seconds(60)));
     let _worker = worker.await;
@@ -193,7 +193,7 @@ fn activity_task(codec: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn an_activitys_result_is_sent_in_its_envelope() {
-    let server = FakeServer::default().activity_polls([Answer::task(activity_task("avro"))]);
+    let server = FakeServer::default().activity_polls([ScriptedReply::task(activity_task("avro"))]);
     let _worker = server.employ(|worker| worker.activity::<triple>()).await;
     let completed = &server.wait_for("/activity-tasks/t-1/complete", 1).await[0].body;
     // 42.
@@ -206,21 +206,24 @@ async fn an_activitys_result_is_sent_in_its_envelope() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn payloads_of_another_codec_are_refused_and_not_guessed() {
+async fn payloads_of_another_codec_are_refused() {
     let server = FakeServer::default()
-        .activity_polls([Answer::task(activity_task("json"))])
-        .workflow_polls([Answer::task(workflow_task("json"))]);
+        .activity_polls([ScriptedReply::task(activity_task("json"))])
+        .workflow_polls([ScriptedReply::task(workflow_task("json"))]);
     let worker = server.employ(|worker| worker.activity::<triple>().workflow::<double>());
     let (worker, _) = worker.await;
     let failed = &server.wait_for("/activity-tasks/t-1/fail", 1).await[0].body;
     let failure = failed["failure"].to_string();
-    assert!(failure.contains("payloads of codec `json`"), "{failed}");
+    assert!(
+        failure.contains("payloads have the codec `json`"),
+        "{failed}"
+    );
     assert_eq!(failed["failure"]["non_retryable"], true, "{failed}");
     let failed = &server.wait_for("/workflow-tasks/t-2/fail", 1).await[0].body;
     assert!(
         failed["failure"]
             .to_string()
-            .contains("payloads of codec `json`"),
+            .contains("payloads have the codec `json`"),
         "{failed}"
     );
     assert!(server.asked("/complete").is_empty());
@@ -228,10 +231,10 @@ async fn payloads_of_another_codec_are_refused_and_not_guessed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_that_comes_too_late_costs_the_worker_nothing() {
+async fn a_late_report_does_not_stop_the_worker() {
     let refused = |reason: &str, cancelled: bool| {
         let body = json!({"reason": reason, "message": "too late", "recorded": false, "cancel_requested": cancelled});
-        Answer::Body(409, body)
+        ScriptedReply::Body(409, body)
     };
     let refusals = [
         refused("run_closed", true),
@@ -240,7 +243,7 @@ async fn a_report_that_comes_too_late_costs_the_worker_nothing() {
         refused("lease_expired", false),
         refused("stale_attempt", false),
     ];
-    let tasks = vec![Answer::task(activity_task("avro")); refusals.len() + 1];
+    let tasks = vec![ScriptedReply::task(activity_task("avro")); refusals.len() + 1];
     let server = FakeServer::default()
         .activity_polls(tasks)
         .reports(refusals);
@@ -255,7 +258,7 @@ async fn a_report_that_comes_too_late_costs_the_worker_nothing() {
         refused("run_closed", true),
         refused("workflow_task_attempt_mismatch", false),
     ];
-    let tasks = vec![Answer::task(workflow_task("avro")); 3];
+    let tasks = vec![ScriptedReply::task(workflow_task("avro")); 3];
     let server = FakeServer::default().workflow_polls(tasks).reports(closed);
     let (worker, running) = server.employ(|worker| worker.workflow::<double>()).await;
     let completed = server.wait_for("/workflow-tasks/t-2/complete", 3).await;

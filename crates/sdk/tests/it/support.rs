@@ -1,21 +1,43 @@
-//! One server per test, workers on it, and transports that misbehave on purpose or only listen.
+//! A server per test, workers on it, and transports that lose, change or record requests.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use longhaul_embedded::Embedded;
-use longhaul_sdk::transport::{Request, Response, RetryPolicy, Transport, TransportError};
+use longhaul_sdk::transport::{Request, RequestRetry, Response, Transport, TransportError};
 use longhaul_sdk::worker::{Ended, WorkerBuilder, WorkerError};
 use longhaul_sdk::{Client, Worker, WorkerHandle};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
-/// The queue of every test.
+/// The task queue of every test.
 pub(crate) const QUEUE: &str = "q";
 
-/// A server, and maybe a worker on its queue.
+/// Longer than any test takes. It is reached only if something hangs.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The pause between two checks of [`eventually`].
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Calls `check` until it returns a value, and returns that value. Panics after [`DEADLINE`].
+pub(crate) async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Option<T>) -> T {
+    let checking = async {
+        loop {
+            if let Some(found) = check().await {
+                return found;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, checking)
+        .await
+        .unwrap_or_else(|_| panic!("did not happen within {DEADLINE:?}: {what}"))
+}
+
+/// A server, and possibly workers on its queue.
 pub(crate) struct Bench {
     pub(crate) server: Embedded,
     pub(crate) client: Client,
@@ -28,25 +50,26 @@ impl Bench {
         Self { server, client }
     }
 
-    /// A worker that runs until the test ends.
+    /// Starts a server and a worker that runs until the test ends.
     pub(crate) async fn staffed(build: impl FnOnce(WorkerBuilder) -> WorkerBuilder) -> Self {
         let bench = Self::new().await;
         bench.work(build).await;
         bench
     }
 
-    /// Starts a worker and waits until the server knows it.
+    /// Starts a worker and waits until it is registered.
     pub(crate) async fn work(&self, build: impl FnOnce(WorkerBuilder) -> WorkerBuilder) -> Working {
         let worker = build(Worker::builder(&self.client, QUEUE)).build();
         let handle = worker.handle();
         let running = tokio::spawn(worker.run());
-        while self.client.worker(handle.worker_id()).await.is_err() {
-            tokio::task::yield_now().await;
-        }
+        eventually("the worker registers", async || {
+            self.client.worker(handle.worker_id()).await.ok()
+        })
+        .await;
         Working { handle, running }
     }
 
-    /// A client on a transport around this server's.
+    /// Connects a client over a transport that wraps the transport of this server.
     pub(crate) async fn client_over<T: Transport>(
         &self,
         wrap: impl FnOnce(Arc<dyn Transport>) -> T,
@@ -56,7 +79,7 @@ impl Bench {
             .retry(quick())
             .connect()
             .await
-            .expect("a server that introduces itself")
+            .expect("the client connects")
     }
 }
 
@@ -74,23 +97,23 @@ impl Working {
     }
 }
 
-/// Repeats without making a test wait.
-pub(crate) fn quick() -> RetryPolicy {
-    RetryPolicy::new(4).first_wait(std::time::Duration::from_millis(1))
+/// Retries with short waits.
+pub(crate) fn quick() -> RequestRetry {
+    RequestRetry::new(4).first_wait(Duration::from_millis(1))
 }
 
-/// What happens to a request on the way.
+/// What happens to a request on its way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
     /// It does not arrive.
     Lost,
-    /// It arrives, and the answer does not.
+    /// It arrives, and its response is lost.
     AnswerLost,
-    /// Somebody in between answers this.
+    /// A gateway responds instead.
     Answered(u16, &'static str),
 }
 
-/// Lets the next requests whose path ends so meet their fates, and lets the others through.
+/// Applies fates to the next requests whose path ends with `path_end`. Other requests pass.
 #[derive(Clone)]
 pub(crate) struct Unlucky {
     inner: Arc<dyn Transport>,
@@ -113,7 +136,7 @@ impl Unlucky {
         }
     }
 
-    /// How many requests of the path were sent.
+    /// Returns the number of sent requests of the path.
     pub(crate) fn seen(&self) -> usize {
         *self.seen.lock()
     }
@@ -150,7 +173,7 @@ impl Transport for Unlucky {
     }
 }
 
-/// Answers from a list and keeps what was asked.
+/// Sends responses from a list and keeps the requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scripted {
     answers: Arc<Mutex<VecDeque<(u16, String)>>>,
@@ -158,7 +181,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// A client whose server gives these answers, after it introduced itself.
+    /// Connects a client to a server with these responses.
     pub(crate) async fn client(
         answers: impl IntoIterator<Item = (u16, serde_json::Value)>,
     ) -> (Client, Self) {
@@ -173,15 +196,15 @@ impl Scripted {
                 .map(|(status, body)| (status, body.to_string())),
         );
         let client = Client::over(scripted.clone())
-            .retry(RetryPolicy::NEVER)
+            .retry(RequestRetry::NEVER)
             .connect()
             .await
-            .expect("a server that introduces itself");
+            .expect("the client connects");
         scripted.asked.lock().clear();
         (client, scripted)
     }
 
-    /// Method, path and body of everything asked.
+    /// Returns the method, path and body of every request.
     pub(crate) fn asked(&self) -> Vec<(&'static str, String, serde_json::Value)> {
         let asked = self.asked.lock();
         asked
@@ -204,7 +227,7 @@ impl Transport for Scripted {
         self.asked.lock().push(request);
         let answer = self.answers.lock().pop_front();
         Box::pin(async move {
-            let (status, body) = answer.expect("an answer for every request");
+            let (status, body) = answer.expect("a response for every request");
             Ok(Response {
                 status,
                 body: body.into(),

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::group::Group;
 use longhaul_protocol::history::{
     ChildCall, ChildFailure, ChildResult, ChildRetry, ChildRetryPolicy, ChildRunClosed,
     ChildRunStarted, ChildTimeoutPolicy, ChildTiming, ChildWorkflowScheduled, EventPayload,
     GroupKeys, LimitBreach, PAYLOAD_CODEC, ParentKeys,
 };
 use longhaul_protocol::id::{ChildCallId, RunId, TaskQueue, WorkflowId};
+use longhaul_protocol::parallel_group::Group;
 use longhaul_protocol::workflow_command::{
     CancellationPolicy, CommandRetryPolicy, ParentClosePolicy, StartChildWorkflow,
 };

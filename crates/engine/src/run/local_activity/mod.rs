@@ -5,12 +5,12 @@
 //!
 //! A retry is a workflow task of its own that stands beside the run's ordinary one until it is due and claimed.
 
-use longhaul_protocol::group::Group;
 use longhaul_protocol::history::{
     ActivityCall, ActivityScheduled, ActivitySnapshot, ActivityStarted, EXECUTION_MODE_LOCAL,
     EventPayload, GroupKeys, LocalActivitySnapshot, LocalAttemptSnapshot, LocalKeys, PAYLOAD_CODEC,
 };
 use longhaul_protocol::id::{ActivityAttemptId, ActivityExecutionId, EventId, TaskId, WorkerId};
+use longhaul_protocol::parallel_group::Group;
 use longhaul_protocol::workflow_command::{CancellationPolicy, CleanupProof, LocalActivityCall};
 use longhaul_protocol::{Payload, Reason, Timestamp};
 use serde::{Deserialize, Serialize};

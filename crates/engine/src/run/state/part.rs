@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use longhaul_protocol::group::Group;
 use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, CommandId, SignalId, TaskId, TaskQueue, TimerId,
     WaitId, WorkerId,
 };
+use longhaul_protocol::parallel_group::Group;
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_protocol::workflow_command::CancellationPolicy;
 use longhaul_protocol::{Payload, Timestamp};

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_protocol::group::Group;
 use longhaul_protocol::history::{ConditionWait, EventPayload, GroupKeys, SignalWaitOpened};
 use longhaul_protocol::id::{TimerId, WaitId};
+use longhaul_protocol::parallel_group::Group;
 use longhaul_protocol::workflow_command::OpenConditionWait;
 
 use crate::run::draft::{Draft, Waits};

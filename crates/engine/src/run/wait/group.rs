@@ -1,7 +1,7 @@
 //! Parallel groups. The workflow is woken when every member of the outermost group is resolved, whatever the outcomes:
 //! a replay that saw only some of them could choose differently later.
 
-use longhaul_protocol::group::Group;
+use longhaul_protocol::parallel_group::Group;
 
 use crate::run::draft::{Draft, Groups};
 use crate::run::state::{Member, OpenGroup, Part, PartKey, Resume};

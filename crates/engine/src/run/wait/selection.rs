@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_protocol::group::{Group, Level, Member};
 use longhaul_protocol::history::{ActivityCancelled, EventPayload, SelectionResolved};
+use longhaul_protocol::parallel_group::{Group, Level, Member};
 use longhaul_protocol::workflow_command::{ParentClosePolicy, SelectionMember};
 use serde::{Deserialize, Serialize};
 

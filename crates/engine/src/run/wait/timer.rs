@@ -2,9 +2,9 @@
 //! waits hold still while a workflow task is leased, so a worker never decides against one it could not see.
 
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::group::Group;
 use longhaul_protocol::history::{EventPayload, GroupKeys, TimerPayload};
 use longhaul_protocol::id::TimerId;
+use longhaul_protocol::parallel_group::Group;
 
 use crate::run::draft::{Draft, Timers};
 use crate::run::state::{Part, PartKey, Resume, Timer, TimerKind, Wait, WaitFor};

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_protocol::group::{Group, Level};
 use longhaul_protocol::id::UpdateId;
+use longhaul_protocol::parallel_group::{Group, Level};
 use longhaul_protocol::workflow_command::{FieldErrors, OpenConditionWait, WorkflowCommand};
 
 use crate::Rejection;

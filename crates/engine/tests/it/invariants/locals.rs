@@ -77,7 +77,7 @@ pub(super) fn check(world: &World, run: &Run) {
             let row = &world.tasks[&task.id];
             assert!(
                 row.required_capability.is_some(),
-                "15: only capable workers get a run with an unfinished local activity"
+                "53: only capable workers get a run with an unfinished local activity"
             );
         }
     }
@@ -94,7 +94,7 @@ fn check_order(world: &World, run: &Run) {
         if event.event_type == "ActivityScheduled" {
             assert_eq!(
                 body["activity"]["local_activity"], marked,
-                "6: the marker agrees"
+                "54: the marker agrees"
             );
             if marked {
                 stages.insert(sequence, (Stage::Pending, 0));
@@ -102,10 +102,10 @@ fn check_order(world: &World, run: &Run) {
             continue;
         }
         let Some((stage, attempts)) = stages.get_mut(&sequence) else {
-            assert!(!marked, "6: a remote call has no marker");
+            assert!(!marked, "54: a remote call has no marker");
             continue;
         };
-        assert!(marked, "6: every event of a local call has the marker");
+        assert!(marked, "54: every event of a local call has the marker");
         assert_ne!(*stage, Stage::Over, "14: nothing after the end");
         match event.event_type {
             "ActivityStarted" => {

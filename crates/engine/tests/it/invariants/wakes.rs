@@ -64,11 +64,7 @@ fn check_audit(world: &World, run: &Run) {
         limits: &world.limits,
     };
     if run.core.alarm.is_none_or(|alarm| alarm > world.now) {
-        assert_eq!(
-            stuck(run, moment),
-            None,
-            "12.4: a healthy run is left alone"
-        );
+        assert_eq!(stuck(run, moment), None, "55: a healthy run is left alone");
     }
 }
 
@@ -87,7 +83,7 @@ fn check_delivery_goes_on(run: &Run) {
         Part::Child(child) => child.stop_requested,
         _ => false,
     });
-    assert!(stopping, "8.3: an undelivered cancellation has a task");
+    assert!(stopping, "56: an undelivered cancellation has a task");
 }
 
 /// A resolution that no completed task has observed has a task waiting, or waits behind the lease.

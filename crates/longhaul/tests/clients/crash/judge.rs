@@ -1,5 +1,5 @@
-//! What must hold for a workflow and its children whatever happened on the way, as far as the control plane shows it: nothing lost,
-//! nothing twice, and parents and children agree.
+//! Checks of a workflow and its children on the control plane: nothing is lost, nothing happens twice, and the histories of parents
+//! and children agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -40,7 +40,7 @@ pub(super) fn family<'a>(
     })
 }
 
-/// The history of a run once it has told its children what they must know; that comes shortly after its end.
+/// Returns the history of a run after its close policy was applied, which happens shortly after its end.
 async fn told(control: &Control, id: &str, run_id: &str) -> History {
     eventually(&format!("{id} has told its children"), || async {
         let history = control.history(id, run_id).await;
@@ -53,7 +53,7 @@ async fn told(control: &Control, id: &str, run_id: &str) -> History {
     .await
 }
 
-/// Each local activity was tried one attempt after another, and ended once.
+/// Checks that each local activity ran one attempt after another and ended once.
 pub(super) fn local_activities_are_in_order(history: &History) {
     let mut stages: BTreeMap<u64, (&str, u64)> = BTreeMap::new();
     for event in history.events() {
@@ -95,7 +95,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// Whether the parent's close must do something about it.
+    /// Whether the close of the parent must be applied to it.
     fn is_owed(&self) -> bool {
         self.ends.is_empty() && self.policy != "abandon"
     }
@@ -137,7 +137,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The child's own runs are sound, and its end is what its parent was told.
+/// Checks that the runs of a child are sound and that its end equals the record in its parent.
 async fn judge_child(control: &Control, parent: &str, slot: &Slot) {
     let child = &slot.child;
     let runs = eventually(&format!("{child} of {parent} is closed"), || async {
@@ -173,7 +173,7 @@ async fn judge_child(control: &Control, parent: &str, slot: &Slot) {
     }
 }
 
-/// Over all runs, each signal was received once.
+/// Checks that each signal was received once, over all runs.
 fn messages_are_taken_once(id: &str, runs: &[History]) {
     let mut seen = BTreeSet::new();
     for signal in runs
@@ -186,7 +186,7 @@ fn messages_are_taken_once(id: &str, runs: &[History]) {
     }
 }
 
-/// Every accepted update ends once, and is applied iff it did not fail.
+/// Checks that every accepted update ends once, and is applied if and only if it did not fail.
 fn updates_end_once(id: &str, runs: &[History]) {
     let ids = |event_type: &str| -> Vec<String> {
         let all = runs.iter().flat_map(|history| history.payloads(event_type));
@@ -209,7 +209,7 @@ fn updates_end_once(id: &str, runs: &[History]) {
     );
 }
 
-/// Cursors move forward from where they were, over all runs.
+/// Checks that cursors move forward without gaps, over all runs.
 fn streams_are_read_in_order(id: &str, runs: &[History]) {
     let mut cursors: BTreeMap<String, u64> = BTreeMap::new();
     for moved in runs

@@ -24,7 +24,7 @@ const MESSAGES: usize = 4;
 /// Messages that `crash.stream` reads before it continues as new.
 const MESSAGES_PER_RUN: usize = 2;
 
-/// What a workflow of the load does.
+/// The kinds of workflows in the load.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     Sequential,
@@ -35,15 +35,15 @@ pub(super) enum Shape {
     /// Some end well, one fails every time, one outlives its parent.
     Children,
     Selection,
-    /// Reads a message stream and continues as new meanwhile.
+    /// Reads a message stream and continues as new between the messages.
     Stream,
-    /// Local activities that are told with the decision.
+    /// Local activities that are recorded with the completion.
     Local,
-    /// A local activity whose attempts are written down as they happen.
+    /// A local activity whose attempts are recorded as they happen.
     Prepared,
     /// Closed from outside while it sleeps.
     Cancelled,
-    /// Asked to clean up and end while it sleeps.
+    /// Gets a cancellation request while it sleeps, and cleans up.
     Asked,
 }
 
@@ -63,8 +63,8 @@ impl Shape {
         Self::Asked,
     ];
 
-    /// Even numbers run on Rust workers and odd ones on Python workers; both get every shape, except that only Python workers
-    /// are asked to end, or have attempts written down.
+    /// Even numbers run on Rust workers and odd ones on Python workers. Both run every shape, except that only Python workers get
+    /// cancellation requests and record attempts as they happen.
     pub(super) fn of(number: u64) -> Self {
         Self::ALL[(number / 2) as usize % Self::ALL.len()]
     }
@@ -86,7 +86,7 @@ impl Shape {
         }
     }
 
-    /// Messages that are sent to it from outside, one after another.
+    /// The messages that are sent to it, one after another.
     pub(super) fn messages(self) -> usize {
         match self {
             Self::Signals => SIGNALS,
@@ -119,7 +119,7 @@ impl Shape {
         }
     }
 
-    /// How it ends.
+    /// The expected status at the end.
     pub(super) fn status(self) -> &'static str {
         match self {
             Self::Cancelled | Self::Asked => "cancelled",
@@ -222,7 +222,7 @@ pub(super) fn register(worker: &mut Worker) {
     });
 }
 
-/// Registers the shapes that talk to others: updates, children, selections, streams.
+/// Registers the shapes with messages and children: updates, children, selections, streams.
 #[expect(
     clippy::result_large_err,
     reason = "the closures return the published error type"

@@ -53,7 +53,7 @@ impl Supervisor {
     }
 }
 
-/// Whether a call failed because the server was away, or because it was away so long that a lease ended.
+/// Returns whether a call failed because the server was down, or was down so long that a lease expired.
 ///
 /// Everything else counts: a lost registration (412, 404), a refused command, a divergent replay.
 pub(super) fn is_outage(error: &Error) -> bool {
@@ -62,7 +62,7 @@ pub(super) fn is_outage(error: &Error) -> bool {
         "task_not_leased",
         "lease_owner_mismatch",
         "workflow_task_attempt_mismatch",
-        // The run was stopped meanwhile, here by its parent's close.
+        // The run was stopped by the close of its parent.
         "run_closed",
     ];
     match error {

@@ -1,11 +1,13 @@
-//! The control plane over plain HTTP: what the SDKs do not offer, and the judge of what they did.
+//! The control plane over plain HTTP, for requests that the SDKs do not have and for checking their results.
 
 use serde_json::{Value, json};
+
+use crate::events::TERMINAL_EVENTS;
 
 /// Events per page when reading history: small enough that long histories take several pages.
 const HISTORY_PAGE_SIZE: usize = 200;
 
-/// Plain HTTP on the control plane, for what the SDKs do not offer and for judging what they did.
+/// A client of the control plane.
 #[derive(Clone)]
 pub(crate) struct Control {
     http: reqwest::Client,
@@ -42,7 +44,7 @@ impl Control {
         )
     }
 
-    /// How many events of a type the workflow's current run has; 0 also when the server does not answer.
+    /// Returns how many events of a type the current run of a workflow has; 0 if the server does not answer.
     pub(crate) async fn try_count(&self, workflow_id: &str, event_type: &str) -> usize {
         let path = format!("{}/api/workflows/{workflow_id}", self.url);
         let get = |path: String| {
@@ -99,17 +101,7 @@ impl Control {
     }
 }
 
-/// Event types that close a run; every closed run has exactly one.
-const TERMINAL_EVENTS: [&str; 6] = [
-    "WorkflowCompleted",
-    "WorkflowContinuedAsNew",
-    "WorkflowFailed",
-    "WorkflowTimedOut",
-    "WorkflowCancelled",
-    "WorkflowTerminated",
-];
-
-/// All events of one run, as the control plane tells them.
+/// All events of one run, as the control plane returns them.
 #[derive(Debug)]
 pub(crate) struct History {
     events: Vec<Value>,
@@ -155,7 +147,7 @@ impl History {
             .collect()
     }
 
-    /// What holds for the history of every closed run, whatever happened on the way.
+    /// Checks what must hold for the history of every closed run.
     pub(crate) fn assert_sound(&self) {
         let sequences: Vec<Value> = self
             .events

@@ -1,7 +1,9 @@
 //! Builds and runs the examples that come with the Rust crate, straight from its published source.
 //!
-//! A package in the target directory names the files in cargo's registry as its programs; nothing is copied. It asks for the
-//! same dependencies, features, versions and profiles as this workspace, so what was compiled for the tests is used again.
+//! A package in the target directory names the files in cargo's registry as its programs; nothing is copied. It has the same
+//! dependencies, features, versions and profiles as this workspace, so that cargo reuses what it compiled for the tests and only
+//! builds the programs. Dependencies of macro crates are build dependencies here: cargo compiles both for the host, and their
+//! features apply to every other macro.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,10 +31,10 @@ const EXAMPLES: [&str; 9] = [
     "workflow_pagination",
 ];
 
-/// A first build may have to compile dependencies whose features differ from what was built before.
+/// If only one crate of the workspace was built before, the dependencies are compiled with other features.
 const BUILD_DEADLINE: Duration = Duration::from_secs(900);
 
-/// Examples wait for polls of five seconds and retries of a few; none comes near this.
+/// Examples wait for polls of five seconds and for short retries. All of them end far earlier.
 const RUN_DEADLINE: Duration = Duration::from_secs(90);
 
 static PROGRAMS: OnceCell<PathBuf> = OnceCell::const_new();
@@ -59,14 +61,14 @@ impl Example {
         self
     }
 
-    /// For examples that name http://127.0.0.1:8080 in their code. They stay unmodified and no test needs that port: their HTTP
-    /// client asks the proxy of this variable, and the server answers requests that name another host as its own.
+    /// Redirects examples that have http://127.0.0.1:8080 in their code. They stay unmodified and no test needs that port: their
+    /// HTTP client uses the proxy of this variable, and the server accepts requests with another host.
     pub(crate) fn wherever_it_dials(self, server: &Server) -> Self {
         self.environment("HTTP_PROXY", server.url())
             .environment("NO_PROXY", "")
     }
 
-    /// Runs it to its end and returns what it printed; panics with all output unless it succeeds.
+    /// Runs the example to its end and returns its output. Panics with all output if it fails.
     pub(crate) async fn run(mut self) -> String {
         let output = timeout(RUN_DEADLINE, self.command.output()).await;
         let output = output
@@ -83,7 +85,7 @@ impl Example {
         printed
     }
 
-    /// Starts an example that works until it is killed.
+    /// Starts an example that runs until it is killed.
     pub(crate) fn spawn(mut self, server: &Server) -> RunningExample {
         let path = server.directory.path().join(format!("{}.log", self.name));
         let log = fs::File::create(path).expect("a log file");
@@ -107,7 +109,7 @@ pub(crate) struct RunningExample {
 }
 
 impl RunningExample {
-    /// Ends it; it must not have ended by itself.
+    /// Kills the example. It must not have ended by itself.
     pub(crate) async fn stop(mut self) {
         let ended = self.child.try_wait().expect("a status");
         assert!(ended.is_none(), "{} ended by itself: {ended:?}", self.name);
@@ -115,7 +117,7 @@ impl RunningExample {
     }
 }
 
-/// Builds all programs once; returns the folder they are in.
+/// Builds all programs once. Returns the folder they are in.
 async fn build() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let metadata = cargo_metadata(&root).await;
@@ -145,13 +147,18 @@ async fn build() -> PathBuf {
         "the published examples do not build:\n{}",
         String::from_utf8_lossy(&built.stderr)
     );
+    let compiled = String::from_utf8_lossy(&built.stderr)
+        .lines()
+        .filter(|line| line.trim_start().starts_with("Compiling"))
+        .count();
+    eprintln!("built the published examples; cargo compiled {compiled} package(s)");
     target.join("debug")
 }
 
-/// Cargo as a person would call it. Cargo tells tests about their package in the environment, some build scripts look at these
-/// variables, and dependencies would be built again for nothing.
+/// Returns cargo with the environment of a shell. Cargo describes the package of a test in variables that some build scripts read,
+/// so dependencies would be built again.
 fn cargo() -> Command {
-    const TOLD_BY_CARGO: [&str; 5] = [
+    const SET_BY_CARGO: [&str; 5] = [
         "CARGO_BIN_",
         "CARGO_CRATE_",
         "CARGO_MANIFEST_",
@@ -161,15 +168,15 @@ fn cargo() -> Command {
     let mut command = Command::new(env!("CARGO"));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if TOLD_BY_CARGO.iter().any(|start| text.starts_with(start)) {
+        if SET_BY_CARGO.iter().any(|start| text.starts_with(start)) {
             command.env_remove(&name);
         }
     }
     command
 }
 
-/// What this workspace is made of on this platform. Without the filter cargo also wants to read crates that only other
-/// platforms use, which no build here has ever downloaded.
+/// Returns the metadata of this workspace for this platform. Without the filter cargo would also read crates of other platforms,
+/// which were never downloaded.
 async fn cargo_metadata(root: &Path) -> Value {
     let output = cargo()
         .args(["metadata", "--offline", "--format-version", "1"])
@@ -186,7 +193,7 @@ async fn cargo_metadata(root: &Path) -> Value {
     serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
 }
 
-/// The platform that cargo builds for when no other is named.
+/// Returns the platform that cargo builds for by default.
 async fn host_platform() -> String {
     let output = cargo().arg("-vV").output().await.expect("cargo runs");
     let text = String::from_utf8(output.stdout).expect("cargo prints text");
@@ -194,7 +201,7 @@ async fn host_platform() -> String {
     host.expect("cargo names its host").to_owned()
 }
 
-/// Where cargo has unpacked the examples of the published crate.
+/// Returns the folder with the examples of the published crate in the registry.
 fn published_examples(metadata: &Value) -> PathBuf {
     let packages = metadata["packages"].as_array().expect("packages");
     let published = packages
@@ -208,7 +215,7 @@ fn published_examples(metadata: &Value) -> PathBuf {
         .join("examples")
 }
 
-/// A package of its own with this workspace's outside dependencies and profiles.
+/// Returns the manifest of a package with the dependencies and profiles of this workspace.
 fn manifest(root: &Path, metadata: &Value, examples: &Path) -> String {
     let workspace = read_toml(&root.join("Cargo.toml"));
     let mut dependencies = workspace["workspace"]["dependencies"]
@@ -216,23 +223,28 @@ fn manifest(root: &Path, metadata: &Value, examples: &Path) -> String {
         .expect("shared dependencies")
         .clone();
     dependencies.retain(|_, wanted| wanted.get("path").is_none());
-    for member in members(metadata) {
-        add_features(&mut dependencies, &read_toml(&member));
+    let members: Vec<Table> = members(metadata)
+        .iter()
+        .map(|path| read_toml(path))
+        .collect();
+    for member in &members {
+        add_features(&mut dependencies, member);
     }
+    let host_dependencies = split_off_host(&mut dependencies, &members);
     let mut bins: Vec<toml::Value> = EXAMPLES
         .iter()
         .map(|name| bin(name, &examples.join(format!("{name}.rs"))))
         .collect();
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/examples/trip.rs");
     bins.push(bin("trip", &own));
-    // A program of the crate itself, by which its authors judge a server.
+    // A program of the crate itself, with which its authors check a server.
     let judge = examples.with_file_name("src/bin/durable-workflow-memo-restart.rs");
     bins.push(bin("memo_restart", &judge));
 
     let mut package = Table::new();
     package.insert("name".into(), "published-examples".into());
     package.insert("version".into(), "0.0.0".into());
-    // What the published crate is written in.
+    // The edition of the published crate.
     package.insert("edition".into(), "2021".into());
     package.insert("publish".into(), false.into());
     let mut own_workspace = Table::new();
@@ -245,8 +257,23 @@ fn manifest(root: &Path, metadata: &Value, examples: &Path) -> String {
     manifest.insert("workspace".into(), own_workspace.into());
     manifest.insert("bin".into(), bins.into());
     manifest.insert("dependencies".into(), dependencies.into());
-    manifest.insert("profile".into(), workspace["profile"].clone());
+    manifest.insert("build-dependencies".into(), host_dependencies.into());
+    manifest.insert("profile".into(), quick_profile(&workspace).into());
     toml::to_string(&manifest).expect("a manifest")
+}
+
+/// Returns the profiles of the workspace, without optimisation for the programs themselves. The profile of dependencies stays, or
+/// cargo would compile them again.
+fn quick_profile(workspace: &Table) -> Table {
+    let mut profiles = workspace["profile"].as_table().expect("profiles").clone();
+    let dev = profiles
+        .get_mut("dev")
+        .and_then(toml::Value::as_table_mut)
+        .expect("the profile of tests");
+    dev.insert("opt-level".into(), 0.into());
+    dev.insert("debug".into(), false.into());
+    dev.insert("incremental".into(), false.into());
+    profiles
 }
 
 fn bin(name: &str, path: &Path) -> toml::Value {
@@ -265,7 +292,41 @@ fn members(metadata: &Value) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Adds the features that a member asks for beyond the shared ones.
+/// Removes the dependencies that only macro crates have, and returns them.
+fn split_off_host(dependencies: &mut Table, members: &[Table]) -> Table {
+    let (macros, others): (Vec<&Table>, Vec<&Table>) =
+        members.iter().partition(|member| is_macro(member));
+    let used = |members: &[&Table], name: &str| {
+        members.iter().any(|member| {
+            ["dependencies", "dev-dependencies"].iter().any(|kind| {
+                member
+                    .get(*kind)
+                    .is_some_and(|used| used.get(name).is_some())
+            })
+        })
+    };
+    let names: Vec<String> = dependencies.keys().cloned().collect();
+    let mut host = Table::new();
+    for name in names {
+        if used(&macros, &name)
+            && !used(&others, &name)
+            && let Some(dependency) = dependencies.remove(&name)
+        {
+            host.insert(name, dependency);
+        }
+    }
+    host
+}
+
+fn is_macro(member: &Table) -> bool {
+    let library = member.get("lib");
+    library
+        .and_then(|library| library.get("proc-macro"))
+        .and_then(toml::Value::as_bool)
+        .unwrap_or(false)
+}
+
+/// Adds the features that a member has beyond the shared ones.
 fn add_features(dependencies: &mut Table, member: &Table) {
     for kind in ["dependencies", "dev-dependencies"] {
         let wanted = member.get(kind).and_then(toml::Value::as_table);
@@ -297,7 +358,7 @@ fn read_toml(path: &Path) -> Table {
     text.parse().expect("a manifest is TOML")
 }
 
-/// Writes only when there is something new, so that cargo sees no change where there is none.
+/// Writes the file only if its text changed, so that cargo does not see a change without one.
 fn write_changed(path: &Path, text: &str) {
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return;

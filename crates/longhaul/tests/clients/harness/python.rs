@@ -1,4 +1,4 @@
-//! Runs programs of the Python SDK: scenario programs to their end, workers until told to stop.
+//! Runs programs of the Python SDK: scenario programs to their end, workers until the test stops them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use tokio::io::{BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::{DEADLINE, Server, lines};
+use super::{DEADLINE, Server};
+use crate::server_process::lines;
 
 /// A Python interpreter that has `durable-workflow` installed.
 fn python() -> PathBuf {
@@ -46,7 +47,7 @@ pub(crate) async fn run_python(program: &str, server: &Server) {
     run_to_its_end(program, server, python_command(program, server)).await;
 }
 
-/// As [`run_python`], on a queue that others listen on too.
+/// Runs a Python scenario program on a queue that other workers use too.
 pub(crate) async fn run_python_on(program: &str, server: &Server, queue: &str) {
     let mut command = python_command(program, server);
     command.env("LONGHAUL_QUEUE", queue);
@@ -54,7 +55,7 @@ pub(crate) async fn run_python_on(program: &str, server: &Server, queue: &str) {
 }
 
 async fn run_to_its_end(program: &str, server: &Server, mut command: Command) {
-    // The programs bound their own scenarios and tell which one hangs; this only catches a program that does not.
+    // The programs limit their own scenarios and report which one hangs. This catches a program that does not.
     const PROGRAM_DEADLINE: Duration = Duration::from_secs(180);
     let path = server.directory.path().join(format!("{program}.out"));
     let log = File::create(&path).expect("a log file");
@@ -74,7 +75,7 @@ async fn run_to_its_end(program: &str, server: &Server, mut command: Command) {
     }
 }
 
-/// Runs the Python program of a page of documentation as it stands, but for the server's address; returns what it printed.
+/// Runs the Python program on a page of the documentation with the address of the server. Returns its output.
 pub(crate) async fn run_documented(page: &str, server: &Server) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
@@ -134,7 +135,7 @@ impl PythonWorker {
             .expect("readable output")
     }
 
-    /// Asks the worker to end; it must still be there, deregister cleanly, and never have registered again.
+    /// Stops the worker. It must still run, deregister cleanly, and have registered only once.
     pub(crate) async fn stop(mut self) {
         let id = self.child.id().expect("the Python worker ended by itself");
         let command = format!("kill -TERM {id}");

@@ -36,7 +36,7 @@ async def check_times_out(stage: Stage, kind: str, attempts_started: int, **opti
 
 
 async def schedule_to_start(stage: Stage) -> None:
-    await check_times_out(stage, "schedule_to_start", 0, queue="nobody-listens", schedule_to_start_timeout=1)
+    await check_times_out(stage, "schedule_to_start", 0, queue="no-worker", schedule_to_start_timeout=1)
 
 
 async def start_to_close(stage: Stage) -> None:

@@ -149,7 +149,7 @@ async def cleanup_is_bounded(stage: Stage) -> None:
 
 async def without_a_capable_worker_nothing_is_asked(stage: Stage) -> None:
     handle = await stage.client.start_workflow(
-        workflow_type="careful", task_queue=unique("nobody"), workflow_id=unique("careful"), input=["timer", None]
+        workflow_type="careful", task_queue=unique("no-worker"), workflow_id=unique("careful"), input=["timer", None]
     )
     refused = await fails(ServerError, stage.client.request_workflow_cancellation(handle.workflow_id))
     equal([refused.status, refused.body["reason"]], [409, "cooperative_cancellation_not_supported"])

@@ -139,7 +139,7 @@ async def a_child_times_out(stage: Stage) -> None:
     equal([failure["failure_category"], failure["closed_reason"]], ["timeout", "timed_out"])
 
 
-async def a_child_stopped_from_outside_is_told_apart(stage: Stage) -> None:
+async def the_outcome_of_a_stopped_child_names_how_it_was_stopped(stage: Stage) -> None:
     for stop, outcome in (("cancel_workflow", "cancelled"), ("terminate_workflow", "terminated")):
         handle = await stage.start("parent", "patient", [], {})
         child = (await stage.until(handle, "ChildRunStarted"))[0]["child_workflow_instance_id"]
@@ -195,7 +195,7 @@ if __name__ == "__main__":
             a_failed_child_is_tried_again,
             attempts_of_a_child_are_bounded,
             a_child_times_out,
-            a_child_stopped_from_outside_is_told_apart,
+            the_outcome_of_a_stopped_child_names_how_it_was_stopped,
             children_run_beside_each_other,
             a_child_that_continues_answers_once,
             closing_a_parent_follows_each_policy,

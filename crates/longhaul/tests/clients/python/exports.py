@@ -1,4 +1,4 @@
-"""Exported histories: accepted by the package's own verifier and replayer, refused when somebody touched them."""
+"""Exported histories: accepted by the verifier and replayer of the package, refused if they were changed."""
 
 from __future__ import annotations
 

@@ -121,10 +121,10 @@ async def a_chain_of_runs_ends_at_its_execution_timeout(stage: Stage) -> None:
 
 @workflow.defn(name="busy")
 class Busy:
-    """Waits for an activity nobody runs and a timer, both at once."""
+    """Waits for an activity that no worker runs and for a timer."""
 
     def run(self, ctx):
-        yield [ctx.schedule_activity("charge", [], queue="nobody-listens"), ctx.start_timer(600)]
+        yield [ctx.schedule_activity("charge", [], queue="no-worker"), ctx.start_timer(600)]
 
 
 @workflow.defn(name="patient")

@@ -157,12 +157,12 @@ async def an_attempt_that_is_late_has_timed_out(stage: Stage) -> None:
 class Unknown:
     def run(self, ctx):
         try:
-            yield ctx.local_activity("nobody-has-this", [])
+            yield ctx.local_activity("not-registered", [])
         except ActivityFailed as failure:
             return failure.non_retryable
 
 
-async def a_call_that_nobody_registered_fails_at_once(stage: Stage) -> None:
+async def a_call_of_an_unregistered_function_fails_at_once(stage: Stage) -> None:
     equal((await stage.run("local-unknown"))[0], True)
 
 
@@ -174,7 +174,7 @@ if __name__ == "__main__":
             another_worker_and_queries_replay_it_without_a_call,
             local_and_ordinary_calls_keep_their_order,
             an_attempt_that_is_late_has_timed_out,
-            a_call_that_nobody_registered_fails_at_once,
+            a_call_of_an_unregistered_function_fails_at_once,
         ],
         workflows=[Retried, Declined, Once, Mixed, Late, Unknown],
         activities=[flaky, decline, once, slow],

@@ -6,7 +6,7 @@ from durable_workflow import QueryFailed, Worker, WorkflowFailed, WorkflowNotFou
 
 @workflow.defn(name="counter")
 class Counter:
-    """Adds what it is sent until it is told to end, by completing or by failing."""
+    """Adds the values of signals until a signal ends it, by completing or by failing."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -140,7 +140,7 @@ async def an_unknown_query_is_refused(stage: Stage) -> None:
     equal((refused.status, refused.reason), (422, "invalid_query_arguments"))
     refused = await fails(QueryFailed, ask(stage, handle.workflow_id, "scaled"))
     equal((refused.status, refused.reason), (422, "invalid_query_arguments"))
-    await fails(WorkflowNotFound, stage.client.query_workflow(unique("nobody"), "total"))
+    await fails(WorkflowNotFound, stage.client.query_workflow(unique("missing"), "total"))
     await handle.signal("end", ["complete"])
     await result(handle)
 

@@ -6,7 +6,7 @@ from durable_workflow import Client, Worker, workflow
 
 @workflow.defn(name="rounds")
 class Rounds:
-    """Waits for as many signals as it is told to."""
+    """Waits for a given number of signals."""
 
     def __init__(self) -> None:
         self.values: list = []

@@ -29,7 +29,7 @@ async def a_worker_needs_only_the_worker_token(stage: Stage) -> None:
 
 async def tokens_do_not_open_the_other_plane(stage: Stage) -> None:
     async with Client(URL, token=WORKER) as client:
-        refused = await fails(ServerError, Stage(client, stage.queue).start("hello", "nobody"))
+        refused = await fails(ServerError, Stage(client, stage.queue).start("hello", "no-worker"))
         equal([refused.status, refused.reason()], [403, "forbidden"])
     async with Client(URL, token=OPERATOR) as client:
         refused = await fails(ServerError, client.poll_activity_task(worker_id="w", task_queue=stage.queue, timeout=0))

@@ -200,7 +200,7 @@ async def an_open_update_moves_with_a_workflow_that_continues(stage: Stage) -> N
 
 
 async def an_update_that_is_not_over_ends_with_its_run(stage: Stage) -> None:
-    queue = stage.queue + "-nobody"
+    queue = stage.queue + "-no-worker"
     handle = await stage.client.start_workflow(
         workflow_type="cart", task_queue=queue, workflow_id=stage.queue + "-waiting", input=[]
     )

@@ -78,7 +78,7 @@ async def values_of_a_start_are_checked_kept_and_found(stage: Stage) -> None:
         "OrderTags": ["zebra", "apple", "zebra"],
     }
     # A queue without a worker: the run stays as it started.
-    start = {"workflow_type": "order", "task_queue": "nobody", "input": []}
+    start = {"workflow_type": "order", "task_queue": "no-worker", "input": []}
     await stage.client.start_workflow(**start, workflow_id=customer, search_attributes=values)
     mine = f"OrderNote = '{customer}'"
     for query in [
@@ -122,7 +122,7 @@ async def pages_of_a_query_follow_each_other(stage: Stage) -> None:
     ids = [f"{tag}-{number}" for number in range(7)]
     for workflow_id in ids:
         await stage.client.start_workflow(
-            workflow_type="order", task_queue="nobody", workflow_id=workflow_id, search_attributes={"OrderTags": [tag]}
+            workflow_type="order", task_queue="no-worker", workflow_id=workflow_id, search_attributes={"OrderTags": [tag]}
         )
     seen: list[str] = []
     token = None
@@ -135,7 +135,7 @@ async def pages_of_a_query_follow_each_other(stage: Stage) -> None:
         if token is None:
             break
     equal(seen, ids[::-1])
-    equal(await found(stage, f"WorkflowId STARTS_WITH '{tag}' AND TaskQueue = nobody", workflow_type="order"), ids)
+    equal(await found(stage, f"WorkflowId STARTS_WITH '{tag}' AND TaskQueue = no-worker", workflow_type="order"), ids)
 
 
 async def queries_that_mean_nothing_are_refused(stage: Stage) -> None:

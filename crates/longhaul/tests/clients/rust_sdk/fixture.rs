@@ -35,7 +35,7 @@ impl Fixture {
         Self { server, client }
     }
 
-    /// A running worker with the handlers that `register` adds.
+    /// Starts a worker with the handlers that `register` adds.
     pub(crate) fn worker(&self, register: impl FnOnce(&mut Worker)) -> RunningWorker {
         self.worker_with_id("worker-1", register)
     }
@@ -91,7 +91,7 @@ impl Fixture {
             .await
     }
 
-    /// The history of a closed run, checked for what every history must hold.
+    /// Returns the history of a closed run after checking it.
     pub(crate) async fn closed_history(&self, workflow_id: &str) -> History {
         let history = self.history(workflow_id).await;
         history.assert_sound();
@@ -163,7 +163,7 @@ impl RunningWorker {
         let outcome = Arc::clone(&ended);
         let task = tokio::spawn(async move {
             let shutdown = async {
-                // An error means that the sender was dropped with the handle: nobody will ask for a shutdown any more.
+                // An error means that the sender was dropped with the handle: no caller will ask for a shutdown.
                 if stopped.await.is_err() {
                     std::future::pending::<()>().await;
                 }
@@ -184,7 +184,7 @@ impl RunningWorker {
         result.expect("the worker stops cleanly");
     }
 
-    /// Waits until the worker ends by itself, and tells how.
+    /// Waits until the worker ends by itself. Returns its result.
     pub(crate) async fn ended(&mut self) -> Result<()> {
         timeout(DEADLINE, &mut self.task)
             .await
@@ -194,10 +194,10 @@ impl RunningWorker {
         ended.expect("an ended worker has a result")
     }
 
-    /// Asks the worker to end, if it has not, and tells how it ended.
+    /// Stops the worker if it still runs. Returns its result.
     pub(crate) async fn finish(&mut self) -> Result<()> {
         if let Some(stop) = self.stop.take() {
-            // The receiver is gone when the worker has already ended; its result tells why.
+            // The receiver is gone if the worker has already ended; its result has the reason.
             let _already_ended = stop.send(());
         }
         timeout(DEADLINE, &mut self.task)

@@ -1,4 +1,4 @@
-//! Every position against every shape, and the refusals of payload-codec.md §12 with their paths.
+//! Every position with every shape, and the path that each refusal names.
 
 use serde_json::value::RawValue;
 

@@ -1,4 +1,4 @@
-//! Published vectors and the tables of payload-codec.md §13, row by row.
+//! The published vectors, and tables of canonical, other legal and refused frames.
 
 use super::super::*;
 use super::frame;

@@ -1,4 +1,4 @@
-//! What a schedule is: when, what, and what if the last one still runs (control-plane.md §14.1).
+//! The definition of a schedule: its times, its action, and its overlap policy.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use longhaul_protocol::Payload;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::client::start::whole_seconds;
 use crate::client::{AttributeValue, Error};
 use crate::definition::WorkflowCall;
+use crate::duration::{seconds, timeout_seconds};
 use crate::payload;
 
-/// A schedule to be created.
+/// A schedule to create. Durations are rounded up to whole seconds.
 #[derive(Clone, Debug)]
-#[must_use = "a schedule is nothing until it is created"]
+#[must_use = "a schedule has no effect until it is created"]
 pub struct Schedule {
     action: ScheduleAction,
     body: Body,
@@ -40,7 +40,7 @@ pub(super) struct Body {
 }
 
 impl Schedule {
-    /// Does `action` at the moments of `spec`.
+    /// Creates a schedule that runs `action` at the times of `spec`.
     pub fn new(spec: ScheduleSpec, action: ScheduleAction) -> Self {
         let body = Body {
             spec,
@@ -49,31 +49,31 @@ impl Schedule {
         Self { action, body }
     }
 
-    /// What happens at a moment when the workflow of the last one still runs; it is skipped unless said.
+    /// Sets what happens if the previous workflow is still open. By default the start is skipped.
     pub fn overlap(mut self, policy: OverlapPolicy) -> Self {
         self.body.overlap_policy = Some(policy);
         self
     }
 
-    /// Up to this much later than due, at random; at most an hour.
+    /// Sets the largest random delay of a start. At most one hour.
     pub fn jitter(mut self, jitter: Duration) -> Self {
-        self.body.jitter_seconds = Some(jitter.as_secs());
+        self.body.jitter_seconds = Some(seconds(jitter));
         self
     }
 
-    /// How many workflows it starts before it is over.
+    /// Sets how many workflows the schedule starts in total.
     pub fn max_runs(mut self, runs: u64) -> Self {
         self.body.max_runs = Some(runs);
         self
     }
 
-    /// A note on the workflows it starts.
+    /// Adds an entry to the memo of the started workflows.
     pub fn memo(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.body.memo.insert(name.into(), value.into());
         self
     }
 
-    /// Something the workflows it starts can be found by.
+    /// Adds a search attribute of the started workflows.
     pub fn search_attribute(
         mut self,
         name: impl Into<String>,
@@ -84,83 +84,83 @@ impl Schedule {
         self
     }
 
-    /// Starts nothing until it is resumed.
+    /// Creates the schedule paused.
     pub fn paused(mut self) -> Self {
         self.body.paused = Some(true);
         self
     }
 
-    /// A note for people.
+    /// Sets a note.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.body.note = Some(note.into());
         self
     }
 
-    pub(super) fn settle(mut self) -> Result<Body, Error> {
-        self.body.action = self.action.settle()?;
+    pub(super) fn into_body(mut self) -> Result<Body, Error> {
+        self.body.action = self.action.into_body()?;
         Ok(self.body)
     }
 }
 
-/// When a schedule acts: at every moment of any of its parts.
+/// The times of a schedule: all times of all its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-#[must_use = "a specification is nothing by itself"]
+#[must_use = "a specification has no effect by itself"]
 pub struct ScheduleSpec {
-    /// Five fields each: minute, hour, day, month, weekday.
+    /// Cron expressions with five fields: minute, hour, day, month, weekday.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cron_expressions: Vec<String>,
-    /// Every so often.
+    /// Intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// The zone in which the cron expressions are meant; UTC unless said.
+    /// The time zone of the cron expressions. The default is UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timezone: Option<String>,
 }
 
 impl ScheduleSpec {
-    /// At the moments of a cron expression.
+    /// The times of a cron expression.
     pub fn cron(expression: impl Into<String>) -> Self {
         Self::default().and_cron(expression)
     }
 
-    /// Every so often, counted from the epoch.
+    /// One time per interval, counted from the Unix epoch.
     pub fn every(every: Duration) -> Self {
         Self::default().and_interval(Interval::every(every))
     }
 
-    /// Also at the moments of this cron expression.
+    /// Adds the times of a cron expression.
     pub fn and_cron(mut self, expression: impl Into<String>) -> Self {
         self.cron_expressions.push(expression.into());
         self
     }
 
-    /// Also in this interval.
+    /// Adds the times of an interval.
     pub fn and_interval(mut self, interval: Interval) -> Self {
         self.intervals.push(interval);
         self
     }
 
-    /// The zone of the cron expressions, such as `Europe/Berlin`.
+    /// Sets the time zone of the cron expressions, such as `Europe/Berlin`.
     pub fn timezone(mut self, name: impl Into<String>) -> Self {
         self.timezone = Some(name.into());
         self
     }
 }
 
-/// Every so often, as durations in ISO 8601.
+/// An interval, with durations in ISO 8601.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Interval {
-    /// The time between two moments, such as `PT30S`.
+    /// The length of the interval, such as `PT30S`.
     pub every: String,
-    /// How long after each.
+    /// The offset from the start of each interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<String>,
 }
 
 impl Interval {
-    /// Every so often, whole seconds, counted from the epoch.
+    /// Creates an interval, counted from the Unix epoch. The duration is rounded up to whole seconds.
     #[must_use]
     pub fn every(every: Duration) -> Self {
         Self {
@@ -169,7 +169,7 @@ impl Interval {
         }
     }
 
-    /// This long after each.
+    /// Sets the offset from the start of each interval, rounded up to whole seconds.
     #[must_use]
     pub fn offset(mut self, offset: Duration) -> Self {
         self.offset = Some(iso8601(offset));
@@ -178,12 +178,12 @@ impl Interval {
 }
 
 fn iso8601(duration: Duration) -> String {
-    format!("PT{}S", duration.as_secs())
+    format!("PT{}S", seconds(duration))
 }
 
-/// What a schedule starts.
+/// The action of a schedule: the workflow that it starts.
 #[derive(Clone, Debug)]
-#[must_use = "an action is nothing by itself"]
+#[must_use = "an action has no effect by itself"]
 pub struct ScheduleAction {
     input: Result<Payload, payload::Error>,
     body: ActionBody,
@@ -203,10 +203,10 @@ struct ActionBody {
 }
 
 impl ScheduleAction {
-    /// Starts a workflow with these arguments every time.
+    /// Creates an action that starts a workflow with the arguments of the call.
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "a call is made to be given away, as everywhere"
+        reason = "calls are passed by value everywhere"
     )]
     pub fn new<R>(call: WorkflowCall<R>) -> Self {
         Self {
@@ -218,52 +218,52 @@ impl ScheduleAction {
         }
     }
 
-    /// The queue whose workers run it; `default` unless said.
+    /// Sets the task queue. The default is `default`.
     pub fn queue(mut self, task_queue: impl Into<String>) -> Self {
         self.body.task_queue = Some(task_queue.into());
         self
     }
 
-    /// How long each workflow may take over all its runs.
+    /// Sets the timeout of all runs of each workflow together.
     pub fn execution_timeout(mut self, timeout: Duration) -> Self {
-        self.body.execution_timeout_seconds = Some(whole_seconds(timeout));
+        self.body.execution_timeout_seconds = Some(timeout_seconds(timeout));
         self
     }
 
-    /// How long each run may take.
+    /// Sets the timeout of each run.
     pub fn run_timeout(mut self, timeout: Duration) -> Self {
-        self.body.run_timeout_seconds = Some(whole_seconds(timeout));
+        self.body.run_timeout_seconds = Some(timeout_seconds(timeout));
         self
     }
 
-    fn settle(mut self) -> Result<ActionBody, Error> {
+    fn into_body(mut self) -> Result<ActionBody, Error> {
         self.body.input = Some(self.input?);
         Ok(self.body)
     }
 }
 
-/// What happens when the last workflow still runs.
+/// What happens if the previous workflow is still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OverlapPolicy {
-    /// Nothing is started.
+    /// The start is skipped.
     Skip,
-    /// One start waits for its end.
+    /// One start waits until the workflow closes.
     BufferOne,
-    /// Every start waits its turn.
+    /// Every start waits until the workflows before it close.
     BufferAll,
-    /// The running one is cancelled first.
+    /// The open workflow is cancelled first.
     CancelOther,
-    /// The running one is terminated first.
+    /// The open workflow is terminated first.
     TerminateOther,
-    /// Both run.
+    /// Both workflows run.
     AllowAll,
 }
 
-/// Changes to a schedule; what is not said stays.
+/// A change of a schedule. Properties that are not set do not change.
 #[derive(Clone, Debug, Default)]
-#[must_use = "a change is nothing until it is sent"]
+#[must_use = "a change has no effect until it is sent"]
 pub struct ScheduleUpdate {
     action: Option<ScheduleAction>,
     body: UpdateBody,
@@ -286,49 +286,49 @@ pub(super) struct UpdateBody {
 }
 
 impl ScheduleUpdate {
-    /// No change yet.
+    /// Creates a change without properties.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Other moments.
+    /// Changes the times.
     pub fn spec(mut self, spec: ScheduleSpec) -> Self {
         self.body.spec = Some(spec);
         self
     }
 
-    /// Another action.
+    /// Changes the action.
     pub fn action(mut self, action: ScheduleAction) -> Self {
         self.action = Some(action);
         self
     }
 
-    /// Another overlap policy.
+    /// Changes the overlap policy.
     pub fn overlap(mut self, policy: OverlapPolicy) -> Self {
         self.body.overlap_policy = Some(policy);
         self
     }
 
-    /// Another jitter.
+    /// Changes the jitter.
     pub fn jitter(mut self, jitter: Duration) -> Self {
-        self.body.jitter_seconds = Some(jitter.as_secs());
+        self.body.jitter_seconds = Some(seconds(jitter));
         self
     }
 
-    /// Another number of workflows, those that were started included.
+    /// Changes the total number of workflows, including the ones that were started.
     pub fn max_runs(mut self, runs: u64) -> Self {
         self.body.max_runs = Some(runs);
         self
     }
 
-    /// Another note.
+    /// Changes the note.
     pub fn note(mut self, note: impl Into<String>) -> Self {
         self.body.note = Some(note.into());
         self
     }
 
-    pub(super) fn settle(mut self) -> Result<UpdateBody, Error> {
-        self.body.action = self.action.map(ScheduleAction::settle).transpose()?;
+    pub(super) fn into_body(mut self) -> Result<UpdateBody, Error> {
+        self.body.action = self.action.map(ScheduleAction::into_body).transpose()?;
         Ok(self.body)
     }
 }

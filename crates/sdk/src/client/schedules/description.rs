@@ -1,4 +1,4 @@
-//! What is known about a schedule (control-plane.md §14.3 and §14.4), as plain data.
+//! The description of a schedule.
 
 use longhaul_protocol::Timestamp;
 use serde::Deserialize;
@@ -6,88 +6,88 @@ use serde_json::Value;
 
 use super::{OverlapPolicy, ScheduleSpec};
 
-/// Everything about one schedule.
+/// The description of a schedule.
 #[derive(Clone, Debug, Deserialize)]
 #[non_exhaustive]
 pub struct ScheduleDescription {
-    /// The schedule's id.
+    /// The schedule id.
     pub schedule_id: String,
     /// `active`, `paused` or `deleted`.
     pub status: String,
-    /// Whether it rests.
+    /// Whether the schedule is paused.
     #[serde(default)]
     pub paused: bool,
-    /// A note for people.
+    /// The note.
     pub note: Option<String>,
-    /// When it acts.
+    /// The times.
     pub spec: ScheduleSpec,
-    /// What it starts, as the server tells it.
+    /// The action, as the server returns it.
     pub action: Value,
-    /// What happens when the last workflow still runs.
+    /// The overlap policy.
     pub overlap_policy: OverlapPolicy,
-    /// How much later than due, at most.
+    /// The largest random delay of a start.
     pub jitter_seconds: Option<u64>,
-    /// How many workflows it starts in all.
+    /// The total number of workflows.
     pub max_runs: Option<u64>,
-    /// How many are left of them.
+    /// The number of remaining workflows.
     pub remaining_actions: Option<u64>,
-    /// How often it acted.
+    /// The number of starts.
     #[serde(default)]
     pub fires_count: u64,
-    /// How often the workflow could not be started. Not in lists.
+    /// The number of failed starts. Not in lists.
     #[serde(default)]
     pub failures_count: u64,
-    /// When it acts next.
+    /// The next time.
     pub next_fire_at: Option<Timestamp>,
-    /// When it last acted.
+    /// The last time.
     pub last_fired_at: Option<Timestamp>,
-    /// When it was created.
+    /// The time of its creation.
     pub created_at: Option<Timestamp>,
-    /// When it was last changed.
+    /// The time of its last change.
     pub updated_at: Option<Timestamp>,
 }
 
-/// What came of a trigger.
+/// The outcome of a trigger.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TriggerOutcome {
     /// A workflow was started.
     Triggered {
-        /// Its id.
+        /// The workflow id.
         workflow_id: String,
-        /// Its first run.
+        /// The run id.
         run_id: Option<String>,
     },
-    /// The start waits for the end of another.
+    /// The start waits until another workflow closes.
     Buffered {
-        /// How many wait.
+        /// The number of waiting starts.
         buffer_depth: Option<u64>,
     },
-    /// Too many wait already.
+    /// There are too many waiting starts.
     BufferFull {
-        /// Why, as a stable word.
+        /// The machine-readable reason.
         reason: Option<String>,
     },
-    /// Nothing was started.
+    /// No workflow was started.
     Skipped {
-        /// Why, as a stable word.
+        /// The machine-readable reason.
         reason: Option<String>,
     },
 }
 
-/// What came of one moment of a backfill.
+/// The outcome of one time of a backfill.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct BackfillResult {
-    /// The moment.
+    /// The time.
     pub fire_time: Timestamp,
-    /// `started`, `skipped` or what else became of it.
+    /// The outcome, such as `started` or `skipped`.
     pub outcome: String,
-    /// The workflow that was started.
+    /// The id of the started workflow.
     pub workflow_id: Option<String>,
-    /// Its first run.
+    /// The run id.
     pub run_id: Option<String>,
-    /// Why none was.
+    /// Why no workflow was started.
     pub reason: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! One attempt of a local activity: the function, its deadline, and the lease it runs under.
+//! One attempt of a local activity: the function and its deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use tokio::time::Instant;
 use super::super::activities::call;
 use super::super::shared::Shared;
 use super::super::wire::WorkflowTask;
-use crate::activity::{ActivityContext, ActivityInfo, Heart};
+use crate::activity::{ActivityContext, ActivityInfo, HeartbeatSink};
 use crate::error::Failure;
 
-/// How often the lease is renewed while a function runs: a third of the shortest lease a server gives, at most.
+/// The pause between two renewals of the lease while a function runs. Less than a third of the shortest lease of a server.
 pub(super) const RENEWAL: Duration = Duration::from_secs(20);
 
-/// Everything a function is run with.
+/// The arguments and the identity of an attempt.
 pub(super) struct Attempt {
     pub(super) activity_type: String,
     pub(super) arguments: Payload,
     pub(super) idempotency_key: String,
     pub(super) attempt_id: String,
     pub(super) attempt_number: u64,
-    /// When the function is dropped, whatever it does.
+    /// The time when the function is dropped.
     pub(super) deadline: Option<Instant>,
 }
 
-/// How a function ended.
+/// The outcome of a function.
 #[derive(Debug)]
 pub(super) enum Ran {
     Returned(Result<Payload, Failure>),
@@ -35,12 +35,12 @@ pub(super) enum Ran {
 }
 
 impl Attempt {
-    /// The context for the function.
+    /// Returns the context for the function.
     pub(super) fn context(
         &self,
         shared: &Arc<Shared>,
         task: &WorkflowTask,
-        heart: Box<dyn Heart>,
+        heartbeats: Box<dyn HeartbeatSink>,
     ) -> ActivityContext {
         let info = ActivityInfo {
             workflow_id: task.workflow_id.clone(),
@@ -55,10 +55,10 @@ impl Attempt {
             deadline: None,
             local: true,
         };
-        ActivityContext::new(info, heart, None, shared.data.clone())
+        ActivityContext::new(info, heartbeats, None, shared.data.clone())
     }
 
-    /// Runs the function to its end or its deadline.
+    /// Runs the function until it returns or its deadline passes.
     pub(super) async fn run(&self, shared: &Arc<Shared>, context: ActivityContext) -> Ran {
         shared.counters.local_activities.add();
         let Some(definition) = super::definition(shared, &self.activity_type) else {

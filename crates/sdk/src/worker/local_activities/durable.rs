@@ -1,7 +1,7 @@
-//! Local activities whose attempts are written down as they happen (Profile D).
+//! Local activities whose attempts are recorded as they happen. (The protocol calls this Profile D, "durable".)
 //!
-//! The order of events in the history decides what the code sees, here as everywhere: an outcome is reported first, and the code
-//! goes on when the history has it.
+//! A lost worker leaves a record of the attempt that it began. An outcome is reported first, and the code continues when the
+//! history has it, because the order of events in the history decides what the code sees.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,12 +22,13 @@ use super::super::shared::Shared;
 use super::super::wire::{CancellationRequest, HistoryPage, WorkflowTask};
 use super::super::workflow_tasks::{Stopped, refresh};
 use super::attempt::{Attempt, RENEWAL, Ran};
-use crate::activity::{Beat, Heart};
+use crate::activity::{HeartbeatReply, HeartbeatSink};
 use crate::error::Failure;
 use crate::transport::RequestError;
 use crate::workflow::{Execution, HistoryEvent, LocalCall, LocalPhase, ReplayError};
 
-/// The server's clock decides whether a deadline has passed; a function is dropped a little later here, so that it has there.
+/// The server decides by its own clock whether a deadline has passed. The function is dropped a little later here, so that it
+/// has passed there.
 const AFTER_THE_DEADLINE: Duration = Duration::from_millis(50);
 
 pub(super) async fn run(
@@ -42,10 +43,10 @@ pub(super) async fn run(
         failed: Vec::new(),
     };
     loop {
-        runner.begin_what_can(execution).await?;
+        runner.begin_calls(execution).await?;
         let ended = match runner.running.next().await {
-            Some(ended) if ended.may_be_tried_again() && !runner.running.is_empty() => {
-                // Another attempt ends this claim, and with it everything that runs under it: that waits until nothing does.
+            Some(ended) if ended.may_be_retried() && !runner.running.is_empty() => {
+                // A retry ends this claim, and with it every attempt that runs under it. So it is reported last.
                 runner.failed.push(ended);
                 continue;
             }
@@ -67,19 +68,20 @@ struct Runner<'a> {
     failed: Vec<Ended>,
 }
 
-/// An attempt that is over.
+/// An attempt that has ended.
 struct Ended {
     sequence: u64,
     attempt_id: String,
     ran: Ran,
-    /// The server refused a call for this attempt: it is not this worker's any more.
+    /// The server refused a request for this attempt: the lease is lost.
     lost: Option<RequestError>,
-    /// The workflow was asked to end.
+    /// The cancellation of the workflow was requested.
     stopped: bool,
 }
 
 impl Ended {
-    fn may_be_tried_again(&self) -> bool {
+    /// Returns whether a retry may follow.
+    fn may_be_retried(&self) -> bool {
         self.lost.is_none()
             && !self.stopped
             && match &self.ran {
@@ -90,7 +92,7 @@ impl Ended {
     }
 }
 
-/// The answer to `checkpoint`.
+/// The response to `checkpoint`.
 #[derive(Debug, Deserialize)]
 struct Checkpointed {
     #[serde(default)]
@@ -99,7 +101,7 @@ struct Checkpointed {
     next_history_page_token: Option<String>,
 }
 
-/// The answer to `prepare`.
+/// The response to `prepare`.
 #[derive(Debug, Deserialize)]
 struct Prepared {
     #[serde(default)]
@@ -114,9 +116,9 @@ struct Prepared {
     schedule_to_close_deadline_at: Option<Timestamp>,
 }
 
-/// The answer to `outcome` and `recover`.
+/// The response to `outcome` and `recover`.
 #[derive(Debug, Deserialize)]
-struct Settled {
+struct OutcomeResponse {
     claim_released: bool,
     #[serde(default)]
     history_events: Option<Vec<HistoryEvent>>,
@@ -124,15 +126,15 @@ struct Settled {
     next_history_page_token: Option<String>,
 }
 
-/// The answer to `control` and `heartbeat`.
+/// The response to `control` and `heartbeat`.
 #[derive(Debug, Deserialize)]
-struct Pulse {
+struct LeaseRenewal {
     stop_required: bool,
 }
 
 impl Runner<'_> {
-    /// Begins every call that this claim may begin, in the order the code made them.
-    async fn begin_what_can(&mut self, execution: &mut Execution) -> Result<(), Stopped> {
+    /// Begins every call that may begin under this claim, in the order in which the code made them.
+    async fn begin_calls(&mut self, execution: &mut Execution) -> Result<(), Stopped> {
         for call in execution.journal().open_local_calls() {
             if self.in_flight.contains(&call.sequence) {
                 continue;
@@ -147,7 +149,7 @@ impl Runner<'_> {
                 {
                     self.prepare(execution, call).await?;
                 }
-                // The pause is not over, and another task will tell when it is.
+                // The pause has not ended. Another workflow task will begin the attempt.
                 LocalPhase::Retrying { .. } => {}
                 LocalPhase::Started => self.recover(execution, &call).await?,
             }
@@ -189,7 +191,7 @@ impl Runner<'_> {
             }),
         };
         self.in_flight.insert(call.sequence);
-        let pulse = Arc::new(PulseTaker {
+        let lease = Arc::new(AttemptLease {
             shared: self.claim.shared.clone(),
             path: self.claim.path(&[&attempt.attempt_id]),
             claim: api::claim(self.claim.task),
@@ -199,7 +201,7 @@ impl Runner<'_> {
         let context = attempt.context(
             self.claim.shared,
             self.claim.task,
-            Box::new(Heartbeats(pulse.clone())),
+            Box::new(Heartbeats(lease.clone())),
         );
         let (shared, sequence) = (self.claim.shared.clone(), call.sequence);
         self.running.push(Box::pin(async move {
@@ -210,7 +212,7 @@ impl Runner<'_> {
                 tokio::select! {
                     ran = &mut running => break ran,
                     () = tokio::time::sleep(RENEWAL) => {
-                        if pulse.renew().await == Beat::Stop {
+                        if lease.renew().await == HeartbeatReply::Stop {
                             context.cancel();
                         }
                     }
@@ -220,14 +222,14 @@ impl Runner<'_> {
                 sequence,
                 attempt_id,
                 ran,
-                lost: pulse.lost.lock().take(),
-                stopped: pulse.stopped.load(Ordering::Relaxed),
+                lost: lease.lost.lock().take(),
+                stopped: lease.stopped.load(Ordering::Relaxed),
             }
         }));
         Ok(())
     }
 
-    /// An attempt could not begin.
+    /// Handles a refused `prepare`.
     async fn not_prepared(
         &mut self,
         execution: &mut Execution,
@@ -235,7 +237,7 @@ impl Runner<'_> {
         error: RequestError,
     ) -> Result<(), Stopped> {
         match error.refusal().map_or("", |refusal| refusal.reason()) {
-            // The server has taken the task back and will give it out when there is something to do.
+            // The server has released the task and dispatches it again when the attempt is due.
             "local_activity_retry_not_due" | "local_activity_deadline_expired" => {
                 Err(Stopped::Released)
             }
@@ -244,7 +246,7 @@ impl Runner<'_> {
         }
     }
 
-    /// An attempt began under an earlier claim and nobody knows how it ended.
+    /// Recovers an attempt that began under an earlier claim and has no recorded outcome.
     async fn recover(
         &mut self,
         execution: &mut Execution,
@@ -255,10 +257,10 @@ impl Runner<'_> {
             "descriptor": call.descriptor,
             "history_after": execution.applied(),
         });
-        match self.claim.call::<Settled>(&["recover"], keys).await {
-            Ok(settled) => self.claim.settled(execution, settled).await,
+        match self.claim.call::<OutcomeResponse>(&["recover"], keys).await {
+            Ok(response) => self.claim.apply_outcome(execution, response).await,
             Err(error) => match error.refusal().map_or("", |refusal| refusal.reason()) {
-                // It may still be running: look again later.
+                // It may still run. The server dispatches the task again later.
                 "local_activity_previous_attempt_live" => {
                     Err(Stopped::Replay(ReplayError::Refused {
                         problem: error.to_string(),
@@ -291,12 +293,12 @@ impl Runner<'_> {
         let keys = json!({"report": report, "history_after": execution.applied()});
         match self
             .claim
-            .call::<Settled>(&[&ended.attempt_id, "outcome"], keys)
+            .call::<OutcomeResponse>(&[&ended.attempt_id, "outcome"], keys)
             .await
         {
-            Ok(settled) => {
+            Ok(response) => {
                 self.in_flight.remove(&ended.sequence);
-                self.claim.settled(execution, settled).await
+                self.claim.apply_outcome(execution, response).await
             }
             Err(error) => match error.refusal().map_or("", |refusal| refusal.reason()) {
                 "cancellation_requested" => {
@@ -309,7 +311,7 @@ impl Runner<'_> {
     }
 }
 
-/// A claim on a workflow task, and the calls made under it.
+/// A claim on a workflow task, and the requests made under it.
 #[derive(Clone, Copy)]
 struct Claim<'a> {
     shared: &'a Arc<Shared>,
@@ -317,7 +319,7 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Records the calls made before a local one, so that its number is known; beside them the waits that are still open.
+    /// Records the calls that the code made before a local activity, and its open waits.
     async fn checkpoint(&self, execution: &mut Execution, sequence: u64) -> Result<(), Stopped> {
         let (start, commands) = execution.journal().checkpoint_before(sequence);
         if commands.is_empty() {
@@ -329,20 +331,25 @@ impl Claim<'_> {
             "commands": commands,
             "history_after": execution.applied(),
         });
-        let told: Checkpointed = self.call(&["checkpoint"], keys).await?;
-        let news = (told.history_events, told.next_history_page_token);
-        self.catch_up(execution, news).await
+        let recorded: Checkpointed = self.call(&["checkpoint"], keys).await?;
+        let new = (recorded.history_events, recorded.next_history_page_token);
+        self.catch_up(execution, new).await
     }
 
-    async fn settled(&self, execution: &mut Execution, settled: Settled) -> Result<(), Stopped> {
-        if settled.claim_released {
+    /// Replays the events that an outcome or recovery recorded. Stops if the claim was released.
+    async fn apply_outcome(
+        &self,
+        execution: &mut Execution,
+        response: OutcomeResponse,
+    ) -> Result<(), Stopped> {
+        if response.claim_released {
             return Err(Stopped::Released);
         }
-        let news = (settled.history_events, settled.next_history_page_token);
+        let news = (response.history_events, response.next_history_page_token);
         self.catch_up(execution, news).await
     }
 
-    /// The workflow was asked to end while a local call was open: it hears of it there.
+    /// Delivers a cancellation request to the code at an open local activity.
     async fn deliver(&self, execution: &mut Execution, sequence: u64) -> Result<(), Stopped> {
         #[derive(Deserialize)]
         struct Renewed {
@@ -375,7 +382,7 @@ impl Claim<'_> {
         self.catch_up(execution, (None, None)).await
     }
 
-    /// Lets the code see what the history has gained: what came with an answer, and what must be asked for.
+    /// Replays new events: those of the response, or fetched ones.
     async fn catch_up(
         &self,
         execution: &mut Execution,
@@ -423,8 +430,8 @@ fn failed(failure: &Failure) -> Value {
     })
 }
 
-/// Renews the lease of an attempt, and takes its heartbeats to the server.
-struct PulseTaker {
+/// The lease of an attempt. Renews it and sends heartbeats.
+struct AttemptLease {
     shared: Arc<Shared>,
     path: Vec<String>,
     claim: Value,
@@ -432,40 +439,41 @@ struct PulseTaker {
     lost: Mutex<Option<RequestError>>,
 }
 
-impl PulseTaker {
-    async fn renew(&self) -> Beat {
+impl AttemptLease {
+    async fn renew(&self) -> HeartbeatReply {
         self.send("control", "renew_lease", json!(true)).await
     }
 
-    async fn send(&self, verb: &str, key: &str, value: Value) -> Beat {
+    async fn send(&self, verb: &str, key: &str, value: Value) -> HeartbeatReply {
         let mut body = self.claim.clone();
         body[key] = value;
         let mut path: Vec<&str> = self.path.iter().map(String::as_str).collect();
         path.push(verb);
         let answer = self.shared.api.report(&path, &body).await;
-        let pulse = answer.and_then(|answer| {
-            serde_json::from_value::<Pulse>(answer)
+        let lease = answer.and_then(|answer| {
+            serde_json::from_value::<LeaseRenewal>(answer)
                 .map_err(|error| RequestError::Malformed(error.to_string()))
         });
-        match pulse {
-            Ok(pulse) if !pulse.stop_required => Beat::GoOn,
+        match lease {
+            Ok(lease) if !lease.stop_required => HeartbeatReply::Continue,
             Ok(_) => {
                 self.stopped.store(true, Ordering::Relaxed);
-                Beat::Stop
+                HeartbeatReply::Stop
             }
             Err(error) => {
-                // A lease that cannot be confirmed is no lease: the function stops, and nothing is reported.
+                // Without a confirmed lease the function must stop, and its outcome is not reported.
                 *self.lost.lock() = Some(error);
-                Beat::Stop
+                HeartbeatReply::Stop
             }
         }
     }
 }
 
-struct Heartbeats(Arc<PulseTaker>);
+/// Sends the heartbeats of an attempt.
+struct Heartbeats(Arc<AttemptLease>);
 
-impl Heart for Heartbeats {
-    fn beat(&self, details: Option<Value>) -> BoxFuture<'_, Beat> {
+impl HeartbeatSink for Heartbeats {
+    fn heartbeat(&self, details: Option<Value>) -> BoxFuture<'_, HeartbeatReply> {
         let progress = details.map_or_else(|| json!({}), |details| json!({"details": details}));
         Box::pin(async move { self.0.send("heartbeat", "progress", progress).await })
     }

@@ -1,5 +1,7 @@
-//! Local activities that the server hears of with the completion (Profile I). Attempts, pauses and timeouts live in this process; the
-//! lease of the workflow task is renewed before every attempt, after every heartbeat and in between.
+//! Local activities that are reported with the completion of the workflow task. (The protocol calls this Profile I, "inline".)
+//!
+//! Attempts, pauses and timeouts exist in this process only. If the worker is lost, the next worker runs the activity again. The
+//! lease of the workflow task is renewed before every attempt, after every heartbeat and regularly in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +18,12 @@ use super::super::shared::Shared;
 use super::super::wire::WorkflowTask;
 use super::super::workflow_tasks::Stopped;
 use super::attempt::{Attempt, RENEWAL, Ran};
-use crate::activity::{Beat, Heart};
+use crate::activity::{HeartbeatReply, HeartbeatSink};
 use crate::error::Failure;
 use crate::transport::RequestError;
 use crate::workflow::{Execution, FailedLocal, LocalCall, Outcome, ReplayError};
 
-/// The most attempts and heartbeats one call may tell.
+/// The most attempts and heartbeats that the server accepts in the report of one call.
 const ATTEMPTS_MAX: u64 = 100;
 const HEARTBEATS_MAX: usize = 1000;
 
@@ -35,25 +37,25 @@ pub(super) async fn run(
         if calls.is_empty() {
             return Ok(());
         }
-        // What happens to other calls meanwhile would stand before this story in the history, and behind it in this process.
+        // Events of other calls would come before this activity in the history, and after it in this process.
         if execution.journal().waits_beside_local_calls() {
             return Err(Stopped::Replay(ReplayError::LocalBesideOthers));
         }
-        let stories = calls.iter().map(|call| tell(shared, task, call));
-        let stories: Vec<Story> = join_all(stories)
+        let runs = calls.iter().map(|call| run_attempts(shared, task, call));
+        let runs: Vec<LocalActivityRun> = join_all(runs)
             .await
             .into_iter()
             .collect::<Result<_, RequestError>>()
             .map_err(Stopped::LeaseLost)?;
-        // In the order of the calls, as the history will have them.
-        for (call, story) in calls.iter().zip(stories) {
-            let (command, outcome) = story.finish(call);
+        // In the order of the calls, as in the history.
+        for (call, run) in calls.iter().zip(runs) {
+            let (command, outcome) = run.finish(call);
             execution.resolve_local(call.sequence, command, outcome)?;
         }
     }
 }
 
-/// What the author asked for, as the descriptor has it.
+/// The retries and timeouts of a call, from its command.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Policy {
@@ -86,8 +88,8 @@ impl Policy {
     }
 }
 
-/// All attempts of one call.
-struct Story {
+/// All attempts of one call, and its outcome.
+struct LocalActivityRun {
     attempts: Vec<Value>,
     end: End,
 }
@@ -98,12 +100,12 @@ enum End {
     TimedOut(&'static str, String),
 }
 
-/// Runs a call to its end. An error means that the lease cannot be trusted any more.
-async fn tell(
+/// Runs the attempts of a call until one succeeds or no further one is allowed. Fails if the lease could not be renewed.
+async fn run_attempts(
     shared: &Arc<Shared>,
     task: &WorkflowTask,
     call: &LocalCall,
-) -> Result<Story, RequestError> {
+) -> Result<LocalActivityRun, RequestError> {
     let policy: Policy = serde_json::from_value(call.descriptor.clone()).unwrap_or_default();
     let arguments: Option<Payload> =
         serde_json::from_value(call.descriptor["arguments"].clone()).ok();
@@ -117,7 +119,7 @@ async fn tell(
         lost: Mutex::new(None),
     });
     let mut attempts: Vec<Value> = Vec::new();
-    let mut beats_left = HEARTBEATS_MAX;
+    let mut heartbeats_left = HEARTBEATS_MAX;
     for number in 1.. {
         lease.renew().await?;
         let began = Instant::now();
@@ -131,19 +133,23 @@ async fn tell(
             attempt_number: number,
             deadline: own.into_iter().chain(whole).min(),
         };
-        let beats = Arc::new(Beats {
+        let heartbeats = Arc::new(AttemptHeartbeats {
             lease: lease.clone(),
             began,
             timeout: policy.heartbeat_timeout.map(Duration::from_secs),
-            told: Mutex::new(Told {
-                beats: Vec::new(),
+            recorded: Mutex::new(RecordedHeartbeats {
+                heartbeats: Vec::new(),
                 last: began,
                 silent: false,
-                left: beats_left,
+                left: heartbeats_left,
                 too_many: false,
             }),
         });
-        let context = attempt.context(shared, task, Box::new(HeartOf(beats.clone())));
+        let context = attempt.context(
+            shared,
+            task,
+            Box::new(HeartbeatRecorder(heartbeats.clone())),
+        );
         let running = attempt.run(shared, context.clone());
         tokio::pin!(running);
         let ran = loop {
@@ -155,28 +161,29 @@ async fn tell(
         if let Some(lost) = lease.lost.lock().take() {
             return Err(lost);
         }
-        let told = beats.end();
-        beats_left = told.left;
+        let recorded = heartbeats.end();
+        heartbeats_left = recorded.left;
         let whole_passed = whole.is_some_and(|whole| whole <= Instant::now());
         let end = match ran {
-            _ if told.too_many => End::Failed(
+            _ if recorded.too_many => End::Failed(
                 Failure::of_type(
                     "TooManyHeartbeats",
-                    "a local activity may tell 1000 heartbeats",
+                    "a local activity may send at most 1000 heartbeats",
                 )
                 .non_retryable(),
             ),
             Ran::DeadlinePassed | Ran::Returned(_) if whole_passed => End::TimedOut(
                 "schedule_to_close",
-                "all attempts together took too long".to_owned(),
+                "all attempts together exceeded schedule_to_close".to_owned(),
             ),
-            _ if told.silent => End::TimedOut(
+            _ if recorded.silent => End::TimedOut(
                 "heartbeat",
-                "the attempt was silent for too long".to_owned(),
+                "the attempt sent no heartbeat in time".to_owned(),
             ),
-            Ran::DeadlinePassed => {
-                End::TimedOut("start_to_close", "the attempt took too long".to_owned())
-            }
+            Ran::DeadlinePassed => End::TimedOut(
+                "start_to_close",
+                "the attempt exceeded start_to_close".to_owned(),
+            ),
             Ran::Returned(Ok(result)) => End::Completed(result),
             Ran::Returned(Err(failure)) => End::Failed(failure),
         };
@@ -199,7 +206,7 @@ async fn tell(
             "attempt_id": attempt_id,
             "attempt_number": number,
             "duration_ms": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            "heartbeats": told.beats,
+            "heartbeats": recorded.heartbeats,
         });
         end.describe(&mut report);
         if again {
@@ -212,11 +219,11 @@ async fn tell(
         }
         attempts.push(report);
         if !again {
-            return Ok(Story { attempts, end });
+            return Ok(LocalActivityRun { attempts, end });
         }
         lease.keep(pause).await?;
     }
-    unreachable!("a story ends with its last attempt")
+    unreachable!("the loop returns after the last attempt")
 }
 
 impl End {
@@ -238,8 +245,8 @@ impl End {
     }
 }
 
-impl Story {
-    /// The command that tells it, and what the code sees of it: the same as a replay of the recorded events would.
+impl LocalActivityRun {
+    /// Returns the command that reports the attempts, and the outcome that a replay of the recorded events will have.
     fn finish(self, call: &LocalCall) -> (Value, Outcome) {
         let mut command = call.descriptor.clone();
         self.end.describe(&mut command);
@@ -269,7 +276,7 @@ impl Story {
     }
 }
 
-/// The lease of the workflow task, without which nothing here counts.
+/// The lease of the workflow task.
 struct Lease {
     shared: Arc<Shared>,
     task_id: String,
@@ -285,12 +292,12 @@ impl Lease {
             Ok(())
         } else {
             Err(RequestError::Malformed(
-                "the lease was not renewed".to_owned(),
+                "the server did not renew the lease".to_owned(),
             ))
         }
     }
 
-    /// Waits with the lease held.
+    /// Waits for the pause and renews the lease.
     async fn keep(&self, pause: Duration) -> Result<(), RequestError> {
         let until = Instant::now() + pause;
         while Instant::now() < until {
@@ -301,75 +308,77 @@ impl Lease {
     }
 }
 
-/// The heartbeats of one attempt.
-struct Beats {
+/// The heartbeats of one attempt, and their timeout.
+struct AttemptHeartbeats {
     lease: Arc<Lease>,
     began: Instant,
     timeout: Option<Duration>,
-    told: Mutex<Told>,
+    recorded: Mutex<RecordedHeartbeats>,
 }
 
 #[derive(Clone)]
-struct Told {
-    beats: Vec<Value>,
+struct RecordedHeartbeats {
+    heartbeats: Vec<Value>,
     last: Instant,
     silent: bool,
     left: usize,
     too_many: bool,
 }
 
-impl Beats {
-    fn end(&self) -> Told {
-        let mut told = self.told.lock();
-        self.check_silence(&mut told);
-        told.clone()
+impl AttemptHeartbeats {
+    fn end(&self) -> RecordedHeartbeats {
+        let mut recorded = self.recorded.lock();
+        self.check_silence(&mut recorded);
+        recorded.clone()
     }
 
-    fn check_silence(&self, told: &mut Told) {
+    fn check_silence(&self, recorded: &mut RecordedHeartbeats) {
         let now = Instant::now();
         if self
             .timeout
-            .is_some_and(|timeout| now - told.last >= timeout)
+            .is_some_and(|timeout| now - recorded.last >= timeout)
         {
-            told.silent = true;
+            recorded.silent = true;
         }
-        told.last = now;
+        recorded.last = now;
     }
 }
 
-struct HeartOf(Arc<Beats>);
+/// Records the heartbeats of an attempt, and renews the lease with each.
+struct HeartbeatRecorder(Arc<AttemptHeartbeats>);
 
-impl Heart for HeartOf {
-    fn beat(&self, details: Option<Value>) -> BoxFuture<'_, Beat> {
+impl HeartbeatSink for HeartbeatRecorder {
+    fn heartbeat(&self, details: Option<Value>) -> BoxFuture<'_, HeartbeatReply> {
         Box::pin(async move {
-            let beats = &self.0;
+            let attempt = &self.0;
             {
-                let mut told = beats.told.lock();
-                beats.check_silence(&mut told);
-                if told.silent {
-                    return Beat::Stop;
+                let mut recorded = attempt.recorded.lock();
+                attempt.check_silence(&mut recorded);
+                if recorded.silent {
+                    return HeartbeatReply::Stop;
                 }
-                if told.left == 0 {
-                    told.too_many = true;
-                    return Beat::Stop;
+                if recorded.left == 0 {
+                    recorded.too_many = true;
+                    return HeartbeatReply::Stop;
                 }
-                told.left -= 1;
-                let elapsed = u64::try_from(beats.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-                let mut beat = json!({"elapsed_ms": elapsed});
+                recorded.left -= 1;
+                let elapsed =
+                    u64::try_from(attempt.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let mut heartbeat = json!({"elapsed_ms": elapsed});
                 if let Some(details) = details {
-                    beat["details"] = if details.is_object() {
+                    heartbeat["details"] = if details.is_object() {
                         details
                     } else {
                         json!({"details": details})
                     };
                 }
-                told.beats.push(beat);
+                recorded.heartbeats.push(heartbeat);
             }
-            match beats.lease.renew().await {
-                Ok(()) => Beat::GoOn,
+            match attempt.lease.renew().await {
+                Ok(()) => HeartbeatReply::Continue,
                 Err(error) => {
-                    *beats.lease.lost.lock() = Some(error);
-                    Beat::Stop
+                    *attempt.lease.lost.lock() = Some(error);
+                    HeartbeatReply::Stop
                 }
             }
         })

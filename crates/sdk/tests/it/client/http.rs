@@ -1,4 +1,4 @@
-//! The ordinary transport, against sockets that answer from a script.
+//! The HTTP transport, against sockets with scripted responses.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 
 use crate::support::quick;
 
-/// What was asked, and the connections on which there is silence.
+/// The requests, and the connections without a response.
 type Asked = JoinHandle<(Vec<String>, Vec<TcpStream>)>;
 
-/// Gives each connection one of these answers and closes it. No answer is silence.
+/// Sends one of these responses on each connection and closes it. `None` sends nothing and keeps the connection open.
 async fn answering(answers: &[Option<&'static str>]) -> (String, Asked) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let local = listener.local_addr().expect("an address");
@@ -108,8 +108,8 @@ async fn a_request_has_the_headers_of_its_plane() {
 }
 
 #[tokio::test]
-async fn failures_are_told_apart() {
-    // Nobody listens on a port that was just given back.
+async fn failures_are_distinguished() {
+    // No server listens on a port that was just closed.
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", free.local_addr().unwrap());
     drop(free);
@@ -153,13 +153,13 @@ async fn redirects_are_refusals() {
     let moved = "HTTP/1.1 301 Moved\r\nlocation: /elsewhere\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
     let (address, asked) = answering(&[Some(moved)]).await;
     let error = Client::connect(&address).await.unwrap_err();
-    assert_eq!(error.to_string(), "the server answered 301");
+    assert_eq!(error.to_string(), "the server responded with status 301");
     assert!(!error.is_retryable());
     assert_eq!(asked.await.unwrap().0.len(), 1);
 }
 
 #[tokio::test]
-async fn a_server_of_something_else_is_not_taken_for_one() {
+async fn a_server_of_another_protocol_is_refused() {
     let (address, _asked) = answering(&[Some(OK)]).await;
     let error = Client::connect(&address).await.unwrap_err();
     assert!(matches!(error, Error::Incompatible(_)), "{error}");

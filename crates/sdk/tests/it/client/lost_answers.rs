@@ -1,4 +1,4 @@
-//! Requests and answers that get lost: what is said twice is done once, and what cannot be said twice is not.
+//! Lost requests and responses: idempotent requests are repeated, others are not.
 
 use longhaul_sdk::WorkflowCall;
 use longhaul_sdk::client::{DuplicatePolicy, Error, StartError};
@@ -13,7 +13,7 @@ fn greet() -> WorkflowCall<String> {
 const STARTS: &str = "/api/workflows";
 
 #[tokio::test]
-async fn a_start_without_a_name_survives_a_lost_answer() {
+async fn a_start_without_an_id_survives_a_lost_response() {
     let bench = Bench::new().await;
     let client = bench
         .client_over(|inner| Unlucky::new(inner, STARTS, [Fate::AnswerLost]))
@@ -25,17 +25,17 @@ async fn a_start_without_a_name_survives_a_lost_answer() {
 }
 
 #[tokio::test]
-async fn a_named_start_is_repeated_only_where_that_is_safe() {
+async fn a_start_with_an_id_is_repeated_only_if_that_is_safe() {
     let bench = Bench::new().await;
     let wire = |fates: &[Fate]| {
         let fates = fates.to_vec();
         bench.client_over(move |inner| Unlucky::new(inner, STARTS, fates))
     };
-    // It never arrived, or the server said that it did nothing.
+    // The request did not arrive, or the server reported that it had no effect.
     let busy = r#"{"reason":"backend_lock_pressure","retryable":true,"retry_after_seconds":0}"#;
     let client = wire(&[Fate::Lost, Fate::Answered(503, busy)]).await;
     client.start(greet()).id("a").await.unwrap();
-    // It may have been done, and nobody can tell our start from another's.
+    // The start may have succeeded, and the client cannot distinguish it from the start of another caller.
     let client = wire(&[Fate::AnswerLost]).await;
     let error = client.start(greet()).id("b").await.unwrap_err();
     let interrupted = StartError::Client(Error::Request(RequestError::Transport(
@@ -43,7 +43,7 @@ async fn a_named_start_is_repeated_only_where_that_is_safe() {
     )));
     assert_eq!(error.to_string(), interrupted.to_string());
     bench.client.workflow::<()>("b").describe().await.unwrap();
-    // Whose the workflow is does not matter to this caller.
+    // This caller accepts the workflow of any caller.
     let client = wire(&[Fate::AnswerLost]).await;
     let start = client
         .start(greet())
@@ -65,7 +65,7 @@ async fn a_signal_is_delivered_once() {
         })
         .await;
     let handle = client.workflow::<String>("w");
-    handle.signal_named("go", &1).await.unwrap();
+    handle.signal_named("go", 1).await.unwrap();
     assert_eq!(unlucky.unwrap().seen(), 3);
     let events = started.history().all().await.unwrap();
     let signals = events
@@ -79,10 +79,10 @@ async fn refusals_are_not_repeated() {
     let bench = Bench::new().await;
     let mut unlucky = None;
     let client = bench
-        .client_over(|inner| unlucky.insert(Unlucky::new(inner, "/nobody", [])).clone())
+        .client_over(|inner| unlucky.insert(Unlucky::new(inner, "/missing", [])).clone())
         .await;
     client
-        .workflow::<()>("nobody")
+        .workflow::<()>("missing")
         .describe()
         .await
         .unwrap_err();
@@ -90,7 +90,7 @@ async fn refusals_are_not_repeated() {
 }
 
 #[tokio::test]
-async fn tries_end() {
+async fn attempts_end() {
     let bench = Bench::new().await;
     let mut unlucky = None;
     let client = bench
@@ -105,7 +105,7 @@ async fn tries_end() {
 }
 
 #[tokio::test]
-async fn an_answer_in_other_words_is_malformed() {
+async fn a_response_of_another_shape_is_malformed() {
     let bench = Bench::new().await;
     let strange = Fate::Answered(200, r#"{"hello":"world"}"#);
     let client = bench

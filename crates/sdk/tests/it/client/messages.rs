@@ -1,43 +1,41 @@
-//! Signals, queries and updates, and who may not get them.
+//! Signals, queries and updates, and their refusals.
 
 use std::time::Duration;
 
 use longhaul_sdk::client::{QueryError, UpdateError, WorkflowHandle};
 use longhaul_sdk::{
-    Context, Failure, Query, Signal, Update, WorkflowCall, WorkflowResult, workflow,
+    Failure, Query, Signal, State, Update, ValidatedUpdate, WorkflowCall, WorkflowContext,
+    WorkflowDefinition, WorkflowResult, workflow,
 };
 
-use crate::support::{Bench, QUEUE};
+use crate::support::{Bench, QUEUE, eventually};
 
 const PUT: Signal<(String, u32)> = Signal::new("put");
 const DONE: Signal<()> = Signal::new("done");
 const STOCK: Query<String, Option<u32>> = Query::new("stock");
-const TAKE: Update<(String, u32), u32> = Update::new("take").validated();
+const TAKE: ValidatedUpdate<(String, u32), u32> = Update::validated("take");
 
 #[workflow(signals(PUT, DONE), queries(STOCK), updates(TAKE))]
-async fn store(ctx: Context) -> WorkflowResult<u32> {
-    let shelf = ctx.state(std::collections::BTreeMap::<String, u32>::new());
-    let seen = shelf.clone();
-    ctx.on_query(&STOCK, move |name: String| {
-        seen.with(|shelf| shelf.get(&name).copied())
+async fn store(ctx: WorkflowContext) -> WorkflowResult<u32> {
+    let shelf = State::new(std::collections::BTreeMap::<String, u32>::new());
+    ctx.on_query(&STOCK, &shelf, |shelf, name: String| {
+        shelf.get(&name).copied()
     });
-    let taken = shelf.clone();
     ctx.on_validated_update(
         &TAKE,
-        |(name, _)| match name.as_str() {
+        &shelf,
+        |_, (name, _)| match name.as_str() {
             "" => Err(Failure::new("what?")),
             _ => Ok(()),
         },
-        move |(name, count)| {
-            taken.update(|shelf| {
-                let there = shelf
-                    .get_mut(&name)
-                    .ok_or_else(|| Failure::new("none there"))?;
-                *there = there
-                    .checked_sub(count)
-                    .ok_or_else(|| Failure::new("too few"))?;
-                Ok(*there)
-            })
+        |shelf, (name, count)| {
+            let there = shelf
+                .get_mut(&name)
+                .ok_or_else(|| Failure::new("none there"))?;
+            *there = there
+                .checked_sub(count)
+                .ok_or_else(|| Failure::new("too few"))?;
+            Ok(*there)
         },
     );
     let (puts, filled) = (ctx.signals(&PUT), shelf.clone());
@@ -57,7 +55,7 @@ async fn opened() -> (Bench, WorkflowHandle<u32>) {
         .start(store())
         .queue(QUEUE)
         .await
-        .expect("it is taken");
+        .expect("the server accepts it");
     (bench, handle)
 }
 
@@ -65,19 +63,16 @@ async fn put(handle: &WorkflowHandle<u32>, name: &str, count: u32) {
     handle
         .signal(&PUT, (name.to_owned(), count))
         .await
-        .expect("it is taken");
-    while handle
-        .query(&STOCK, name.to_owned())
-        .await
-        .expect("an answer")
-        .is_none()
-    {
-        tokio::task::yield_now().await;
-    }
+        .expect("the server accepts it");
+    eventually("the workflow reads the signal", async || {
+        let stock = handle.query(&STOCK, name.to_owned()).await;
+        stock.expect("an answer")
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn messages_of_all_sorts_reach_the_workflow() {
+async fn messages_of_all_kinds_reach_the_workflow() {
     let (_bench, handle) = opened().await;
     put(&handle, "pens", 5).await;
     assert_eq!(
@@ -97,7 +92,7 @@ async fn messages_of_all_sorts_reach_the_workflow() {
     assert_eq!(accepted.result().await.unwrap(), 2);
     handle.signal(&DONE, ()).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), 2);
-    // Closed, but not silent.
+    // A closed workflow still answers queries.
     assert_eq!(
         handle.query(&STOCK, "pens".to_owned()).await.unwrap(),
         Some(2)
@@ -127,7 +122,7 @@ async fn the_same_request_id_is_one_update() {
         .update(&TAKE, ("pens".to_owned(), 1))
         .request_id("r-1");
     let UpdateError::Client(error) = other.await.unwrap_err() else {
-        panic!("it was taken");
+        panic!("the server accepted the update");
     };
     assert_eq!(error.refusal().unwrap().reason(), "request_id_conflict");
     assert_eq!(
@@ -161,7 +156,7 @@ async fn an_update_is_rejected_before_or_fails_after_it_is_accepted() {
     let error = accepted.result().await.unwrap_err();
     assert_eq!(error.to_string(), "the update failed: none there");
 
-    let error = handle.update_named::<_, ()>("give", &()).await.unwrap_err();
+    let error = handle.update_named::<_, ()>("give", ()).await.unwrap_err();
     let UpdateError::Rejected(refusal) = &error else {
         panic!("{error:?}");
     };
@@ -172,26 +167,26 @@ async fn an_update_is_rejected_before_or_fails_after_it_is_accepted() {
 }
 
 #[tokio::test]
-async fn an_update_that_nobody_handles_is_waited_for_as_long_as_said() {
+async fn an_update_without_a_worker_times_out() {
     let bench = Bench::new().await;
     let start = bench.client.start(WorkflowCall::<()>::named("asleep"));
     let handle = start.queue(QUEUE).await.unwrap();
     let update = handle
-        .update_named::<_, ()>("knock", &())
+        .update_named::<_, ()>("knock", ())
         .timeout(Duration::ZERO);
     let error = update.await.unwrap_err();
     assert!(matches!(error, UpdateError::TimedOut { .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn queries_without_an_answer_say_why() {
+async fn queries_without_an_answer_return_the_reason() {
     let (bench, handle) = opened().await;
     let error = handle
-        .query_named::<_, ()>("weather", &())
+        .query_named::<_, ()>("weather", ())
         .await
         .unwrap_err();
     assert!(matches!(error, QueryError::Unknown(_)), "{error:?}");
-    let error = handle.query_named::<_, ()>("stock", &7).await.unwrap_err();
+    let error = handle.query_named::<_, ()>("stock", 7).await.unwrap_err();
     let QueryError::Rejected(refusal) = &error else {
         panic!("{error:?}");
     };
@@ -201,38 +196,37 @@ async fn queries_without_an_answer_say_why() {
         .start(WorkflowCall::<()>::named("x"))
         .queue("empty");
     let unstaffed = unstaffed.await.unwrap();
-    let error = unstaffed
-        .query_named::<_, ()>("any", &())
-        .await
-        .unwrap_err();
+    let error = unstaffed.query_named::<_, ()>("any", ()).await.unwrap_err();
     let QueryError::NoWorker(refusal) = &error else {
         panic!("{error:?}");
     };
     assert_eq!(refusal.reason(), "query_worker_unavailable");
-    let nobody = bench.client.workflow::<()>("nobody");
-    let error = nobody.query_named::<_, ()>("any", &()).await.unwrap_err();
+    let missing = bench.client.workflow::<()>("missing");
+    let error = missing.query_named::<_, ()>("any", ()).await.unwrap_err();
     assert!(
         matches!(&error, QueryError::Client(error) if error.is_not_found()),
         "{error:?}"
     );
 }
 
-/// Declares nothing, so the server leaves it to the worker to know its handlers.
-#[workflow]
-async fn quiet(ctx: Context) -> WorkflowResult<()> {
-    ctx.on_query(&STOCK, |_| None);
-    ctx.signals(&DONE).recv().await?;
-    Ok(())
+/// Lists no messages, so the server accepts every query and the worker decides.
+fn quiet() -> WorkflowDefinition {
+    WorkflowDefinition::new("quiet", |ctx: WorkflowContext, (): ()| async move {
+        ctx.on_query(&STOCK, &State::new(()), |(), _| None);
+        ctx.signals(&DONE).recv().await?;
+        WorkflowResult::Ok(())
+    })
 }
 
 #[tokio::test]
-async fn a_worker_says_which_queries_it_does_not_know() {
-    let bench = Bench::staffed(|worker| worker.workflow::<quiet>()).await;
-    let handle = bench.client.start(quiet()).queue(QUEUE).await.unwrap();
+async fn a_worker_refuses_unknown_queries() {
+    let bench = Bench::staffed(|worker| worker.workflow_definition(quiet())).await;
+    let call = WorkflowCall::<()>::named("quiet");
+    let handle = bench.client.start(call).queue(QUEUE).await.unwrap();
     let pens = "pens".to_owned();
     assert_eq!(handle.query(&STOCK, pens.clone()).await.unwrap(), None);
     let error = handle
-        .query_named::<_, ()>("weather", &())
+        .query_named::<_, ()>("weather", ())
         .await
         .unwrap_err();
     let QueryError::Unknown(refusal) = &error else {
@@ -245,13 +239,13 @@ async fn a_worker_says_which_queries_it_does_not_know() {
 }
 
 #[tokio::test]
-async fn signals_without_a_taker_are_refused() {
+async fn signals_that_no_workflow_takes_are_refused() {
     let (bench, handle) = opened().await;
-    let error = handle.signal_named("weather", &()).await.unwrap_err();
+    let error = handle.signal_named("weather", ()).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().reason(), "unknown_signal");
-    let nobody = bench.client.workflow::<()>("nobody");
-    let error = nobody.signal(&DONE, ()).await.unwrap_err();
+    let missing = bench.client.workflow::<()>("missing");
+    let error = missing.signal(&DONE, ()).await.unwrap_err();
     assert_eq!(error.refusal().unwrap().reason(), "instance_not_found");
-    let error = handle.signal_named("put", &f64::NAN).await.unwrap_err();
+    let error = handle.signal_named("put", f64::NAN).await.unwrap_err();
     assert_eq!(error.to_string(), "[0]: NaN and infinities cannot be sent");
 }

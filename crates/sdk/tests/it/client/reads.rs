@@ -1,14 +1,14 @@
-//! Lists, histories and what else can be looked at.
+//! Lists, histories and other reads.
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use longhaul_sdk::WorkflowCall;
 use longhaul_sdk::client::{AttributeType, HistoryEvent, Page, Status, WorkflowSummary};
-use longhaul_sdk::{Context, WorkflowResult, workflow};
+use longhaul_sdk::{WorkflowContext, WorkflowResult, workflow};
 
 use crate::support::{Bench, QUEUE};
 
 #[workflow]
-async fn double(_ctx: Context, number: i64) -> WorkflowResult<i64> {
+async fn double(_ctx: WorkflowContext, number: i64) -> WorkflowResult<i64> {
     Ok(number * 2)
 }
 
@@ -29,6 +29,7 @@ async fn lists_come_in_pages_and_as_a_whole() {
     let Page {
         items,
         next_page_token,
+        ..
     } = list.page(None).await.unwrap();
     assert_eq!(items.len(), 2);
     let second = list.page(next_page_token.as_deref()).await.unwrap();
@@ -113,10 +114,10 @@ async fn a_history_is_read_followed_and_exported() {
     let bundle = handle.export().await.unwrap();
     assert_eq!(bundle["schema"], "durable-workflow.v2.history-export");
     assert_eq!(bundle["history_events"].as_array().unwrap().len(), 3);
-    let nobody = bench.client.workflow::<()>("nobody");
-    assert!(nobody.history().all().await.unwrap_err().is_not_found());
-    assert!(nobody.export().await.unwrap_err().is_not_found());
-    assert!(nobody.runs().await.unwrap_err().is_not_found());
+    let missing = bench.client.workflow::<()>("missing");
+    assert!(missing.history().all().await.unwrap_err().is_not_found());
+    assert!(missing.export().await.unwrap_err().is_not_found());
+    assert!(missing.runs().await.unwrap_err().is_not_found());
 }
 
 #[tokio::test]
@@ -163,7 +164,7 @@ async fn workers_and_queues_are_shown() {
     let bench =
         Bench::staffed(|worker| worker.workflow::<double>().id("w-1").build_id("b-1")).await;
     let client = &bench.client;
-    let start = client.start(WorkflowCall::<()>::named("nobody knows it"));
+    let start = client.start(WorkflowCall::<()>::named("without a worker"));
     start.queue("lonely").await.unwrap();
     let lonely = client.task_queue("lonely").await.unwrap();
     assert_eq!(lonely.stats.approximate_backlog_count, 1);

@@ -1,25 +1,25 @@
-//! How workflows end, as the caller sees it.
+//! How workflows end, from the point of view of a caller.
 
 use std::time::Duration;
 
 use longhaul_sdk::client::{Error, ResultError};
-use longhaul_sdk::{Context, Failure, Signal, WorkflowCall, WorkflowResult, workflow};
+use longhaul_sdk::{Failure, Signal, WorkflowCall, WorkflowContext, WorkflowResult, workflow};
 use serde_json::json;
 
-use crate::support::{Bench, QUEUE, Scripted};
+use crate::support::{Bench, QUEUE, Scripted, eventually};
 
 #[workflow]
-async fn double(_ctx: Context, number: i64) -> WorkflowResult<i64> {
+async fn double(_ctx: WorkflowContext, number: i64) -> WorkflowResult<i64> {
     Ok(number * 2)
 }
 
 #[workflow]
-async fn decline(_ctx: Context) -> WorkflowResult<()> {
+async fn decline(_ctx: WorkflowContext) -> WorkflowResult<()> {
     Err(Failure::of_type("CardDeclined", "no money").non_retryable())?
 }
 
 #[workflow]
-async fn count_down(ctx: Context, from: u32) -> WorkflowResult<String> {
+async fn count_down(ctx: WorkflowContext, from: u32) -> WorkflowResult<String> {
     match from {
         0 => Ok("lift-off".to_owned()),
         _ => ctx.continue_as_new(count_down(from - 1)),
@@ -29,7 +29,7 @@ async fn count_down(ctx: Context, from: u32) -> WorkflowResult<String> {
 const NEVER: Signal<()> = Signal::new("never");
 
 #[workflow]
-async fn wait(ctx: Context) -> WorkflowResult<()> {
+async fn wait(ctx: WorkflowContext) -> WorkflowResult<()> {
     ctx.signals(&NEVER).recv().await?;
     Ok(())
 }
@@ -102,7 +102,7 @@ async fn a_workflow_that_continues_as_new_is_followed() {
     );
     assert_eq!(Some(runs[0].run_id.as_str()), handle.run_id());
     assert!(runs[3].is_current_run && !runs[0].is_current_run);
-    // One run of the chain has no result of its own.
+    // The result of an earlier run is the result of the last run.
     let first = handle.of_run(runs[0].run_id.as_str());
     assert_eq!(first.result().await.unwrap(), "lift-off");
     let closed_reason = first.describe().await.unwrap().closed_reason;
@@ -110,7 +110,7 @@ async fn a_workflow_that_continues_as_new_is_followed() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_told_of_every_end() {
+async fn every_way_to_end_reaches_the_waiting_caller() {
     let bench = bench().await;
     let waiting = || bench.client.start(wait()).queue(QUEUE);
 
@@ -128,11 +128,13 @@ async fn whoever_waits_is_told_of_every_end() {
     assert_eq!(error.to_string(), "the workflow was terminated");
 
     let asked = waiting().await.unwrap();
-    while asked.history().all().await.unwrap().len() < 3 {
-        tokio::task::yield_now().await;
-    }
+    eventually("the workflow waits", async || {
+        let events = asked.history().all().await.unwrap().len();
+        (events >= 3).then_some(())
+    })
+    .await;
     let request = asked
-        .request_cancellation(Some("please"), Some(Duration::from_secs(30)))
+        .request_cancellation(Some("please"), Some(Duration::from_millis(29_001)))
         .await
         .unwrap();
     assert_eq!(
@@ -144,10 +146,10 @@ async fn whoever_waits_is_told_of_every_end() {
 }
 
 #[tokio::test]
-async fn a_workflow_that_is_not_there_has_no_result() {
+async fn a_workflow_that_does_not_exist_has_no_result() {
     let bench = Bench::new().await;
-    let nobody = bench.client.workflow::<()>("nobody");
-    let ResultError::Client(error) = nobody.result().await.unwrap_err() else {
+    let missing = bench.client.workflow::<()>("missing");
+    let ResultError::Client(error) = missing.result().await.unwrap_err() else {
         panic!("it has a result");
     };
     assert!(error.is_not_found());
@@ -162,7 +164,7 @@ async fn a_workflow_that_is_not_there_has_no_result() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_number_its_events_is_asked_again() {
+async fn results_are_polled_if_the_server_returns_no_sequence() {
     let run = |status: &str, closed: Option<&str>, run_id: &str, is_current: bool| {
         let output = json!({"codec": "avro", "blob": "wwHioz3/VYAiNwQO"});
         let body = json!({

@@ -1,4 +1,4 @@
-//! Schedules, as requests: what is sent and how answers are read (control-plane.md §14).
+//! Schedules: the requests that are sent, and how responses are read.
 
 use std::time::Duration;
 
@@ -22,18 +22,20 @@ fn input() -> Value {
 }
 
 #[tokio::test]
-async fn a_schedule_is_created_with_all_it_has() {
+async fn a_schedule_is_created_with_every_option() {
     let (client, server) = Scripted::client([(201, json!({"outcome": "created"}))]).await;
     let spec = ScheduleSpec::cron("0 6 * * *")
-        .and_interval(Interval::every(Duration::from_secs(3600)).offset(Duration::from_secs(60)))
+        .and_interval(
+            Interval::every(Duration::from_millis(3_599_001)).offset(Duration::from_millis(59_001)),
+        )
         .timezone("Europe/Berlin");
     let action = rollup()
         .queue("reports")
-        .run_timeout(Duration::from_secs(60))
+        .run_timeout(Duration::from_millis(59_001))
         .execution_timeout(Duration::from_secs(600));
     let schedule = Schedule::new(spec, action)
         .overlap(OverlapPolicy::BufferOne)
-        .jitter(Duration::from_secs(30))
+        .jitter(Duration::from_millis(29_001))
         .max_runs(50)
         .memo("team", "blue")
         .search_attribute("Count", 3)
@@ -70,7 +72,7 @@ async fn a_schedule_is_created_with_all_it_has() {
 }
 
 #[tokio::test]
-async fn the_least_schedule_says_only_what_was_said() {
+async fn a_minimal_schedule_sends_only_what_was_set() {
     let (client, server) = Scripted::client([(201, json!({}))]).await;
     let schedule = Schedule::new(ScheduleSpec::every(Duration::from_secs(30)), rollup());
     client.create_schedule("often", schedule).await.unwrap();
@@ -82,7 +84,7 @@ async fn the_least_schedule_says_only_what_was_said() {
     assert_eq!(server.asked()[0].2, body);
 }
 
-/// As in control-plane.md §14.3.
+/// The description of a schedule, with every field.
 fn described() -> Value {
     json!({
         "schedule_id": "daily", "namespace": "default", "status": "active", "paused": false, "note": null,
@@ -218,5 +220,8 @@ async fn a_list_follows_its_pages_and_stops_at_one_that_names_itself() {
         .try_collect::<Vec<_>>()
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("names itself"), "{error}");
+    assert!(
+        error.to_string().contains("the token of this page"),
+        "{error}"
+    );
 }

@@ -85,7 +85,7 @@ async fn an_id_is_used_once() {
         (workflow_id.as_str(), run_id.as_deref()),
         ("g", first.run_id())
     );
-    assert_eq!(error.to_string(), "workflow g was started before");
+    assert_eq!(error.to_string(), "workflow g was already started");
 
     let use_existing = || {
         bench
@@ -108,7 +108,7 @@ async fn an_id_is_used_once() {
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_is_named() {
+async fn refused_fields_are_named() {
     let bench = Bench::new().await;
     let start = || bench.client.start(greet());
     for (refused, field) in [
@@ -146,7 +146,7 @@ async fn what_the_server_refuses_is_named() {
 }
 
 #[tokio::test]
-async fn arguments_that_cannot_be_sent_are_not() {
+async fn arguments_that_cannot_be_encoded_are_not_sent() {
     let bench = Bench::new().await;
     let call = WorkflowCall::<()>::named("greet")
         .argument(1)

@@ -1,0 +1,6 @@
+//! The life of a run: start, close, cancellation, lists, credentials.
+
+mod access;
+mod cancellations;
+mod lifecycle;
+mod visibility;

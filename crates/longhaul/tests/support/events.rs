@@ -1,0 +1,11 @@
+//! Event types that tests of histories need.
+
+/// Event types that close a run. Every closed run has exactly one.
+pub(crate) const TERMINAL_EVENTS: [&str; 6] = [
+    "WorkflowCompleted",
+    "WorkflowContinuedAsNew",
+    "WorkflowFailed",
+    "WorkflowTimedOut",
+    "WorkflowCancelled",
+    "WorkflowTerminated",
+];
