@@ -2,6 +2,7 @@
 //! envelopes are the authority, the plain copies beside them are for people.
 
 use longhaul_host::Description;
+use longhaul_host::engine::change::{CommandStatus, CommandType};
 use longhaul_host::engine::change::CommandRow;
 use longhaul_host::engine::run::health::first_wait;
 use longhaul_host::engine::run::state::{Outcome, Run, RunFailure};
