@@ -8,9 +8,9 @@ use longhaul_host::{Error, QuestionRefusal, ValidationRefusal};
 use longhaul_protocol::Reason;
 use serde_json::json;
 
-use crate::control::queries;
+use crate::control::messages::queries;
 use crate::gate::Refusal;
-use crate::sessions;
+use crate::views::worker_session;
 
 /// What an error looks like on both planes; the planes add their own fields for closed runs and leases.
 pub(crate) fn refusal(error: &Error) -> Refusal {
@@ -69,7 +69,7 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
             | QuestionRefusal::TimedOut => refusal,
         },
         Error::WorkerDraining(worker_id) => refusal.with("worker_id", worker_id.as_str()),
-        Error::Session(refused) => sessions::with_details(refusal, refused),
+        Error::Session(refused) => worker_session::with_details(refusal, refused),
         Error::SessionNotFound(session_id) => refusal.with("session_id", session_id.as_str()),
         Error::TaskQueueDraining(queue) => refusal
             .with("task_queue", queue.task_queue.as_str())

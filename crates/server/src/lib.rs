@@ -26,7 +26,7 @@ mod heavy;
 pub mod hosts;
 mod metrics;
 mod routes;
-mod sessions;
+mod views;
 mod worker;
 
 use auth::Auth;
@@ -126,7 +126,7 @@ impl App {
     /// An application on a running host.
     pub fn new(host: Host, auth: Auth, options: Options) -> Self {
         let worker_envelope =
-            worker::envelope::closing(&control::capabilities::server_capabilities(&options));
+            worker::envelope::closing(&views::capabilities::server_capabilities(&options));
         Self {
             inner: Arc::new(AppInner {
                 host,
@@ -188,7 +188,7 @@ impl App {
 /// What probes and scrapers ask for by its customary name.
 fn outside_api() -> Routes {
     Routes::default()
-        .route("/health", get(control::system::health))
+        .route("/health", get(control::system::health::health))
         .route("/metrics", get(metrics::render))
 }
 

@@ -8,7 +8,7 @@ use http::{HeaderName, StatusCode};
 use longhaul_protocol::version::CONTROL_PLANE_VERSION;
 use serde_json::{Map, Value, json};
 
-use super::path::Path;
+use super::request::path::Path;
 use crate::gate::Refusal;
 
 const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-control-plane-version");

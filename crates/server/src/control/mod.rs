@@ -23,28 +23,14 @@ use crate::gate::{Gate, Refusal};
 use crate::headers;
 use crate::routes::{self, Endpoint, Routes};
 
-mod build_ids;
-pub(crate) mod capabilities;
 mod cluster;
-mod commands;
-mod deployments;
 mod envelope;
-mod export;
-mod fleet;
-mod history;
-mod local_options;
+pub(crate) mod messages;
 mod namespaces;
-mod operator_metrics;
-mod origin;
-mod path;
-pub(crate) mod queries;
-mod query;
+mod request;
 mod search_attributes;
-mod streams;
 pub(crate) mod system;
 mod task_queues;
-mod updates;
-mod worker_sessions;
 mod workers;
 mod workflows;
 
@@ -52,14 +38,18 @@ use envelope::{
     ARCHIVE, CANCEL, DEBUG, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, QUERY,
     REPAIR, Reply, SIGNAL, START, TERMINATE, UPDATE,
 };
-use origin::Origin;
-use path::Path;
-use query::Query;
+use messages::{commands, queries, streams, updates};
+use request::origin::Origin;
+use request::path::Path;
+use request::url_parameters::Query;
+use system::{health, operator_metrics};
+use task_queues::{build_ids, deployments};
+use workers::session_list;
 
 pub(crate) fn routes() -> Routes {
     in_both_forms(Routes::default())
-        .route("/health", routes::get(system::health))
-        .route("/ready", routes::get(system::ready))
+        .route("/health", routes::get(health::health))
+        .route("/ready", routes::get(health::ready))
         .route("/cluster/info", get(ANYONE, cluster::info))
         .route(
             "/namespaces",
@@ -88,11 +78,11 @@ pub(crate) fn routes() -> Routes {
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/history",
-            get(&HISTORY, history::read),
+            get(&HISTORY, workflows::history),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/history/export",
-            get(OPERATOR, export::export),
+            get(OPERATOR, workflows::export),
         )
         .route(
             "/workflows/{workflow_id}/message-streams",
@@ -119,10 +109,10 @@ pub(crate) fn routes() -> Routes {
             "/workers/{worker_id}",
             get(OPERATOR, workers::describe).merge(delete(ADMIN, workers::deregister)),
         )
-        .route("/worker-sessions", get(OPERATOR, worker_sessions::list))
+        .route("/worker-sessions", get(OPERATOR, session_list::list))
         .route(
             "/worker-sessions/{session_id}",
-            get(OPERATOR, worker_sessions::describe),
+            get(OPERATOR, session_list::describe),
         )
         .route(
             "/system/operator-metrics",

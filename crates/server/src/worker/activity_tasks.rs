@@ -24,7 +24,7 @@ use crate::App;
 use crate::body::Body;
 use crate::error;
 use crate::gate::{Passed, Refusal};
-use crate::sessions::affinity;
+use crate::views::worker_session::affinity;
 
 /// Longest ids and types.
 const NAME_MAX: usize = 255;

@@ -17,7 +17,7 @@ use crate::App;
 use crate::body::Body;
 use crate::error;
 use crate::gate::Refusal;
-use crate::sessions::snapshot;
+use crate::views::worker_session::snapshot;
 
 /// Longest worker id.
 const NAME_MAX: usize = 255;

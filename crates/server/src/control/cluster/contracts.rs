@@ -8,7 +8,7 @@ use longhaul_protocol::version::{
 use serde_json::{Map, Value, json};
 
 use crate::control::envelope::{OPERATIONS, PROJECTED_FIELDS, RESPONSE_SCHEMA, contract};
-use crate::control::updates::WAIT_FOR;
+use crate::control::messages::updates::WAIT_FOR;
 use crate::control::workflows::{DUPLICATE_POLICIES, LIST_STATUSES, REFUSED_START_FIELDS};
 
 /// Where the documents behind a manifest are found. Names, not addresses: this server publishes none.

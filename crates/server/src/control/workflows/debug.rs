@@ -7,12 +7,12 @@ use longhaul_host::engine::run::state::{Activity, Part, Run, WorkflowTask};
 use longhaul_protocol::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::compatibility::Fleet;
 use super::describe::identity;
 use crate::control::Call;
 use crate::control::envelope::Reply;
-use crate::control::fleet::Fleet;
-use crate::control::local_options::local_options;
 use crate::control::task_queues;
+use crate::control::workflows::local_activity_options::local_options;
 use crate::gate::Refusal;
 
 /// Rows of each list.

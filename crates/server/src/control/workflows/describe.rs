@@ -9,11 +9,11 @@ use longhaul_protocol::payload::{CODEC, Payload};
 use serde_json::{Map, Value, json};
 
 use super::command_list::next_page_token;
+use super::compatibility::Fleet;
 use super::memo_shown;
 use crate::control::Call;
 use crate::control::envelope::Reply;
-use crate::control::fleet::Fleet;
-use crate::control::origin;
+use crate::control::request::origin;
 use crate::gate::Refusal;
 
 /// The newest commands that a description shows: what a person looks at. The others are in the list of commands.

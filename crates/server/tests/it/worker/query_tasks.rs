@@ -3,9 +3,9 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::polls::expect_message;
-use super::steps::{expect_no_task, poll, workflow_task};
-use crate::harness::{Answer, Call, Server, envelope, merge};
+use crate::support::server::{Answer, Call, Server, envelope, merge};
+use crate::support::worker::{expect_no_task, poll, workflow_task};
+use crate::worker::polling::polls::expect_message;
 
 async fn staffed() -> (Server, String) {
     let server = Server::open().await;
@@ -417,7 +417,7 @@ async fn a_query_waits_behind_no_workflow_task_and_holds_none_up() {
     })
     .await;
     assert_eq!(answer.status, 200);
-    super::steps::complete(&server, &task, json!([{"type": "complete_workflow"}]))
+    crate::support::worker::complete(&server, &task, json!([{"type": "complete_workflow"}]))
         .accepted(200)
         .await;
 }

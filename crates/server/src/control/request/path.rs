@@ -1,0 +1,37 @@
+//! The named segments of a request's path, percent-decoded once.
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use http::request::Parts;
+
+/// What the path names. A segment that is not UTF-8 after decoding names nothing, so the whole path does not.
+#[derive(Clone)]
+pub(in crate::control) struct Path {
+    segments: Vec<(String, String)>,
+}
+
+impl Path {
+    /// Reads the segments the router matched; None when one cannot be decoded.
+    pub(in crate::control) async fn of(parts: &mut Parts) -> Option<Self> {
+        let params = RawPathParams::from_request_parts(parts, &()).await.ok()?;
+        Some(Self {
+            segments: params
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+        })
+    }
+
+    /// A path without names.
+    pub(in crate::control) fn nameless() -> Self {
+        Self {
+            segments: Vec::new(),
+        }
+    }
+
+    pub(in crate::control) fn get(&self, name: &str) -> Option<&str> {
+        self.segments
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+}

@@ -1,0 +1,156 @@
+//! Query parameters, read like a body: asked for one by one, and what is wrong with any of them is answered together.
+
+use std::cell::RefCell;
+
+use http::Uri;
+use longhaul_protocol::workflow_command::FieldErrors;
+
+use crate::gate::Refusal;
+
+/// The parameters of a request; of a repeated one the first counts.
+pub(in crate::control) struct Query {
+    parameters: Vec<(String, String)>,
+    errors: RefCell<FieldErrors>,
+}
+
+impl Query {
+    pub(in crate::control) fn of(uri: &Uri) -> Self {
+        let parameters = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
+            .into_owned()
+            .collect();
+        Self {
+            parameters,
+            errors: RefCell::default(),
+        }
+    }
+
+    /// The text of a parameter; an empty one counts as absent.
+    pub(in crate::control) fn text(&self, name: &str) -> Option<&str> {
+        self.parameters
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
+    }
+
+    /// `1`, `0`, `true`, `false` in any case; absent and empty are false (control-plane.md §1.1).
+    pub(in crate::control) fn flag(&self, name: &str) -> bool {
+        match self.text(name).map(str::to_ascii_lowercase).as_deref() {
+            None | Some("0" | "false") => false,
+            Some("1" | "true") => true,
+            Some(_) => {
+                self.refuse(name, "must be 1, 0, true or false");
+                false
+            }
+        }
+    }
+
+    /// A number from 1 to `max`.
+    pub(in crate::control) fn page_size(&self, default: usize, max: usize) -> usize {
+        let Some(text) = self.text("page_size") else {
+            return default;
+        };
+        match text.parse() {
+            Ok(size) if (1..=max).contains(&size) => size,
+            _ => {
+                self.refuse("page_size", &format!("must be a number from 1 to {max}"));
+                default
+            }
+        }
+    }
+
+    /// Where the page before ended. The published document calls the parameter `page_token`, clients send `next_page_token`.
+    pub(in crate::control) fn page_token<T>(
+        &self,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let text = self
+            .text("next_page_token")
+            .or_else(|| self.text("page_token"))?;
+        let token = read(text);
+        if token.is_none() {
+            self.refuse("next_page_token", "is not a token of this list");
+        }
+        token
+    }
+
+    pub(in crate::control) fn refuse(&self, name: &str, message: &str) {
+        self.errors
+            .borrow_mut()
+            .entry(name.to_owned())
+            .or_default()
+            .push(message.to_owned());
+    }
+
+    /// Ends the reading: everything that was wrong, or nothing.
+    pub(in crate::control) fn check(&self) -> Result<(), Refusal> {
+        let errors = self.errors.borrow();
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Refusal::invalid(&errors))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(text: &str) -> Query {
+        Query::of(&format!("/x?{text}").parse().unwrap())
+    }
+
+    #[test]
+    fn values_are_percent_decoded_and_the_first_counts() {
+        let query = query("a=one%20two&a=three&b=&c=MTI=&d=x+y");
+        assert_eq!(query.text("a"), Some("one two"));
+        assert_eq!(query.text("b"), None);
+        assert_eq!(query.text("c"), Some("MTI="));
+        assert_eq!(query.text("d"), Some("x y"));
+        assert_eq!(query.text("e"), None);
+    }
+
+    #[test]
+    fn flags_are_words_or_digits() {
+        for (text, expected) in [
+            ("f=1", true),
+            ("f=TRUE", true),
+            ("f=0", false),
+            ("f=False", false),
+            ("f=", false),
+            ("", false),
+        ] {
+            let query = query(text);
+            assert_eq!(query.flag("f"), expected, "{text}");
+            assert!(query.check().is_ok(), "{text}");
+        }
+        let query = query("f=yes");
+        query.flag("f");
+        assert!(query.check().is_err());
+    }
+
+    #[test]
+    fn page_sizes_outside_the_range_are_refused() {
+        for (text, expected) in [
+            ("", Some(50)),
+            ("page_size=1", Some(1)),
+            ("page_size=200", Some(200)),
+        ] {
+            let query = query(text);
+            assert_eq!(Some(query.page_size(50, 200)), expected);
+            assert!(query.check().is_ok());
+        }
+        for text in [
+            "page_size=0",
+            "page_size=201",
+            "page_size=-1",
+            "page_size=ten",
+            "page_size=1.5",
+        ] {
+            let query = query(text);
+            query.page_size(50, 200);
+            assert!(query.check().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Workflows: start, list, describe, and the runs of one (control-plane.md §8).
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use longhaul_host::engine::visibility::{self, Definitions};
+use longhaul_host::{RunFilter, RunSummary, StatusFilter};
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::RunId;
+use longhaul_protocol::payload::Payload;
+use serde_json::{Map, Value, json};
+
+use super::Call;
+use super::envelope::Reply;
+use crate::gate::Refusal;
+use compatibility::Fleet;
+
+mod command_list;
+mod compatibility;
+mod debug;
+mod describe;
+mod export;
+mod history;
+mod local_activity_options;
+mod start;
+
+pub(super) use command_list::commands;
+pub(super) use debug::debug;
+pub(super) use describe::{command, describe, principal};
+pub(super) use export::export;
+pub(super) use history::read as history;
+pub(super) use start::{DUPLICATE_POLICIES, REFUSED_START_FIELDS, start};
+
+/// What a list can be narrowed to. The first three are buckets, the others exact statuses.
+pub(super) const LIST_STATUSES: [&str; 5] =
+    ["running", "completed", "failed", "cancelled", "terminated"];
+
+/// Rows of a page when the caller does not say, and at most (control-plane.md §8.2).
+const PAGE_SIZE_DEFAULT: usize = 50;
+const PAGE_SIZE_MAX: usize = 200;
+
+/// One page of runs, newest first.
+pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
+    let asks = call.query.text("query").is_some();
+    let definitions = if asks {
+        call.host().search_attributes(&call.namespace).await?
+    } else {
+        Arc::default()
+    };
+    let filter = read_filter(&call, &definitions)?;
+    let page = call.host().list_workflows(&filter).await?;
+    let fleet = Fleet::for_pins(
+        call.host(),
+        &call.namespace,
+        page.runs.iter().any(|run| run.compatibility.is_some()),
+    )
+    .await?;
+    let next = page.runs.last().filter(|_| page.has_more).map(write_token);
+    let rows: Vec<Value> = page.runs.iter().map(|run| list_row(run, &fleet)).collect();
+    Ok(Reply::ok(
+        json!({"workflow_count": rows.len(), "workflows": rows, "next_page_token": next}),
+    ))
+}
+
+fn read_filter(call: &Call, definitions: &Definitions) -> Result<RunFilter, Refusal> {
+    let query = &call.query;
+    let status = query.text("status").and_then(|word| {
+        let status = read_status(word);
+        if status.is_none() {
+            query.refuse(
+                "status",
+                &format!("must be one of {}", LIST_STATUSES.join(", ")),
+            );
+        }
+        status
+    });
+    let asked = query.text("query").filter(|text| !text.trim().is_empty());
+    let condition = asked.and_then(|text| {
+        let parsed = visibility::parse(text, definitions);
+        parsed
+            .map_err(|error| query.refuse("query", &error.to_string()))
+            .ok()
+    });
+    let filter = RunFilter {
+        namespace: call.namespace.clone(),
+        workflow_type: query.text("workflow_type").map(str::to_owned),
+        status,
+        condition,
+        after: query.page_token(read_token),
+        limit: query.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX),
+    };
+    query.check()?;
+    Ok(filter)
+}
+
+fn read_status(word: &str) -> Option<StatusFilter> {
+    Some(match word {
+        "running" => StatusFilter::Running,
+        "completed" => StatusFilter::Completed,
+        "failed" => StatusFilter::Failed,
+        "cancelled" => StatusFilter::Cancelled,
+        "terminated" => StatusFilter::Terminated,
+        _ => return None,
+    })
+}
+
+/// Where a page ended: the last run's place in the order, so that runs started meanwhile shift nothing.
+fn write_token(run: &RunSummary) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{}.{}", run.started_at.as_micros(), run.run_id))
+}
+
+fn read_token(token: &str) -> Option<(Timestamp, RunId)> {
+    let place = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
+    let (micros, run_id) = place.split_once('.')?;
+    let is_id = !run_id.is_empty() && run_id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    is_id.then_some((
+        Timestamp::from_micros(micros.parse().ok()?),
+        RunId::from(run_id),
+    ))
+}
+
+fn list_row(run: &RunSummary, fleet: &Fleet) -> Value {
+    let mut row = shared_row(run, fleet);
+    row.insert("search_attributes".to_owned(), json!(run.search_attributes));
+    Value::Object(row)
+}
+
+/// What lists of workflows and of runs both show.
+fn shared_row(run: &RunSummary, fleet: &Fleet) -> Map<String, Value> {
+    let mut row = Map::new();
+    let mut set = |name: &str, value: Value| row.insert(name.to_owned(), value);
+    set("workflow_id", json!(run.workflow_id));
+    set("run_id", json!(run.run_id));
+    set("workflow_type", json!(run.workflow_type));
+    set("business_key", json!(run.business_key));
+    set("status", json!(run.status.as_str()));
+    set("status_bucket", json!(run.status.bucket()));
+    set("is_terminal", json!(run.status.is_terminal()));
+    set("task_queue", json!(run.task_queue));
+    set("started_at", json!(run.started_at));
+    set("closed_at", json!(run.closed_at));
+    fleet.judge(&mut row, run.compatibility.as_deref(), &run.task_queue);
+    row
+}
+
+/// The runs of one workflow, oldest first.
+pub(super) async fn runs(call: Call) -> Result<Reply, Refusal> {
+    let workflow_id = call.workflow_id();
+    let runs = call
+        .host()
+        .workflow_runs(&call.namespace, &workflow_id)
+        .await?;
+    let fleet = Fleet::for_pins(
+        call.host(),
+        &call.namespace,
+        runs.iter().any(|run| run.compatibility.is_some()),
+    )
+    .await?;
+    let current = runs.iter().map(|run| run.run_number).max();
+    let rows: Vec<Value> = runs
+        .iter()
+        .map(|run| {
+            let mut row = shared_row(run, &fleet);
+            row.insert("run_number".to_owned(), json!(run.run_number));
+            row.insert(
+                "is_current_run".to_owned(),
+                json!(Some(run.run_number) == current),
+            );
+            row.insert("memo".to_owned(), memo_shown(run.memo.as_ref()));
+            Value::Object(row)
+        })
+        .collect();
+    Ok(Reply::ok(
+        json!({"workflow_id": workflow_id, "run_count": rows.len(), "runs": rows}),
+    ))
+}
+
+/// A memo for people: an object, also when there is none.
+pub(super) fn memo_shown(memo: Option<&Payload>) -> Value {
+    let mut shown = memo
+        .and_then(|memo| memo.display().ok())
+        .unwrap_or_else(|| json!({}));
+    show_whole_numbers(&mut shown);
+    shown
+}
+
+/// In a memo, unlike in arguments and results, published clients expect a whole number without a fraction, whatever its type was;
+/// the types are in the `MemoUpserted` event.
+fn show_whole_numbers(value: &mut Value) {
+    /// Beyond this a double has no room for a fraction, and is clearer with its exponent.
+    const WHOLE_MAX: f64 = 1e15;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number
+                .as_f64()
+                .filter(|double| double.fract() == 0.0 && double.abs() < WHOLE_MAX)
+                .filter(|double| *double != 0.0 || double.is_sign_positive());
+            if let Some(whole) = whole {
+                #[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
+                let whole = whole as i64;
+                *value = json!(whole);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(show_whole_numbers),
+        Value::Object(map) => map.values_mut().for_each(show_whole_numbers),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_of_a_memo_have_no_fraction() {
+        let mut shown = json!({"a": 7.0, "b": [1.5, -2.0, 7], "c": -0.0, "d": 1e25});
+        show_whole_numbers(&mut shown);
+        assert_eq!(
+            shown,
+            json!({"a": 7, "b": [1.5, -2, 7], "c": -0.0, "d": 1e25})
+        );
+    }
+
+    #[test]
+    fn tokens_name_a_place_and_nothing_else_is_one() {
+        let place = (
+            Timestamp::from_micros(1_791_860_655_865_222),
+            RunId::from("01k7f00000000000000000000a"),
+        );
+        let token = URL_SAFE_NO_PAD.encode(format!("{}.{}", place.0.as_micros(), place.1));
+        assert_eq!(read_token(&token), Some(place));
+        for bad in [
+            "",
+            "MTI=",
+            "!!",
+            "MTI",
+            &URL_SAFE_NO_PAD.encode("x.y"),
+            &URL_SAFE_NO_PAD.encode("1."),
+            &URL_SAFE_NO_PAD.encode("1.a b"),
+        ] {
+            assert_eq!(read_token(bad), None, "{bad}");
+        }
+    }
+}

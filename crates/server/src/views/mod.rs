@@ -1,0 +1,4 @@
+//! JSON that both planes show. The planes do not import each other; what they share is here.
+
+pub(crate) mod capabilities;
+pub(crate) mod worker_session;
