@@ -16,10 +16,10 @@ use serde_json::{Map, Value, json};
 
 use crate::App;
 use crate::auth::{Caller, Role};
-use crate::body::Body;
 use crate::connections::HalfSent;
-use crate::headers;
 use crate::heavy::large_body;
+use crate::request::body::Body;
+use crate::request::headers;
 
 /// A request that passed every gate.
 pub(crate) struct Passed {

@@ -16,15 +16,14 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 
 pub mod auth;
-mod body;
 pub mod connections;
 mod control;
 mod error;
 mod gate;
-mod headers;
 mod heavy;
 pub mod hosts;
 mod metrics;
+mod request;
 mod routes;
 mod views;
 mod worker;

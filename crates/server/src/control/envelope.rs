@@ -8,8 +8,8 @@ use http::{HeaderName, StatusCode};
 use longhaul_protocol::version::CONTROL_PLANE_VERSION;
 use serde_json::{Map, Value, json};
 
-use super::request::path::Path;
 use crate::gate::Refusal;
+use crate::request::path::Path;
 
 const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-control-plane-version");
 

@@ -18,16 +18,18 @@ use serde_json::value::RawValue;
 
 use crate::App;
 use crate::auth::{Caller, Role};
-use crate::body::Body;
 use crate::gate::{Gate, Refusal};
-use crate::headers;
+use crate::request::body::Body;
+use crate::request::headers;
+use crate::request::path::Path;
+use crate::request::url_parameters::UrlParameters;
 use crate::routes::{self, Endpoint, Routes};
 
 mod cluster;
 mod envelope;
 pub(crate) mod messages;
 mod namespaces;
-mod request;
+mod origin;
 mod search_attributes;
 pub(crate) mod system;
 mod task_queues;
@@ -39,9 +41,7 @@ use envelope::{
     REPAIR, Reply, SIGNAL, START, TERMINATE, UPDATE,
 };
 use messages::{commands, queries, streams, updates};
-use request::origin::Origin;
-use request::path::Path;
-use request::url_parameters::Query;
+use origin::Origin;
 use system::{health, operator_metrics};
 use task_queues::{build_ids, deployments};
 use workers::session_list;
@@ -261,7 +261,7 @@ struct Call {
     caller: Caller,
     body: Body,
     path: Path,
-    query: Query,
+    parameters: UrlParameters,
     origin: Origin,
 }
 
@@ -346,7 +346,7 @@ where
     let named = Path::of(&mut parts).await;
     let is_named = named.is_some();
     let path = named.unwrap_or_else(Path::nameless);
-    let query = Query::of(&parts.uri);
+    let parameters = UrlParameters::of(&parts.uri);
     let origin = Origin::of(&parts);
     let passed = match door.gate.pass(&app, Request::from_parts(parts, body)).await {
         Ok(_) if !is_named => Err(no_route()),
@@ -363,7 +363,7 @@ where
                 caller: passed.caller,
                 body: passed.body,
                 path,
-                query,
+                parameters,
                 origin,
             };
             envelope::render(door.operation, &named, handler(call).await)

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::envelope::Reply;
-use crate::body::Body;
 use crate::gate::Refusal;
+use crate::request::body::Body;
 
 const NAME_MAX: usize = 128;
 const DESCRIPTION_MAX: usize = 1000;

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::Call;
 use super::envelope::Reply;
-use crate::body::Body;
 use crate::gate::Refusal;
+use crate::request::body::Body;
 
 /// Bytes of a type's name: more than any has.
 const TYPE_MAX: usize = 64;

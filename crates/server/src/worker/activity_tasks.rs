@@ -21,9 +21,9 @@ use super::polls::{self, read_poll};
 use super::workflow_tasks::with_duplicate;
 use super::{Id, envelope, pass, stack_trace};
 use crate::App;
-use crate::body::Body;
 use crate::error;
 use crate::gate::{Passed, Refusal};
+use crate::request::body::Body;
 use crate::views::worker_session::affinity;
 
 /// Longest ids and types.

@@ -15,7 +15,7 @@ use super::history::page_token;
 use super::workflow_tasks::{NAME_MAX, read_holder, rejected};
 use super::{Id, envelope, pass};
 use crate::App;
-use crate::body::Body;
+use crate::request::body::Body;
 
 /// A request to clean up, as tasks and heartbeats carry it. The token reads history from its beginning to its present end.
 pub(crate) fn cancellation_json(cancellation: &Cancellation) -> Value {

@@ -11,8 +11,8 @@ use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_MAX, compress_history};
 use serde_json::Value;
 
 use crate::App;
-use crate::body::Body;
 use crate::gate::Refusal;
+use crate::request::body::Body;
 
 /// The token of the page after `sequence`: base64 of the decimal. Both SDKs know `MA==`, the beginning, by heart.
 pub(super) fn page_token(sequence: u64) -> String {

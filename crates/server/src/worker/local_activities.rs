@@ -24,9 +24,9 @@ use super::history::{page_token, with_page};
 use super::workflow_tasks::{MESSAGE_MAX, NAME_MAX, read_holder, rejected};
 use super::{AttemptPath, Id, envelope, pass};
 use crate::App;
-use crate::body::Body;
 use crate::gate::Passed;
 use crate::heavy;
+use crate::request::body::Body;
 
 pub(super) async fn checkpoint(
     State(app): State<App>,

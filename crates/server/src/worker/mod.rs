@@ -13,7 +13,7 @@ use longhaul_protocol::version::{VersionRefusal, WORKER_PROTOCOL_HEADER, negotia
 use crate::App;
 use crate::auth::Role;
 use crate::gate::{Gate, Passed, Refusal};
-use crate::headers;
+use crate::request::headers;
 use crate::routes::{Routes, delete, get, post};
 
 mod activity_tasks;
@@ -139,7 +139,7 @@ async fn pass(app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> 
 const STACK_TRACE_KEPT: usize = 16 * 1024;
 
 /// A failure's stack trace, cut to what is kept; the innermost frames of most runtimes stand last.
-fn stack_trace(failure: &crate::body::Body) -> Option<String> {
+fn stack_trace(failure: &crate::request::body::Body) -> Option<String> {
     let value = failure.value("stack_trace")?;
     let Some(text) = value.as_str() else {
         failure.refuse("stack_trace", "must be a string");

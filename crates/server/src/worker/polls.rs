@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::envelope;
 use crate::App;
-use crate::body::Body;
 use crate::error;
 use crate::gate::Refusal;
+use crate::request::body::Body;
 
 /// Longest worker id, queue and poll request id.
 const NAME_MAX: usize = 255;

@@ -21,9 +21,9 @@ use super::polls::{self, read_poll};
 use super::workflow_tasks::with_duplicate;
 use super::{Id, envelope, pass};
 use crate::App;
-use crate::body::Body;
 use crate::gate::{Passed, Refusal};
 use crate::heavy;
+use crate::request::body::Body;
 
 /// Longest ids, types and reasons.
 const NAME_MAX: usize = 255;

@@ -14,9 +14,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Id, envelope, pass};
 use crate::App;
-use crate::body::Body;
 use crate::error;
 use crate::gate::Refusal;
+use crate::request::body::Body;
 use crate::views::worker_session::snapshot;
 
 /// Longest worker id.

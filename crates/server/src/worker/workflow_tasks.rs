@@ -24,10 +24,10 @@ use super::history::{page_fields, page_size, page_token, parse_page_token, with_
 use super::polls::{self, read_poll};
 use super::{Id, envelope, pass, stack_trace, update_validation_tasks};
 use crate::App;
-use crate::body::Body;
 use crate::error;
 use crate::gate::{Passed, Refusal};
 use crate::heavy;
+use crate::request::body::Body;
 
 /// Longest worker id and failure type.
 pub(super) const NAME_MAX: usize = 255;

@@ -9,7 +9,7 @@ use crate::gate::Refusal;
 use crate::views::worker_session;
 
 pub(in crate::control) async fn read(call: Call) -> Result<Reply, Refusal> {
-    call.query.check()?;
+    call.parameters.check()?;
     let counts = call.host().activity_counts(&call.namespace).await?;
     let sessions = call.host().count_sessions(&call.namespace).await?;
     Ok(Reply::ok(json!({

@@ -21,9 +21,9 @@ const PAGE_SIZE_MAX: usize = 500;
 const UNVERSIONED: &str = "unversioned";
 
 pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
-    let after = call.query.page_token(read_name).map(TaskQueue::from);
-    let limit = call.query.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX);
-    call.query.check()?;
+    let after = call.parameters.page_token(read_name).map(TaskQueue::from);
+    let limit = call.parameters.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX);
+    call.parameters.check()?;
     let mut queues = call.host().cohort_queues(&call.namespace).await?;
     queues.retain(|queue| after.as_ref().is_none_or(|after| queue > after));
     let mut queues = queues.into_iter().peekable();

@@ -21,9 +21,9 @@ const PAGE_SIZE_MAX: usize = 1000;
 const POLLERS_SHOWN_MAX: usize = 200;
 
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
-    let after = call.query.page_token(read_name).map(TaskQueue::from);
-    let limit = call.query.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX);
-    call.query.check()?;
+    let after = call.parameters.page_token(read_name).map(TaskQueue::from);
+    let limit = call.parameters.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX);
+    call.parameters.check()?;
     let (queues, has_more) = call
         .host()
         .task_queues(&call.namespace, after.as_ref(), limit)

@@ -31,18 +31,18 @@ const SLOTS: [&str; 6] = [
 ];
 
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
-    let query = &call.query;
-    let status = query.text("status");
+    let parameters = &call.parameters;
+    let status = parameters.text("status");
     if status.is_some_and(|status| !STATUSES.contains(&status)) {
-        query.refuse("status", &format!("must be one of {}", STATUSES.join(", ")));
+        parameters.refuse("status", &format!("must be one of {}", STATUSES.join(", ")));
     }
     let filter = WorkerFilter {
-        task_queue: query.text("task_queue").map(TaskQueue::from),
+        task_queue: parameters.text("task_queue").map(TaskQueue::from),
         status: status.map(str::to_owned),
-        after: query.page_token(read_name).map(WorkerId::from),
-        limit: query.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX),
+        after: parameters.page_token(read_name).map(WorkerId::from),
+        limit: parameters.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX),
     };
-    query.check()?;
+    parameters.check()?;
     let page = call.host().list_workers(&call.namespace, &filter).await?;
     let rows: Vec<Value> = page
         .workers

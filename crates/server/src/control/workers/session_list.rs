@@ -18,26 +18,26 @@ const PAGE_SIZE_DEFAULT: usize = 200;
 const PAGE_SIZE_MAX: usize = 1000;
 
 pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
-    let query = &call.query;
-    let status = query.text("status").and_then(|word| {
+    let parameters = &call.parameters;
+    let status = parameters.text("status").and_then(|word| {
         let status = Status::ALL
             .into_iter()
             .find(|status| status.as_str() == word);
         if status.is_none() {
             let words = Status::ALL.map(Status::as_str).join(", ");
-            query.refuse("status", &format!("must be one of {words}"));
+            parameters.refuse("status", &format!("must be one of {words}"));
         }
         status
     });
     let filter = SessionFilter {
         namespace: call.namespace.clone(),
         status,
-        queue: query.text("queue").map(TaskQueue::from),
-        owner: query.text("worker_id").map(WorkerId::from),
-        after: query.page_token(read_token),
-        limit: query.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX),
+        queue: parameters.text("queue").map(TaskQueue::from),
+        owner: parameters.text("worker_id").map(WorkerId::from),
+        after: parameters.page_token(read_token),
+        limit: parameters.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX),
     };
-    query.check()?;
+    parameters.check()?;
     let list = call.host().list_sessions(&filter).await?;
     let rows: Vec<Value> = list.sessions.iter().map(snapshot).collect();
     Ok(Reply::ok(json!({

@@ -13,9 +13,9 @@ use crate::control::envelope::Reply;
 use crate::gate::Refusal;
 
 pub(in crate::control) async fn commands(call: Call) -> Result<Reply, Refusal> {
-    let before = call.query.page_token(read_token);
-    let page_size = call.query.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX);
-    call.query.check()?;
+    let before = call.parameters.page_token(read_token);
+    let page_size = call.parameters.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX);
+    call.parameters.check()?;
     let run_id = call.run_id();
     let (run, _) = call
         .host()

@@ -41,8 +41,8 @@ const FAILURES: [&str; 6] = [
 ];
 
 pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
-    let with_preview = call.query.flag("include_last_event_payload");
-    call.query.check()?;
+    let with_preview = call.parameters.flag("include_last_event_payload");
+    call.parameters.check()?;
     let view = call
         .host()
         .debug_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())

@@ -13,7 +13,7 @@ use super::compatibility::Fleet;
 use super::memo_shown;
 use crate::control::Call;
 use crate::control::envelope::Reply;
-use crate::control::request::origin;
+use crate::control::origin;
 use crate::gate::Refusal;
 
 /// The newest commands that a description shows: what a person looks at. The others are in the list of commands.

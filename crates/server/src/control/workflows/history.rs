@@ -30,17 +30,17 @@ const TOKEN: GeneralPurpose = GeneralPurpose::new(
 );
 
 pub(in crate::control) async fn read(call: Call) -> Result<Reply, Refusal> {
-    let query = &call.query;
-    let after = query.page_token(read_token).unwrap_or(0);
-    let page_size = query.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX);
+    let parameters = &call.parameters;
+    let after = parameters.page_token(read_token).unwrap_or(0);
+    let page_size = parameters.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX);
     // Our own addition: who waits for the end only is not woken by every step on the way. Others never ask.
-    let until_closed = query.flag("wait_for_close");
-    let wait = if query.flag("wait_new_event") || until_closed {
+    let until_closed = parameters.flag("wait_for_close");
+    let wait = if parameters.flag("wait_new_event") || until_closed {
         WAIT_MAX
     } else {
         Duration::ZERO
     };
-    query.check()?;
+    parameters.check()?;
     let workflow_id = call.workflow_id();
     let (run, _) = call
         .host()

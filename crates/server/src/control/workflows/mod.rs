@@ -42,7 +42,7 @@ const PAGE_SIZE_MAX: usize = 200;
 
 /// One page of runs, newest first.
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
-    let asks = call.query.text("query").is_some();
+    let asks = call.parameters.text("query").is_some();
     let definitions = if asks {
         call.host().search_attributes(&call.namespace).await?
     } else {
@@ -64,33 +64,35 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
 }
 
 fn read_filter(call: &Call, definitions: &Definitions) -> Result<RunFilter, Refusal> {
-    let query = &call.query;
-    let status = query.text("status").and_then(|word| {
+    let parameters = &call.parameters;
+    let status = parameters.text("status").and_then(|word| {
         let status = read_status(word);
         if status.is_none() {
-            query.refuse(
+            parameters.refuse(
                 "status",
                 &format!("must be one of {}", LIST_STATUSES.join(", ")),
             );
         }
         status
     });
-    let asked = query.text("query").filter(|text| !text.trim().is_empty());
+    let asked = parameters
+        .text("query")
+        .filter(|text| !text.trim().is_empty());
     let condition = asked.and_then(|text| {
         let parsed = visibility::parse(text, definitions);
         parsed
-            .map_err(|error| query.refuse("query", &error.to_string()))
+            .map_err(|error| parameters.refuse("query", &error.to_string()))
             .ok()
     });
     let filter = RunFilter {
         namespace: call.namespace.clone(),
-        workflow_type: query.text("workflow_type").map(str::to_owned),
+        workflow_type: parameters.text("workflow_type").map(str::to_owned),
         status,
         condition,
-        after: query.page_token(read_token),
-        limit: query.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX),
+        after: parameters.page_token(read_token),
+        limit: parameters.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX),
     };
-    query.check()?;
+    parameters.check()?;
     Ok(filter)
 }
 

@@ -10,10 +10,10 @@ use longhaul_protocol::id::WorkflowId;
 use longhaul_protocol::payload::{self, CODEC, Payload, memo};
 use serde_json::{Map, Value, json};
 
-use crate::body::Body;
 use crate::control::Call;
 use crate::control::envelope::Reply;
 use crate::gate::Refusal;
+use crate::request::body::Body;
 
 /// The words of `duplicate_policy`; the default comes first.
 pub(in crate::control) const DUPLICATE_POLICIES: [&str; 2] = ["fail", "use-existing"];

@@ -26,7 +26,7 @@ const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 const HEADER_BYTES_MAX: usize = 255;
 
 /// What a request says about itself; nothing is copied before it is needed.
-pub(in crate::control) struct Origin {
+pub(super) struct Origin {
     method: Method,
     uri: Uri,
     ip: Option<IpAddr>,
@@ -53,7 +53,7 @@ struct RequestContext<'a> {
 }
 
 impl Origin {
-    pub(in crate::control) fn of(parts: &Parts) -> Self {
+    pub(super) fn of(parts: &Parts) -> Self {
         let header = |name: &HeaderName| parts.headers.get(name).cloned();
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
         Self {
@@ -67,7 +67,7 @@ impl Origin {
     }
 
     /// The text that is stored.
-    pub(in crate::control) fn context(&self, caller: &Caller) -> String {
+    pub(super) fn context(&self, caller: &Caller) -> String {
         let user_agent = text(self.user_agent.as_ref());
         // Routes are nested and see only the rest of the path.
         let path = format!("/api{}", self.uri.path());
@@ -112,7 +112,7 @@ fn text(value: Option<&HeaderValue>) -> Option<&str> {
 }
 
 /// `commands[].context`; null for a command that did not come in by HTTP.
-pub(in crate::control) fn shown(row: &CommandRow, run: &Run) -> Value {
+pub(super) fn shown(row: &CommandRow, run: &Run) -> Value {
     let stored = row.context.as_deref();
     let Some(mut stored) = stored.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
         return Value::Null;

@@ -1,4 +1,4 @@
-//! Query parameters, read like a body: asked for one by one, and what is wrong with any of them is answered together.
+//! UrlParameters parameters, read like a body: asked for one by one, and what is wrong with any of them is answered together.
 
 use std::cell::RefCell;
 
@@ -8,13 +8,13 @@ use longhaul_protocol::workflow_command::FieldErrors;
 use crate::gate::Refusal;
 
 /// The parameters of a request; of a repeated one the first counts.
-pub(in crate::control) struct Query {
+pub(crate) struct UrlParameters {
     parameters: Vec<(String, String)>,
     errors: RefCell<FieldErrors>,
 }
 
-impl Query {
-    pub(in crate::control) fn of(uri: &Uri) -> Self {
+impl UrlParameters {
+    pub(crate) fn of(uri: &Uri) -> Self {
         let parameters = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
             .into_owned()
             .collect();
@@ -25,7 +25,7 @@ impl Query {
     }
 
     /// The text of a parameter; an empty one counts as absent.
-    pub(in crate::control) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.parameters
             .iter()
             .find(|(key, _)| key == name)
@@ -34,7 +34,7 @@ impl Query {
     }
 
     /// `1`, `0`, `true`, `false` in any case; absent and empty are false (control-plane.md §1.1).
-    pub(in crate::control) fn flag(&self, name: &str) -> bool {
+    pub(crate) fn flag(&self, name: &str) -> bool {
         match self.text(name).map(str::to_ascii_lowercase).as_deref() {
             None | Some("0" | "false") => false,
             Some("1" | "true") => true,
@@ -46,7 +46,7 @@ impl Query {
     }
 
     /// A number from 1 to `max`.
-    pub(in crate::control) fn page_size(&self, default: usize, max: usize) -> usize {
+    pub(crate) fn page_size(&self, default: usize, max: usize) -> usize {
         let Some(text) = self.text("page_size") else {
             return default;
         };
@@ -60,10 +60,7 @@ impl Query {
     }
 
     /// Where the page before ended. The published document calls the parameter `page_token`, clients send `next_page_token`.
-    pub(in crate::control) fn page_token<T>(
-        &self,
-        read: impl FnOnce(&str) -> Option<T>,
-    ) -> Option<T> {
+    pub(crate) fn page_token<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let text = self
             .text("next_page_token")
             .or_else(|| self.text("page_token"))?;
@@ -74,7 +71,7 @@ impl Query {
         token
     }
 
-    pub(in crate::control) fn refuse(&self, name: &str, message: &str) {
+    pub(crate) fn refuse(&self, name: &str, message: &str) {
         self.errors
             .borrow_mut()
             .entry(name.to_owned())
@@ -83,7 +80,7 @@ impl Query {
     }
 
     /// Ends the reading: everything that was wrong, or nothing.
-    pub(in crate::control) fn check(&self) -> Result<(), Refusal> {
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
         let errors = self.errors.borrow();
         if errors.is_empty() {
             Ok(())
@@ -97,18 +94,18 @@ impl Query {
 mod tests {
     use super::*;
 
-    fn query(text: &str) -> Query {
-        Query::of(&format!("/x?{text}").parse().unwrap())
+    fn parameters(text: &str) -> UrlParameters {
+        UrlParameters::of(&format!("/x?{text}").parse().unwrap())
     }
 
     #[test]
     fn values_are_percent_decoded_and_the_first_counts() {
-        let query = query("a=one%20two&a=three&b=&c=MTI=&d=x+y");
-        assert_eq!(query.text("a"), Some("one two"));
-        assert_eq!(query.text("b"), None);
-        assert_eq!(query.text("c"), Some("MTI="));
-        assert_eq!(query.text("d"), Some("x y"));
-        assert_eq!(query.text("e"), None);
+        let parameters = parameters("a=one%20two&a=three&b=&c=MTI=&d=x+y");
+        assert_eq!(parameters.text("a"), Some("one two"));
+        assert_eq!(parameters.text("b"), None);
+        assert_eq!(parameters.text("c"), Some("MTI="));
+        assert_eq!(parameters.text("d"), Some("x y"));
+        assert_eq!(parameters.text("e"), None);
     }
 
     #[test]
@@ -121,13 +118,13 @@ mod tests {
             ("f=", false),
             ("", false),
         ] {
-            let query = query(text);
-            assert_eq!(query.flag("f"), expected, "{text}");
-            assert!(query.check().is_ok(), "{text}");
+            let parameters = parameters(text);
+            assert_eq!(parameters.flag("f"), expected, "{text}");
+            assert!(parameters.check().is_ok(), "{text}");
         }
-        let query = query("f=yes");
-        query.flag("f");
-        assert!(query.check().is_err());
+        let parameters = parameters("f=yes");
+        parameters.flag("f");
+        assert!(parameters.check().is_err());
     }
 
     #[test]
@@ -137,9 +134,9 @@ mod tests {
             ("page_size=1", Some(1)),
             ("page_size=200", Some(200)),
         ] {
-            let query = query(text);
-            assert_eq!(Some(query.page_size(50, 200)), expected);
-            assert!(query.check().is_ok());
+            let parameters = parameters(text);
+            assert_eq!(Some(parameters.page_size(50, 200)), expected);
+            assert!(parameters.check().is_ok());
         }
         for text in [
             "page_size=0",
@@ -148,9 +145,9 @@ mod tests {
             "page_size=ten",
             "page_size=1.5",
         ] {
-            let query = query(text);
-            query.page_size(50, 200);
-            assert!(query.check().is_err(), "{text}");
+            let parameters = parameters(text);
+            parameters.page_size(50, 200);
+            assert!(parameters.check().is_err(), "{text}");
         }
     }
 }

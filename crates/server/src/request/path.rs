@@ -5,13 +5,13 @@ use http::request::Parts;
 
 /// What the path names. A segment that is not UTF-8 after decoding names nothing, so the whole path does not.
 #[derive(Clone)]
-pub(in crate::control) struct Path {
+pub(crate) struct Path {
     segments: Vec<(String, String)>,
 }
 
 impl Path {
     /// Reads the segments the router matched; None when one cannot be decoded.
-    pub(in crate::control) async fn of(parts: &mut Parts) -> Option<Self> {
+    pub(crate) async fn of(parts: &mut Parts) -> Option<Self> {
         let params = RawPathParams::from_request_parts(parts, &()).await.ok()?;
         Some(Self {
             segments: params
@@ -22,13 +22,13 @@ impl Path {
     }
 
     /// A path without names.
-    pub(in crate::control) fn nameless() -> Self {
+    pub(crate) fn nameless() -> Self {
         Self {
             segments: Vec::new(),
         }
     }
 
-    pub(in crate::control) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.segments
             .iter()
             .find(|(key, _)| key == name)
