@@ -1,5 +1,8 @@
-//! A request's JSON object, field by field. Fields are kept as text until they are asked for, so a large payload is never parsed
-//! into a tree just to be passed on; what is wrong with any of them is collected and answered together.
+//! A request's JSON object, read field by field. Fields are kept as text until they are read, so a large payload is never parsed
+//! into a tree just to be passed on. Mistakes are collected, and the request is refused with all of them together.
+//!
+//! A reader that cannot return a value returns a [`Mistake`], and [`Body::finish`] turns it into the refusal. Readers of plain
+//! fields return an empty value instead, so that reading goes on; the handler must then call [`Body::check`] before it uses any.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,7 +10,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use http::StatusCode;
 use longhaul_protocol::Reason;
-use longhaul_protocol::payload::FieldError;
+use longhaul_protocol::payload::{FieldError, payload_codec};
 use longhaul_protocol::workflow_command::FieldErrors;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -22,6 +25,10 @@ pub(crate) struct Body {
     /// What a large body takes until it is answered. Held, never looked at.
     room: Option<Room>,
 }
+
+/// Proof that a mistake in the body was recorded. Only [`Body`] makes one, so there is always something to refuse.
+#[derive(Debug)]
+pub(crate) struct Mistake(());
 
 impl Body {
     pub(crate) fn parse(bytes: Bytes) -> Result<Self, Refusal> {
@@ -68,19 +75,36 @@ impl Body {
         }
     }
 
-    pub(crate) fn refuse(&self, field: &str, message: &str) {
+    /// Records a mistake.
+    pub(crate) fn refuse(&self, field: &str, message: &str) -> Mistake {
         self.errors
             .borrow_mut()
             .entry(field.to_owned())
             .or_default()
             .push(message.to_owned());
+        Mistake(())
     }
 
-    /// Takes a payload position's verdict.
-    pub(crate) fn payload<T>(&self, result: Result<T, FieldError>) -> Option<T> {
-        result
-            .map_err(|error| self.refuse(&error.path, &error.message))
-            .ok()
+    /// Records the mistakes that a parser of a field found.
+    pub(crate) fn refuse_all(&self, errors: FieldErrors) -> Mistake {
+        for (field, messages) in errors {
+            for message in messages {
+                self.refuse(&field, &message);
+            }
+        }
+        Mistake(())
+    }
+
+    /// Takes what a payload parser returned.
+    pub(crate) fn payload<T>(&self, result: Result<T, FieldError>) -> Result<T, Mistake> {
+        result.map_err(|error| self.refuse(&error.path, &error.message))
+    }
+
+    /// Checks that `payload_codec`, if present, names a codec of this server.
+    pub(crate) fn check_codec(&self) {
+        let field = "payload_codec";
+        // A mistake is recorded; there is no value to return.
+        let _ = self.payload(payload_codec(self.value(field).as_ref(), field));
     }
 
     fn typed<T: serde::de::DeserializeOwned>(&self, field: &str, wanted: &str) -> Option<T> {
@@ -174,38 +198,56 @@ impl Body {
         self.typed(field, "a list of strings")
     }
 
-    /// An object inside the body, with its own fields. Errors are reported under `field.`.
-    pub(crate) fn nested(&self, field: &str) -> Option<Self> {
+    /// Reads an object inside the body. Its mistakes are recorded under `field.`. Returns `None` if the field is absent or is not
+    /// an object.
+    pub(crate) fn nested<T>(&self, field: &str, read: impl FnOnce(&Self) -> T) -> Option<T> {
         let raw = self.raw(field)?;
-        match serde_json::from_str(raw.get()) {
-            Ok(fields) => Some(Self {
-                fields,
-                errors: RefCell::default(),
-                room: None,
-            }),
-            Err(_) => {
-                self.refuse(field, "must be an object");
-                None
-            }
-        }
-    }
-
-    /// Takes over what was wrong with a nested object.
-    pub(crate) fn absorb(&self, field: &str, nested: &Self) {
-        for (name, messages) in nested.errors.borrow_mut().iter() {
+        let Ok(fields) = serde_json::from_str(raw.get()) else {
+            self.refuse(field, "must be an object");
+            return None;
+        };
+        let nested = Self {
+            fields,
+            errors: RefCell::default(),
+            room: None,
+        };
+        let value = read(&nested);
+        for (name, messages) in nested.errors.into_inner() {
             for message in messages {
-                self.refuse(&format!("{field}.{name}"), message);
+                self.refuse(&format!("{field}.{name}"), &message);
             }
         }
+        Some(value)
     }
 
-    /// Ends the reading: everything that was wrong, or nothing.
+    /// Reads an object that must be there.
+    pub(crate) fn required_nested<T>(
+        &self,
+        field: &str,
+        read: impl FnOnce(&Self) -> T,
+    ) -> Result<T, Mistake> {
+        if self.raw(field).is_none() {
+            return Err(self.refuse(field, "is required"));
+        }
+        // Without a value, `nested` recorded why.
+        self.nested(field, read).ok_or(Mistake(()))
+    }
+
+    /// Ends the reading. Fails with every mistake that was recorded.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let errors = self.errors.borrow();
         if errors.is_empty() {
             Ok(())
         } else {
             Err(Refusal::invalid(&errors))
+        }
+    }
+
+    /// Ends the reading and returns `value`. Fails with every mistake that was recorded.
+    pub(crate) fn finish<T>(&self, value: Result<T, Mistake>) -> Result<T, Refusal> {
+        match value {
+            Ok(value) => self.check().map(|()| value),
+            Err(Mistake(())) => Err(Refusal::invalid(&self.errors.borrow())),
         }
     }
 }

@@ -10,9 +10,8 @@ use longhaul_protocol::Reason;
 use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_MAX, compress_history};
 use serde_json::Value;
 
-use crate::App;
+use super::Call;
 use crate::gate::Refusal;
-use crate::request::body::Body;
 
 /// The token of the page after `sequence`: base64 of the decimal. Both SDKs know `MA==`, the beginning, by heart.
 pub(super) fn page_token(sequence: u64) -> String {
@@ -35,8 +34,9 @@ pub(super) fn parse_page_token(token: &str) -> Result<u64, Refusal> {
 }
 
 /// `history_page_size`, or its alias.
-pub(super) fn page_size(app: &App, body: &Body) -> usize {
-    let default = app.options().history_page_size as usize;
+pub(super) fn page_size(call: &Call) -> usize {
+    let body = &call.body;
+    let default = call.app.options().history_page_size as usize;
     let field = if body.raw("history_page_size").is_none() && body.raw("page_size").is_some() {
         "page_size"
     } else {

@@ -2,21 +2,17 @@
 //! carries the worker envelope and the protocol header.
 
 use axum::body::Body as HttpBody;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::State;
 use axum::response::Response;
-use http::request::Parts;
-use http::{HeaderMap, Request, StatusCode};
+use http::{Request, StatusCode};
 use longhaul_protocol::Reason;
-use longhaul_protocol::id::ActivityAttemptId;
-use longhaul_protocol::version::{VersionRefusal, WORKER_PROTOCOL_HEADER, negotiate};
 
 use crate::App;
-use crate::auth::Role;
-use crate::gate::{Gate, Passed, Refusal};
-use crate::request::headers;
-use crate::routes::{Routes, delete, get, post};
+use crate::gate::Refusal;
+use crate::routes::Routes;
 
 mod activity_tasks;
+mod call;
 mod cancellations;
 pub(crate) mod envelope;
 mod history;
@@ -28,7 +24,9 @@ mod sessions;
 mod update_validation_tasks;
 mod workflow_tasks;
 
+use call::{Call, GATE, delete, get, post, unknown_route};
 pub(crate) use cancellations::cancellation_json;
+use envelope::Reply;
 
 pub(crate) fn routes() -> Routes {
     Routes::default()
@@ -120,20 +118,11 @@ fn local_activity_routes() -> Routes {
         )
 }
 
-const GATE: Gate = Gate {
-    roles: &[Role::Worker],
-    version: check_version,
-    namespaced: true,
-    metered: false,
-};
+/// Bytes of an id, a type, a queue or a build id.
+const NAME_MAX: usize = 255;
 
-fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
-    negotiate(headers::text(headers, WORKER_PROTOCOL_HEADER).as_deref()).map(drop)
-}
-
-async fn pass(app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> {
-    GATE.pass(app, request).await
-}
+/// Bytes of a failure's message. Both SDKs trim theirs to this.
+const MESSAGE_MAX: usize = 1024 * 1024;
 
 /// Bytes kept of a stack trace: some hundred frames. It is rewritten with its task, so it must not be as long as a worker likes.
 const STACK_TRACE_KEPT: usize = 16 * 1024;
@@ -149,57 +138,6 @@ fn stack_trace(failure: &crate::request::body::Body) -> Option<String> {
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or(0);
     (!text.is_empty()).then(|| text[start..].to_owned())
-}
-
-/// The id in a path, decoded once. One that is no text names nothing.
-struct Id(String);
-
-impl FromRequestParts<App> for Id {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
-        match Path::<String>::from_request_parts(parts, app).await {
-            Ok(Path(id)) => Ok(Self(id)),
-            Err(_) => Err(envelope::refused(
-                app,
-                unknown_route(app, &parts.headers, parts.uri.path()),
-            )),
-        }
-    }
-}
-
-/// A task and an attempt of a local activity under it.
-struct AttemptPath {
-    task_id: String,
-    attempt_id: ActivityAttemptId,
-}
-
-impl FromRequestParts<App> for AttemptPath {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
-        match Path::<(String, String)>::from_request_parts(parts, app).await {
-            Ok(Path((task_id, attempt_id))) => Ok(Self {
-                task_id,
-                attempt_id: ActivityAttemptId::from(attempt_id),
-            }),
-            Err(_) => Err(envelope::refused(
-                app,
-                unknown_route(app, &parts.headers, parts.uri.path()),
-            )),
-        }
-    }
-}
-
-fn unknown_route(app: &App, headers: &HeaderMap, path: &str) -> Refusal {
-    match GATE.admit(app, headers) {
-        Ok(_) => Refusal::new(
-            StatusCode::NOT_FOUND,
-            Reason::NotFound,
-            format!("There is no route {path}."),
-        ),
-        Err(refusal) => refusal,
-    }
 }
 
 /// A panic in a handler ends its request, in the worker's envelope.

@@ -9,7 +9,7 @@ use longhaul_host::engine::run::message::external::{Receipt, Stop};
 use longhaul_host::engine::run::message::stream::MESSAGE_STREAM_SIGNAL;
 use longhaul_host::{CommandTarget, Error, Handlers, Host};
 use longhaul_protocol::Reason;
-use longhaul_protocol::payload::{self, Payload};
+use longhaul_protocol::payload;
 use longhaul_protocol::workflow_command::FieldErrors;
 use serde_json::{Map, Value, json};
 
@@ -45,16 +45,12 @@ async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
         return Err(refused(&error, &target(&call)?, Some("signal")));
     }
     let body = &call.body;
-    let arguments = body
-        .payload(payload::input_list(body.raw("input"), "input"))
-        .unwrap_or_else(Payload::empty_list);
-    body.payload(payload::payload_codec(
-        body.value("payload_codec").as_ref(),
-        "payload_codec",
-    ));
+    let arguments = body.payload(payload::input_list(body.raw("input"), "input"));
+    body.check_codec();
     let is_dry_run = body.flag("dry_run").unwrap_or(false);
     let has_input = body.raw("input").is_some();
     let target = target(&call)?;
+    let arguments = body.finish(arguments)?;
     if is_dry_run {
         return preview(call.host(), &target, name, has_input).await;
     }

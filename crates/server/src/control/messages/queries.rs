@@ -3,7 +3,7 @@
 
 use http::StatusCode;
 use longhaul_host::QueryRefusal;
-use longhaul_protocol::payload::{self, Payload};
+use longhaul_protocol::payload;
 use serde_json::json;
 
 use super::commands::check_name;
@@ -33,14 +33,9 @@ async fn query_named(call: Call, name: &str, scope: &str) -> Result<Reply, Refus
     check_name(name, "query_name")?;
     call.check_input()?;
     let body = &call.body;
-    let arguments = body
-        .payload(payload::input_list(body.raw("input"), "input"))
-        .unwrap_or_else(Payload::empty_list);
-    body.payload(payload::payload_codec(
-        body.value("payload_codec").as_ref(),
-        "payload_codec",
-    ));
-    body.check()?;
+    let arguments = body.payload(payload::input_list(body.raw("input"), "input"));
+    body.check_codec();
+    let arguments = body.finish(arguments)?;
     let workflow_id = call.workflow_id();
     let run_id = call.run_id();
     let queried = call

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use longhaul_host::engine::run::message::stream::Stream;
 use longhaul_protocol::Reason;
-use longhaul_protocol::payload::{self, Payload};
+use longhaul_protocol::payload;
 use longhaul_protocol::workflow_command::FieldErrors;
 use serde_json::{Value, json};
 
@@ -26,10 +26,9 @@ pub(in crate::control) async fn append(call: Call) -> Result<Reply, Refusal> {
     if message_id.is_none() && body.raw("message_id").is_none() {
         body.refuse("message_id", "is required");
     }
-    let arguments = body
-        .payload(payload::input_list(body.raw("input"), "input"))
-        .unwrap_or_else(Payload::empty_list);
+    let arguments = body.payload(payload::input_list(body.raw("input"), "input"));
     let target = target(&call)?;
+    let arguments = body.finish(arguments)?;
     let message_id = message_id.unwrap_or_default();
     let appended = call
         .host()

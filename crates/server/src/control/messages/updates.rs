@@ -7,7 +7,7 @@ use longhaul_host::engine::Rejection;
 use longhaul_host::engine::change::{UpdateRecord, UpdateStatus};
 use longhaul_host::engine::run::message::external::Receipt;
 use longhaul_host::{CommandTarget, Error, UpdateWait};
-use longhaul_protocol::payload::{self, Payload};
+use longhaul_protocol::payload;
 use longhaul_protocol::workflow_command::FieldErrors;
 use serde_json::{Map, Value, json};
 
@@ -37,15 +37,11 @@ async fn update_named(call: Call, name: &str) -> Result<Reply, Refusal> {
         return Err(refused_update(&error, &target(&call)?));
     }
     let body = &call.body;
-    let arguments = body
-        .payload(payload::input_list(body.raw("input"), "input"))
-        .unwrap_or_else(Payload::empty_list);
-    body.payload(payload::payload_codec(
-        body.value("payload_codec").as_ref(),
-        "payload_codec",
-    ));
+    let arguments = body.payload(payload::input_list(body.raw("input"), "input"));
+    body.check_codec();
     let (wait, seconds) = read_wait(&call);
     let target = target(&call)?;
+    let arguments = body.finish(arguments)?;
     let receipt = call
         .host()
         .update_workflow(&target, name, arguments, wait)

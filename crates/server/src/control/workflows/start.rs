@@ -106,39 +106,40 @@ fn read_start(call: &Call) -> Result<Start, Refusal> {
             body.refuse(field, "is not supported");
         }
     }
-    body.payload(payload::payload_codec(
-        body.value("payload_codec").as_ref(),
-        "payload_codec",
-    ));
+    body.check_codec();
     if body.raw("workflow_type").is_none() {
         body.refuse("workflow_type", "is required");
     }
-    let start = Start {
+    let arguments = body.payload(payload::input_list(body.raw("input"), "input"));
+    let workflow_id = read_workflow_id(body);
+    let workflow_type = body.characters("workflow_type", NAME_MAX);
+    let task_queue = body.note("task_queue", NAME_MAX);
+    let business_key = body.note("business_key", NAME_MAX);
+    let memo = read_memo(body, call.host().config().limits.memo_start_bytes);
+    let search_attributes = read_search_attributes(body);
+    let run_timeout_seconds = body.count("run_timeout_seconds", 1);
+    let execution_timeout_seconds = body.count("execution_timeout_seconds", 1);
+    let routing = read_routing(body);
+    let duplicate_policy = read_duplicate_policy(body);
+    Ok(Start {
+        arguments: body.finish(arguments)?,
         namespace: call.namespace.clone(),
-        workflow_id: read_workflow_id(body).unwrap_or_else(|| call.host().mint_workflow_id()),
-        workflow_type: body
-            .characters("workflow_type", NAME_MAX)
-            .unwrap_or_default(),
-        task_queue: body
-            .note("task_queue", NAME_MAX)
+        workflow_id: workflow_id.unwrap_or_else(|| call.host().mint_workflow_id()),
+        workflow_type: workflow_type.unwrap_or_default(),
+        task_queue: task_queue
             .unwrap_or_else(|| QUEUE_DEFAULT.to_owned())
             .into(),
-        arguments: body
-            .payload(payload::input_list(body.raw("input"), "input"))
-            .unwrap_or_else(Payload::empty_list),
-        business_key: body.note("business_key", NAME_MAX),
-        memo: read_memo(body, call.host().config().limits.memo_start_bytes),
-        search_attributes: read_search_attributes(body),
-        run_timeout_seconds: body.count("run_timeout_seconds", 1),
-        execution_timeout_seconds: body.count("execution_timeout_seconds", 1),
-        routing: read_routing(body),
-        duplicate_policy: read_duplicate_policy(body),
+        business_key,
+        memo,
+        search_attributes,
+        run_timeout_seconds,
+        execution_timeout_seconds,
+        routing,
+        duplicate_policy,
         declared: Map::new(),
         principal: Some(call.caller.principal.to_string()),
         context: Some(call.context()),
-    };
-    body.check()?;
-    Ok(start)
+    })
 }
 
 fn read_workflow_id(body: &Body) -> Option<WorkflowId> {
@@ -167,7 +168,7 @@ fn read_memo(body: &Body, bytes_max: u64) -> Option<Payload> {
         body.refuse("memo", &format!("may hold at most {bytes_max} bytes"));
         return None;
     }
-    let encoded = body.payload(payload::plain_json(raw, "memo"))?;
+    let encoded = body.payload(payload::plain_json(raw, "memo")).ok()?;
     let Ok(payload::Value::Map(entries)) = encoded.decode() else {
         return None;
     };
