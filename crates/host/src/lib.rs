@@ -33,6 +33,7 @@ pub use matching::admission::Throttle;
 pub use matching::dispatch::{FairnessView, PollCaps};
 pub use matching::poll::{Poll, Polled};
 pub use metrics::Metrics;
+pub use operations::acceptance::SignalPreview;
 pub use operations::activity_counts::{ActivityCounts, ActivityTotals, OpenActivities};
 pub use operations::activity_tasks::ActivityReport;
 pub use operations::debug::DebugView;
@@ -54,6 +55,7 @@ pub use questions::table::{
 };
 pub use questions::validation::{ValidationRefusal, WorkflowWork};
 pub use questions::waiter::LeasedQuestion;
+pub use registry::compatibility::{BuildSupport, PinnedWorkers};
 pub use registry::namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use registry::rollouts::{Blocked, Cohort, DrainingQueue};
 pub use registry::workers::{Fleet, Registration, WorkerFilter, WorkerList, WorkerView};

@@ -8,9 +8,8 @@ use longhaul_host::{Error, QuestionRefusal, ValidationRefusal};
 use longhaul_protocol::Reason;
 use serde_json::json;
 
-use crate::control::messages::queries;
 use crate::gate::Refusal;
-use crate::views::worker_session;
+use crate::views::{query_refusal, worker_session};
 
 /// What an error looks like on both planes; the planes add their own fields for closed runs and leases.
 pub(crate) fn refusal(error: &Error) -> Refusal {
@@ -50,7 +49,7 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
         } => refusal
             .with("registered_build_id", registered.clone())
             .with("requested_build_id", requested.clone()),
-        Error::Query(why) => queries::with_details(refusal, why),
+        Error::Query(why) => query_refusal::with_details(refusal, why),
         Error::Validation(why) => match validation_status(why) {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 refusal.with("retryable", true).with("retry_after_seconds", 1)
@@ -142,7 +141,7 @@ fn status(error: &Error) -> StatusCode {
         | Error::WorkerDraining(_)
         | Error::TaskQueueDraining(_)
         | Error::CompatibilityBlocked { .. } => StatusCode::CONFLICT,
-        Error::Query(refusal) => queries::status(refusal),
+        Error::Query(refusal) => query_refusal::status(refusal),
         Error::Validation(refusal) => validation_status(refusal),
         Error::Question { refusal, .. } => match refusal {
             QuestionRefusal::NotFound => StatusCode::NOT_FOUND,

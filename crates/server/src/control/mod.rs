@@ -27,7 +27,7 @@ use crate::routes::{self, Endpoint, Routes};
 
 mod cluster;
 mod envelope;
-pub(crate) mod messages;
+mod messages;
 mod namespaces;
 mod origin;
 mod search_attributes;

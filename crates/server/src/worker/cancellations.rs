@@ -1,27 +1,15 @@
-//! Cooperative cancellation on workflow tasks: how a request is shown, and where it reached the workflow's code
-//! (worker-protocol §13.2).
+//! Cooperative cancellation on workflow tasks: where a request reached the workflow's code.
 
-use longhaul_host::engine::run::cancellation::{Cancellation, Delivered, StoppingKind};
+use longhaul_host::engine::run::cancellation::{Delivered, StoppingKind};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::CommandId;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::history::page_token;
 use super::workflow_tasks::{read_holder, rejected};
 use super::{Call, NAME_MAX, Reply};
 use crate::gate::Refusal;
 use crate::request::body::Body;
-
-/// A request to clean up, as tasks and heartbeats carry it. The token reads history from its beginning to its present end.
-pub(crate) fn cancellation_json(cancellation: &Cancellation) -> Value {
-    json!({
-        "request_id": cancellation.request_id,
-        "requested_at": cancellation.requested_at,
-        "cleanup_deadline_at": cancellation.cleanup_deadline_at,
-        "history_refresh_page_token": page_token(0),
-    })
-}
 
 /// Records where a cancellation request reached the workflow's code.
 pub(super) async fn deliver_cancellation(call: Call) -> Result<Reply, Refusal> {

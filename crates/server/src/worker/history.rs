@@ -2,36 +2,12 @@
 
 use std::fmt::Write;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::StatusCode;
 use longhaul_host::{HistoryPage, StoredEvent};
-use longhaul_protocol::Reason;
 use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_MAX, compress_history};
 use serde_json::Value;
 
 use super::Call;
-use crate::gate::Refusal;
-
-/// The token of the page after `sequence`: base64 of the decimal. Both SDKs know `MA==`, the beginning, by heart.
-pub(super) fn page_token(sequence: u64) -> String {
-    STANDARD.encode(sequence.to_string())
-}
-
-/// The sequence a token stands for.
-pub(super) fn parse_page_token(token: &str) -> Result<u64, Refusal> {
-    let decoded = STANDARD
-        .decode(token)
-        .ok()
-        .and_then(|bytes| String::from_utf8(bytes).ok());
-    decoded.and_then(|text| text.parse().ok()).ok_or_else(|| {
-        Refusal::new(
-            StatusCode::BAD_REQUEST,
-            Reason::InvalidPageToken,
-            "The page token is not one that this server gave.",
-        )
-    })
-}
+use crate::views::page_token::page_token;
 
 /// `history_page_size`, or its alias.
 pub(super) fn page_size(call: &Call) -> usize {
@@ -114,22 +90,4 @@ pub(super) fn events_json(events: &[StoredEvent]) -> String {
     }
     json.push(']');
     json
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_are_base64_of_the_decimal_sequence() {
-        assert_eq!(page_token(0), "MA==");
-        assert_eq!(parse_page_token("MA==").ok(), Some(0));
-        assert_eq!(parse_page_token(&page_token(500)).ok(), Some(500));
-        assert_eq!(
-            parse_page_token("nonsense!")
-                .err()
-                .map(|refusal| refusal.reason),
-            Some(Reason::InvalidPageToken)
-        );
-    }
 }

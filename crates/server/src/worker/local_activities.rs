@@ -16,13 +16,14 @@ use longhaul_protocol::workflow_command::{
 use serde_json::{Value, json};
 
 use super::activity_tasks::read_progress;
-use super::history::{page_token, with_page};
+use super::history::with_page;
 use super::workflow_tasks::{read_holder, rejected};
 use super::{Call, MESSAGE_MAX, NAME_MAX, Reply};
 use crate::App;
 use crate::gate::Refusal;
 use crate::heavy;
 use crate::request::body::{Body, Mistake};
+use crate::views::page_token::page_token;
 
 pub(super) async fn checkpoint(call: Call) -> Result<Reply, Refusal> {
     record_checkpoint(call, false).await

@@ -25,7 +25,6 @@ mod update_validation_tasks;
 mod workflow_tasks;
 
 use call::{Call, GATE, delete, get, post, unknown_route};
-pub(crate) use cancellations::cancellation_json;
 use envelope::Reply;
 
 pub(crate) fn routes() -> Routes {

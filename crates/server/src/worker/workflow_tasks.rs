@@ -15,14 +15,15 @@ use longhaul_protocol::{Payload, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::cancellations::cancellation_json;
-use super::history::{page_fields, page_size, page_token, parse_page_token, with_page};
+use super::history::{page_fields, page_size, with_page};
 use super::polls::{self, Leased, read_poll};
 use super::{Call, MESSAGE_MAX, NAME_MAX, Reply, stack_trace, update_validation_tasks};
 use crate::error;
 use crate::gate::Refusal;
 use crate::heavy;
 use crate::request::body::Body;
+use crate::views::cancellation::cancellation_json;
+use crate::views::page_token::{page_token, parse_page_token};
 
 pub(super) async fn poll(call: Call) -> Result<Reply, Refusal> {
     let body = &call.body;

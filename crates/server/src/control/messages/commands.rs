@@ -7,7 +7,7 @@ use longhaul_host::engine::Rejection;
 use longhaul_host::engine::run::cancellation::CleanupBudget;
 use longhaul_host::engine::run::message::external::{Receipt, Stop};
 use longhaul_host::engine::run::message::stream::MESSAGE_STREAM_SIGNAL;
-use longhaul_host::{CommandTarget, Error, Handlers, Host};
+use longhaul_host::{CommandTarget, Error, Host};
 use longhaul_protocol::Reason;
 use longhaul_protocol::payload;
 use longhaul_protocol::workflow_command::FieldErrors;
@@ -17,7 +17,7 @@ use crate::control::Call;
 use crate::control::cluster::OPERATION_NAME_LENGTH_MAX;
 use crate::control::envelope::Reply;
 use crate::gate::Refusal;
-use crate::worker::cancellation_json;
+use crate::views::cancellation::cancellation_json;
 
 /// Characters of a request id. One SDK counts bytes, the other characters; the larger set is accepted.
 const REQUEST_ID_MAX: usize = 255;
@@ -122,28 +122,20 @@ pub(in crate::control) fn check_name(name: &str, field: &str) -> Result<(), Refu
     Ok(())
 }
 
-/// What a signal would do; nothing is recorded.
+/// Shows what a signal would do. Nothing is recorded.
 async fn preview(
     host: &Host,
     target: &CommandTarget,
     name: &str,
     has_input: bool,
 ) -> Result<Reply, Refusal> {
-    let (run, is_current) = host
-        .workflow_run(
-            &target.namespace,
-            &target.workflow_id,
-            target.run_id.as_ref(),
-        )
-        .await?;
-    let declared = host.declared_handlers(&run, Handlers::Signals);
-    let is_known = declared.knows(name);
+    let preview = host.preview_signal(target, name).await?;
     Ok(Reply::ok(json!({
         "workflow_id": target.workflow_id,
-        "run_id": run.spec.run_id,
-        "workflow_type": run.spec.workflow_type,
+        "run_id": preview.run_id,
+        "workflow_type": preview.workflow_type,
         "requested_run_id": target.run_id,
-        "resolved_run_id": run.spec.run_id,
+        "resolved_run_id": preview.run_id,
         "target_scope": scope(target),
         "signal_name": name,
         "command_status": "preview",
@@ -155,7 +147,7 @@ async fn preview(
         "preview": {
             "input_present": has_input,
             "request_id_present": target.request_id.is_some(),
-            "would_record_signal": is_current && is_known && !run.core.status.is_terminal(),
+            "would_record_signal": preview.would_record,
         },
     })))
 }

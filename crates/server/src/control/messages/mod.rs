@@ -1,6 +1,6 @@
 //! What clients send to a workflow: commands, queries, updates and stream messages.
 
 pub(super) mod commands;
-pub(crate) mod queries;
+pub(super) mod queries;
 pub(super) mod streams;
 pub(super) mod updates;

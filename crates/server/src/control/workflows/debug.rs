@@ -7,7 +7,7 @@ use longhaul_host::engine::run::state::{Activity, Part, Run, WorkflowTask};
 use longhaul_protocol::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::compatibility::Fleet;
+use super::compatibility::show_compatibility;
 use super::describe::identity;
 use crate::control::Call;
 use crate::control::envelope::Reply;
@@ -50,9 +50,9 @@ pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
     let now = call.host().now();
     let run = &view.description.run;
     let pin = run.spec.routing.compatibility.as_deref();
-    let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
+    let workers = call.host().pinned_workers(&call.namespace, [pin]).await?;
     let mut compatibility = Map::new();
-    fleet.judge(&mut compatibility, pin, &run.spec.task_queue);
+    show_compatibility(&mut compatibility, &workers, pin, &run.spec.task_queue);
     let queue = task_queues::detail(call.host(), &call.namespace, &run.spec.task_queue).await?;
     let findings: Vec<Value> = view
         .findings

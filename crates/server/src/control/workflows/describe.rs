@@ -9,7 +9,7 @@ use longhaul_protocol::payload::{CODEC, Payload};
 use serde_json::{Map, Value, json};
 
 use super::command_list::next_page_token;
-use super::compatibility::Fleet;
+use super::compatibility::show_compatibility;
 use super::memo_shown;
 use crate::control::Call;
 use crate::control::envelope::Reply;
@@ -25,9 +25,9 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
         .describe_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
         .await?;
     let pin = description.run.spec.routing.compatibility.as_deref();
-    let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
+    let workers = call.host().pinned_workers(&call.namespace, [pin]).await?;
     let mut body = identity(&description);
-    fleet.judge(&mut body, pin, &description.run.spec.task_queue);
+    show_compatibility(&mut body, &workers, pin, &description.run.spec.task_queue);
     show_payloads(&mut body, &description.run);
     if let Some(Outcome::Failure(failure)) = description.run.outcome() {
         show_failure(&mut body, &description.run, failure);
@@ -161,16 +161,16 @@ fn show_failure(body: &mut Map<String, Value>, run: &Run, failure: &RunFailure) 
 
 /// What an operator can do with this run now. Only what is built is offered.
 fn actions(description: &Description) -> Value {
-    // A closed run answers queries too.
-    let takes_commands = description.is_current && !description.run.core.status.is_terminal();
+    let takes_commands = description.accepts_commands();
     json!({
         "can_signal": takes_commands,
+        // A closed run answers queries too.
         "can_query": true,
         "can_update": takes_commands,
         "can_cancel": takes_commands,
         "can_terminate": takes_commands,
         "can_repair": takes_commands,
-        "can_archive": description.is_current && description.run.core.status.is_terminal(),
+        "can_archive": description.accepts_archive(),
     })
 }
 

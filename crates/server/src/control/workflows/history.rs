@@ -9,7 +9,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use longhaul_host::{HistoryRequest, StoredEvent};
 use serde_json::{Map, Value, json};
 
-use super::compatibility::Fleet;
+use super::compatibility::show_compatibility;
 use crate::control::Call;
 use crate::control::envelope::Reply;
 use crate::control::workflows::principal;
@@ -68,8 +68,8 @@ pub(in crate::control) async fn read(call: Call) -> Result<Reply, Refusal> {
         ),
     );
     let pin = run.spec.routing.compatibility.as_deref();
-    let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
-    fleet.judge(&mut body, pin, &run.spec.task_queue);
+    let workers = call.host().pinned_workers(&call.namespace, [pin]).await?;
+    show_compatibility(&mut body, &workers, pin, &run.spec.task_queue);
     let shown = heavy::work(page.bytes(), move || events(&page.events)).await;
     Ok(Reply::ok(Value::Object(body)).with_text("events", shown))
 }

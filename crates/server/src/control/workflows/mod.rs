@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use longhaul_host::engine::visibility::{self, Definitions};
-use longhaul_host::{RunFilter, RunSummary, StatusFilter};
+use longhaul_host::{PinnedWorkers, RunFilter, RunSummary, StatusFilter};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::RunId;
 use longhaul_protocol::payload::Payload;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::Call;
 use super::envelope::Reply;
 use crate::gate::Refusal;
-use compatibility::Fleet;
+use compatibility::show_compatibility;
 
 mod command_list;
 mod compatibility;
@@ -50,14 +50,14 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     };
     let filter = read_filter(&call, &definitions)?;
     let page = call.host().list_workflows(&filter).await?;
-    let fleet = Fleet::for_pins(
-        call.host(),
-        &call.namespace,
-        page.runs.iter().any(|run| run.compatibility.is_some()),
-    )
-    .await?;
+    let pins = page.runs.iter().map(|run| run.compatibility.as_deref());
+    let workers = call.host().pinned_workers(&call.namespace, pins).await?;
     let next = page.runs.last().filter(|_| page.has_more).map(write_token);
-    let rows: Vec<Value> = page.runs.iter().map(|run| list_row(run, &fleet)).collect();
+    let rows: Vec<Value> = page
+        .runs
+        .iter()
+        .map(|run| list_row(run, &workers))
+        .collect();
     Ok(Reply::ok(
         json!({"workflow_count": rows.len(), "workflows": rows, "next_page_token": next}),
     ))
@@ -122,14 +122,14 @@ fn read_token(token: &str) -> Option<(Timestamp, RunId)> {
     ))
 }
 
-fn list_row(run: &RunSummary, fleet: &Fleet) -> Value {
-    let mut row = shared_row(run, fleet);
+fn list_row(run: &RunSummary, workers: &PinnedWorkers) -> Value {
+    let mut row = shared_row(run, workers);
     row.insert("search_attributes".to_owned(), json!(run.search_attributes));
     Value::Object(row)
 }
 
 /// What lists of workflows and of runs both show.
-fn shared_row(run: &RunSummary, fleet: &Fleet) -> Map<String, Value> {
+fn shared_row(run: &RunSummary, workers: &PinnedWorkers) -> Map<String, Value> {
     let mut row = Map::new();
     let mut set = |name: &str, value: Value| row.insert(name.to_owned(), value);
     set("workflow_id", json!(run.workflow_id));
@@ -142,7 +142,12 @@ fn shared_row(run: &RunSummary, fleet: &Fleet) -> Map<String, Value> {
     set("task_queue", json!(run.task_queue));
     set("started_at", json!(run.started_at));
     set("closed_at", json!(run.closed_at));
-    fleet.judge(&mut row, run.compatibility.as_deref(), &run.task_queue);
+    show_compatibility(
+        &mut row,
+        workers,
+        run.compatibility.as_deref(),
+        &run.task_queue,
+    );
     row
 }
 
@@ -153,17 +158,13 @@ pub(super) async fn runs(call: Call) -> Result<Reply, Refusal> {
         .host()
         .workflow_runs(&call.namespace, &workflow_id)
         .await?;
-    let fleet = Fleet::for_pins(
-        call.host(),
-        &call.namespace,
-        runs.iter().any(|run| run.compatibility.is_some()),
-    )
-    .await?;
+    let pins = runs.iter().map(|run| run.compatibility.as_deref());
+    let workers = call.host().pinned_workers(&call.namespace, pins).await?;
     let current = runs.iter().map(|run| run.run_number).max();
     let rows: Vec<Value> = runs
         .iter()
         .map(|run| {
-            let mut row = shared_row(run, &fleet);
+            let mut row = shared_row(run, &workers);
             row.insert("run_number".to_owned(), json!(run.run_number));
             row.insert(
                 "is_current_run".to_owned(),
