@@ -16,6 +16,7 @@ use longhaul_store::{LeaseFilter, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub mod api;
 pub mod clock;
 mod commit;
 pub mod error;
@@ -69,8 +70,7 @@ pub fn mint_error_id() -> String {
         .to_string()
 }
 
-/// What handlers need of the crates below, so that they depend on the host alone.
-pub use longhaul_engine as engine;
+/// Rows and filters of the store that callers read or fill in.
 pub use longhaul_store::{
     NamespaceRow, Quiet, RunFilter, RunSummary, SessionFilter, StatusFilter, StoredEvent, WorkerRow,
 };

@@ -2,8 +2,7 @@
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use longhaul_host::engine::Rejection;
-use longhaul_host::engine::session::Refusal as SessionRefusal;
+use longhaul_host::api::{Rejection, SessionRefusal};
 use longhaul_host::{Error, QuestionRefusal, ValidationRefusal};
 use longhaul_protocol::Reason;
 use serde_json::json;

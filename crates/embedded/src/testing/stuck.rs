@@ -1,9 +1,9 @@
 //! A workflow that does not end, and what it waits for, in words.
 
+use longhaul_host::api::{Part, Run, TimerKind, WaitFor};
 use std::fmt;
 use std::time::Duration;
 
-use longhaul_host::engine::run::state::{Part, Run, TimerKind, WaitFor};
 use longhaul_host::{DebugView, Host, RunFilter, StatusFilter};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, WorkflowId};

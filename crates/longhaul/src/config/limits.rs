@@ -2,12 +2,11 @@
 //! table of the file. Each is read as `LONGHAUL_NAME`, then `DW_NAME` (the reference server's name for it), then from the file in
 //! lower case. Empty counts as unset, unset as no limit.
 
+use longhaul_host::api::{Admission, Caps, FleetValidation, Override};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use longhaul_host::engine::queue::{Admission, Caps, Override};
-use longhaul_host::engine::rollout::FleetValidation;
 use longhaul_host::{NamespaceCaps, PollCaps, RequestCaps};
 use longhaul_server::SigningKey;
 use serde::de::DeserializeOwned;

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_host::Host;
-use longhaul_host::engine::Rejection;
+use longhaul_host::api::Rejection;
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};

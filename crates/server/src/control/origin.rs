@@ -3,14 +3,13 @@
 //!
 //! It is built on the way of every start, so it is one small text; what the row and its run say anyway is added when it is shown.
 
+use longhaul_host::api::{CommandRow, Run};
 use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::ConnectInfo;
 use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Uri};
-use longhaul_host::engine::change::CommandRow;
-use longhaul_host::engine::run::state::Run;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! How a cancellation request is shown.
 
-use longhaul_host::engine::run::cancellation::Cancellation;
+use longhaul_host::api::Cancellation;
 use serde_json::{Value, json};
 
 use super::page_token::page_token;

@@ -1,7 +1,7 @@
 //! How worker sessions look on both planes (worker-sessions.md §3.3, §12.1): the stored row for explicit calls and operators,
 //! and the affinity of an activity that runs in one.
 
-use longhaul_host::engine::session::{Refusal as SessionRefusal, Session, Status};
+use longhaul_host::api::{Session, SessionRefusal, SessionStatus};
 use longhaul_host::{SessionCounts, SessionRefused, SessionView};
 use longhaul_protocol::id::{Namespace, TaskQueue};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
@@ -87,7 +87,7 @@ pub(crate) fn affinity(
 pub(crate) fn counts(counts: &SessionCounts) -> Value {
     let mut shown = Map::new();
     shown.insert("total".to_owned(), json!(counts.total()));
-    for status in Status::ALL {
+    for status in SessionStatus::ALL {
         shown.insert(status.as_str().to_owned(), json!(counts.of(status)));
     }
     Value::Object(shown)

@@ -1,11 +1,6 @@
 //! Activity tasks: poll, complete, fail, heartbeat, status (worker-protocol §8).
 
-use longhaul_host::engine::Rejection;
-use longhaul_host::engine::rejection::activity_reason;
-use longhaul_host::engine::run::activity::claim::ActivityClaim;
-use longhaul_host::engine::run::activity::heartbeat::Pulse;
-use longhaul_host::engine::run::activity::report::Failure;
-use longhaul_host::engine::run::activity::schedule::Deadlines;
+use longhaul_host::api::{ActivityClaim, Deadlines, Failure, Pulse, Rejection, activity_reason};
 use longhaul_host::{ActivityReport, Error};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::PAYLOAD_CODEC;
@@ -48,7 +43,7 @@ fn task_json(claim: &ActivityClaim) -> Value {
         attempt,
         ..
     } = claim;
-    let timeout = |pick: fn(&longhaul_host::engine::run::state::RetryPolicy) -> Option<u64>| {
+    let timeout = |pick: fn(&longhaul_host::api::RetryPolicy) -> Option<u64>| {
         activity.retry.as_ref().and_then(pick)
     };
     let mut task = json!({

@@ -1,6 +1,6 @@
 //! Cooperative cancellation on workflow tasks: where a request reached the workflow's code.
 
-use longhaul_host::engine::run::cancellation::{Delivered, StoppingKind};
+use longhaul_host::api::{Delivered, StoppingKind};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::CommandId;

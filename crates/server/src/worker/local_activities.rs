@@ -2,11 +2,9 @@
 //! (local-activities.md §12.2). Every success carries the token with which the worker reads history again.
 
 use longhaul_host::TaskHolder;
-use longhaul_host::engine::run::local_activity::attempt::{
-    LocalBeat, LocalPulse, LocalReport, Settled,
+use longhaul_host::api::{
+    Checkpointed, Cleanup, LocalBeat, LocalPulse, LocalReport, Prepared, Settled,
 };
-use longhaul_host::engine::run::local_activity::checkpoint::Checkpointed;
-use longhaul_host::engine::run::local_activity::prepare::{Cleanup, Prepared};
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{CommandId, RunId};
 use longhaul_protocol::payload::activity_result;

@@ -1,9 +1,6 @@
 //! Workflow tasks: poll, history, heartbeat, complete, fail (worker-protocol §4, §5).
 
-use longhaul_host::engine::run::message::stream::StreamCursor;
-use longhaul_host::engine::run::state::Status;
-use longhaul_host::engine::run::workflow_task::claim::WorkflowClaim;
-use longhaul_host::engine::run::workflow_task::sticky::StickyClaim;
+use longhaul_host::api::{RunStatus, StickyClaim, StreamCursor, WorkflowClaim};
 use longhaul_host::{Completion, Error, LeasedWorkflowTask, TaskHolder, WorkflowWork};
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{
@@ -87,7 +84,7 @@ struct TaskView<'a> {
     fairness_key: Option<&'a str>,
     payload_codec: &'static str,
     arguments: &'a Payload,
-    run_status: Status,
+    run_status: RunStatus,
     cancel_requested: bool,
     sticky_replay_mode: &'static str,
     cancellation_request: Option<Value>,

@@ -1,7 +1,7 @@
 //! Discovery, `GET /api/cluster/info` (control-plane.md §6.3, worker-protocol.md §2). The Python worker refuses to start when a
 //! field it needs is missing or says something else, so what clients read is tested against them and the published schema.
 
-use longhaul_host::engine::Limits;
+use longhaul_host::api::Limits;
 use longhaul_host::{DEFAULT_NAMESPACE, Fleet};
 use longhaul_protocol::version::{WORKER_PROTOCOL_HEADER, WORKER_PROTOCOL_VERSION};
 use serde_json::{Value, json};

@@ -3,10 +3,7 @@
 //! Answers never carry a top-level `status`, `accepted` or `success`: the run's state and the command's must not be confused.
 
 use http::StatusCode;
-use longhaul_host::engine::Rejection;
-use longhaul_host::engine::run::cancellation::CleanupBudget;
-use longhaul_host::engine::run::message::external::{Receipt, Stop};
-use longhaul_host::engine::run::message::stream::MESSAGE_STREAM_SIGNAL;
+use longhaul_host::api::{CleanupBudget, MESSAGE_STREAM_SIGNAL, Receipt, Rejection, Stop};
 use longhaul_host::{CommandTarget, Error, Host};
 use longhaul_protocol::Reason;
 use longhaul_protocol::payload;

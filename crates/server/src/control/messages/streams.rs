@@ -1,7 +1,7 @@
 //! Message streams into a workflow (control-plane.md §12.1).
 
 use http::StatusCode;
-use longhaul_host::engine::run::message::stream::Stream;
+use longhaul_host::api::MessageStream;
 use longhaul_protocol::Reason;
 use longhaul_protocol::payload;
 use longhaul_protocol::workflow_command::FieldErrors;
@@ -113,7 +113,7 @@ fn stream_name(call: &Call) -> Result<String, Refusal> {
     )])))
 }
 
-fn show(name: &str, stream: &Stream) -> Value {
+fn show(name: &str, stream: &MessageStream) -> Value {
     json!({
         "stream_name": name,
         "last_position": stream.last_position,

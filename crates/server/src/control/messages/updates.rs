@@ -1,11 +1,9 @@
 //! Updates: a message with an answer, for the current run or a named one (control-plane.md §10.5).
 
+use longhaul_host::api::{Receipt, Rejection, UpdateRecord, UpdateStatus};
 use std::time::Duration;
 
 use http::StatusCode;
-use longhaul_host::engine::Rejection;
-use longhaul_host::engine::change::{UpdateRecord, UpdateStatus};
-use longhaul_host::engine::run::message::external::Receipt;
 use longhaul_host::{CommandTarget, Error, UpdateWait};
 use longhaul_protocol::payload;
 use longhaul_protocol::workflow_command::FieldErrors;

@@ -1,10 +1,10 @@
 //! Builds of a queue's workers: list, drain, resume, promote (control-plane.md §18.2). What a change means and what is in its way is
 //! decided by `engine::rollout`.
 
+use longhaul_host::api::RolloutChange;
 use std::collections::BTreeSet;
 
 use http::StatusCode;
-use longhaul_host::engine::rollout::Change;
 use longhaul_host::{Blocked, Cohort, WorkerView};
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::TaskQueue;
@@ -34,18 +34,18 @@ pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
 }
 
 pub(in crate::control) async fn drain(call: Call) -> Result<Reply, Refusal> {
-    change(call, Change::Drain).await
+    change(call, RolloutChange::Drain).await
 }
 
 pub(in crate::control) async fn resume(call: Call) -> Result<Reply, Refusal> {
-    change(call, Change::Resume).await
+    change(call, RolloutChange::Resume).await
 }
 
 pub(in crate::control) async fn promote(call: Call) -> Result<Reply, Refusal> {
-    change(call, Change::Promote).await
+    change(call, RolloutChange::Promote).await
 }
 
-async fn change(call: Call, change: Change) -> Result<Reply, Refusal> {
+async fn change(call: Call, change: RolloutChange) -> Result<Reply, Refusal> {
     let queue = TaskQueue::from(call.segment("name"));
     // Null is the cohort without a build id, so leaving the key out must not mean the same.
     if !call.body.has("build_id") {
@@ -64,7 +64,7 @@ async fn change(call: Call, change: Change) -> Result<Reply, Refusal> {
     let mut body = said(&cohort);
     body.insert("namespace".to_owned(), json!(call.namespace));
     body.insert("task_queue".to_owned(), json!(queue));
-    if change == Change::Promote {
+    if change == RolloutChange::Promote {
         body.insert("deployment".to_owned(), deployments::shown(&cohort));
     }
     Ok(Reply::ok(Value::Object(body)))

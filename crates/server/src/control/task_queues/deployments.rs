@@ -2,7 +2,7 @@
 //! same rows as build ids, seen one by one; here a promotion can also be rolled back.
 
 use http::StatusCode;
-use longhaul_host::engine::rollout::Change;
+use longhaul_host::api::RolloutChange;
 use longhaul_host::{Cohort, Host};
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{Namespace, TaskQueue};
@@ -56,10 +56,10 @@ pub(in crate::control) async fn change(call: Call) -> Result<Reply, Refusal> {
     let path = call.segment("name");
     let (name, action) = path.rsplit_once('/').ok_or_else(no_route)?;
     let change = match action {
-        "promote" => Change::Promote,
-        "drain" => Change::Drain,
-        "resume" => Change::Resume,
-        "rollback" => Change::Rollback,
+        "promote" => RolloutChange::Promote,
+        "drain" => RolloutChange::Drain,
+        "resume" => RolloutChange::Resume,
+        "rollback" => RolloutChange::Rollback,
         _ => return Err(no_route()),
     };
     let name = Name::read(&call, name)?;

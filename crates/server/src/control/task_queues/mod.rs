@@ -1,6 +1,6 @@
 //! How busy task queues are and what the server lets through (control-plane.md §18.1, §18.3). A limit that is not configured is null.
 
-use longhaul_host::engine::change::{TaskKind, TaskRow};
+use longhaul_host::api::{TaskKind, TaskRow};
 use longhaul_host::{FairnessView, Host, QueueAdmission, QueueView, WorkerView};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, TaskQueue};

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use longhaul_host::SessionFilter;
-use longhaul_host::engine::session::Status;
+use longhaul_host::api::SessionStatus;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{SessionId, TaskQueue, WorkerId};
 use serde_json::{Value, json};
@@ -20,11 +20,11 @@ const PAGE_SIZE_MAX: usize = 1000;
 pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
     let parameters = &call.parameters;
     let status = parameters.text("status").and_then(|word| {
-        let status = Status::ALL
+        let status = SessionStatus::ALL
             .into_iter()
             .find(|status| status.as_str() == word);
         if status.is_none() {
-            let words = Status::ALL.map(Status::as_str).join(", ");
+            let words = SessionStatus::ALL.map(SessionStatus::as_str).join(", ");
             parameters.refuse("status", &format!("must be one of {words}"));
         }
         status

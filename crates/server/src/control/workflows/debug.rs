@@ -2,8 +2,7 @@
 
 use longhaul_host::DebugView;
 use longhaul_host::StoredEvent;
-use longhaul_host::engine::run::local_activity::LocalActivity;
-use longhaul_host::engine::run::state::{Activity, Part, Run, WorkflowTask};
+use longhaul_host::api::{Activity, LocalActivity, Part, Run, WorkflowTask};
 use longhaul_protocol::Timestamp;
 use serde_json::{Map, Value, json};
 

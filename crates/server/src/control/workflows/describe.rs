@@ -2,9 +2,7 @@
 //! envelopes are the authority, the plain copies beside them are for people.
 
 use longhaul_host::Description;
-use longhaul_host::engine::change::CommandRow;
-use longhaul_host::engine::run::operator::view::waits_for;
-use longhaul_host::engine::run::state::{Outcome, Run, RunFailure};
+use longhaul_host::api::{CommandRow, Outcome, Run, RunFailure, waits_for};
 use longhaul_protocol::payload::{CODEC, Payload};
 use serde_json::{Map, Value, json};
 

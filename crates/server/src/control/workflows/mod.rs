@@ -1,10 +1,10 @@
 //! Workflows: start, list, describe, and the runs of one (control-plane.md §8).
 
+use longhaul_host::api::{Definitions, parse_query};
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use longhaul_host::engine::visibility::{self, Definitions};
 use longhaul_host::{PinnedWorkers, RunFilter, RunSummary, StatusFilter};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::RunId;
@@ -79,7 +79,7 @@ fn read_filter(call: &Call, definitions: &Definitions) -> Result<RunFilter, Refu
         .text("query")
         .filter(|text| !text.trim().is_empty());
     let condition = asked.and_then(|text| {
-        let parsed = visibility::parse(text, definitions);
+        let parsed = parse_query(text, definitions);
         parsed
             .map_err(|error| parameters.refuse("query", &error.to_string()))
             .ok()

@@ -3,9 +3,7 @@
 
 use http::StatusCode;
 use longhaul_host::Error;
-use longhaul_host::engine::Rejection;
-use longhaul_host::engine::run::start::{DuplicatePolicy, Start, StartOutcome};
-use longhaul_host::engine::run::state::Routing;
+use longhaul_host::api::{DuplicatePolicy, Rejection, Routing, Start, StartOutcome};
 use longhaul_protocol::id::WorkflowId;
 use longhaul_protocol::payload::{self, CODEC, Payload, memo};
 use serde_json::{Map, Value, json};

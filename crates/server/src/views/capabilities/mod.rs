@@ -1,7 +1,7 @@
 //! What this server offers to workers and clients (worker-protocol.md §2.4, control-plane.md §6.3). A capability is named here
 //! when its whole feature is built and tested, never before: SDKs act on what they read.
 
-use longhaul_host::engine::session::Status;
+use longhaul_host::api::SessionStatus;
 use longhaul_protocol::describe::{
     ACTIVITY_TASK_VERBS, HISTORY_PAGE_SIZE_MAX, POLL_TIMEOUT_SECONDS_DEFAULT, QUERY_TASK_VERBS,
     WORKFLOW_TASK_COMMANDS, WORKFLOW_TASK_VERBS, describe,
@@ -62,7 +62,7 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
 
 /// The contract of worker sessions (worker-sessions.md §13). It validates against the published schema.
 fn worker_sessions() -> Value {
-    let statuses = Status::ALL.map(Status::as_str);
+    let statuses = SessionStatus::ALL.map(SessionStatus::as_str);
     json!({
         "feature": "worker_sessions",
         "contract_version": "1.0",

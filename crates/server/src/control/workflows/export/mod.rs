@@ -4,14 +4,13 @@
 mod canonical;
 mod sections;
 
+use longhaul_host::api::{CommandRow, Outcome, Run, WorkflowTask};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use axum::BoxError;
 use axum::body::Body as HttpBody;
 use futures::{StreamExt as _, stream};
-use longhaul_host::engine::change::CommandRow;
-use longhaul_host::engine::run::state::{Outcome, Run, WorkflowTask};
 use longhaul_host::{Description, Host, StoredEvent};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::RunId;

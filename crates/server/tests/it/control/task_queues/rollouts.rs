@@ -2,7 +2,7 @@
 //! §18.4, §8.1).
 
 use longhaul_host::Config;
-use longhaul_host::engine::rollout::FleetValidation;
+use longhaul_host::api::FleetValidation;
 use longhaul_server::Options;
 use longhaul_server::auth::Auth;
 use longhaul_store::memory::Memory;

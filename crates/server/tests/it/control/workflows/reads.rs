@@ -338,7 +338,7 @@ async fn a_completed_run_shows_its_output_both_ways() {
 async fn a_damaged_payload_is_diagnosed_and_the_rest_is_shown() {
     let server = Server::open().await;
     let damaged = json!({"codec": "avro", "blob": "AAAA"});
-    let start = longhaul_host::engine::run::start::Start {
+    let start = longhaul_host::api::Start {
         namespace: "default".into(),
         workflow_id: "w".into(),
         workflow_type: "greet".to_owned(),
@@ -350,8 +350,8 @@ async fn a_damaged_payload_is_diagnosed_and_the_rest_is_shown() {
         search_attributes: serde_json::Map::new(),
         run_timeout_seconds: None,
         execution_timeout_seconds: None,
-        routing: longhaul_host::engine::run::state::Routing::default(),
-        duplicate_policy: longhaul_host::engine::run::start::DuplicatePolicy::Fail,
+        routing: longhaul_host::api::Routing::default(),
+        duplicate_policy: longhaul_host::api::DuplicatePolicy::Fail,
         declared: serde_json::Map::new(),
         principal: None,
         context: None,

@@ -1,10 +1,10 @@
 //! Caps on leases, dispatches and waiting polls: work is withheld and the poll says so (worker-protocol.md §4.2, §4.3, §4.7;
 //! control-plane.md §24.3, §28).
 
+use longhaul_host::api::{Admission, Caps, Override};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_host::engine::queue::{Admission, Caps, Override};
 use longhaul_host::{Config, PollCaps, RequestCaps};
 use longhaul_server::Options;
 use longhaul_server::auth::Auth;

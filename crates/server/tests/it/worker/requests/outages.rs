@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use longhaul_engine::change::{Changes, CommandRow, TaskRow};
+use longhaul_engine::rollout::Rollout;
+use longhaul_engine::run::state::Run;
+use longhaul_engine::session::{Session, Status};
 use longhaul_host::Config;
-use longhaul_host::engine::change::{Changes, CommandRow, TaskRow};
-use longhaul_host::engine::rollout::Rollout;
-use longhaul_host::engine::run::state::Run;
-use longhaul_host::engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
 use longhaul_server::Options;
