@@ -1,4 +1,4 @@
-//! From a host's error to a status and the fields of an answer. One exhaustive match, so a new kind of error has to be answered.
+//! From a host error to a status and the fields of a response. The match is exhaustive, so a new kind of error needs a response.
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::gate::Refusal;
 use crate::views::{query_refusal, worker_session};
 
-/// What an error looks like on both planes; the planes add their own fields for closed runs and leases.
+/// Renders an error as both planes show it. The planes add their own fields for closed runs and leases.
 pub(crate) fn refusal(error: &Error) -> Refusal {
     let refusal = Refusal::new(status(error), error.reason(), error.to_string());
     match error {
@@ -103,9 +103,9 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
         }
         Error::Damaged => refusal.with("retryable", false),
         Error::Internal => {
-            // The same id stands in the log and in the answer, so that one can be found from the other.
+            // The log and the response contain the same id, so that one can be found from the other.
             let error_id = longhaul_host::mint_error_id();
-            tracing::error!(error_id, "a request was answered internal_error");
+            tracing::error!(error_id, "a request failed with internal_error");
             refusal.with("retryable", false).with("error_id", error_id)
         }
     }
@@ -151,7 +151,7 @@ fn status(error: &Error) -> StatusCode {
             | QuestionRefusal::LeaseExpired
             | QuestionRefusal::TimedOut => StatusCode::CONFLICT,
         },
-        // On polls; heartbeats and lookups answer 404 and say so themselves.
+        // The status on polls. Heartbeats and lookups replace it by 404.
         Error::WorkerNotRegistered(_) => StatusCode::PRECONDITION_FAILED,
         Error::TooManyPolls
         | Error::RequestRateExhausted { .. }
@@ -163,7 +163,7 @@ fn status(error: &Error) -> StatusCode {
     }
 }
 
-/// The status of an update that could not be validated (control-plane.md §10.5).
+/// Returns the status of an update that could not be validated.
 fn validation_status(refusal: &ValidationRefusal) -> StatusCode {
     match refusal {
         ValidationRefusal::RequestIdRequired => StatusCode::UNPROCESSABLE_ENTITY,
@@ -276,7 +276,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
                 .with("errors", errors.clone())
                 .with("validation_errors", errors)
         }
-        // The worker has nothing left to do on this task: it was taken back.
+        // The server took the task back, so the worker has nothing left to do on it.
         Rejection::LocalActivityRefused {
             reason: Reason::LocalActivityRetryNotDue | Reason::LocalActivityDeadlineExpired,
         } => refusal.with("claim_released", true),
@@ -319,7 +319,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
     }
 }
 
-/// A panic ends its request only.
+/// Returns the refusal of a request whose handler panicked. Other requests go on.
 pub(crate) fn panic_refusal(panic: &(dyn std::any::Any + Send)) -> Refusal {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let what = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -327,7 +327,7 @@ pub(crate) fn panic_refusal(panic: &(dyn std::any::Any + Send)) -> Refusal {
     refusal(&Error::Internal)
 }
 
-/// The same outside the two planes.
+/// Answers a request that panicked outside the two planes.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the signature is the layer's"

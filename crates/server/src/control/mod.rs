@@ -1,7 +1,7 @@
-//! The control plane, `/api/…` (control-plane.md): a file per resource. The routes below say who may call what and which workflow
-//! operation it is; [`serve`] passes a request through the gate, lets the handler answer and renders it.
+//! The control plane, `/api/…`: a folder or file per resource. The routes below define which roles may call what and which workflow
+//! operation it is. [`serve`] passes a request through the gate, calls the handler and renders its reply.
 //!
-//! A route that is not here does not exist yet: 404 `not_found`.
+//! A route that is not listed here does not exist: 404 `not_found`.
 
 use axum::body::Body as HttpBody;
 use axum::extract::State;
@@ -149,7 +149,7 @@ pub(crate) fn routes() -> Routes {
         .fallback(not_found)
 }
 
-/// What can be asked of a workflow's current run, and of a run that is named.
+/// Routes for both a workflow's current run and a named run.
 fn in_both_forms(routes: Routes) -> Routes {
     let forms = [
         ("/signal/{signal_name}", post(&SIGNAL, commands::signal)),
@@ -179,14 +179,14 @@ fn in_both_forms(routes: Routes) -> Routes {
     })
 }
 
-/// What a route asks of its callers and which workflow operation it is, if any.
+/// What a route requires of its callers, and which workflow operation it is, if any.
 #[derive(Clone, Copy)]
 struct Door {
     gate: Gate,
     operation: Option<&'static Operation>,
 }
 
-/// Discovery: any role, any version header or none, any namespace, because it is where clients learn what to send.
+/// Discovery: any role, any version header or none, any namespace. Clients learn here what to send.
 const ANYONE: Door = Door {
     gate: Gate {
         roles: &[Role::Worker, Role::Operator, Role::Admin],
@@ -214,7 +214,7 @@ const ADMIN: Door = Door {
     },
     operation: None,
 };
-/// The namespace a request is about stands in its path, so the one it was sent in need not exist.
+/// The namespace is in the path, so the one that the request was sent in need not exist.
 const NAMESPACE_READ: Door = Door {
     gate: Gate {
         roles: OPERATORS,
@@ -266,7 +266,7 @@ struct Call {
 }
 
 impl Call {
-    /// What is kept with a command that this request gives.
+    /// Returns what is stored about this request with its command.
     fn context(&self) -> String {
         self.origin.context(&self.caller)
     }
@@ -275,8 +275,8 @@ impl Call {
         self.app.host()
     }
 
-    /// Refuses plain JSON arguments that are too long however they are encoded, before that is done: building all of them takes
-    /// many times their length, and the host would come to the same end.
+    /// Refuses plain JSON arguments that are too long in every encoding, before they are encoded: encoding takes many times their
+    /// length, and the host would refuse them anyway.
     fn check_input(&self) -> Result<(), longhaul_host::Error> {
         let Some(input) = self.body.raw("input").map(RawValue::get) else {
             return Ok(());
@@ -299,7 +299,7 @@ impl Call {
         Err(longhaul_host::Error::Rejected(rejection))
     }
 
-    /// A segment that the route has.
+    /// Returns a segment that the route has.
     fn segment(&self, name: &str) -> &str {
         self.path.get(name).unwrap_or_default()
     }
@@ -308,13 +308,13 @@ impl Call {
         self.segment("workflow_id").into()
     }
 
-    /// Set when the route names a run.
+    /// Returns the run that the route names, if any.
     fn run_id(&self) -> Option<RunId> {
         self.path.get("run_id").map(RunId::from)
     }
 }
 
-/// The routing functions of this plane: a method, who may call, and what answers.
+/// The routing functions of this plane: a method, its door and its handler.
 macro_rules! methods {
     ($($name:ident,)+) => {$(
         fn $name<F, A>(door: impl Into<Door>, handler: F) -> Endpoint
@@ -354,7 +354,7 @@ where
     };
     match passed {
         Ok(passed) => {
-            // Kept apart from the call, because the envelope names what the path named whatever the handler does with it.
+            // The handler takes the call, and the envelope needs the names of the path after that.
             let named = path.clone();
             let _slot = passed.slot;
             let call = Call {
@@ -372,7 +372,7 @@ where
     }
 }
 
-/// Refuses a caller who may not see what operators see, outside the routes above.
+/// Refuses a caller without an operator's role, for routes outside this plane.
 pub(crate) fn admit_operator(app: &App, headers: &HeaderMap) -> Result<(), Box<Response>> {
     match OPERATOR.gate.admit(app, headers) {
         Ok(_) => Ok(()),
@@ -380,7 +380,7 @@ pub(crate) fn admit_operator(app: &App, headers: &HeaderMap) -> Result<(), Box<R
     }
 }
 
-/// A refusal of a request that reached no route.
+/// Renders the refusal of a request that reached no route.
 pub(crate) fn refused(refusal: Refusal) -> Response {
     envelope::render(None, &Path::nameless(), Err(refusal))
 }
@@ -393,7 +393,7 @@ fn no_route() -> Refusal {
     )
 }
 
-/// Everything that no route matches, also outside `/api`. A credential comes first here too.
+/// Answers every request that no route matches, also outside `/api`. The credential is checked first here too.
 pub(crate) async fn not_found(State(app): State<App>, request: Request<HttpBody>) -> Response {
     let admitted = ANYONE.gate.admit(&app, request.headers());
     refused(admitted.map_or_else(|refusal| refusal, |_| no_route()))

@@ -1,4 +1,4 @@
-//! Search attribute definitions of a namespace (control-plane.md §16).
+//! Search attribute definitions of a namespace.
 
 use http::StatusCode;
 use longhaul_host::api::{AttributeType, BadName, NAME_BYTES_MAX, SYSTEM_ATTRIBUTES, check_name};
@@ -53,7 +53,7 @@ fn read_name(body: &Body) -> String {
     if !name.is_empty() && check_name(&name) == Err(BadName::Malformed) {
         body.refuse(
             "name",
-            "must begin with a letter and hold letters, digits and _ only",
+            "must begin with a letter and contain only letters, digits and _",
         );
     }
     name

@@ -22,7 +22,7 @@ use crate::heavy::Room;
 pub(crate) struct Body {
     fields: HashMap<String, Box<RawValue>>,
     errors: RefCell<FieldErrors>,
-    /// What a large body takes until it is answered. Held, never looked at.
+    /// Memory that a large body reserves until the response is sent. Held, never read.
     room: Option<Room>,
 }
 
@@ -44,13 +44,13 @@ impl Body {
         })
     }
 
-    /// The same body, which keeps its room until it is dropped.
+    /// Keeps the reservation until the body is dropped.
     pub(crate) fn holding(mut self, room: Option<Room>) -> Self {
         self.room = room;
         self
     }
 
-    /// The text of a field; null counts as absent.
+    /// Returns a field's text; null counts as absent.
     pub(crate) fn raw(&self, field: &str) -> Option<&RawValue> {
         self.fields
             .get(field)
@@ -58,12 +58,12 @@ impl Body {
             .filter(|value| value.get() != "null")
     }
 
-    /// Whether the field is there, null or not.
+    /// Returns whether the field is present, null or not.
     pub(crate) fn has(&self, field: &str) -> bool {
         self.fields.contains_key(field)
     }
 
-    /// The field as a tree; null counts as absent.
+    /// Returns a field as a tree; null counts as absent.
     pub(crate) fn value(&self, field: &str) -> Option<Value> {
         let raw = self.raw(field)?;
         match serde_json::from_str(raw.get()) {
@@ -116,7 +116,7 @@ impl Body {
         parsed.ok()
     }
 
-    /// An optional string of at most `max` bytes; empty strings are refused.
+    /// Reads an optional string of 1 to `max` bytes.
     pub(crate) fn text(&self, field: &str, max: usize) -> Option<String> {
         let text: String = self.typed(field, "a string")?;
         if text.is_empty() || text.len() > max {
@@ -126,7 +126,7 @@ impl Body {
         Some(text)
     }
 
-    /// An optional string of 1 to `max` characters, where the protocol counts those and not bytes.
+    /// Reads an optional string of 1 to `max` characters, where the protocol counts characters and not bytes.
     pub(crate) fn characters(&self, field: &str, max: usize) -> Option<String> {
         let text: String = self.typed(field, "a string")?;
         if text.is_empty() || text.chars().count() > max {
@@ -136,7 +136,7 @@ impl Body {
         Some(text)
     }
 
-    /// An optional text for people of at most `max` characters; an empty one counts as absent.
+    /// Reads an optional text for people of at most `max` characters; an empty one counts as absent.
     pub(crate) fn note(&self, field: &str, max: usize) -> Option<String> {
         let is_empty = self.raw(field).is_some_and(|raw| raw.get() == "\"\"");
         if is_empty {
@@ -146,7 +146,7 @@ impl Body {
         }
     }
 
-    /// A string that must be there. Returns an empty one after recording the error, so that reading can go on.
+    /// Reads a required string. Returns an empty one after recording the mistake, so that reading goes on.
     pub(crate) fn required_text(&self, field: &str, max: usize) -> String {
         if self.raw(field).is_none() {
             self.refuse(field, "is required");
@@ -154,7 +154,7 @@ impl Body {
         self.text(field, max).unwrap_or_default()
     }
 
-    /// The first of several names a field may have.
+    /// Reads a required string that may have several names; the first one present counts.
     pub(crate) fn required_text_of(&self, names: &[&str], max: usize) -> String {
         let name = names
             .iter()
@@ -167,7 +167,7 @@ impl Body {
         self.typed(field, "an integer")
     }
 
-    /// An optional integer of at least `least`.
+    /// Reads an optional integer of at least `least`.
     pub(crate) fn count(&self, field: &str, least: u64) -> Option<u64> {
         let number: i64 = self.integer(field)?;
         match u64::try_from(number).ok().filter(|number| *number >= least) {
@@ -252,7 +252,7 @@ impl Body {
     }
 }
 
-/// A body that is no JSON at all is told from one that is JSON of another shape.
+/// Returns the refusal of a body that is not a JSON object: 400 if it is not JSON, 422 if it is JSON of another shape.
 fn not_an_object(bytes: &[u8]) -> Refusal {
     match serde_json::from_slice::<&RawValue>(bytes) {
         Ok(_) => Refusal::invalid(&FieldErrors::from([(
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn collects_everything_that_is_wrong() {
+    fn all_mistakes_are_collected() {
         let body = Body::parse(Bytes::from_static(
             br#"{"a": 1, "b": "", "n": -3, "ok": "yes", "nil": null}"#,
         ))
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_bad_json_from_a_bad_shape() {
+    fn bad_json_and_a_bad_shape_have_different_reasons() {
         assert_eq!(
             Body::parse(Bytes::from_static(b"{nope"))
                 .err()

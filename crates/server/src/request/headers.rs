@@ -1,12 +1,12 @@
-//! Header values that decide something. What cannot be read counts as what it is, never as absent: a header that is ignored
-//! would mean something else than its sender thinks.
+//! Header values that decide something. A value that cannot be read is never treated as absent, because the request would then mean
+//! something its sender did not intend.
 
 use std::borrow::Cow;
 
 use http::HeaderMap;
 
-/// The value of a header as text; None when there is none. Bytes that are no text become a replacement character, and values
-/// that differ are joined by commas, as the standard says; neither is a name of anything.
+/// Returns the value of a header as text, or `None` if the header is absent. Bytes that are not text become a replacement character,
+/// and different values are joined by commas, as HTTP prescribes; neither matches any known name.
 pub(crate) fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<Cow<'h, str>> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_is_not_absent() {
+    fn an_unreadable_header_is_not_absent() {
         let mut headers = HeaderMap::new();
         assert_eq!(text(&headers, "x-namespace"), None);
         headers.append("x-namespace", HeaderValue::from_static("a"));

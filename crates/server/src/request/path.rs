@@ -3,14 +3,14 @@
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
 
-/// What the path names. A segment that is not UTF-8 after decoding names nothing, so the whole path does not.
+/// The named segments. A path with a segment that is not UTF-8 after decoding matches no route.
 #[derive(Clone)]
 pub(crate) struct Path {
     segments: Vec<(String, String)>,
 }
 
 impl Path {
-    /// Reads the segments the router matched; None when one cannot be decoded.
+    /// Reads the segments that the router matched. Returns `None` if one cannot be decoded.
     pub(crate) async fn of(parts: &mut Parts) -> Option<Self> {
         let params = RawPathParams::from_request_parts(parts, &()).await.ok()?;
         Some(Self {

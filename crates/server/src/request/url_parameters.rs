@@ -1,4 +1,4 @@
-//! UrlParameters parameters, read like a body: asked for one by one, and what is wrong with any of them is answered together.
+//! URL parameters, read like a body: one by one, with all mistakes refused together.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use longhaul_protocol::workflow_command::FieldErrors;
 
 use crate::gate::Refusal;
 
-/// The parameters of a request; of a repeated one the first counts.
+/// The parameters of a request. The first value of a repeated parameter counts.
 pub(crate) struct UrlParameters {
     parameters: Vec<(String, String)>,
     errors: RefCell<FieldErrors>,
@@ -24,7 +24,7 @@ impl UrlParameters {
         }
     }
 
-    /// The text of a parameter; an empty one counts as absent.
+    /// Returns a parameter's text; an empty one counts as absent.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.parameters
             .iter()
@@ -33,7 +33,7 @@ impl UrlParameters {
             .filter(|value| !value.is_empty())
     }
 
-    /// `1`, `0`, `true`, `false` in any case; absent and empty are false (control-plane.md §1.1).
+    /// Reads `1`, `0`, `true` or `false` in any case. An absent or empty parameter is false.
     pub(crate) fn flag(&self, name: &str) -> bool {
         match self.text(name).map(str::to_ascii_lowercase).as_deref() {
             None | Some("0" | "false") => false,
@@ -45,7 +45,7 @@ impl UrlParameters {
         }
     }
 
-    /// A number from 1 to `max`.
+    /// Reads `page_size`, a number from 1 to `max`.
     pub(crate) fn page_size(&self, default: usize, max: usize) -> usize {
         let Some(text) = self.text("page_size") else {
             return default;
@@ -59,7 +59,7 @@ impl UrlParameters {
         }
     }
 
-    /// Where the page before ended. The published document calls the parameter `page_token`, clients send `next_page_token`.
+    /// Reads where the previous page ended. Clients send `next_page_token`; the published API calls it `page_token`.
     pub(crate) fn page_token<T>(&self, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let text = self
             .text("next_page_token")
@@ -79,7 +79,7 @@ impl UrlParameters {
             .push(message.to_owned());
     }
 
-    /// Ends the reading: everything that was wrong, or nothing.
+    /// Ends the reading. Fails with every mistake that was recorded.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let errors = self.errors.borrow();
         if errors.is_empty() {

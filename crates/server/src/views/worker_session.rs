@@ -1,5 +1,4 @@
-//! How worker sessions look on both planes (worker-sessions.md §3.3, §12.1): the stored row for explicit calls and operators,
-//! and the affinity of an activity that runs in one.
+//! How worker sessions are shown: the stored row for session calls and operators, and the affinity of an activity in a session.
 
 use longhaul_host::api::{Session, SessionRefusal, SessionStatus};
 use longhaul_host::{SessionCounts, SessionRefused, SessionView};
@@ -9,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::gate::Refusal;
 
-/// The stored row with its holder.
+/// Renders the stored row with its holder.
 pub(crate) fn snapshot(view: &SessionView) -> Value {
     let session = &view.session;
     let holder = match &view.holder {
@@ -53,7 +52,7 @@ pub(crate) fn snapshot(view: &SessionView) -> Value {
     })
 }
 
-/// The activity's own options with every default and its queue filled in, and the session as it is.
+/// Renders the activity's options with all defaults and its queue, and the state of the session.
 pub(crate) fn affinity(
     options: &WorkerSessionOptions,
     queue: &TaskQueue,
@@ -83,7 +82,7 @@ pub(crate) fn affinity(
     shown
 }
 
-/// Sessions of a namespace by status.
+/// Renders the number of sessions of a namespace by status.
 pub(crate) fn counts(counts: &SessionCounts) -> Value {
     let mut shown = Map::new();
     shown.insert("total".to_owned(), json!(counts.total()));
@@ -93,7 +92,7 @@ pub(crate) fn counts(counts: &SessionCounts) -> Value {
     Value::Object(shown)
 }
 
-/// What a refusal tells besides its reason.
+/// Adds the fields that explain the reason.
 pub(crate) fn with_details(refusal: Refusal, refused: &SessionRefused) -> Refusal {
     let refusal = match &refused.refusal {
         SessionRefusal::QueueMismatch {

@@ -1,4 +1,4 @@
-//! Activity tasks: poll, complete, fail, heartbeat, status (worker-protocol §8).
+//! Activity tasks: poll, complete, fail, heartbeat, status.
 
 use longhaul_host::api::{ActivityClaim, Deadlines, Failure, Pulse, Rejection, activity_reason};
 use longhaul_host::{ActivityReport, Error};
@@ -72,7 +72,7 @@ fn task_json(claim: &ActivityClaim) -> Value {
         "idempotency_key": activity.execution_id,
         "cancel_requested": false,
     });
-    // The published schema knows no null here.
+    // The published schema does not allow null here.
     if let Some(options) = &activity.worker_session {
         let session = claim.session.as_deref();
         task["worker_session"] = affinity(options, &activity.queue, &spec.namespace, session);
@@ -158,7 +158,7 @@ pub(super) async fn fail(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::recorded(answer.body, answer.duplicate))
 }
 
-/// The failure as reported; an external executor says `retryable` where an SDK says `non_retryable`.
+/// Reads the reported failure. External executors send `retryable`, SDKs send `non_retryable`.
 fn read_failure(body: &Body) -> Failure {
     let code = body.value("code");
     if code
@@ -259,7 +259,8 @@ pub(super) async fn acknowledge_cancellation(call: Call) -> Result<Reply, Refusa
     })))
 }
 
-/// `details` of any shape, the four progress fields, or the stream contract's `progress`, which is either of the two (§8.6).
+/// Reads the progress of a heartbeat: `details` of any shape, or the four progress fields. The stream contract sends either of them
+/// under `progress`.
 pub(super) fn read_progress(body: &Body) -> Option<Value> {
     let mut progress = Map::new();
     match body.value("progress") {

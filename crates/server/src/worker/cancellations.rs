@@ -80,7 +80,7 @@ fn read_place(body: &Body) -> DeliveryPlace {
         sequence: body.required_count("sequence", 1),
         sequence_span: body.count("sequence_span", 1).unwrap_or(1),
         operation_sequence: body.count("operation_sequence", 1),
-        // It means something beside an operation only.
+        // A span has a meaning only for an operation.
         operation_sequence_span: body
             .count("operation_sequence_span", 1)
             .filter(|_| is_handle),
@@ -95,7 +95,7 @@ fn read_place(body: &Body) -> DeliveryPlace {
     if is_handle != place.operation_sequence.is_some() {
         body.refuse(
             "operation_sequence",
-            "is given for a selection handle, and only there",
+            "is required for a selection handle and not allowed otherwise",
         );
     }
     place

@@ -1,4 +1,4 @@
-//! History as workers see it: events as text, page tokens, and compression for those who ask for it (worker-protocol §4.5, §4.6).
+//! History on the worker plane: events as text, in pages, compressed on request.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Call;
 use crate::views::page_token::page_token;
 
-/// `history_page_size`, or its alias.
+/// Reads `history_page_size`, or its alias `page_size`.
 pub(super) fn page_size(call: &Call) -> usize {
     let body = &call.body;
     let default = call.app.options().history_page_size as usize;
@@ -28,7 +28,7 @@ pub(super) fn page_size(call: &Call) -> usize {
     usize::try_from(size).unwrap_or(1)
 }
 
-/// An answer with a page behind its own fields. Events are text that is passed on, not read.
+/// Returns an object with a page after its own fields. Events are passed on as text, without being parsed.
 pub(super) fn with_page(own: &Value, page: &HistoryPage, accept_encoding: Option<&str>) -> String {
     let mut answer = own.to_string();
     // The brace that closes the object; it has fields.
@@ -37,7 +37,7 @@ pub(super) fn with_page(own: &Value, page: &HistoryPage, accept_encoding: Option
     answer
 }
 
-/// The fields of one page, as text to be put into an object: events or their compressed form, and the paging fields.
+/// Returns the fields of one page as text for an object: events or their compressed form, and the paging fields.
 pub(super) fn page_fields(page: &HistoryPage, accept_encoding: Option<&str>) -> String {
     let events = events_json(&page.events);
     let mut fields = match compress_history(events.as_bytes(), accept_encoding, page.events.len()) {
@@ -61,7 +61,7 @@ pub(super) fn page_fields(page: &HistoryPage, accept_encoding: Option<&str>) -> 
     fields
 }
 
-/// Events as a JSON array. Payloads are stored as the text that is sent, ids and times need no escaping.
+/// Returns events as a JSON array. Payloads are stored as the text that is sent; ids and times need no escaping.
 pub(super) fn events_json(events: &[StoredEvent]) -> String {
     let mut json = String::with_capacity(
         events

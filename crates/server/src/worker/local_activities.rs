@@ -1,5 +1,5 @@
-//! Local activities whose attempts are written down as they happen: `/workflow-tasks/{task}/local-activities/…`
-//! (local-activities.md §12.2). Every success carries the token with which the worker reads history again.
+//! Local activities whose attempts are recorded as they happen: `/workflow-tasks/{task}/local-activities/…`. Every success
+//! contains the token with which the worker reads history again.
 
 use longhaul_host::TaskHolder;
 use longhaul_host::api::{
@@ -178,7 +178,8 @@ async fn renew(call: Call, operation: &'static str, beat: LocalBeat) -> Result<R
     Ok(Reply::ok(&pulse_json(&holder, &pulse)))
 }
 
-/// A published client refuses a heartbeat that says it renewed, and a control that does not; both renew.
+/// Renders the reply to a control or a heartbeat. Both renew the lease, but a published client expects `renewed` to be true for a
+/// control and false for a heartbeat.
 fn pulse_json(holder: &TaskHolder, pulse: &LocalPulse) -> Value {
     let attempt = &pulse.attempt;
     let active = pulse.stop.is_none();

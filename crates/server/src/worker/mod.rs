@@ -1,5 +1,5 @@
-//! The worker plane, `/api/worker/…` (worker-protocol.md): a file per resource. Every answer, also an error and an unknown route,
-//! carries the worker envelope and the protocol header.
+//! The worker plane, `/api/worker/…`: a file per resource. Every response has the worker envelope and the protocol header, also
+//! an error and an unknown route.
 
 use axum::body::Body as HttpBody;
 use axum::extract::State;
@@ -123,10 +123,10 @@ const NAME_MAX: usize = 255;
 /// Bytes of a failure's message. Both SDKs trim theirs to this.
 const MESSAGE_MAX: usize = 1024 * 1024;
 
-/// Bytes kept of a stack trace: some hundred frames. It is rewritten with its task, so it must not be as long as a worker likes.
+/// Bytes kept of a stack trace: some hundred frames. It is written again with every change of its task, so it must stay small.
 const STACK_TRACE_KEPT: usize = 16 * 1024;
 
-/// A failure's stack trace, cut to what is kept; the innermost frames of most runtimes stand last.
+/// Reads a failure's stack trace and keeps its end. Most runtimes put the innermost frames last.
 fn stack_trace(failure: &crate::request::body::Body) -> Option<String> {
     let value = failure.value("stack_trace")?;
     let Some(text) = value.as_str() else {
@@ -139,7 +139,7 @@ fn stack_trace(failure: &crate::request::body::Body) -> Option<String> {
     (!text.is_empty()).then(|| text[start..].to_owned())
 }
 
-/// A panic in a handler ends its request, in the worker's envelope.
+/// Answers a request whose handler panicked, in the worker envelope.
 pub(crate) fn panicked(app: &App, panic: &(dyn std::any::Any + Send)) -> Response {
     envelope::refused(app, crate::error::panic_refusal(panic))
 }

@@ -1,4 +1,4 @@
-//! What the kinds of poll share: the request, and the answers without a task (worker-protocol §4).
+//! What all polls share: the request, and the replies to it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::error;
 use crate::gate::Refusal;
 use crate::request::body::Body;
 
-/// Clients take no longer hint seriously.
+/// Clients ignore longer hints.
 const RETRY_AFTER_SECONDS_MAX: u64 = 60;
 
 pub(super) fn read_poll(call: &Call) -> Poll {
@@ -40,7 +40,7 @@ pub(super) fn read_poll(call: &Call) -> Poll {
     }
 }
 
-/// Any whole number is clamped and never refused, also one that does not fit.
+/// Reads a number of seconds. Every whole number is clamped and none is refused, also one that does not fit into an `i64`.
 fn poll_seconds(body: &Body, field: &str) -> Option<i64> {
     match body.value(field)?.as_u64() {
         Some(seconds) => Some(i64::try_from(seconds).unwrap_or(i64::MAX)),
@@ -106,7 +106,7 @@ fn leased(leased: Leased, now: Timestamp) -> Reply {
     ))
 }
 
-/// A refused poll: without a task, and complete enough that a worker knows when to come back (§4.3).
+/// Renders a refused poll. One client fails at once if a field of a retryable refusal is missing.
 fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
     let mut refusal = error::refusal(error).with("task", Value::Null);
     match error {
@@ -130,7 +130,7 @@ fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
         Error::Stopping => {
             refusal = refusal.with("poll_status", "unavailable");
         }
-        // Without a hint for when: one client stops, the other backs off by itself.
+        // There is no `retry_after_seconds`: one client stops, the other backs off by itself.
         Error::WorkerDraining(worker_id) => {
             refusal = refusal
                 .with("poll_status", "draining")

@@ -1,5 +1,4 @@
-//! Query tasks: poll, complete, fail, status (worker-protocol §9). They are never stored; a worker answers from the history that
-//! comes with the task.
+//! Query tasks: poll, complete, fail, status. They are never stored; a worker answers from the history in the task.
 
 use longhaul_host::{
     LeasedQuestion, QueryResult, QuestionFailure, QuestionHolder, QuestionKind, question_reason,
@@ -32,7 +31,7 @@ pub(super) async fn poll(call: Call) -> Result<Reply, Refusal> {
     polls::reply(&call.app, polled, &poll, "query_task", render).await
 }
 
-/// The three moments of the authority to answer, and the server's own: both SDKs compare them letter by letter.
+/// Returns a query task as text. Both SDKs compare the lease, admission and deadline times with the server time as text.
 fn task_json(task: &LeasedQuestion, server_time: Timestamp) -> String {
     let view = json!({
         "query_task_id": task.task_id,
@@ -48,7 +47,7 @@ fn task_json(task: &LeasedQuestion, server_time: Timestamp) -> String {
     with_run(view, task)
 }
 
-/// Adds what both kinds of question tell about their run and lease, and its whole history.
+/// Adds the fields that query tasks and validation tasks share: the run, the lease and the whole history.
 pub(super) fn with_run(mut view: Value, task: &LeasedQuestion) -> String {
     let run = &task.run;
     let shared = json!({
@@ -70,7 +69,7 @@ pub(super) fn with_run(mut view: Value, task: &LeasedQuestion) -> String {
     if let (Value::Object(view), Value::Object(shared)) = (&mut view, shared) {
         view.extend(shared);
     }
-    // History is passed on as it is stored, without being parsed.
+    // History is passed on as stored, without being parsed.
     let mut text = view.to_string();
     text.pop();
     text.push_str(r#","history_events":"#);

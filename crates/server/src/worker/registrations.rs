@@ -1,4 +1,4 @@
-//! Workers come and go: register, heartbeat, deregister (worker-protocol §3).
+//! Registrations of workers: register, heartbeat, deregister.
 
 use http::StatusCode;
 use longhaul_host::{Error, Registration};
@@ -13,7 +13,7 @@ use crate::gate::Refusal;
 /// Longest SDK version.
 const VERSION_MAX: usize = 64;
 
-/// What a worker that does not say can do at once (worker-protocol §3.1).
+/// Capacities of a worker that does not send them.
 const CONCURRENCY_DEFAULT: u64 = 100;
 const SESSIONS_DEFAULT: u64 = 10;
 
@@ -116,7 +116,7 @@ pub(super) async fn deregister(call: Call) -> Result<Reply, Refusal> {
     })))
 }
 
-/// Outside polls an unknown worker is a 404.
+/// Renders an unknown worker as a 404; on a poll it is a 412.
 fn unknown_worker(error: &Error, reason: Reason) -> Refusal {
     let mut refusal = error::refusal(error);
     if matches!(error, Error::WorkerNotRegistered(_)) {

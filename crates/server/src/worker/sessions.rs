@@ -1,4 +1,4 @@
-//! Worker sessions by name: create, heartbeat, close (worker-sessions.md §5).
+//! Worker sessions by name: create, heartbeat, close.
 
 use http::StatusCode;
 use longhaul_host::{Error, SessionReceipt};
@@ -15,7 +15,7 @@ use crate::gate::Refusal;
 use crate::request::body::Body;
 use crate::views::worker_session::snapshot;
 
-/// What a create may say about the session.
+/// The fields of a create that describe the session.
 const OPTIONS: [&str; 9] = [
     "session_id",
     "connection",
@@ -67,14 +67,14 @@ pub(super) async fn close(call: Call) -> Result<Reply, Refusal> {
 /// Characters of a reason that are logged: a sentence or two.
 const REASON_SHOWN_MAX: usize = 200;
 
-/// A value as a log shows it: text without its quotes, anything else as JSON, the beginning of it.
+/// Returns the beginning of a JSON value for the log; a string loses its quotes.
 fn shown(json: &str) -> String {
     let text = serde_json::from_str::<String>(json);
     let text = text.as_deref().unwrap_or(json);
     text.chars().take(REASON_SHOWN_MAX).collect()
 }
 
-/// A session id that is only blank has a reason of its own; everything else that is wrong is told together.
+/// Reads the options of a session. A blank session id has its own reason; all other mistakes are refused together.
 fn read_options(body: &Body) -> Result<WorkerSessionOptions, Refusal> {
     let mut said = Map::new();
     for field in OPTIONS {
@@ -123,7 +123,7 @@ fn admitted(receipt: &SessionReceipt) -> Reply {
     Reply::new(status, &body)
 }
 
-/// The published result has a closed set of reasons; what is not in it keeps the ordinary shape.
+/// Renders a refusal. The published result has a closed set of reasons; other refusals keep the ordinary shape.
 fn refused(error: &Error, worker_id: &WorkerId) -> Refusal {
     let refusal = error::refusal(error);
     match error {

@@ -1,5 +1,4 @@
-//! Update validation tasks (worker-protocol §9.6). They come with workflow polls that ask for them; here is what such a task looks
-//! like, and its two answers.
+//! Update validation tasks: approve, reject. Workflow polls that ask for them receive them.
 
 use longhaul_host::{LeasedQuestion, QuestionHolder};
 use serde_json::json;
@@ -8,14 +7,14 @@ use super::query_tasks::{read_failure, read_holder, with_run};
 use super::{Call, Reply};
 use crate::gate::Refusal;
 
-/// What a poll names in `task_kinds` to be given these, and what `task.task_kind` then says.
+/// The kind in a poll's `task_kinds`, and the `task_kind` of such a task.
 pub(super) const TASK_KIND: &str = "update_validation";
 
 pub(super) fn task_json(task: &LeasedQuestion) -> String {
     let view = json!({
         "task_id": task.task_id,
         "task_kind": TASK_KIND,
-        // The stream contract knows three types; this one comes from workflow polls.
+        // The stream contract has three task types; this task is received by workflow polls.
         "task_type": "workflow",
         "update_validation_task_id": task.task_id,
         "update_validation_attempt": task.lease.attempt,

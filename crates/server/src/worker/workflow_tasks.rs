@@ -1,4 +1,4 @@
-//! Workflow tasks: poll, history, heartbeat, complete, fail (worker-protocol §4, §5).
+//! Workflow tasks: poll, history, heartbeat, complete, fail.
 
 use longhaul_host::api::{RunStatus, StickyClaim, StreamCursor, WorkflowClaim};
 use longhaul_host::{Completion, Error, LeasedWorkflowTask, TaskHolder, WorkflowWork};
@@ -61,10 +61,10 @@ pub(super) async fn poll(call: Call) -> Result<Reply, Refusal> {
     polls::reply(&call.app, polled, &poll, "workflow_task", render).await
 }
 
-/// A key that is always null on this release.
+/// A key that is always null in this release.
 type Null = Option<()>;
 
-/// The task as a worker gets it, but for its history. Every key of the resume context is there, null where it does not apply.
+/// A task as it is sent, without its history. Every key of the resume context is present, and null where it does not apply.
 #[derive(Serialize)]
 struct TaskView<'a> {
     task_id: &'a TaskId,
@@ -119,7 +119,7 @@ struct TaskView<'a> {
     execution_mode: &'a Option<String>,
 }
 
-/// The task as text: the view with the first page of history put into it.
+/// Returns the task as text: the view with the first page of history.
 fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String {
     let claim = &task.claim;
     let WorkflowClaim {
@@ -286,7 +286,7 @@ pub(super) async fn complete(call: Call) -> Result<Reply, Refusal> {
     let body = &call.body;
     let commands = match body.value("commands") {
         Some(commands) => parse_commands(&commands).map_err(|errors| body.refuse_all(errors)),
-        None => Err(body.refuse("commands", "must hold at least one command")),
+        None => Err(body.refuse("commands", "must contain at least one command")),
     };
     let cursors = read_cursors(body);
     let sticky = read_sticky(body);
@@ -303,8 +303,7 @@ pub(super) async fn complete(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::recorded(answer.body, answer.duplicate))
 }
 
-/// How far the workflow has read its message streams; what it waits for there needs no answer of its own, because every message
-/// is delivered as it comes.
+/// Reads how far the workflow has read its message streams.
 fn read_cursors(body: &Body) -> Vec<StreamCursor> {
     let read = |entry: &Value| {
         Some(StreamCursor {

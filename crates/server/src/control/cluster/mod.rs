@@ -1,5 +1,5 @@
-//! Discovery, `GET /api/cluster/info` (control-plane.md §6.3, worker-protocol.md §2). The Python worker refuses to start when a
-//! field it needs is missing or says something else, so what clients read is tested against them and the published schema.
+//! Discovery, `GET /api/cluster/info`. The Python worker refuses to start if a field that it needs is missing or has another value,
+//! so this response is tested against the published clients and the published schema.
 
 use longhaul_host::api::Limits;
 use longhaul_host::{DEFAULT_NAMESPACE, Fleet};
@@ -17,11 +17,11 @@ mod contracts;
 /// Characters of a signal's, query's or update's name.
 pub(super) const OPERATION_NAME_LENGTH_MAX: usize = 256;
 
-/// From how much of a limit on a warning is due.
+/// The share of a limit at which clients warn.
 const WARNING_THRESHOLD_PERCENT: u64 = 80;
 
-/// Workers, queues and builds that discovery shows; `active_workers` counts all, and `/api/workers` lists them. Every client reads
-/// this answer when it starts.
+/// Most workers, queues and builds that discovery shows, because every client reads it when it starts. `active_workers` counts all,
+/// and `/api/workers` lists them.
 const FLEET_SHOWN_MAX: usize = 200;
 
 pub(super) async fn info(call: Call) -> Result<Reply, Refusal> {
@@ -54,7 +54,7 @@ pub(super) async fn info(call: Call) -> Result<Reply, Refusal> {
         "replay_verification_contract": contracts::replay_verification(),
         "auth_composition_contract": contracts::auth_composition(),
         "control_plane": contracts::control_plane(),
-        // A string, though the published schema says integer: the SDKs split it at the dot.
+        // A string, although the published schema has an integer: the SDKs split it at the dot.
         "worker_protocol": {
             "version": WORKER_PROTOCOL_VERSION,
             "header": WORKER_PROTOCOL_HEADER,
@@ -88,7 +88,7 @@ fn worker_fleet(call: &Call, fleet: &Fleet) -> Value {
     })
 }
 
-/// Runs repair themselves: a lease that ends or a task that was lost is seen by the run's own alarm, so nothing waits for a pass.
+/// Renders an empty list. Runs repair themselves: a run's own alarm finds a lease that expired or a task that was lost.
 fn no_repair_candidates() -> Value {
     json!({
         "total_candidates": 0,

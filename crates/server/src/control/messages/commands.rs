@@ -1,6 +1,6 @@
-//! Commands on workflows: signal, cancel, terminate, each for the current run or for a named one (control-plane.md §10).
+//! Commands on workflows: signal, cancel, terminate, repair, archive, each for the current run or for a named one.
 //!
-//! Answers never carry a top-level `status`, `accepted` or `success`: the run's state and the command's must not be confused.
+//! Replies have no top-level `status`, `accepted` or `success`, so that the state of the run and of the command are not confused.
 
 use http::StatusCode;
 use longhaul_host::api::{CleanupBudget, MESSAGE_STREAM_SIGNAL, Receipt, Rejection, Stop};
@@ -16,7 +16,7 @@ use crate::control::envelope::Reply;
 use crate::gate::Refusal;
 use crate::views::cancellation::cancellation_json;
 
-/// Characters of a request id. One SDK counts bytes, the other characters; the larger set is accepted.
+/// Characters of a request id. One SDK counts bytes, the other characters; this accepts both.
 const REQUEST_ID_MAX: usize = 255;
 
 /// Characters of the reason given to cancel or terminate.
@@ -30,7 +30,7 @@ pub(in crate::control) async fn signal(call: Call) -> Result<Reply, Refusal> {
 
 async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
     if name == MESSAGE_STREAM_SIGNAL {
-        let message = "This signal's name belongs to the runtime.";
+        let message = "This signal name is reserved for the runtime.";
         return Err(Refusal::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             Reason::RuntimeReservedSignal,
@@ -64,7 +64,7 @@ async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
 /// Longest time a caller may give workflow code to clean up.
 const CLEANUP_SECONDS_MAX: u64 = 3600;
 
-/// Asks workflow code to clean up and end (control-plane.md §10.7).
+/// Asks workflow code to clean up and end.
 pub(in crate::control) async fn request_cancellation(call: Call) -> Result<Reply, Refusal> {
     let reason = call.body.note("reason", REASON_MAX);
     let seconds = call
@@ -102,7 +102,7 @@ pub(in crate::control) async fn request_cancellation(call: Call) -> Result<Reply
     ))
 }
 
-/// Operation names (control-plane.md §1.7).
+/// Checks the name of a signal, query or update.
 pub(in crate::control) fn check_name(name: &str, field: &str) -> Result<(), Refusal> {
     if name.trim().is_empty()
         || name.len() > OPERATION_NAME_LENGTH_MAX
@@ -168,7 +168,7 @@ async fn stop(call: Call, how: Stop) -> Result<Reply, Refusal> {
     Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
 }
 
-/// Looks whether the run is stuck, and puts it right.
+/// Checks whether the run is stuck, and repairs it.
 pub(in crate::control) async fn repair(call: Call) -> Result<Reply, Refusal> {
     let target = target(&call)?;
     let receipt = call
@@ -179,7 +179,7 @@ pub(in crate::control) async fn repair(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
 }
 
-/// Keeps a closed run out of retention's reach.
+/// Archives a closed run, which protects it from retention.
 pub(in crate::control) async fn archive(call: Call) -> Result<Reply, Refusal> {
     let reason = call.body.note("reason", REASON_MAX);
     let target = target(&call)?;
@@ -191,7 +191,7 @@ pub(in crate::control) async fn archive(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
 }
 
-/// Whom the command is for; the last reading of the body, so everything that was wrong with it is answered here.
+/// Returns the target of the command. This is the last reading of the body, so it fails with all mistakes in it.
 pub(in crate::control) fn target(call: &Call) -> Result<CommandTarget, Refusal> {
     let request_id = call.body.characters("request_id", REQUEST_ID_MAX);
     call.body.check()?;
@@ -213,7 +213,7 @@ fn scope(target: &CommandTarget) -> &'static str {
     }
 }
 
-/// The answer to an accepted command, or to a repeat of it.
+/// Renders an accepted command, or a repeat of it.
 pub(in crate::control) fn shared(receipt: &Receipt, target: &CommandTarget) -> Map<String, Value> {
     let command = &receipt.command;
     let mut body = Map::new();
@@ -234,12 +234,12 @@ pub(in crate::control) fn shared(receipt: &Receipt, target: &CommandTarget) -> M
     set("validation_errors", json!({}));
     set("request_id", json!(command.request_id));
     set("retained", json!(receipt.retained));
-    // A repeat with another intent is refused, so an answered one was compared.
+    // A repeat with different content is refused, so an accepted one was compared.
     set("intent_verified", json!(true));
     body
 }
 
-/// A refusal in the words of a command. Missing targets and failures of the server are not commands and stay as they are.
+/// Adds the fields of a refused command. Missing targets and failures of the server are not commands and keep their fields.
 pub(in crate::control) fn refused(
     error: &Error,
     target: &CommandTarget,

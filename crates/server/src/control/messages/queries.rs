@@ -1,5 +1,5 @@
-//! Queries on workflows, open or closed, for the current run or a named one (control-plane.md §10.4). Nothing is recorded: the
-//! answer comes from a worker that replays the history.
+//! Queries on workflows, open or closed, for the current run or a named one. Nothing is recorded: a worker replays the history and
+//! answers.
 
 use longhaul_protocol::payload;
 use serde_json::json;

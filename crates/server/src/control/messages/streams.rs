@@ -1,4 +1,4 @@
-//! Message streams into a workflow (control-plane.md §12.1).
+//! Message streams into a workflow.
 
 use http::StatusCode;
 use longhaul_host::api::MessageStream;

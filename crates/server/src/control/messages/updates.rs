@@ -1,4 +1,4 @@
-//! Updates: a message with an answer, for the current run or a named one (control-plane.md §10.5).
+//! Updates: a message with a result, for the current run or a named one.
 
 use longhaul_host::api::{Receipt, Rejection, UpdateRecord, UpdateStatus};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::control::envelope::Reply;
 use crate::control::workflows::principal;
 use crate::gate::Refusal;
 
-/// How long a caller waits who does not say.
+/// How long a caller waits that does not send a timeout.
 const WAIT_SECONDS_DEFAULT: u64 = 10;
 
-/// A wait is one held request: longer ones ask again with the same request id.
+/// Longest wait. It holds one request; a caller that waits longer sends the same request id again.
 const WAIT_SECONDS_MAX: u64 = 300;
 
 pub(in crate::control) const WAIT_FOR: [&str; 2] = ["accepted", "completed"];
@@ -48,11 +48,11 @@ async fn update_named(call: Call, name: &str) -> Result<Reply, Refusal> {
     Ok(answer(&receipt, &target, name, wait, seconds))
 }
 
-/// Which stage the caller waits for, and how many seconds.
+/// Reads which stage the caller waits for, and how many seconds.
 fn read_wait(call: &Call) -> (UpdateWait, Option<u64>) {
     let body = &call.body;
     if body.raw("wait_policy").is_some() {
-        body.refuse("wait_policy", "is called wait_for");
+        body.refuse("wait_policy", "is not a field; use wait_for");
     }
     let seconds = body.count("wait_timeout_seconds", 1);
     match body.text("wait_for", 32).as_deref() {
@@ -112,7 +112,8 @@ fn answer(
     Reply::new(status, Value::Object(body))
 }
 
-/// What every answer about an update says. A result is there only when the update is over: one SDK takes a null for the result.
+/// Renders the fields that every reply about an update has. The result is present only after the update ended, because one SDK treats
+/// a null as the result.
 fn update_fields(receipt: &Receipt, name: &str) -> Map<String, Value> {
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);

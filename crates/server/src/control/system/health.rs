@@ -1,5 +1,4 @@
-//! Whether the server is alive and whether it can work (control-plane.md §6.1, §6.2), open to everybody: load balancers ask. And
-//! what administrators watch.
+//! Liveness and readiness, without credentials: load balancers call these routes.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -11,7 +10,7 @@ use crate::App;
 
 /// Liveness.
 pub(crate) async fn health(State(app): State<App>) -> Response {
-    // Namespaces are few and read from the store, not from memory: the smallest question that only a working store answers.
+    // The list of namespaces is short and is read from the store, not from memory, so only a working store can return it.
     let works = app.host().namespaces().await.is_ok();
     let body = json!({
         "status": if works { "serving" } else { "degraded" },
@@ -37,7 +36,7 @@ pub(in crate::control) async fn ready(State(app): State<App>) -> Response {
         "timestamp": app.host().now(),
         "checks": {
             "database": check(has_store),
-            // The store is opened, and its schema brought up to date, before the first request is taken.
+            // The store is opened and its schema updated before the first request is accepted.
             "migrations": check(has_store),
             "default_namespace": check(has_default),
             // False while the disk is full.

@@ -1,4 +1,4 @@
-//! `GET /api/system/operator-metrics` (control-plane.md §23.1): a namespace in numbers. Groups are added with their features.
+//! `GET /api/system/operator-metrics`: counts of a namespace's activities and worker sessions.
 
 use longhaul_host::ActivityCounts;
 use serde_json::{Value, json};
@@ -22,7 +22,8 @@ pub(in crate::control) async fn read(call: Call) -> Result<Reply, Refusal> {
     })))
 }
 
-/// `queued` is everything that is not local. What is open is read now; attempts and failures are counted from the server's start.
+/// Renders the activity counts. `queued` activities are all that are not local. Open activities are read now; attempts and failures
+/// are counted since the server started.
 fn activities(counts: &ActivityCounts) -> Value {
     let ActivityCounts { queued, local, .. } = counts;
     let (of_queues, of_workers) = (&counts.queued_totals, &counts.local_totals);

@@ -1,5 +1,4 @@
-//! Builds of a queue's workers: list, drain, resume, promote (control-plane.md §18.2). What a change means and what is in its way is
-//! decided by `engine::rollout`.
+//! Builds of a queue's workers: list, drain, resume, promote. The engine decides what a change does and what blocks it.
 
 use longhaul_host::api::RolloutChange;
 use std::collections::BTreeSet;
@@ -47,7 +46,7 @@ pub(in crate::control) async fn promote(call: Call) -> Result<Reply, Refusal> {
 
 async fn change(call: Call, change: RolloutChange) -> Result<Reply, Refusal> {
     let queue = TaskQueue::from(call.segment("name"));
-    // Null is the cohort without a build id, so leaving the key out must not mean the same.
+    // Null selects the cohort without a build id, so an absent key is refused.
     if !call.body.has("build_id") {
         call.body.refuse(
             "build_id",
@@ -70,7 +69,7 @@ async fn change(call: Call, change: RolloutChange) -> Result<Reply, Refusal> {
     Ok(Reply::ok(Value::Object(body)))
 }
 
-/// What the operator said about the cohort, and what follows for new runs.
+/// Renders the operator's decisions about a cohort, and whether new runs use it.
 fn said(cohort: &Cohort) -> Map<String, Value> {
     let rollout = &cohort.rollout;
     let mut body = Map::new();
@@ -147,7 +146,7 @@ fn distinct(workers: &[WorkerView], of: impl Fn(&WorkerView) -> Option<&String>)
     json!(values)
 }
 
-/// A change that something is in the way of; the first of it gives the reason.
+/// Renders a change that is blocked. The first blockage is the reason.
 pub(in crate::control) fn refused(blocked: &Blocked) -> Refusal {
     let rollout = &blocked.cohort.rollout;
     let blockages: Vec<Value> = blocked

@@ -1,5 +1,5 @@
-//! Deployments: the builds of all queues by name, `namespace/task_queue@build_id` or `@unversioned` (control-plane.md §18.4). The
-//! same rows as build ids, seen one by one; here a promotion can also be rolled back.
+//! Deployments: the builds of all queues by name, `namespace/task_queue@build_id` or `@unversioned`. They are the rows of
+//! `build_ids`, one by one; here a promotion can also be rolled back.
 
 use http::StatusCode;
 use longhaul_host::api::RolloutChange;
@@ -14,10 +14,10 @@ use crate::control::workers::{read_name, write_name};
 use crate::control::{Call, no_route};
 use crate::gate::Refusal;
 
-/// Deployments of a page when the caller does not say, and at most.
+/// Default and largest page size.
 const PAGE_SIZE_MAX: usize = 500;
 
-/// Stands for the workers without a build id.
+/// The name of the workers without a build id.
 const UNVERSIONED: &str = "unversioned";
 
 pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
@@ -29,7 +29,7 @@ pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
     let mut queues = queues.into_iter().peekable();
     let mut rows = Vec::new();
     let mut last = None;
-    // A page ends behind a queue, so it may have a few more than were asked for.
+    // A page ends after a whole queue, so it may have a few more rows than requested.
     while rows.len() < limit
         && let Some(queue) = queues.next()
     {
@@ -51,7 +51,7 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::ok(shown(&cohort)))
 }
 
-/// `POST /deployments/{name}/promote|drain|resume|rollback`; names hold slashes, so the last segment is the action.
+/// `POST /deployments/{name}/promote|drain|resume|rollback`. Names contain slashes, so the last segment is the action.
 pub(in crate::control) async fn change(call: Call) -> Result<Reply, Refusal> {
     let path = call.segment("name");
     let (name, action) = path.rsplit_once('/').ok_or_else(no_route)?;
@@ -78,7 +78,7 @@ struct Name {
 }
 
 impl Name {
-    /// A queue's name may hold `@`, a build id is what follows the last one.
+    /// Reads a name. A queue's name may contain `@`; the build id follows the last one.
     fn read(call: &Call, text: &str) -> Result<Self, Refusal> {
         let parts = text
             .split_once('/')
@@ -97,7 +97,7 @@ impl Name {
             return Err(failed(
                 StatusCode::BAD_REQUEST,
                 Reason::NamespaceMismatch,
-                "The deployment is of another namespace than the request.",
+                "The deployment belongs to a different namespace than the request.",
             ));
         }
         Ok(Self {
@@ -134,7 +134,7 @@ pub(in crate::control) fn shown(cohort: &Cohort) -> Value {
         .iter()
         .flat_map(|worker| &worker.row.supported_workflow_types)
         .collect();
-    // One code base per build: with several of them there is none to name.
+    // Workers of one build with different fingerprints have no common one.
     let mut fingerprints: Vec<&serde_json::Map<String, Value>> = cohort
         .workers
         .iter()

@@ -1,4 +1,4 @@
-//! How busy task queues are and what the server lets through (control-plane.md §18.1, §18.3). A limit that is not configured is null.
+//! The load of task queues and the server's caps on them. A limit that is not configured is null.
 
 use longhaul_host::api::{TaskKind, TaskRow};
 use longhaul_host::{FairnessView, Host, QueueAdmission, QueueView, WorkerView};
@@ -14,7 +14,7 @@ use crate::gate::Refusal;
 pub(super) mod build_ids;
 pub(super) mod deployments;
 
-/// Queues of a page when the caller does not say, and at most.
+/// Default and largest page size.
 const PAGE_SIZE_MAX: usize = 1000;
 
 /// Pollers shown for one queue; its statistics count all.
@@ -46,7 +46,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     ))
 }
 
-/// An unknown queue is an empty one.
+/// Shows one queue. An unknown queue is shown as an empty one.
 pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
     let name = TaskQueue::from(call.segment("name"));
     Ok(Reply::ok(
@@ -54,7 +54,7 @@ pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
     ))
 }
 
-/// One queue with its pollers and leases.
+/// Renders one queue with its pollers and leases.
 pub(super) async fn detail(
     host: &Host,
     namespace: &Namespace,
@@ -81,8 +81,8 @@ pub(super) async fn detail(
     Ok(Value::Object(body))
 }
 
-/// Leases that have run out and were not taken back yet. A run takes its own back within moments, so the list, which does not
-/// read leases, says none.
+/// Leases that expired and were not released yet. A run releases its own within milliseconds, so the list, which does not read
+/// leases, shows none.
 #[derive(Default)]
 struct Expired {
     workflow: u64,
@@ -108,7 +108,7 @@ fn is_expired(lease: &TaskRow, now: Timestamp) -> bool {
     lease.lease_expires_at.is_some_and(|at| at <= now)
 }
 
-/// What is known of one kind of task on one queue.
+/// The load of one kind of task on one queue.
 struct Load {
     ready: u64,
     leased: u64,
@@ -132,7 +132,7 @@ impl Load {
         }
     }
 
-    /// The last minute is this server's own count.
+    /// Renders the counts. Those of the last minute are this server's own.
     fn stats(&self) -> Value {
         json!({
             "ready_count": self.ready,
@@ -199,7 +199,7 @@ fn stats(host: &Host, queue: &QueueView, workflow: &Load, activity: &Load) -> Va
     })
 }
 
-/// Attempts that are open. Finished ones are known to their runs only and are not counted per queue.
+/// Renders the open attempts. Only the runs know the finished ones, so those are not counted per queue.
 fn activity_attempts(activity: &Load) -> Value {
     json!({
         "total_count": activity.leased,
@@ -215,7 +215,7 @@ fn activity_attempts(activity: &Load) -> Value {
     })
 }
 
-/// Runs repair themselves, so only a lease that nobody took back yet is worth a look.
+/// Renders the repair candidates. Runs repair themselves, so only leases that are not released yet are candidates.
 fn repair(expired_leases: u64) -> Value {
     json!({
         "candidates": expired_leases,
@@ -228,7 +228,7 @@ fn repair(expired_leases: u64) -> Value {
     })
 }
 
-/// The policy as published (control-plane.md §23.2).
+/// Returns the published repair policy.
 pub(super) fn repair_policy() -> Value {
     json!({
         "redispatch_after_seconds": 3,
@@ -252,7 +252,7 @@ fn admission(
         .iter()
         .filter(|worker| !worker.is_stale && !worker.is_draining)
         .collect();
-    // Workers say how many they want, in any number.
+    // Workers may report any number, so the sum must not overflow.
     let total = |slots: fn(&WorkerView) -> u64| {
         active
             .iter()
@@ -289,7 +289,7 @@ fn query_admission(host: &Host, namespace: &Namespace, queue: &QueueView) -> Val
     })
 }
 
-/// What the queue's workers can do at once.
+/// How many tasks the queue's workers can run at once.
 struct Slots {
     active_workers: usize,
     count: u64,
@@ -309,7 +309,7 @@ fn task_admission(kind: &str, slots: &Slots, load: &Load, server: &QueueAdmissio
     } else {
         "accepting"
     };
-    // What is used is counted only where a cap needs it.
+    // Usage is counted only for configured caps.
     let used = |cap: Option<u64>, used: u64| cap.map(|_| used);
     let left = |cap: Option<u64>, used: u64| cap.map(|cap| cap.saturating_sub(used));
     json!({
@@ -342,7 +342,7 @@ fn task_admission(kind: &str, slots: &Slots, load: &Load, server: &QueueAdmissio
     })
 }
 
-/// How ready tasks stand in line (control-plane.md §18.3).
+/// Shows the order of ready tasks.
 pub(super) async fn priority_fairness(call: Call) -> Result<Reply, Refusal> {
     let queue = TaskQueue::from(call.segment("name"));
     let view = |kind| {
@@ -397,7 +397,7 @@ fn lease_shown(lease: &TaskRow, now: Timestamp) -> Value {
     match lease.kind {
         TaskKind::Workflow => shown["workflow_task_attempt"] = json!(lease.attempt),
         TaskKind::Activity => {
-            // The attempt's id is known to its run only; its number is what people compare.
+            // Only the run knows the id of the attempt; people compare the number.
             shown["activity_attempt_id"] = Value::Null;
             shown["attempt_number"] = json!(lease.attempt);
         }

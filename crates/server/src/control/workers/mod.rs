@@ -1,4 +1,4 @@
-//! Registered workers, for operators (control-plane.md §17).
+//! Registered workers, for operators.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,13 +14,13 @@ use crate::gate::Refusal;
 
 pub(super) mod session_list;
 
-/// Workers of a page when the caller does not say, and at most: so many that clients without pages see any ordinary fleet.
+/// Default and largest page size: clients that do not follow pages then see every worker of an ordinary fleet.
 const PAGE_SIZE_MAX: usize = 1000;
 
-/// What a list can be narrowed to.
+/// Values of the `status` filter.
 const STATUSES: [&str; 3] = ["active", "draining", "stale"];
 
-/// What a worker may say about its free places.
+/// The slots that a worker may report.
 const SLOTS: [&str; 6] = [
     "workflow_available",
     "workflow_capacity",
@@ -58,7 +58,8 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     })))
 }
 
-/// The token of a list that is ordered by names: the last name of the page, so that what comes and goes shifts nothing.
+/// Returns the page token of a list that is ordered by name: the last name of the page. Rows that appear or disappear do not shift
+/// the next page.
 pub(super) fn write_name(name: &str) -> String {
     URL_SAFE_NO_PAD.encode(name)
 }
@@ -79,7 +80,7 @@ pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::ok(Value::Object(body)))
 }
 
-/// The same effect as the worker's own goodbye.
+/// Deregisters a worker, as if the worker did it itself.
 pub(super) async fn deregister(call: Call) -> Result<Reply, Refusal> {
     let worker_id = worker_id(&call);
     let released = call
@@ -98,7 +99,7 @@ fn worker_id(call: &Call) -> WorkerId {
     call.segment("worker_id").into()
 }
 
-/// Here a worker is looked up by its id; on a poll the same error means that it must register first.
+/// Renders an unknown worker as a 404. On a poll the same error means that the worker must register first.
 fn refused(error: &Error) -> Refusal {
     match error {
         Error::WorkerNotRegistered(worker_id) => {
@@ -110,7 +111,7 @@ fn refused(error: &Error) -> Refusal {
     }
 }
 
-/// A worker as lists and queues show it.
+/// Renders a worker for lists and queues.
 pub(super) fn shown(host: &Host, worker: &WorkerView) -> Map<String, Value> {
     let row = &worker.row;
     let mut body = Map::new();
@@ -162,7 +163,7 @@ pub(super) fn shown(host: &Host, worker: &WorkerView) -> Map<String, Value> {
     body
 }
 
-/// Every slot by name; null where the worker did not say.
+/// Renders every slot by name; null if the worker did not report it.
 fn task_slots(said: Option<&Value>) -> Value {
     let slot = |name: &str| {
         said.and_then(|slots| slots.get(name))

@@ -1,4 +1,4 @@
-//! Worker sessions for operators: who holds what, and what was lost (control-plane.md §17.3).
+//! Worker sessions, for operators: which worker holds which session, and which sessions were lost.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +13,7 @@ use crate::control::envelope::Reply;
 use crate::gate::Refusal;
 use crate::views::worker_session::{counts, snapshot};
 
-/// Rows of a page when the caller does not say, and at most.
+/// Default and largest page size.
 const PAGE_SIZE_DEFAULT: usize = 200;
 const PAGE_SIZE_MAX: usize = 1000;
 
@@ -56,7 +56,7 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
     ))
 }
 
-/// Where a page ended: the last session's place in the order.
+/// Returns a page token: the last session's place in the order.
 fn write_token((at, session_id): &(Timestamp, SessionId)) -> String {
     URL_SAFE_NO_PAD.encode(format!("{}.{session_id}", at.as_micros()))
 }

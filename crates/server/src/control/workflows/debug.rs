@@ -1,4 +1,4 @@
-//! `GET /api/workflows/{w}/debug` and `…/runs/{r}/debug` (control-plane.md §8.5): why is it waiting, in one call.
+//! `GET /api/workflows/{w}/debug` and `…/runs/{r}/debug`: why a run waits, in one response.
 
 use longhaul_host::DebugView;
 use longhaul_host::StoredEvent;
@@ -29,7 +29,7 @@ const ACTIVITY_CLOSES: [(&str, &str); 4] = [
     ("ActivityCancelled", "cancelled"),
 ];
 
-/// Events that tell of a failure.
+/// Events that record a failure.
 const FAILURES: [&str; 6] = [
     "ActivityFailed",
     "ActivityTimedOut",
@@ -78,7 +78,7 @@ pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::ok(body))
 }
 
-/// The run's standing, its newest event and the next thing that happens by itself.
+/// Renders the run's state, its newest event and the next event that time causes.
 fn execution(view: &DebugView, with_preview: bool) -> Value {
     let mut shown = identity(&view.description);
     for known in [
@@ -118,7 +118,7 @@ fn execution(view: &DebugView, with_preview: bool) -> Value {
     Value::Object(shown)
 }
 
-/// As much of a text as may be shown, cut between characters.
+/// Returns the part of a text that is shown, cut between characters.
 fn beginning(text: &str) -> &str {
     let end = (0..=text.len().min(PREVIEW_MAX))
         .rev()
@@ -271,9 +271,9 @@ fn pending_activity(activity: &Activity, now: Timestamp) -> Value {
     })
 }
 
-/// Activities that ended lately, the newest first.
+/// Renders the activities that ended last, newest first.
 fn recent_activities(recent: &[StoredEvent]) -> Vec<Value> {
-    // The policy stands where the call was scheduled, which may be longer ago than what is looked at.
+    // The policy is in the event that scheduled the call, which may be older than the events at hand.
     let policy = |execution_id: &Value| {
         recent.iter().find_map(|event| {
             let payload: Value = (event.event_type == "ActivityScheduled")
@@ -307,7 +307,7 @@ fn recent_activities(recent: &[StoredEvent]) -> Vec<Value> {
     closes.take(PENDING_MAX).collect()
 }
 
-/// What went wrong lately, the newest first, with what workers said for people.
+/// Renders the last failures, newest first, with the diagnostics that workers reported.
 fn recent_failures(view: &DebugView) -> Vec<Value> {
     let run = &view.description.run;
     let task = run.core.workflow_task.iter().filter_map(|task| {

@@ -1,5 +1,5 @@
-//! `GET /api/workflows/{w}` and `…/runs/{r}` (control-plane.md §8.3): everything about one run. Both SDKs poll it for results: the
-//! envelopes are the authority, the plain copies beside them are for people.
+//! `GET /api/workflows/{w}` and `…/runs/{r}`: everything about one run. Both SDKs poll it for results and read the envelopes; the plain
+//! copies beside them are for people.
 
 use longhaul_host::Description;
 use longhaul_host::api::{CommandRow, Outcome, Run, RunFailure, waits_for};
@@ -14,7 +14,7 @@ use crate::control::envelope::Reply;
 use crate::control::origin;
 use crate::gate::Refusal;
 
-/// The newest commands that a description shows: what a person looks at. The others are in the list of commands.
+/// How many of the newest commands a description shows. The others are in the list of commands.
 const COMMANDS_SHOWN: usize = 50;
 
 pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
@@ -36,7 +36,7 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
         .host()
         .workflow_commands(run.run_id(), None, COMMANDS_SHOWN)
         .await?;
-    // The page is newest first, and a description tells a run from its beginning.
+    // The page is newest first, and a description is oldest first.
     let shown = || page.commands.iter().rev();
     let commands: Vec<Value> = shown().map(|row| command(row, run)).collect();
     let updates: Vec<Value> = shown().filter_map(|row| update(row, run)).collect();
@@ -89,7 +89,7 @@ pub(super) fn identity(description: &Description) -> Map<String, Value> {
     set("started_at", json!(spec.started_at));
     set("closed_at", json!(closed.map(|closed| closed.at)));
     set("last_progress_at", json!(core.last_event_at));
-    // Where a follower begins who wants to hear of what comes next (§11.1).
+    // A follower of the history starts here to read only new events.
     set("last_history_sequence", json!(core.last_history_sequence));
     set("wait_kind", json!(wait_kind));
     set("wait_reason", json!(wait_reason));
@@ -98,8 +98,7 @@ pub(super) fn identity(description: &Description) -> Map<String, Value> {
     body
 }
 
-/// Arguments and result. A stored payload that cannot be read is shown as null with a diagnosis; the answer itself never fails
-/// for it (payload-codec.md §9).
+/// Shows arguments and result. A stored payload that cannot be decoded is shown as null with a diagnosis; the request does not fail.
 fn show_payloads(body: &mut Map<String, Value>, run: &Run) {
     let output = match run.outcome() {
         Some(Outcome::Output(output)) => Some(output),
@@ -126,7 +125,7 @@ fn show_payloads(body: &mut Map<String, Value>, run: &Run) {
 
 fn show_failure(body: &mut Map<String, Value>, run: &Run, failure: &RunFailure) {
     let mut exception = failure.exception.clone();
-    // What the worker said about the exception itself counts; the rest is completed from the failure.
+    // The worker's own description of the exception is kept; missing fields are taken from the failure.
     exception
         .entry("type")
         .or_insert_with(|| json!(failure.exception_type));
@@ -157,7 +156,7 @@ fn show_failure(body: &mut Map<String, Value>, run: &Run, failure: &RunFailure) 
     body.insert("failures".to_owned(), json!([own]));
 }
 
-/// What an operator can do with this run now. Only what is built is offered.
+/// Shows what an operator can do with this run now.
 fn actions(description: &Description) -> Value {
     let takes_commands = description.accepts_commands();
     json!({
@@ -174,7 +173,7 @@ fn actions(description: &Description) -> Value {
 
 pub(in crate::control) fn command(row: &CommandRow, run: &Run) -> Value {
     let is_accepted = row.status == "accepted";
-    // A signal is applied when the workflow takes it, which its history tells; the others take effect as they are accepted.
+    // A signal is applied when the workflow consumes it, which is an event of its history. Other commands take effect when accepted.
     let is_applied = is_accepted && row.command_type != "signal";
     let update = row.update.as_deref();
     let failure = update.and_then(|update| update.failure.as_ref());
@@ -216,7 +215,7 @@ pub(in crate::control) fn command(row: &CommandRow, run: &Run) -> Value {
     })
 }
 
-/// One row of `updates`: none for a command that is something else.
+/// Renders one row of `updates`; `None` for a command that is not an update.
 fn update(row: &CommandRow, run: &Run) -> Option<Value> {
     let update = row.update.as_deref()?;
     let failure = update.failure.as_ref();
@@ -246,7 +245,7 @@ fn update(row: &CommandRow, run: &Run) -> Option<Value> {
     }))
 }
 
-/// Who asked, stored as JSON text.
+/// Renders the caller of a command, which is stored as JSON text.
 pub(in crate::control) fn principal(text: Option<&str>) -> Value {
     text.and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or(Value::Null)

@@ -1,4 +1,4 @@
-//! `GET /api/workflows/{w}/runs/{r}/history` (control-plane.md §11.1): pages of events, and waiting for the next one.
+//! `GET /api/workflows/{w}/runs/{r}/history`: pages of events, and waiting for the next one.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::control::workflows::principal;
 use crate::gate::Refusal;
 use crate::heavy;
 
-/// Events of a page when the caller does not say, and at most.
+/// Default and largest page size.
 const PAGE_SIZE_DEFAULT: usize = 100;
 const PAGE_SIZE_MAX: usize = 1000;
 
-/// How long a follower is held; below what clients and proxies give up at.
+/// How long a follower waits: less than the timeouts of clients and proxies.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Base64 of the last sequence seen, in decimal. Followers keep tokens across restarts and build their own, so the form stays.
+/// Base64 of the last sequence seen, in decimal. Followers keep tokens across restarts and build their own, so the form is fixed.
 const TOKEN: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -33,7 +33,7 @@ pub(in crate::control) async fn read(call: Call) -> Result<Reply, Refusal> {
     let parameters = &call.parameters;
     let after = parameters.page_token(read_token).unwrap_or(0);
     let page_size = parameters.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX);
-    // Our own addition: who waits for the end only is not woken by every step on the way. Others never ask.
+    // An extension: a caller that waits for the end of the run is not woken by every event.
     let until_closed = parameters.flag("wait_for_close");
     let wait = if parameters.flag("wait_new_event") || until_closed {
         WAIT_MAX
@@ -84,7 +84,7 @@ fn read_token(token: &str) -> Option<u64> {
         .flatten()
 }
 
-/// The events as JSON text. Payloads are stored as the text that is sent, and can be large: they are passed on unread.
+/// Returns the events as JSON text. Payloads are stored as the text that is sent and can be large, so they are not parsed.
 fn events(events: &[StoredEvent]) -> String {
     let mut text =
         String::with_capacity(events.iter().map(|event| event.payload.len() + 256).sum());
@@ -93,7 +93,7 @@ fn events(events: &[StoredEvent]) -> String {
         if text.len() > 1 {
             text.push(',');
         }
-        // `event_type` only: a client that also finds `type` takes them for one field given twice and fails.
+        // No `type`: one client treats `type` and `event_type` as the same field sent twice, and fails.
         let head = json!({
             "sequence": event.sequence,
             "id": event.id,

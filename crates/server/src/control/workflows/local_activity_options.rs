@@ -1,8 +1,8 @@
-//! The options of a local activity as they are shown (local-activities.md §2.3): never a queue, a connection or a session.
+//! How the options of a local activity are shown: without a queue, a connection or a session.
 
 use serde_json::{Value, json};
 
-/// From the retry policy that history keeps; none when the author gave none.
+/// Renders the options from the retry policy in history; `None` if the workflow set no policy.
 pub(super) fn local_options(retry_policy: Option<&Value>) -> Value {
     let of = |key: &str| {
         retry_policy

@@ -1,4 +1,4 @@
-//! Workflows: start, list, describe, and the runs of one (control-plane.md §8).
+//! Workflows: start, list, describe, history, export, and the runs of one workflow.
 
 use longhaul_host::api::{Definitions, parse_query};
 use std::sync::Arc;
@@ -32,11 +32,11 @@ pub(super) use export::export;
 pub(super) use history::read as history;
 pub(super) use start::{DUPLICATE_POLICIES, REFUSED_START_FIELDS, start};
 
-/// What a list can be narrowed to. The first three are buckets, the others exact statuses.
+/// Values of the `status` filter. The first three are buckets, the others exact statuses.
 pub(super) const LIST_STATUSES: [&str; 5] =
     ["running", "completed", "failed", "cancelled", "terminated"];
 
-/// Rows of a page when the caller does not say, and at most (control-plane.md §8.2).
+/// Default and largest page size.
 const PAGE_SIZE_DEFAULT: usize = 50;
 const PAGE_SIZE_MAX: usize = 200;
 
@@ -107,7 +107,7 @@ fn read_status(word: &str) -> Option<StatusFilter> {
     })
 }
 
-/// Where a page ended: the last run's place in the order, so that runs started meanwhile shift nothing.
+/// Returns a page token: the last run's place in the order. Runs that start meanwhile do not shift the next page.
 fn write_token(run: &RunSummary) -> String {
     URL_SAFE_NO_PAD.encode(format!("{}.{}", run.started_at.as_micros(), run.run_id))
 }
@@ -128,7 +128,7 @@ fn list_row(run: &RunSummary, workers: &PinnedWorkers) -> Value {
     Value::Object(row)
 }
 
-/// What lists of workflows and of runs both show.
+/// Renders the fields that lists of workflows and of runs share.
 fn shared_row(run: &RunSummary, workers: &PinnedWorkers) -> Map<String, Value> {
     let mut row = Map::new();
     let mut set = |name: &str, value: Value| row.insert(name.to_owned(), value);
@@ -179,7 +179,7 @@ pub(super) async fn runs(call: Call) -> Result<Reply, Refusal> {
     ))
 }
 
-/// A memo for people: an object, also when there is none.
+/// Renders a memo for people: an object, also if there is none.
 pub(super) fn memo_shown(memo: Option<&Payload>) -> Value {
     let mut shown = memo
         .and_then(|memo| memo.display().ok())
@@ -188,10 +188,10 @@ pub(super) fn memo_shown(memo: Option<&Payload>) -> Value {
     shown
 }
 
-/// In a memo, unlike in arguments and results, published clients expect a whole number without a fraction, whatever its type was;
-/// the types are in the `MemoUpserted` event.
+/// Removes the fraction of whole numbers. Published clients expect that in a memo, unlike in arguments and results. The types are in
+/// the `MemoUpserted` event.
 fn show_whole_numbers(value: &mut Value) {
-    /// Beyond this a double has no room for a fraction, and is clearer with its exponent.
+    /// Larger doubles have no fraction, and are clearer with an exponent.
     const WHOLE_MAX: f64 = 1e15;
     match value {
         Value::Number(number) if number.is_f64() => {

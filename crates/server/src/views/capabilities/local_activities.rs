@@ -1,4 +1,4 @@
-//! The local-activity contract as it is published (local-activities.md §13). Every word of it is the protocol's.
+//! The local-activity contract, exactly as the protocol publishes it.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! What this server offers to workers and clients (worker-protocol.md §2.4, control-plane.md §6.3). A capability is named here
-//! when its whole feature is built and tested, never before: SDKs act on what they read.
+//! What this server offers to workers and clients. SDKs act on these flags, so a capability is listed only when its whole feature
+//! is built and tested.
 
 use longhaul_host::api::SessionStatus;
 use longhaul_protocol::describe::{
@@ -14,10 +14,10 @@ use crate::Options;
 
 mod local_activities;
 
-/// Content codings of answers, the preferred one first.
+/// Content codings of responses, the preferred one first.
 const RESPONSE_COMPRESSION: [&str; 2] = ["gzip", "deflate"];
 
-/// The manifest in every worker-plane answer and in discovery. It depends on nothing that changes while the server runs.
+/// Returns the manifest in every worker-plane response and in discovery. It does not change while the server runs.
 pub(crate) fn server_capabilities(options: &Options) -> Value {
     let protocol = describe();
     json!({
@@ -42,13 +42,13 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
         "parent_close_policy": true,
         "query_task_verbs": QUERY_TASK_VERBS,
         "query_tasks": true,
-        // Tasks carry their moments and their status can be asked (worker-protocol §9.5).
+        // Query tasks contain their deadlines, and their status can be read.
         "query_task_authority": true,
         "workflow_memo_updates": {"supported": true},
         "cooperative_cancellation": true,
         "sticky_execution": {"supported": true},
         "local_activities": local_activities::manifest(),
-        // Each attempt is written down as it happens: our name for it, and the one of the published Python client.
+        // Each attempt is recorded as it happens. The published Python client has another name for the same capability.
         "durable_local_activities": true,
         "prepared_local_activities": true,
         "prepared_local_activity_groups": true,
@@ -60,7 +60,7 @@ pub(crate) fn server_capabilities(options: &Options) -> Value {
     })
 }
 
-/// The contract of worker sessions (worker-sessions.md §13). It validates against the published schema.
+/// Returns the contract of worker sessions. It validates against the published schema.
 fn worker_sessions() -> Value {
     let statuses = SessionStatus::ALL.map(SessionStatus::as_str);
     json!({
@@ -121,7 +121,7 @@ fn worker_sessions() -> Value {
     })
 }
 
-/// Python compares this field by field and does not start a worker with validators where it differs (worker-protocol §9.6).
+/// The Python SDK compares this field by field and refuses to start a worker with validators if one differs.
 fn synchronous_update_validation() -> Value {
     json!({
         "supported": true,
@@ -138,7 +138,7 @@ fn synchronous_update_validation() -> Value {
     })
 }
 
-/// The flags of discovery, for clients and dashboards.
+/// Returns the flags of discovery, for clients and dashboards.
 pub(crate) fn cluster_capabilities() -> Value {
     json!({
         "workflow_tasks": true,

@@ -1,6 +1,5 @@
-//! The canonical bytes of a bundle, `json-recursive-ksort-v1` (control-plane.md §11.2), its checksum and its signature. Whoever
-//! reads an export parses it, renders this form and compares; so every byte counts, and numbers are taken from the text, never
-//! through a rounding parser.
+//! The canonical bytes of a bundle, `json-recursive-ksort-v1`, its checksum and its signature. A reader of an export parses it, renders
+//! this form and compares. Every byte counts, so numbers are copied from the text and never parsed and rounded.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,14 +10,14 @@ use sha2::{Digest as _, Sha256};
 /// Bytes of a block of SHA-256, which HMAC pads its key to (RFC 2104).
 const BLOCK: usize = 64;
 
-/// The canonical form of JSON text: keys sorted, no spaces, ASCII only.
+/// Returns the canonical form of JSON text: keys sorted, no spaces, ASCII only.
 pub(super) fn canonical(json: &str) -> Result<String, serde_json::Error> {
     let mut out = String::with_capacity(json.len());
     write_value(json.trim(), &mut out)?;
     Ok(out)
 }
 
-/// The members of an object in canonical form, with their commas and without its braces.
+/// Returns the members of an object in canonical form, with commas and without braces.
 pub(super) fn members<'a>(
     members: impl Iterator<Item = (&'a &'static str, &'a String)>,
 ) -> Result<String, serde_json::Error> {
@@ -37,7 +36,7 @@ pub(super) fn members<'a>(
 fn write_value(json: &str, out: &mut String) -> Result<(), serde_json::Error> {
     match json.as_bytes().first() {
         Some(b'{') => {
-            // Of a repeated key the last counts, as for every reader. UTF-8 sorts as its characters do.
+            // The last value of a repeated key counts, as for every reader. UTF-8 sorts as its characters do.
             let members: BTreeMap<String, &RawValue> = serde_json::from_str(json)?;
             out.push('{');
             for (number, (key, value)) in members.iter().enumerate() {
@@ -91,7 +90,7 @@ fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// Integers as they stand; anything with a fraction or an exponent is a float in the shortest form that reads back the same.
+/// Writes integers unchanged. A number with a fraction or an exponent is a float, in the shortest form that reads back the same.
 fn write_number(text: &str, out: &mut String) {
     if text
         .bytes()

@@ -1,5 +1,5 @@
-//! `GET /api/workflows/{w}/runs/{r}/history/export` (control-plane.md §11.2): one run as a self-contained bundle that the published
-//! verifiers and replayers take. `canonical` is the form that is signed, `sections` what is folded from the events.
+//! `GET /api/workflows/{w}/runs/{r}/history/export`: one run as a self-contained bundle for the published verifiers and replayers.
+//! `canonical` renders the form that is signed, `sections` collects what the events contain.
 
 mod canonical;
 mod sections;
@@ -27,7 +27,7 @@ use sections::{Fold, Sections};
 
 const SCHEMA: &str = "durable-workflow.v2.history-export";
 
-/// What every payload is (payload-codec.md).
+/// The encoding of every payload: base64 of Avro single-object encoding.
 const ENCODING: &str = "base64-avro-single-object";
 const FRAMING: &str = "single_object";
 const MAGIC: &str = "c301";
@@ -35,8 +35,8 @@ const FINGERPRINT: &str = "crc64-avro:e2a33dff55802237";
 const WRITER_SCHEMA: &str =
     include_str!("../../../../../protocol/contract/durable_workflow.protocol.Value.v1.avsc");
 
-/// Answers with the bundle, page by page as the caller reads it: never more than a page of events is in memory. The events are
-/// read twice, because what is folded from them comes before them.
+/// Sends the bundle page by page as the caller reads it, so at most one page of events is in memory. The events are read twice,
+/// because the sections collected from them come before them.
 pub(in crate::control) async fn export(call: Call) -> Result<Reply, Refusal> {
     let host = call.host().clone();
     let description = host
@@ -76,7 +76,7 @@ pub(in crate::control) async fn export(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::stream(HttpBody::from_stream(text)))
 }
 
-/// Work on a whole page, away from the threads that small requests need.
+/// Does work on a whole page away from the threads that small requests need.
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
@@ -84,19 +84,19 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
     }
 }
 
-/// Reads the pages of an export after each other.
+/// Reads the pages of an export one after another.
 struct Reader {
     host: Host,
     run_id: RunId,
     end: u64,
-    /// Where the next page begins; none after the last one.
+    /// Where the next page begins; `None` after the last one.
     after: Option<u64>,
-    /// None when it is sealed.
+    /// `None` after it is sealed.
     bundle: Option<Bundle>,
 }
 
 impl Reader {
-    /// The next piece of the text. A failure ends the answer in the middle, which every reader notices.
+    /// Returns the next piece of the text. A failure ends the response in the middle, which every reader notices.
     async fn next(mut self) -> Result<Option<(String, Self)>, BoxError> {
         let Some(mut bundle) = self.bundle.take() else {
             return Ok(None);
@@ -119,8 +119,8 @@ impl Reader {
     }
 }
 
-/// A bundle while it is written: its seal grows with the canonical form of what was written. In that form, members stand in the
-/// order of their names, so the events have some of them before and the others behind.
+/// A bundle that is being written. Its seal is computed from the canonical form of what was written. That form orders members by
+/// name, so some come before the events and the others after them.
 struct Bundle {
     seal: Seal,
     key: Option<SigningKey>,
@@ -134,7 +134,7 @@ struct Bundle {
 const EVENTS: &str = "history_events";
 
 impl Bundle {
-    /// A bundle with these members, and its text up to the first event.
+    /// Returns a bundle with these members, and its text up to the first event.
     fn begin(
         members: &BTreeMap<&'static str, String>,
         arguments: String,
@@ -164,7 +164,7 @@ impl Bundle {
         (bundle, text)
     }
 
-    /// Adds events; their text.
+    /// Adds events and returns their text.
     fn add(&mut self, events: &[StoredEvent]) -> String {
         let mut text = String::new();
         for event in events {
@@ -182,7 +182,7 @@ impl Bundle {
         text
     }
 
-    /// Checksum and signature, and the end of the text.
+    /// Returns the end of the text, with checksum and signature.
     fn seal(mut self) -> String {
         self.seal.add(format!("],{}}}", self.behind).as_bytes());
         let (checksum, signature) = self.seal.close();
@@ -198,7 +198,7 @@ impl Bundle {
     }
 }
 
-/// Every member of the bundle but the events and the seal, as text.
+/// Returns every member of the bundle except the events and the seal, as text.
 fn members(
     description: &Description,
     commands: &[CommandRow],
@@ -279,9 +279,9 @@ fn members(
     ])
 }
 
-/// One event of the bundle. The verifiers and the specification read `type`, the Python replayer reads `event_type`: a bundle for
-/// both has both. (The Rust client, which takes the two for one field given twice, reads no exports.) `WorkflowStarted` shows the
-/// arguments of the run, because replayers look for them there.
+/// Renders one event of the bundle. It has both names of the type: the published verifiers read `type`, the Python replayer reads
+/// `event_type`. (The Rust client treats the two as the same field sent twice, but it reads no exports.) `WorkflowStarted` contains
+/// the arguments of the run, because replayers read them there.
 fn event_json(event: &StoredEvent, arguments: &str) -> String {
     let head = json!({
         "id": event.id,
@@ -294,7 +294,7 @@ fn event_json(event: &StoredEvent, arguments: &str) -> String {
     })
     .to_string();
     let open = head.strip_suffix('}').unwrap_or(&head);
-    // Payloads are passed on as they are stored.
+    // Payloads are passed on as stored.
     let payload = &event.payload;
     match payload.strip_prefix('{') {
         Some(rest) if event.event_type == "WorkflowStarted" => {
@@ -378,8 +378,8 @@ fn codec_schemas() -> Value {
     }})
 }
 
-/// Where every payload of the bundle stands. The schema is not repeated with each: it is found by its fingerprint. Text, because
-/// there can be as many entries as events.
+/// Renders the path of every payload in the bundle, as text, because there can be as many as events. The schema is not repeated with
+/// each; it is found by its fingerprint.
 fn payload_manifest(run: &Run, sections: &Sections) -> String {
     let output = matches!(run.outcome(), Some(Outcome::Output(_)));
     let own = ["payloads.arguments.data"]
@@ -429,7 +429,7 @@ mod tests {
         }
     }
 
-    /// A reader renders the canonical form of all that it got; the seal was made from the pieces.
+    /// A reader computes the canonical form of the whole text; the server computed the seal from pieces.
     #[test]
     fn the_seal_of_the_pieces_is_that_of_the_whole() {
         let members = BTreeMap::from([

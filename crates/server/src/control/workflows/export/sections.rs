@@ -1,5 +1,5 @@
-//! What an export tells beside the events themselves, folded from them: signals, updates, activities, timers, failures, children,
-//! and where every payload stands. Nothing here is known from elsewhere, so a bundle cannot contradict its history.
+//! The sections of an export that are collected from its events: signals, updates, activities, timers, failures, children, and the
+//! paths of all payloads. They have no other source, so a bundle cannot contradict its history.
 
 use crate::control::workflows::local_activity_options::local_options;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(super) struct Sections {
     pub(super) payload_paths: Vec<String>,
 }
 
-/// Things by the id they are known under, in the order in which they appeared.
+/// Rows by id, in the order in which they first appeared.
 #[derive(Default)]
 struct Things {
     order: Vec<String>,
@@ -29,7 +29,7 @@ struct Things {
 }
 
 impl Things {
-    /// The row of that id, made when it is new.
+    /// Returns the row of an id, and creates it if it is new.
     fn row(&mut self, id: &Value) -> Option<&mut Value> {
         let id = id.as_str()?.to_owned();
         if !self.rows.contains_key(&id) {
@@ -47,7 +47,7 @@ impl Things {
     }
 }
 
-/// A fold of events that come page by page, in order.
+/// Collects the sections from events, page by page and in order.
 #[derive(Default)]
 pub(super) struct Fold {
     sections: Sections,
@@ -117,7 +117,7 @@ impl Fold {
     }
 }
 
-/// Takes what an event tells of a thing: its plain keys, and when what happened to it. Payloads stay in the events.
+/// Adds an event to the row of its id: its plain keys, its type and its time. Payloads stay in the events.
 fn note(things: &mut Things, id: &str, event: &StoredEvent, payload: &Value) {
     let Some(Value::Object(row)) = things.row(&payload[id]) else {
         return;
@@ -167,7 +167,7 @@ fn parent(payload: &Value) -> Option<Value> {
     }))
 }
 
-/// Everything that has a codec and a blob, and nothing else, is a payload.
+/// Finds the payloads in a value: objects with a codec, a blob and no other key.
 fn find_payloads(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
