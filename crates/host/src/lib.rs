@@ -16,6 +16,7 @@ use longhaul_store::{LeaseFilter, Store};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub mod api;
 pub mod clock;
 mod commit;
 pub mod error;
@@ -33,6 +34,7 @@ pub use matching::admission::Throttle;
 pub use matching::dispatch::{FairnessView, PollCaps};
 pub use matching::poll::{Poll, Polled};
 pub use metrics::Metrics;
+pub use operations::acceptance::SignalPreview;
 pub use operations::activity_counts::{ActivityCounts, ActivityTotals, OpenActivities};
 pub use operations::activity_tasks::AttemptIdentity;
 pub use operations::debug::DebugView;
@@ -54,6 +56,7 @@ pub use questions::table::{
 };
 pub use questions::validation::{ValidationRefusal, WorkflowWork};
 pub use questions::waiter::LeasedQuestion;
+pub use registry::compatibility::{BuildSupport, PinnedWorkers};
 pub use registry::namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use registry::rollouts::{Blocked, Cohort, DrainingQueue};
 pub use registry::workers::{Fleet, Registration, WorkerFilter, WorkerList, WorkerView};
@@ -67,8 +70,7 @@ pub fn mint_error_id() -> String {
         .to_string()
 }
 
-/// What handlers need of the crates below, so that they depend on the host alone.
-pub use longhaul_engine as engine;
+/// Rows and filters of the store that callers read or fill in.
 pub use longhaul_store::{
     NamespaceRow, Quiet, RunFilter, RunSummary, SessionFilter, StatusFilter, StoredEvent, WorkerRow,
 };

@@ -1,5 +1,5 @@
-//! Who is calling. Tokens are compared in constant time; a role is a plain set without hierarchy: an administrator's token is
-//! refused on worker routes (control-plane.md §3).
+//! Authentication. Tokens are compared in constant time. Roles have no hierarchy: an administrator's token is refused on worker
+//! routes.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The word in configuration and answers.
+    /// Returns the role's name in configuration and responses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Worker => "worker",
@@ -27,7 +27,7 @@ impl Role {
     }
 }
 
-/// The credentials the server knows.
+/// The credentials that the server accepts.
 #[derive(Clone)]
 pub struct Auth {
     anonymous: Caller,
@@ -44,16 +44,16 @@ struct Token {
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) roles: Arc<[Role]>,
-    /// Recorded with what the caller does, as JSON text. Taken from authentication alone.
+    /// Recorded with the caller's commands, as JSON text. It comes from authentication only.
     pub(crate) principal: Arc<str>,
-    /// How the caller was recognised, as JSON text that is kept with its commands.
+    /// How the caller was authenticated, as JSON text that is stored with its commands.
     pub(crate) credential: Arc<str>,
 }
 
 const EVERY_ROLE: &[Role] = &[Role::Worker, Role::Operator, Role::Admin];
 
 impl Auth {
-    /// No credentials: everybody may do everything. For loopback, and for those who say so aloud.
+    /// Accepts every caller in every role. For loopback, or if the operator explicitly allows it.
     pub fn open() -> Self {
         Self::with_tokens(None, None, None, None)
     }
@@ -66,7 +66,7 @@ impl Auth {
         admin: Option<String>,
     ) -> Self {
         let has_roles = worker.is_some() || operator.is_some() || admin.is_some();
-        // Beside role tokens the shared one keeps administrating, as it did before there were any.
+        // If there are role tokens, the shared token keeps the administrator's role only.
         let shared_roles = if has_roles {
             &[Role::Admin]
         } else {
@@ -88,12 +88,12 @@ impl Auth {
         }
     }
 
-    /// Whether nobody needs a credential.
+    /// Returns whether callers need no credential.
     pub fn is_open(&self) -> bool {
         self.tokens.is_empty()
     }
 
-    /// The caller behind a request; None when the credential is missing or wrong.
+    /// Returns the caller of a request, or `None` if the credential is missing or wrong.
     pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Option<Caller> {
         if self.is_open() {
             return Some(self.anonymous.clone());
@@ -101,14 +101,14 @@ impl Auth {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let given = values.next()?.to_str().ok()?;
         if values.next().is_some() {
-            // Nobody can say which of them counts.
+            // Two headers are ambiguous.
             return None;
         }
         let (scheme, given) = given.split_once(' ')?;
         if !scheme.eq_ignore_ascii_case("bearer") {
             return None;
         }
-        // Every token is compared, so that the time tells nothing about which one was near.
+        // Every token is compared, so that the time does not depend on which one matches.
         let mut found = None;
         for token in &self.tokens {
             if bool::from(token.secret.as_bytes().ct_eq(given.trim().as_bytes())) {
@@ -138,7 +138,7 @@ impl Caller {
         }
     }
 
-    /// Where nobody needs a credential, nobody has a role: what may be done follows from no one's.
+    /// The caller on a server without credentials. It may act in every role, but none is recorded.
     fn anonymous() -> Self {
         let credential =
             json!({"status": "not_configured", "method": "none", "role": null, "roles": []});

@@ -1,18 +1,16 @@
-//! From a host's error to a status and the fields of an answer. One exhaustive match, so a new kind of error has to be answered.
+//! From a host error to a status and the fields of a response. The match is exhaustive, so a new kind of error needs a response.
 
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use longhaul_host::engine::Rejection;
-use longhaul_host::engine::session::Refusal as SessionRefusal;
+use longhaul_host::api::{Rejection, SessionRefusal};
 use longhaul_host::{Error, QuestionRefusal, ValidationRefusal};
 use longhaul_protocol::Reason;
 use serde_json::json;
 
-use crate::control::queries;
 use crate::gate::Refusal;
-use crate::sessions;
+use crate::views::{query_refusal, worker_session};
 
-/// What an error looks like on both planes; the planes add their own fields for closed runs and leases.
+/// Renders an error as both planes show it. The planes add their own fields for closed runs and leases.
 pub(crate) fn refusal(error: &Error) -> Refusal {
     let refusal = Refusal::new(status(error), error.reason(), error.to_string());
     match error {
@@ -50,7 +48,7 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
         } => refusal
             .with("registered_build_id", registered.clone())
             .with("requested_build_id", requested.clone()),
-        Error::Query(why) => queries::with_details(refusal, why),
+        Error::Query(why) => query_refusal::with_details(refusal, why),
         Error::Validation(why) => match validation_status(why) {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 refusal.with("retryable", true).with("retry_after_seconds", 1)
@@ -69,7 +67,7 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
             | QuestionRefusal::TimedOut => refusal,
         },
         Error::WorkerDraining(worker_id) => refusal.with("worker_id", worker_id.as_str()),
-        Error::Session(refused) => sessions::with_details(refusal, refused),
+        Error::Session(refused) => worker_session::with_details(refusal, refused),
         Error::SessionNotFound(session_id) => refusal.with("session_id", session_id.as_str()),
         Error::TaskQueueDraining(queue) => refusal
             .with("task_queue", queue.task_queue.as_str())
@@ -105,9 +103,9 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
         }
         Error::Damaged => refusal.with("retryable", false),
         Error::Internal => {
-            // The same id stands in the log and in the answer, so that one can be found from the other.
+            // The log and the response contain the same id, so that one can be found from the other.
             let error_id = longhaul_host::mint_error_id();
-            tracing::error!(error_id, "a request was answered internal_error");
+            tracing::error!(error_id, "a request failed with internal_error");
             refusal.with("retryable", false).with("error_id", error_id)
         }
     }
@@ -142,7 +140,7 @@ fn status(error: &Error) -> StatusCode {
         | Error::WorkerDraining(_)
         | Error::TaskQueueDraining(_)
         | Error::CompatibilityBlocked { .. } => StatusCode::CONFLICT,
-        Error::Query(refusal) => queries::status(refusal),
+        Error::Query(refusal) => query_refusal::status(refusal),
         Error::Validation(refusal) => validation_status(refusal),
         Error::Question { refusal, .. } => match refusal {
             QuestionRefusal::NotFound => StatusCode::NOT_FOUND,
@@ -153,7 +151,7 @@ fn status(error: &Error) -> StatusCode {
             | QuestionRefusal::LeaseExpired
             | QuestionRefusal::TimedOut => StatusCode::CONFLICT,
         },
-        // On polls; heartbeats and lookups answer 404 and say so themselves.
+        // The status on polls. Heartbeats and lookups replace it by 404.
         Error::WorkerNotRegistered(_) => StatusCode::PRECONDITION_FAILED,
         Error::TooManyPolls
         | Error::RequestRateExhausted { .. }
@@ -165,7 +163,7 @@ fn status(error: &Error) -> StatusCode {
     }
 }
 
-/// The status of an update that could not be validated (control-plane.md §10.5).
+/// Returns the status of an update that could not be validated.
 fn validation_status(refusal: &ValidationRefusal) -> StatusCode {
     match refusal {
         ValidationRefusal::RequestIdRequired => StatusCode::UNPROCESSABLE_ENTITY,
@@ -278,7 +276,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
                 .with("errors", errors.clone())
                 .with("validation_errors", errors)
         }
-        // The worker has nothing left to do on this task: it was taken back.
+        // The server took the task back, so the worker has nothing left to do on it.
         Rejection::LocalActivityRefused {
             reason: Reason::LocalActivityRetryNotDue | Reason::LocalActivityDeadlineExpired,
         } => refusal.with("claim_released", true),
@@ -321,7 +319,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
     }
 }
 
-/// A panic ends its request only.
+/// Returns the refusal of a request whose handler panicked. Other requests go on.
 pub(crate) fn panic_refusal(panic: &(dyn std::any::Any + Send)) -> Refusal {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let what = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -329,7 +327,7 @@ pub(crate) fn panic_refusal(panic: &(dyn std::any::Any + Send)) -> Refusal {
     refusal(&Error::Internal)
 }
 
-/// The same outside the two planes.
+/// Answers a request that panicked outside the two planes.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the signature is the layer's"

@@ -1,5 +1,5 @@
 //! The checks every request passes, in one order on both planes: credential, role, version, namespace, body. The order decides
-//! which error a client sees; credentials come first so that a wrong one can probe nothing (worker-protocol §1.2).
+//! which error a client sees. Credentials come first, so that a caller without a valid one learns nothing else.
 //!
 //! A refusal here is a [`Refusal`]; each plane renders it in its own envelope.
 
@@ -16,17 +16,17 @@ use serde_json::{Map, Value, json};
 
 use crate::App;
 use crate::auth::{Caller, Role};
-use crate::body::Body;
 use crate::connections::HalfSent;
-use crate::headers;
 use crate::heavy::large_body;
+use crate::request::body::Body;
+use crate::request::headers;
 
 /// A request that passed every gate.
 pub(crate) struct Passed {
     pub(crate) namespace: Namespace,
     pub(crate) caller: Caller,
     pub(crate) body: Body,
-    /// Held while the request is answered, where the namespace's requests are counted.
+    /// Held until the response is sent, if the namespace limits its requests.
     pub(crate) slot: Option<RequestSlot>,
 }
 
@@ -54,7 +54,7 @@ impl Refusal {
         self
     }
 
-    /// 422 with the fields that are wrong.
+    /// A 422 that lists the wrong fields.
     pub(crate) fn invalid(errors: &longhaul_protocol::workflow_command::FieldErrors) -> Self {
         let first = errors
             .iter()
@@ -73,22 +73,22 @@ impl Refusal {
     }
 }
 
-/// Which version header a plane wants.
+/// Checks the version header of a plane.
 pub(crate) type VersionCheck = fn(&HeaderMap) -> Result<(), VersionRefusal>;
 
-/// What a route asks of its callers.
+/// What a route requires of its callers.
 #[derive(Clone, Copy)]
 pub(crate) struct Gate {
     pub(crate) roles: &'static [Role],
     pub(crate) version: VersionCheck,
     /// Whether the request's namespace must exist.
     pub(crate) namespaced: bool,
-    /// Whether the request counts against what its namespace may ask for.
+    /// Whether the request counts against its namespace's request limits.
     pub(crate) metered: bool,
 }
 
 impl Gate {
-    /// Passes a request through every gate.
+    /// Passes a request through every check.
     pub(crate) async fn pass(
         self,
         app: &App,
@@ -119,7 +119,7 @@ impl Gate {
         })
     }
 
-    /// Credential and role.
+    /// Checks credential and role.
     pub(crate) fn admit(self, app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let caller = app.auth().authenticate(headers).ok_or_else(|| {
             Refusal::new(
@@ -152,7 +152,7 @@ fn version_refused(refusal: VersionRefusal) -> Refusal {
         .with("remediation", refusal.remediation)
 }
 
-/// The header, else the query parameter, else the default; compared without case.
+/// Returns the namespace of the header, else of the URL parameter, else the default one. Names are compared without case.
 pub(crate) fn namespace_of(headers: &HeaderMap, uri: &Uri) -> Namespace {
     let header = headers::text(headers, "x-namespace")
         .map(|name| name.trim().to_owned())
@@ -179,7 +179,7 @@ fn half_sent_refused(half_sent: HalfSent) -> Refusal {
         HalfSent::TimedOut => Refusal::new(
             StatusCode::REQUEST_TIMEOUT,
             Reason::RequestTimeout,
-            "The rest of the request body did not come in time.",
+            "The rest of the request body did not arrive in time.",
         )
         .with("retryable", true),
         HalfSent::Stopping => longhaul_host::Error::Stopping.into(),
@@ -196,7 +196,7 @@ async fn read_body(
         Refusal::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             Reason::PayloadTooLarge,
-            format!("A request body may hold at most {limit} bytes."),
+            format!("A request body may have at most {limit} bytes."),
         )
         .with("limit", limit)
     };

@@ -1,8 +1,8 @@
-//! Large requests and answers, so that small ones stay quick and memory stays bounded whatever is sent.
+//! Large requests and responses. Small ones stay quick, and memory stays bounded whatever clients send.
 //!
-//! A request with a large body is served away from the async threads, a few at a time: parsing, checking and encoding megabytes
-//! takes long, and everybody else would wait. Bodies take room while they are read and until they are answered; when there is
-//! none, the request waits for a while and is then refused without being read.
+//! Parsing, checking and encoding megabytes takes long and would delay all other requests. A request with a large body is therefore
+//! served away from the async threads, a few at a time. A large body reserves memory from the time it is read until the response is
+//! sent. If none is free, the request waits for a while and is then refused without being read.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -20,31 +20,31 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use crate::App;
 use crate::gate::Refusal;
 
-/// From here on a body or an answer is large: working on a quarter of a mebibyte takes about a millisecond.
+/// A body or a response of at least this size is large: working on a quarter of a mebibyte takes about a millisecond.
 const LARGE_FROM_BYTES: usize = 256 * 1024;
 
-/// Bytes of large bodies in memory at once. While they are worked on they take a few times that.
+/// Bytes of large bodies in memory at once. Processing them takes a few times as much.
 const LARGE_BODIES_BYTES_MAX: usize = 128 << 20;
 
-/// How long a large request waits for room; less than clients wait for an answer.
+/// How long a large request waits for memory: less than clients wait for a response.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 
-/// When a refused client should come back.
+/// When a refused client should try again.
 const RETRY_AFTER_SECONDS: u64 = 5;
 
-/// Room is counted in these, because a semaphore counts no more than 32 bits.
+/// Memory is counted in these units, because a semaphore counts no more than 32 bits.
 const ROOM_UNIT: usize = 1024;
 
-/// Large requests worked on at the same moment, at most; on small machines one thread less than there are, so that one is left.
+/// Most large requests that are processed at once. On small machines it is one less than the number of threads.
 const WORKING_MAX: usize = 4;
 
-/// Room for large requests.
+/// Limits the memory and the threads of large requests.
 pub(crate) struct Heavy {
     bodies: Arc<Semaphore>,
     working: Arc<Semaphore>,
 }
 
-/// Room that a body takes until it is answered.
+/// Memory that a body reserves until the response is sent.
 pub(crate) struct Room {
     _permit: OwnedSemaphorePermit,
 }
@@ -60,7 +60,7 @@ impl Default for Heavy {
 }
 
 impl Heavy {
-    /// Waits for room for a body of that length, as [`large_body`] tells it; small ones need none.
+    /// Reserves memory for a body of the length that [`large_body`] returned. A small body needs no reservation.
     pub(crate) async fn room_for(
         &self,
         large: Option<usize>,
@@ -85,13 +85,13 @@ impl Heavy {
     }
 }
 
-/// How long the body is, if it is large. One that does not say counts as the largest there can be.
+/// Returns the length of a large body, or `None` for a small one. A body of unknown length counts as the largest possible.
 pub(crate) fn large_body(headers: &HeaderMap, body: &HttpBody) -> Option<usize> {
     let declared = headers
         .get(CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok())
         .and_then(|text| text.parse::<usize>().ok());
-    // A body that comes from this process knows its length without a header.
+    // A body from this process has a known length without a header.
     let exact = body.size_hint().exact();
     match declared.or_else(|| exact.and_then(|bytes| usize::try_from(bytes).ok())) {
         Some(bytes) => (bytes >= LARGE_FROM_BYTES).then_some(bytes),
@@ -112,7 +112,7 @@ pub(crate) async fn layer(
     away(working, next.run(request)).await
 }
 
-/// Drives a future on threads for blocking work, holding a place only while it runs and not while it waits.
+/// Drives a future on threads for blocking work. It holds a permit while it runs, but not while it waits.
 async fn away<F>(working: Arc<Semaphore>, future: F) -> F::Output
 where
     F: Future + Send + 'static,
@@ -133,7 +133,7 @@ where
             Ok((unfinished, Poll::Pending)) => future = unfinished,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
-        // A wake that came while the step ran is remembered.
+        // `Notify` remembers a wake that came while the step ran.
         woken.0.notified().await;
     }
 }
@@ -150,7 +150,7 @@ impl Wake for Woken {
     }
 }
 
-/// Does work on so many bytes: at once when they are few, else away from the async threads.
+/// Does work on this many bytes: directly if they are few, otherwise away from the async threads.
 pub(crate) async fn work<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_large_by_its_length_or_by_not_telling_it() {
+    fn a_body_is_large_by_its_length_or_if_its_length_is_unknown() {
         let chunks =
             || HttpBody::from_stream(futures::stream::pending::<Result<String, axum::BoxError>>());
         assert_eq!(large_body(&headers(None), &HttpBody::empty()), None);
@@ -189,9 +189,9 @@ mod tests {
         assert_eq!(large_body(&headers(None), &chunks()), Some(usize::MAX));
     }
 
-    /// As many as fit are let in, the next one waits, and is refused when nobody leaves.
+    /// As many bodies as fit are admitted. The next one waits, and is refused if no memory becomes free.
     #[tokio::test(start_paused = true)]
-    async fn large_bodies_wait_for_room_and_are_refused_in_the_end() {
+    async fn large_bodies_wait_for_memory_and_are_then_refused() {
         let heavy = Heavy::default();
         let limit = 16 << 20;
         let mut rooms = Vec::new();
@@ -211,9 +211,9 @@ mod tests {
         assert!(room.is_ok_and(|room| room.is_some()));
     }
 
-    /// A future that waits in between ends with its result, and other heavy work goes on meanwhile.
+    /// A future that waits returns its result in the end, and other heavy work goes on meanwhile.
     #[tokio::test]
-    async fn work_away_from_the_async_threads_waits_without_a_place() {
+    async fn heavy_work_holds_no_permit_while_it_waits() {
         let working = Arc::new(Semaphore::new(1));
         let (send, receive) = tokio::sync::oneshot::channel();
         let waiting = tokio::spawn(away(Arc::clone(&working), async {

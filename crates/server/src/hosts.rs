@@ -1,8 +1,8 @@
-//! Which host names the server answers to, and whose web pages may change something.
+//! Which host names the server accepts, and which web pages may send changes to it.
 //!
-//! A server without credentials trusts everybody who reaches it. On loopback that means the programs of this machine, and not
-//! the web pages that a browser of this machine shows: a page can point its own name at 127.0.0.1 and talk to the server as if it
-//! were its own (DNS rebinding), or send a form to it. The browser tells the name in `Host` and the page in `Origin`.
+//! A server without credentials trusts every caller that can reach it. On loopback these are the programs of this machine. Web pages
+//! in a browser of this machine must not be among them: a page can point its own name at 127.0.0.1 and send requests to the server
+//! (DNS rebinding), or send a form to it. The browser sends the name in `Host` and the page in `Origin`.
 
 use std::net::IpAddr;
 use std::task::{Context, Poll};
@@ -21,13 +21,13 @@ use crate::gate::Refusal;
 /// The names that requests may be sent to.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts {
-    /// Only this machine's own names and `names`; otherwise any.
+    /// Whether only this machine's own names and `names` are accepted; otherwise every name is.
     is_local: bool,
     names: Vec<String>,
 }
 
 impl Hosts {
-    /// Any name. Web pages may change something if they come from the name the request is sent to, or from one of `names`.
+    /// Accepts any name. Web pages may send changes if they come from the name that the request is sent to, or from one of `names`.
     pub fn any(names: Vec<String>) -> Self {
         Self {
             is_local: false,
@@ -35,7 +35,7 @@ impl Hosts {
         }
     }
 
-    /// `localhost`, loopback addresses, and `names`.
+    /// Accepts `localhost`, loopback addresses and `names`.
     pub fn local(names: Vec<String>) -> Self {
         Self {
             is_local: true,
@@ -44,7 +44,7 @@ impl Hosts {
     }
 
     fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-        // A request that names its target in full, as to a proxy, need not repeat it.
+        // A request with an absolute URI, as sent to a proxy, needs no `Host` header.
         let in_full = uri
             .authority()
             .map(|authority| authority.as_str().as_bytes());
@@ -86,7 +86,7 @@ impl Hosts {
             || self.names.contains(&host)
     }
 
-    /// Whether a page of `origin` is the server's own: it has the name that the request is sent to, or one that is allowed.
+    /// Returns whether pages of `origin` may send changes: their name is the one that the request is sent to, or an allowed one.
     fn is_own(&self, origin: &[u8], target: Option<&[u8]>) -> bool {
         let Some((default_port, authority)) = [(80, &b"http://"[..]), (443, b"https://")]
             .into_iter()
@@ -112,7 +112,7 @@ fn lowercase(names: Vec<String>) -> Vec<String> {
     names.into_iter().map(lower).collect()
 }
 
-/// The name, in lower case and without brackets, and the port of an authority; None when it is none.
+/// Returns the name, in lower case and without brackets, and the port of an authority. Returns `None` if the text is no authority.
 fn split(authority: &[u8]) -> Option<(String, Option<u16>)> {
     let authority = std::str::from_utf8(authority).ok()?;
     let (host, port) = match authority.strip_prefix('[') {
@@ -134,7 +134,7 @@ fn split(authority: &[u8]) -> Option<(String, Option<u16>)> {
     (!host.is_empty()).then(|| (host.to_ascii_lowercase(), port))
 }
 
-/// Refuses what is sent to another name or by another site's page, before anything else looks at it.
+/// Refuses requests to other names and from pages of other sites before any other check.
 #[derive(Clone)]
 pub(crate) struct HostsLayer(pub(crate) App);
 
@@ -234,7 +234,7 @@ mod tests {
             let any = verdict(&Hosts::any(Vec::new()), Method::GET, &[("host", host)]);
             assert_eq!(any, 200, "{host}");
         }
-        // No browser leaves the name out.
+        // Every browser sends the name.
         assert_eq!(verdict(&hosts, Method::GET, &[]), 200);
         let two = [("host", "localhost"), ("host", "evil.example")];
         assert_eq!(verdict(&hosts, Method::GET, &two), 421);

@@ -1,7 +1,8 @@
-//! HTTP: parse, call the host, render. No rule about workflows lives here; a handler that wants one should ask the host.
+//! HTTP: parse, call the host, render. This crate contains no rules about workflows; a handler that needs one calls the host.
 //!
-//! The router below reads as a table of contents. `gate` holds the checks every request passes and their order, `body` reads
-//! fields and collects what is wrong with them, `worker` and `control` are the two planes, each with its envelope.
+//! The router below is the table of contents. `gate` contains the checks of every request and their order, `request` reads the parts
+//! of a request and collects mistakes, `worker` and `control` are the two planes, each with its envelope, and `views` contains what
+//! both show.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,17 +17,16 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 
 pub mod auth;
-mod body;
 pub mod connections;
 mod control;
 mod error;
 mod gate;
-mod headers;
 mod heavy;
 pub mod hosts;
 mod metrics;
+mod request;
 mod routes;
-mod sessions;
+mod views;
 mod worker;
 
 use auth::Auth;
@@ -35,7 +35,7 @@ use hosts::{Hosts, HostsLayer};
 pub use routes::Route;
 use routes::{Routes, get};
 
-/// What handlers share.
+/// The application state that handlers share.
 #[derive(Clone)]
 pub struct App {
     inner: Arc<AppInner>,
@@ -46,7 +46,7 @@ struct AppInner {
     auth: Auth,
     options: Options,
     heavy: Heavy,
-    /// What ends every worker-plane answer; the same for all of them, so it is rendered once.
+    /// The end of every worker-plane response. It is always the same, so it is rendered once.
     worker_envelope: String,
 }
 
@@ -59,15 +59,15 @@ pub struct Options {
     pub version: &'static str,
     /// Largest body of a request, on both planes.
     pub max_request_bytes: usize,
-    /// Events on a page of history when the worker does not say.
+    /// Events on a page of history if the worker does not send a page size.
     pub history_page_size: u32,
     /// Signs exported histories.
     pub export_key: Option<SigningKey>,
-    /// Which names requests may be sent to.
+    /// The host names that requests may be sent to.
     pub hosts: Hosts,
 }
 
-/// A secret that signs, and the name it is known under.
+/// A secret that signs exports, and its id.
 #[derive(Clone)]
 pub struct SigningKey {
     secret: String,
@@ -75,7 +75,7 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// A key; its id is shown, its secret never.
+    /// Creates a key. Its id is shown, its secret never.
     pub fn new(secret: String, id: Option<String>) -> Self {
         Self { secret, id }
     }
@@ -108,14 +108,15 @@ impl Default for Options {
     }
 }
 
-/// Bodies below this are sent as they are: compressing them costs more than it saves (control-plane.md §1.5).
+/// Smaller bodies are not compressed: it costs more than it saves.
 const COMPRESS_FROM_BYTES: u16 = 1024;
 
-/// Every answer to a worker repeats what the server can do, about seven thousand bytes: packing those again and again took a third of the
-/// processor time of both sides. Histories are longer.
+/// Every response to a worker repeats the server's capabilities, about 7,000 bytes. Compressing them each time took a third of the
+/// processor time of both sides. Histories are longer than this.
 const COMPRESS_FOR_WORKERS_FROM_BYTES: u16 = 16 * 1024;
 
-/// gzip and deflate for those who accept them. Fast rather than small: answers are mostly short and waited for.
+/// Compresses with gzip or deflate if the client accepts it. Fast rather than small, because responses are short and clients wait
+/// for them.
 fn compression(from_bytes: u16) -> CompressionLayer<SizeAbove> {
     CompressionLayer::new()
         .quality(CompressionLevel::Fastest)
@@ -123,10 +124,10 @@ fn compression(from_bytes: u16) -> CompressionLayer<SizeAbove> {
 }
 
 impl App {
-    /// An application on a running host.
+    /// Creates an application on a running host.
     pub fn new(host: Host, auth: Auth, options: Options) -> Self {
         let worker_envelope =
-            worker::envelope::closing(&control::capabilities::server_capabilities(&options));
+            worker::envelope::closing(&views::capabilities::server_capabilities(&options));
         Self {
             inner: Arc::new(AppInner {
                 host,
@@ -158,7 +159,7 @@ impl App {
         &self.inner.options
     }
 
-    /// Every route.
+    /// Returns the router with every route.
     pub fn router(&self) -> Router {
         let app = self.clone();
         let worker_panics = CatchPanicLayer::custom(move |panic: Box<dyn Any + Send>| {
@@ -185,14 +186,14 @@ impl App {
     }
 }
 
-/// What probes and scrapers ask for by its customary name.
+/// Routes with the names that probes and scrapers expect.
 fn outside_api() -> Routes {
     Routes::default()
-        .route("/health", get(control::system::health))
+        .route("/health", get(control::system::health::health))
         .route("/metrics", get(metrics::render))
 }
 
-/// Every route the server has, in order of their paths.
+/// Returns every route of the server, ordered by path.
 pub fn routes() -> Vec<Route> {
     let mut routes = worker::routes().below("/api/worker");
     routes.extend(control::routes().below("/api"));

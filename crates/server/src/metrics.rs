@@ -1,4 +1,4 @@
-//! `/metrics` for Prometheus, which sends an operator's or administrator's token where there are any.
+//! `/metrics` for Prometheus. On a server with credentials it needs an operator's or administrator's token.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 use crate::{App, control};
 
-/// The media type Prometheus asks for.
+/// The media type that Prometheus requests.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(crate) async fn render(State(app): State<App>, headers: HeaderMap) -> Response {

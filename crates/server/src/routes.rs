@@ -1,4 +1,4 @@
-//! A router that can list what it serves. The list is for tests that must cover every route, and for documents made from it.
+//! A router that can list its routes, for tests that must cover every route and for generated documents.
 
 use axum::Router;
 use axum::handler::Handler;
@@ -13,7 +13,7 @@ pub struct Route {
     pub path: String,
 }
 
-/// The methods that one path takes.
+/// The methods that one path accepts.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     methods: Vec<&'static str>,
@@ -21,7 +21,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Both endpoints on one path.
+    /// Returns an endpoint with the methods of both.
     pub(crate) fn merge(mut self, other: Self) -> Self {
         self.methods.extend(other.methods);
         self.router = self.router.merge(other.router);
@@ -31,7 +31,7 @@ impl Endpoint {
 
 macro_rules! methods {
     ($($name:ident $method:ident,)+) => {$(
-        /// An endpoint that takes this method.
+        /// Returns an endpoint for this method.
         pub(crate) fn $name<H, T>(handler: H) -> Endpoint
         where
             H: Handler<T, App>,
@@ -98,7 +98,7 @@ impl Routes {
         self.router
     }
 
-    /// The list, for routes that are served below `prefix`.
+    /// Returns the list of routes, with `prefix` before each path.
     pub(crate) fn below(self, prefix: &str) -> Vec<Route> {
         let full = |route: Route| Route {
             path: format!("{prefix}{}", route.path),

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use longhaul_host::engine::run::health::{self, OpenWait};
-use longhaul_host::engine::run::state::{TimerKind, WaitFor};
+use longhaul_host::api::{OpenWait, TimerKind, WaitFor, waits as open_waits};
 use longhaul_host::{DebugView, Host, RunFilter, StatusFilter};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, WorkflowId};
@@ -120,7 +119,7 @@ pub(super) async fn open_runs(
 
 fn waits(view: &DebugView, fakes: &Fakes) -> Vec<String> {
     let run = &view.description.run;
-    let mut waits: Vec<String> = health::waits(run).map(|wait| shown(wait, fakes)).collect();
+    let mut waits: Vec<String> = open_waits(run).map(|wait| shown(wait, fakes)).collect();
     if waits.is_empty() {
         waits.push("nothing that the server has recorded".to_owned());
     }

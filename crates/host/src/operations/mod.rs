@@ -1,5 +1,6 @@
 //! What the server calls, a file per resource.
 
+pub(crate) mod acceptance;
 pub(crate) mod activity_counts;
 pub(crate) mod activity_tasks;
 pub(crate) mod cancellations;

@@ -1,5 +1,6 @@
 //! What is registered once and read often: namespaces, workers, search attributes, rollouts.
 
+pub(crate) mod compatibility;
 pub(crate) mod namespaces;
 pub(crate) mod rollouts;
 pub(crate) mod search_attributes;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use longhaul_engine::run::state::{Resume, Wake};
+use longhaul_engine::{Changes, RunChange};
 use longhaul_host::AuditPlace;
-use longhaul_host::engine::run::state::{Resume, Wake};
-use longhaul_host::engine::{Changes, RunChange};
 use longhaul_protocol::id::RunId;
 use serde_json::json;
 

@@ -105,7 +105,7 @@ async fn a_run_is_weighed_as_it_grows_and_shrinks() {
         .host
         .stop_workflow(
             &target,
-            longhaul_host::engine::run::message::external::Stop::Terminate,
+            longhaul_engine::run::message::external::Stop::Terminate,
             None,
         )
         .await
@@ -134,7 +134,7 @@ async fn queues_that_are_idle_are_forgotten() {
             .host
             .stop_workflow(
                 &target,
-                longhaul_host::engine::run::message::external::Stop::Terminate,
+                longhaul_engine::run::message::external::Stop::Terminate,
                 None,
             )
             .await

@@ -1,7 +1,7 @@
 //! A host that ends and another that begins on the same store: nothing that was answered is lost.
 
-use longhaul_host::engine::change::TaskOutcome;
-use longhaul_host::engine::run::state::Status;
+use longhaul_engine::change::TaskOutcome;
+use longhaul_engine::run::state::Status;
 use longhaul_protocol::Payload;
 use serde_json::json;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longhaul_host::engine::run::activity::claim::ActivityClaim;
-use longhaul_host::engine::session::Status;
+use longhaul_engine::run::activity::claim::ActivityClaim;
+use longhaul_engine::session::Status;
 use longhaul_host::{Config, Error, Host, Polled};
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::{SessionId, WorkerId};

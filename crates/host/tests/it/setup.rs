@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_engine::change::TaskOutcome;
+use longhaul_engine::run::activity::claim::ActivityClaim;
+use longhaul_engine::run::start::{DuplicatePolicy, Start, Started};
+use longhaul_engine::run::state::Routing;
 use longhaul_host::clock::ManualClock;
-use longhaul_host::engine::change::TaskOutcome;
-use longhaul_host::engine::run::activity::claim::ActivityClaim;
-use longhaul_host::engine::run::start::{DuplicatePolicy, Start, Started};
-use longhaul_host::engine::run::state::Routing;
 use longhaul_host::{
     AttemptIdentity, Config, Host, LeasedWorkflowTask, Poll, Polled, Registration, Result,
     TaskHolder,

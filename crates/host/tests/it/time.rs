@@ -50,7 +50,7 @@ async fn a_failed_activity_is_offered_again_after_its_back_off() {
         "retry_policy": {"max_attempts": 2, "backoff_seconds": [10]}}]);
     setup.complete(&task, activity).await;
     let first = setup.activity().await;
-    let failure = longhaul_host::engine::run::activity::report::Failure {
+    let failure = longhaul_engine::run::activity::report::Failure {
         message: "no".into(),
         ..Default::default()
     };

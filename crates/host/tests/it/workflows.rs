@@ -1,8 +1,8 @@
 //! Commands on workflows: races, repeats, and runs that continue.
 
-use longhaul_host::engine::Rejection;
-use longhaul_host::engine::run::message::external::Stop;
-use longhaul_host::engine::run::start::StartOutcome;
+use longhaul_engine::Rejection;
+use longhaul_engine::run::message::external::Stop;
+use longhaul_engine::run::start::StartOutcome;
 use longhaul_host::{CommandTarget, Error};
 use longhaul_protocol::{Payload, Reason};
 use serde_json::json;

@@ -2,12 +2,11 @@
 //! `DW_NAME` (the name in the reference server), then from the table `[limits]` of the file, in lower case. Empty counts as
 //! unset; unset means no limit.
 
+use longhaul_host::api::{Admission, Caps, FleetValidation, Override};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use longhaul_host::engine::queue::{Admission, Caps, Override};
-use longhaul_host::engine::rollout::FleetValidation;
 use longhaul_host::{NamespaceCaps, PollCaps, RequestCaps};
 use longhaul_server::SigningKey;
 use serde::de::DeserializeOwned;

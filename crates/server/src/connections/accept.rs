@@ -1,4 +1,4 @@
-//! Takes connections, answers on them, and ends them.
+//! Accepts connections, serves them, and closes them.
 
 use std::convert::Infallible;
 use std::io::{self, Write as _};
@@ -28,16 +28,16 @@ use super::body::{Answered, Received};
 use super::stream::Counted;
 use super::watch::{Order, Place, Watch, Watched};
 
-/// Between two looks at the connections. Time-outs are seconds, so they are kept to within a fraction.
+/// Time between two sweeps of the connections. Timeouts are seconds, so this is precise enough.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Pause after a connection could not be accepted, usually for want of descriptors. Long enough that some are closed.
+/// Pause after a connection could not be accepted, usually because descriptors ran out. Long enough for some to be closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Connections that are about to be closed still have a descriptor; so many may be above the limit.
+/// How many connections may be above the limit while they are closed: each still has a descriptor.
 const CLOSING_MAX: usize = 32;
 
-/// Pause of accepting while evicted connections close, and how often it is repeated. Their tasks need one turn each.
+/// Pause before the next accept while evicted connections close, and how often it is repeated.
 const CLOSING_WAIT: Duration = Duration::from_millis(1);
 const CLOSING_WAITS_MAX: usize = 200;
 
@@ -59,8 +59,8 @@ fn too_many_connections() -> String {
     )
 }
 
-/// Serves until `stop` is ready, then lets requests in flight end. Never fails: a connection that cannot be accepted is logged
-/// and the next one tried.
+/// Serves until `stop` is ready, then lets requests in flight end. It never fails: a connection that cannot be accepted is logged,
+/// and the next one is tried.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -106,7 +106,7 @@ async fn accept_until(
     let mut resume_at: Option<tokio::time::Instant> = None;
     let trouble = Quiet::new();
     loop {
-        // Evicted connections give back their places when their tasks run. A connection accepted before that would be refused.
+        // Evicted connections release their places when their tasks run. A connection accepted before that would be refused.
         for _ in 0..CLOSING_WAITS_MAX {
             if watch.len() < limits.connections_max + CLOSING_MAX {
                 break;
@@ -139,7 +139,7 @@ async fn accept_until(
     }
 }
 
-/// The client was gone before it was accepted.
+/// Returns whether the client disconnected before its connection was accepted.
 fn concerns_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -150,7 +150,7 @@ fn concerns_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Serves a connection, or closes it when there are too many.
+/// Serves a connection, or closes it if there are too many.
 fn take(
     stream: TcpStream,
     peer: SocketAddr,
@@ -173,22 +173,21 @@ fn take(
         refuse(stream);
         return;
     }
-    // Answers are small and waited for: they must not wait for a full packet.
+    // Responses are small and clients wait for them, so they must not wait for a full packet.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "no-delay could not be set on a connection");
     }
     tokio::spawn(answer(stream, peer, router.clone(), watch.admit()));
 }
 
-/// Tells the client, if that takes no time.
+/// Sends the refusal if that is possible without waiting.
 fn refuse(stream: TcpStream) {
     if let Ok(mut stream) = stream.into_std() {
         let _unread = stream.write(too_many_connections().as_bytes());
     }
 }
 
-/// Answers on one connection. The place is an argument, so it is given back after the socket is closed: a place that is free
-/// has a free descriptor.
+/// Serves one connection. The place is an argument, so it is dropped after the socket is closed: a free place has a free descriptor.
 async fn answer(stream: TcpStream, peer: SocketAddr, router: Router, place: Place) {
     let connection = Arc::clone(place.connection());
     let stream = TokioIo::new(Counted::new(stream, Arc::clone(&connection)));
@@ -229,7 +228,7 @@ async fn respond(
     connection: Arc<Watched>,
 ) -> Result<Response<Answered>, Infallible> {
     if !connection.request_began(!request.body().is_end_stream()) {
-        // The connection is being closed: a request that cannot be answered is not begun.
+        // The connection is being closed, so no new request is started on it.
         return std::future::pending().await;
     }
     let mut request = request.map(|body| Body::new(Received::new(body, Arc::clone(&connection))));

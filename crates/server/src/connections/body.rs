@@ -1,4 +1,4 @@
-//! Bodies that tell the watch when they end.
+//! Bodies that report to the watch when they end.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ pub(crate) enum HalfSent {
 }
 
 impl HalfSent {
-    /// Whether `error`, or what caused it, is this.
+    /// Returns this error if `error` is one or was caused by one.
     pub(crate) fn find(error: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let mut next = Some(error);
         while let Some(error) = next {
@@ -34,7 +34,7 @@ impl HalfSent {
 impl fmt::Display for HalfSent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TimedOut => "the rest of the body did not come in time",
+            Self::TimedOut => "the rest of the body did not arrive in time",
             Self::Stopping => "the server is stopping",
         })
     }
@@ -104,7 +104,7 @@ impl Drop for Received {
     }
 }
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) struct Answered {
     body: axum::body::Body,
     connection: Arc<Watched>,

@@ -1,8 +1,8 @@
-//! Connections: who gets one, and for how long. A client that sends half a request, sends it byte by byte, sends nothing or
-//! does not read its answer loses its connection; a request that waits for its answer, such as a long poll, never does.
+//! Connections: how many there are, and how long each may take. A client that sends half a request, sends it byte by byte, sends
+//! nothing or does not read the response loses its connection. A request that waits for its response, such as a long poll, does not.
 //!
-//! `accept` takes connections and bounds their number, `watch` knows what each of them is doing and since when, `stream` and
-//! `body` tell it. There is no timer per connection: a sweep compares all of them with the clock a few times a second.
+//! `accept` accepts connections and bounds their number. `watch` records what each of them is doing and since when; `stream` and
+//! `body` report to it. There is no timer per connection: a sweep compares all of them with the clock a few times a second.
 
 use std::time::Duration;
 
@@ -14,37 +14,36 @@ mod watch;
 pub use accept::serve;
 pub(crate) use body::HalfSent;
 
-/// How long a connection may take over what, and how many there may be.
+/// Limits on the number of connections and on the time that each phase may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From the connection, or from the first byte of a later request, to the end of its headers.
     pub header_timeout: Duration,
     /// From the end of the headers to the end of the body, and a second more for every [`BYTES_PER_SECOND_MIN`] received.
     pub body_timeout: Duration,
-    /// Between the end of an answer and the next request.
+    /// From the end of a response to the next request.
     pub idle_timeout: Duration,
-    /// How long an answer may wait for its reader, and a second more for every [`BYTES_PER_SECOND_MIN`] read.
+    /// How long a response may wait for its reader, and a second more for every [`BYTES_PER_SECOND_MIN`] read.
     pub write_timeout: Duration,
-    /// Connections at a time. Above it the one that has been idle longest makes room; if all are busy, a new one is answered
-    /// 503 and closed.
+    /// Most connections at a time. Above it the connection that has been idle longest is closed; if all are busy, a new one gets a
+    /// 503 and is closed.
     pub connections_max: usize,
-    /// How long requests in flight may take to end after the signal to stop. Polls are answered at once; the rest takes a
-    /// commit.
+    /// How long requests in flight may take after the signal to stop. Polls end at once; other requests take one commit.
     pub stop_timeout: Duration,
 }
 
-/// The slowest client that is served for as long as it takes: 64 KiB a second, half a megabit. The largest body then has four
-/// minutes, and bytes that trickle gain no time.
+/// The slowest transfer that may take as long as it needs: 64 KiB a second, half a megabit. The largest body then has four minutes.
+/// A client that sends single bytes gains no time.
 pub const BYTES_PER_SECOND_MIN: u64 = 64 * 1024;
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // Headers are one packet. The rest is for lossy networks.
+            // Headers are one packet. The rest of the time is for lossy networks.
             header_timeout: Duration::from_secs(15),
             body_timeout: Duration::from_secs(30),
-            // More than the 90 seconds after which common clients close an idle connection themselves, so that they do not
-            // send a request into one that is being closed.
+            // Common clients close an idle connection after 90 seconds. The server waits longer, so that no client sends a request
+            // on a connection that is being closed.
             idle_timeout: Duration::from_secs(120),
             write_timeout: Duration::from_secs(30),
             // Below the usual limit of 1024 descriptors of a process.

@@ -1,4 +1,4 @@
-//! A connection's bytes, counted on their way.
+//! A connection's stream, which counts its bytes.
 
 use std::io;
 use std::pin::Pin;
@@ -70,7 +70,7 @@ impl AsyncWrite for Counted {
         self.stream.is_write_vectored()
     }
 
-    /// Called when hyper has handed over everything it had.
+    /// Called after hyper has written everything it buffered.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.connection.flushed();
         Pin::new(&mut self.stream).poll_flush(context)

@@ -1,7 +1,7 @@
-//! What each connection is doing, since when, and whether that is too long.
+//! Records what each connection is doing and since when, and closes it if that takes too long.
 //!
-//! A connection's task writes its phase; the sweep reads it and may end it. Both go through one atomic word, so a request that
-//! arrives in the moment of its connection's end is either served or not begun, never cut in half.
+//! A connection's task writes its phase; the sweep reads it and may close the connection. Both use one atomic word, so a request that
+//! arrives while its connection is closed is either served or not started, never cut in half.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use tokio::sync::Notify;
 
 use super::{BYTES_PER_SECOND_MIN, Limits};
 
-/// What a client whose body was not complete gets to read its refusal.
+/// How long a client whose body was not complete has to read its refusal.
 const REFUSAL_TIMEOUT_MS: u64 = 5_000;
 
-/// What a stop leaves to requests that are being sent.
+/// How long requests that are being sent may take after the signal to stop.
 const STOP_GRACE_MS: u64 = 1_000;
 
-/// A body, or an answer that nobody reads, that has taken this long may be ended when a new connection finds no room.
+/// A body that is being sent or a response that is not read for this long may be ended to make room for a new connection.
 const SLOW_MS: u64 = 5_000;
 
 /// What a connection is doing.
@@ -29,17 +29,17 @@ const SLOW_MS: u64 = 5_000;
 enum Phase {
     /// Nothing was received yet.
     Fresh = 0,
-    /// The headers of a request are coming in.
+    /// The headers of a request are being received.
     Head = 1,
-    /// The body of a request is coming in.
+    /// The body of a request is being received.
     Body = 2,
-    /// The request is complete; its answer may take as long as it likes.
+    /// The request is complete. There is no limit on the time until its response.
     Answering = 3,
-    /// The body took too long and the client is told so.
+    /// The body took too long, and the refusal is being sent.
     Refusing = 4,
     /// Between two requests.
     Idle = 5,
-    /// The connection is over; its task drops it as soon as it runs.
+    /// The connection is closed; its task drops it when it runs next.
     Closing = 6,
 }
 
@@ -76,7 +76,7 @@ pub(super) enum Verdict {
     Stopping = 2,
 }
 
-/// One connection, as its task and the sweep share it.
+/// The state of one connection, shared by its task and the sweep.
 pub(super) struct Watched {
     shared: Arc<Shared>,
     /// The phase and the moment it began.
@@ -85,7 +85,7 @@ pub(super) struct Watched {
     received: AtomicU64,
     /// When a write had to wait for the reader, plus one; 0 when nothing waits.
     blocked: AtomicU64,
-    /// Bytes that the reader took since then.
+    /// Bytes that the reader read since then.
     written: AtomicU64,
     verdict: AtomicU8,
     /// The task that polls the connection, and the one that reads the body of its request.
@@ -112,7 +112,7 @@ impl Watched {
         unpack(self.phase.load(Ordering::Acquire))
     }
 
-    /// Goes to another phase, unless the connection is over. Only the connection's own task calls this.
+    /// Enters another phase, unless the connection is closed. Only the connection's own task calls this.
     fn enter(&self, phase: Phase) -> bool {
         let next = pack(phase, self.shared.now());
         let moved = self
@@ -123,7 +123,7 @@ impl Watched {
         moved.is_ok()
     }
 
-    /// Bytes came in.
+    /// Records received bytes.
     pub(super) fn received(&self, bytes: u64) {
         match self.phase().0 {
             Phase::Fresh | Phase::Idle => {
@@ -136,7 +136,7 @@ impl Watched {
         }
     }
 
-    /// A request's headers are complete. Returns false when the connection is over and the request must not be begun.
+    /// Records that a request's headers are complete. Returns false if the connection is closed and the request must not start.
     pub(super) fn request_began(&self, has_body: bool) -> bool {
         self.received.store(0, Ordering::Relaxed);
         self.verdict.store(Verdict::None as u8, Ordering::Release);
@@ -147,19 +147,19 @@ impl Watched {
         })
     }
 
-    /// The body is complete, or its reader wants no more of it.
+    /// Records that the body is complete, or that its reader stopped.
     pub(super) fn body_ended(&self) {
         if matches!(self.phase().0, Phase::Body | Phase::Refusing) {
             self.enter(Phase::Answering);
         }
     }
 
-    /// The answer is complete, or in hyper's buffer.
+    /// Records that the response is complete or in hyper's buffer.
     pub(super) fn answered(&self) {
         self.enter(Phase::Idle);
     }
 
-    /// A write has to wait for the reader.
+    /// Records that a write waits for the reader.
     pub(super) fn write_blocked(&self) {
         if self.blocked.load(Ordering::Relaxed) == 0 {
             self.written.store(0, Ordering::Relaxed);
@@ -167,21 +167,21 @@ impl Watched {
         }
     }
 
-    /// Bytes went out.
+    /// Records sent bytes.
     pub(super) fn wrote(&self, bytes: u64) {
         if self.blocked.load(Ordering::Relaxed) != 0 {
             self.written.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
-    /// Everything that was buffered went out.
+    /// Records that everything buffered was sent.
     pub(super) fn flushed(&self) {
         if self.blocked.load(Ordering::Relaxed) != 0 {
             self.blocked.store(0, Ordering::Release);
         }
     }
 
-    /// Whether the body must not be read any further. `waker` is woken when that changes.
+    /// Returns why the body must not be read any further, if so. `waker` is woken when that changes.
     pub(super) fn verdict(&self, waker: &std::task::Waker) -> Verdict {
         self.reader.register(waker);
         match self.verdict.load(Ordering::Acquire) {
@@ -191,7 +191,7 @@ impl Watched {
         }
     }
 
-    /// What the connection's task must do. `waker` is woken when that changes.
+    /// Returns what the connection's task must do. `waker` is woken when that changes.
     pub(super) fn order(&self, waker: &std::task::Waker) -> Order {
         self.task.register(waker);
         if self.phase().0 == Phase::Closing {
@@ -203,7 +203,7 @@ impl Watched {
         }
     }
 
-    /// Ends the connection if it is still where it was seen.
+    /// Closes the connection if its phase is still the one that was read.
     fn close(&self, seen: u64) -> bool {
         let closing = pack(Phase::Closing, 0);
         let closed = self
@@ -216,7 +216,7 @@ impl Watched {
         closed
     }
 
-    /// Tells the reader of the body to give up, if the body is still coming.
+    /// Stops the reader of the body, if the body is still being received.
     fn refuse(&self, seen: u64, verdict: Verdict) {
         let refusing = pack(Phase::Refusing, self.shared.now());
         if self
@@ -229,7 +229,7 @@ impl Watched {
         }
     }
 
-    /// Ends what takes too long.
+    /// Closes the connection if its phase takes too long.
     fn sweep(&self, limits: &Timeouts) {
         let seen = self.phase.load(Ordering::Acquire);
         let (phase, since) = unpack(seen);
@@ -246,7 +246,7 @@ impl Watched {
         let stopping = self.shared.stopping_since();
         let grace = stopping.map_or(u64::MAX, |since| since + STOP_GRACE_MS);
         match phase {
-            // An answer in hyper's buffer has the time that a write has.
+            // A response in hyper's buffer has as much time as a write.
             Phase::Idle if blocked != 0 => {}
             Phase::Idle | Phase::Fresh if stopping.is_some() => {
                 self.close(seen);
@@ -279,7 +279,7 @@ impl Watched {
         }
     }
 
-    /// How willingly the connection is given up for a new one: the lower, the sooner. None for one that is at work.
+    /// Returns the order in which connections are closed for a new one: the lowest first. Returns `None` for a busy one.
     fn worth(&self, now: u64) -> Option<(u8, u64)> {
         let (phase, since) = self.phase();
         let blocked = self.blocked.load(Ordering::Acquire);
@@ -295,7 +295,7 @@ impl Watched {
     }
 }
 
-/// Milliseconds that bytes at the slowest pace are worth.
+/// Returns the milliseconds that this many bytes take at the slowest rate.
 fn allowance(bytes: u64) -> u64 {
     bytes.saturating_mul(1000) / BYTES_PER_SECOND_MIN
 }
@@ -309,7 +309,7 @@ pub(super) enum Order {
     Close,
 }
 
-/// The clock of the connections, moved by the sweep: reading it costs nothing, and a few hundred milliseconds do not matter.
+/// The clock of the connections. The sweep sets it, so reading it costs nothing; a few hundred milliseconds do not matter.
 struct Shared {
     origin: Instant,
     now: AtomicU64,
@@ -340,7 +340,7 @@ struct Timeouts {
     write: u64,
 }
 
-/// Every connection there is.
+/// All connections.
 pub(super) struct Watch {
     shared: Arc<Shared>,
     timeouts: Timeouts,
@@ -375,7 +375,7 @@ impl Watch {
         })
     }
 
-    /// Watches one more connection, until the place is dropped.
+    /// Watches a new connection until its place is dropped.
     pub(super) fn admit(self: &Arc<Self>) -> Place {
         self.look_at_the_clock();
         let connection = Arc::new(Watched::new(Arc::clone(&self.shared)));
@@ -394,7 +394,7 @@ impl Watch {
         self.open.lock().connections.len()
     }
 
-    /// Ends whatever takes too long.
+    /// Closes every connection that takes too long.
     pub(super) fn sweep(&self) {
         self.look_at_the_clock();
         for connection in self.open.lock().connections.values() {
@@ -402,7 +402,7 @@ impl Watch {
         }
     }
 
-    /// Ends the connection that is worth least. Returns false when all of them are at work.
+    /// Closes the connection that is first in that order. Returns false if all of them are busy.
     pub(super) fn make_room(&self) -> bool {
         self.look_at_the_clock();
         let now = self.shared.now();
@@ -417,7 +417,7 @@ impl Watch {
         })
     }
 
-    /// Asks every connection to end after the request it has.
+    /// Asks every connection to close after its current request.
     pub(super) fn begin_stop(&self) {
         self.look_at_the_clock();
         self.shared
@@ -430,7 +430,7 @@ impl Watch {
         }
     }
 
-    /// Resolves when there is no connection.
+    /// Resolves when no connection is open.
     pub(super) async fn is_empty(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -441,7 +441,7 @@ impl Watch {
         }
     }
 
-    /// Ends every connection, whatever it is doing.
+    /// Closes every connection, whatever it is doing.
     pub(super) fn close_all(&self) {
         for connection in self.open.lock().connections.values() {
             connection
@@ -458,7 +458,7 @@ impl Watch {
     }
 }
 
-/// A connection's place among the others.
+/// A connection's place; dropping it releases it.
 pub(super) struct Place {
     watch: Arc<Watch>,
     number: u64,

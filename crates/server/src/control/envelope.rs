@@ -1,5 +1,5 @@
-//! How a control-plane answer looks: the version header on every one, the `control_plane` block on workflow operations, successes
-//! and refusals alike (control-plane.md §2, §4). The command-line client refuses a `/workflows` answer without either.
+//! The control-plane envelope: the version header on every response, and the `control_plane` block on workflow operations, successes
+//! and refusals alike. The published command-line client refuses a `/workflows` response without them.
 
 use axum::body::Body as HttpBody;
 use axum::response::{IntoResponse, Response};
@@ -8,8 +8,8 @@ use http::{HeaderName, StatusCode};
 use longhaul_protocol::version::CONTROL_PLANE_VERSION;
 use serde_json::{Map, Value, json};
 
-use super::path::Path;
 use crate::gate::Refusal;
+use crate::request::path::Path;
 
 const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-control-plane-version");
 
@@ -17,9 +17,9 @@ const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-control-p
 pub(super) struct Reply {
     status: StatusCode,
     body: Map<String, Value>,
-    /// A last member whose value is already JSON text: history is passed on as it is stored, without being parsed.
+    /// A last member whose value is already JSON text: history is passed on as stored, without being parsed.
     text: Option<(&'static str, String)>,
-    /// A whole answer that is made while it is sent.
+    /// A whole body that is produced while it is sent.
     stream: Option<HttpBody>,
 }
 
@@ -41,7 +41,7 @@ impl Reply {
         Self::new(StatusCode::OK, body)
     }
 
-    /// A whole object, as JSON text that is made while it is sent.
+    /// A whole object as JSON text that is produced while it is sent.
     pub(super) fn stream(json: HttpBody) -> Self {
         Self {
             status: StatusCode::OK,
@@ -58,14 +58,14 @@ impl Reply {
     }
 }
 
-/// A workflow operation, as its block describes it.
+/// A workflow operation and the fields of its block.
 pub(super) struct Operation {
     pub(super) name: &'static str,
-    /// Names that hold a non-empty string inside the block.
+    /// Fields of the block that contain a non-empty string.
     pub(super) required_fields: &'static [&'static str],
-    /// Names that are present inside the block of a success.
+    /// Fields that are present in the block of a success.
     pub(super) success_fields: &'static [&'static str],
-    /// Where the body names the signal, query or update, when there is one.
+    /// The field with the name of the signal, query or update, if the operation has one.
     operation_name_field: Option<&'static str>,
 }
 
@@ -157,7 +157,7 @@ pub(super) const ARCHIVE: Operation = Operation {
     operation_name_field: None,
 };
 
-/// All of them, for discovery.
+/// All operations, for discovery.
 pub(super) const OPERATIONS: [&Operation; 14] = [
     &LIST,
     &START,
@@ -178,7 +178,7 @@ pub(super) const OPERATIONS: [&Operation; 14] = [
 /// The block's schema.
 pub(super) const RESPONSE_SCHEMA: &str = "durable-workflow.v2.control-plane-response";
 
-/// What a block repeats of its body.
+/// Fields that a block repeats from its body.
 pub(super) const PROJECTED_FIELDS: &[&str] = &[
     "run_id",
     "workflow_type",
@@ -234,7 +234,7 @@ pub(super) const PROJECTED_FIELDS: &[&str] = &[
     "exception",
 ];
 
-/// What every block's contract has in common.
+/// Returns the fields that every block's contract has.
 pub(super) fn contract() -> Map<String, Value> {
     let contract = json!({
         "schema": "durable-workflow.v2.control-plane-response.contract",
@@ -248,7 +248,7 @@ pub(super) fn contract() -> Map<String, Value> {
     contract
 }
 
-/// The answer to a request.
+/// Renders what a handler returned.
 pub(super) fn render(
     operation: Option<&Operation>,
     path: &Path,
@@ -292,7 +292,7 @@ pub(super) fn render(
 fn refused(refusal: Refusal) -> Reply {
     let mut body = refusal.extra;
     body.insert("message".to_owned(), json!(refusal.message));
-    // A query's worker may have given its own word.
+    // The worker that answered a query may have sent its own reason.
     body.entry("reason")
         .or_insert_with(|| json!(refusal.reason.as_str()));
     Reply {
@@ -313,7 +313,7 @@ fn block(
     block.insert("schema".to_owned(), json!(RESPONSE_SCHEMA));
     block.insert("version".to_owned(), json!(1));
     block.insert("operation".to_owned(), json!(operation.name));
-    // The path names the workflow also where the body, being a refusal, does not.
+    // A refusal's body may not name the workflow, but the path does.
     let workflow_id = path
         .get("workflow_id")
         .map(Value::from)
@@ -335,7 +335,7 @@ fn block(
     contract.insert("success_fields".to_owned(), json!(operation.success_fields));
     block.insert("contract".to_owned(), Value::Object(contract));
     for field in PROJECTED_FIELDS {
-        // Where a name stands for a whole object, as the queue does in the debug view, once is enough.
+        // In the debug view the queue is a whole object, which is not repeated.
         let plain = |value: &&Value| *field != "task_queue" || !value.is_object();
         if let Some(value) = body.get(*field).filter(plain) {
             block.insert((*field).to_owned(), value.clone());

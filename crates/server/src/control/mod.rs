@@ -1,14 +1,14 @@
-//! The control plane, `/api/…` (control-plane.md): a file per resource. The routes below say who may call what and which workflow
-//! operation it is; [`serve`] passes a request through the gate, lets the handler answer and renders it.
+//! The control plane, `/api/…`: a folder or file per resource. The routes below define which roles may call what and which workflow
+//! operation it is. [`serve`] passes a request through the gate, calls the handler and renders its reply.
 //!
-//! A route that is not here does not exist yet: 404 `not_found`.
+//! A route that is not listed here does not exist: 404 `not_found`.
 
 use axum::body::Body as HttpBody;
 use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, Request, StatusCode};
 use longhaul_host::Host;
-use longhaul_host::engine::Rejection;
+use longhaul_host::api::Rejection;
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
@@ -18,33 +18,21 @@ use serde_json::value::RawValue;
 
 use crate::App;
 use crate::auth::{Caller, Role};
-use crate::body::Body;
 use crate::gate::{Gate, Refusal};
-use crate::headers;
+use crate::request::body::Body;
+use crate::request::headers;
+use crate::request::path::Path;
+use crate::request::url_parameters::UrlParameters;
 use crate::routes::{self, Endpoint, Routes};
 
-mod build_ids;
-pub(crate) mod capabilities;
 mod cluster;
-mod commands;
-mod deployments;
 mod envelope;
-mod export;
-mod fleet;
-mod history;
-mod local_options;
+mod messages;
 mod namespaces;
-mod operator_metrics;
 mod origin;
-mod path;
-pub(crate) mod queries;
-mod query;
 mod search_attributes;
-mod streams;
 pub(crate) mod system;
 mod task_queues;
-mod updates;
-mod worker_sessions;
 mod workers;
 mod workflows;
 
@@ -52,14 +40,16 @@ use envelope::{
     ARCHIVE, CANCEL, DEBUG, DESCRIBE, DESCRIBE_RUN, HISTORY, LIST, LIST_RUNS, Operation, QUERY,
     REPAIR, Reply, SIGNAL, START, TERMINATE, UPDATE,
 };
+use messages::{commands, queries, streams, updates};
 use origin::Origin;
-use path::Path;
-use query::Query;
+use system::{health, operator_metrics};
+use task_queues::{build_ids, deployments};
+use workers::session_list;
 
 pub(crate) fn routes() -> Routes {
     in_both_forms(Routes::default())
-        .route("/health", routes::get(system::health))
-        .route("/ready", routes::get(system::ready))
+        .route("/health", routes::get(health::health))
+        .route("/ready", routes::get(health::ready))
         .route("/cluster/info", get(ANYONE, cluster::info))
         .route(
             "/namespaces",
@@ -88,11 +78,11 @@ pub(crate) fn routes() -> Routes {
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/history",
-            get(&HISTORY, history::read),
+            get(&HISTORY, workflows::history),
         )
         .route(
             "/workflows/{workflow_id}/runs/{run_id}/history/export",
-            get(OPERATOR, export::export),
+            get(OPERATOR, workflows::export),
         )
         .route(
             "/workflows/{workflow_id}/message-streams",
@@ -119,10 +109,10 @@ pub(crate) fn routes() -> Routes {
             "/workers/{worker_id}",
             get(OPERATOR, workers::describe).merge(delete(ADMIN, workers::deregister)),
         )
-        .route("/worker-sessions", get(OPERATOR, worker_sessions::list))
+        .route("/worker-sessions", get(OPERATOR, session_list::list))
         .route(
             "/worker-sessions/{session_id}",
-            get(OPERATOR, worker_sessions::describe),
+            get(OPERATOR, session_list::describe),
         )
         .route(
             "/system/operator-metrics",
@@ -159,7 +149,7 @@ pub(crate) fn routes() -> Routes {
         .fallback(not_found)
 }
 
-/// What can be asked of a workflow's current run, and of a run that is named.
+/// Routes for both a workflow's current run and a named run.
 fn in_both_forms(routes: Routes) -> Routes {
     let forms = [
         ("/signal/{signal_name}", post(&SIGNAL, commands::signal)),
@@ -189,14 +179,14 @@ fn in_both_forms(routes: Routes) -> Routes {
     })
 }
 
-/// What a route asks of its callers and which workflow operation it is, if any.
+/// What a route requires of its callers, and which workflow operation it is, if any.
 #[derive(Clone, Copy)]
 struct Door {
     gate: Gate,
     operation: Option<&'static Operation>,
 }
 
-/// Discovery: any role, any version header or none, any namespace, because it is where clients learn what to send.
+/// Discovery: any role, any version header or none, any namespace. Clients learn here what to send.
 const ANYONE: Door = Door {
     gate: Gate {
         roles: &[Role::Worker, Role::Operator, Role::Admin],
@@ -224,7 +214,7 @@ const ADMIN: Door = Door {
     },
     operation: None,
 };
-/// The namespace a request is about stands in its path, so the one it was sent in need not exist.
+/// The namespace is in the path, so the one that the request was sent in need not exist.
 const NAMESPACE_READ: Door = Door {
     gate: Gate {
         roles: OPERATORS,
@@ -271,12 +261,12 @@ struct Call {
     caller: Caller,
     body: Body,
     path: Path,
-    query: Query,
+    parameters: UrlParameters,
     origin: Origin,
 }
 
 impl Call {
-    /// What is kept with a command that this request gives.
+    /// Returns what is stored about this request with its command.
     fn context(&self) -> String {
         self.origin.context(&self.caller)
     }
@@ -285,8 +275,8 @@ impl Call {
         self.app.host()
     }
 
-    /// Refuses plain JSON arguments that are too long however they are encoded, before that is done: building all of them takes
-    /// many times their length, and the host would come to the same end.
+    /// Refuses plain JSON arguments that are too long in every encoding, before they are encoded: encoding takes many times their
+    /// length, and the host would refuse them anyway.
     fn check_input(&self) -> Result<(), longhaul_host::Error> {
         let Some(input) = self.body.raw("input").map(RawValue::get) else {
             return Ok(());
@@ -309,7 +299,7 @@ impl Call {
         Err(longhaul_host::Error::Rejected(rejection))
     }
 
-    /// A segment that the route has.
+    /// Returns a segment that the route has.
     fn segment(&self, name: &str) -> &str {
         self.path.get(name).unwrap_or_default()
     }
@@ -318,13 +308,13 @@ impl Call {
         self.segment("workflow_id").into()
     }
 
-    /// Set when the route names a run.
+    /// Returns the run that the route names, if any.
     fn run_id(&self) -> Option<RunId> {
         self.path.get("run_id").map(RunId::from)
     }
 }
 
-/// The routing functions of this plane: a method, who may call, and what answers.
+/// The routing functions of this plane: a method, its door and its handler.
 macro_rules! methods {
     ($($name:ident,)+) => {$(
         fn $name<F, A>(door: impl Into<Door>, handler: F) -> Endpoint
@@ -356,7 +346,7 @@ where
     let named = Path::of(&mut parts).await;
     let is_named = named.is_some();
     let path = named.unwrap_or_else(Path::nameless);
-    let query = Query::of(&parts.uri);
+    let parameters = UrlParameters::of(&parts.uri);
     let origin = Origin::of(&parts);
     let passed = match door.gate.pass(&app, Request::from_parts(parts, body)).await {
         Ok(_) if !is_named => Err(no_route()),
@@ -364,7 +354,7 @@ where
     };
     match passed {
         Ok(passed) => {
-            // Kept apart from the call, because the envelope names what the path named whatever the handler does with it.
+            // The handler takes the call, and the envelope needs the names of the path after that.
             let named = path.clone();
             let _slot = passed.slot;
             let call = Call {
@@ -373,7 +363,7 @@ where
                 caller: passed.caller,
                 body: passed.body,
                 path,
-                query,
+                parameters,
                 origin,
             };
             envelope::render(door.operation, &named, handler(call).await)
@@ -382,7 +372,7 @@ where
     }
 }
 
-/// Refuses a caller who may not see what operators see, outside the routes above.
+/// Refuses a caller without an operator's role, for routes outside this plane.
 pub(crate) fn admit_operator(app: &App, headers: &HeaderMap) -> Result<(), Box<Response>> {
     match OPERATOR.gate.admit(app, headers) {
         Ok(_) => Ok(()),
@@ -390,7 +380,7 @@ pub(crate) fn admit_operator(app: &App, headers: &HeaderMap) -> Result<(), Box<R
     }
 }
 
-/// A refusal of a request that reached no route.
+/// Renders the refusal of a request that reached no route.
 pub(crate) fn refused(refusal: Refusal) -> Response {
     envelope::render(None, &Path::nameless(), Err(refusal))
 }
@@ -403,7 +393,7 @@ fn no_route() -> Refusal {
     )
 }
 
-/// Everything that no route matches, also outside `/api`. A credential comes first here too.
+/// Answers every request that no route matches, also outside `/api`. The credential is checked first here too.
 pub(crate) async fn not_found(State(app): State<App>, request: Request<HttpBody>) -> Response {
     let admitted = ANYONE.gate.admit(&app, request.headers());
     refused(admitted.map_or_else(|refusal| refusal, |_| no_route()))

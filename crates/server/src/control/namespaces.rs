@@ -1,4 +1,4 @@
-//! Namespaces (control-plane.md §15). The one in the path is meant, not the one a request is sent in.
+//! Namespaces. These routes act on the namespace in the path, not on the one that the request is sent in.
 
 use http::StatusCode;
 use longhaul_host::{NamespaceRow, NamespaceSpec};
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::envelope::Reply;
-use crate::body::Body;
 use crate::gate::Refusal;
+use crate::request::body::Body;
 
 const NAME_MAX: usize = 128;
 const DESCRIPTION_MAX: usize = 1000;
@@ -58,20 +58,20 @@ fn read_name(body: &Body) -> Namespace {
     let is_name = name
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-    // A name of dots alone is a step in a path.
+    // A name of dots only would be a step in a path.
     if !is_name || (!name.is_empty() && name.bytes().all(|byte| byte == b'.')) {
         body.refuse(
             "name",
-            "may hold letters, digits and . _ - only, and not dots alone",
+            "may contain only letters, digits and . _ -, and must not be only dots",
         );
     }
     name.to_ascii_lowercase().into()
 }
 
-/// The body's fields over what holds without them.
+/// Reads the fields of the body; absent fields keep their values.
 fn read_spec(body: &Body, before: &NamespaceSpec) -> NamespaceSpec {
     let description = match body.raw("description") {
-        // An empty text takes the description away.
+        // An empty text removes the description.
         Some(_) => body.note("description", DESCRIPTION_MAX),
         None => before.description.clone(),
     };

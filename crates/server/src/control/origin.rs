@@ -1,31 +1,30 @@
-//! How a command came in (control-plane.md §3.3), kept with it for audit. Everything here is what the server itself saw: the
-//! connection, the request line, four headers, and authentication. No field of a body and no other header gets in.
+//! The origin of a command, stored with it for audit. It contains only what the server itself saw: the connection, the request
+//! line, three headers, and the authentication. It contains no field of a body and no other header.
 //!
-//! It is built on the way of every start, so it is one small text; what the row and its run say anyway is added when it is shown.
+//! It is built for every start, so it is one small text. What the row and its run contain anyway is added when it is shown.
 
+use longhaul_host::api::{CommandRow, Run};
 use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::ConnectInfo;
 use http::header::USER_AGENT;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Uri};
-use longhaul_host::engine::change::CommandRow;
-use longhaul_host::engine::run::state::Run;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::workflows::principal;
 use crate::auth::Caller;
+use crate::control::workflows::principal;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
-/// Bytes of a header that are kept: enough to recognise a client or a trace.
+/// Bytes of a header that are stored: enough to recognise a client or a trace.
 const HEADER_BYTES_MAX: usize = 255;
 
-/// What a request says about itself; nothing is copied before it is needed.
+/// The parts of a request that its origin is built from. Nothing is copied before it is needed.
 pub(super) struct Origin {
     method: Method,
     uri: Uri,
@@ -66,7 +65,7 @@ impl Origin {
         }
     }
 
-    /// The text that is stored.
+    /// Returns the text that is stored.
     pub(super) fn context(&self, caller: &Caller) -> String {
         let user_agent = text(self.user_agent.as_ref());
         // Routes are nested and see only the rest of the path.
@@ -86,7 +85,7 @@ impl Origin {
         serde_json::to_string(&context).unwrap_or_default()
     }
 
-    /// The same for the same client calling the same route.
+    /// Returns a hash that is the same for every call of the same route by the same client.
     fn fingerprint(&self, path: &str, user_agent: Option<&str>) -> String {
         let ip = self.ip.map(|ip| ip.to_string());
         let mut digest = Sha256::new();
@@ -103,7 +102,7 @@ impl Origin {
     }
 }
 
-/// A header as text, shortened; none when it is empty or not plain text.
+/// Returns a header as shortened text, or `None` if it is empty or not plain text.
 fn text(value: Option<&HeaderValue>) -> Option<&str> {
     let text = value?.to_str().ok()?.trim();
     // Plain header text is ASCII, so every byte is a character.
@@ -111,7 +110,7 @@ fn text(value: Option<&HeaderValue>) -> Option<&str> {
     text.get(..end).filter(|text| !text.is_empty())
 }
 
-/// `commands[].context`; null for a command that did not come in by HTTP.
+/// Renders `commands[].context`; null for a command that was not sent by HTTP.
 pub(super) fn shown(row: &CommandRow, run: &Run) -> Value {
     let stored = row.context.as_deref();
     let Some(mut stored) = stored.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {

@@ -1,14 +1,13 @@
-//! Search attribute definitions of a namespace (control-plane.md §16).
+//! Search attribute definitions of a namespace.
 
 use http::StatusCode;
-use longhaul_host::engine::visibility::Type;
-use longhaul_host::engine::visibility::attribute::{BadName, NAME_BYTES_MAX, SYSTEM, check_name};
+use longhaul_host::api::{AttributeType, BadName, NAME_BYTES_MAX, SYSTEM_ATTRIBUTES, check_name};
 use serde_json::{Map, Value, json};
 
 use super::Call;
 use super::envelope::Reply;
-use crate::body::Body;
 use crate::gate::Refusal;
+use crate::request::body::Body;
 
 /// Bytes of a type's name: more than any has.
 const TYPE_MAX: usize = 64;
@@ -16,12 +15,12 @@ const TYPE_MAX: usize = 64;
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     let defined = call.host().search_attributes(&call.namespace).await?;
     Ok(Reply::ok(json!({
-        "system_attributes": types(SYSTEM),
+        "system_attributes": types(SYSTEM_ATTRIBUTES),
         "custom_attributes": types(defined.iter()),
     })))
 }
 
-fn types<'a>(attributes: impl IntoIterator<Item = (&'a str, Type)>) -> Map<String, Value> {
+fn types<'a>(attributes: impl IntoIterator<Item = (&'a str, AttributeType)>) -> Map<String, Value> {
     attributes
         .into_iter()
         .map(|(name, attribute)| (name.to_owned(), json!(attribute.as_str())))
@@ -54,19 +53,19 @@ fn read_name(body: &Body) -> String {
     if !name.is_empty() && check_name(&name) == Err(BadName::Malformed) {
         body.refuse(
             "name",
-            "must begin with a letter and hold letters, digits and _ only",
+            "must begin with a letter and contain only letters, digits and _",
         );
     }
     name
 }
 
-fn read_type(body: &Body) -> Type {
+fn read_type(body: &Body) -> AttributeType {
     let word = body.required_text("type", TYPE_MAX);
-    Type::read(&word).unwrap_or_else(|| {
+    AttributeType::read(&word).unwrap_or_else(|| {
         if !word.is_empty() {
-            let known = Type::ALL.map(Type::as_str).join(", ");
+            let known = AttributeType::ALL.map(AttributeType::as_str).join(", ");
             body.refuse("type", &format!("must be one of {known}"));
         }
-        Type::Keyword
+        AttributeType::Keyword
     })
 }

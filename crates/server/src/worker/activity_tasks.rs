@@ -1,36 +1,22 @@
-//! Activity tasks: poll, complete, fail, heartbeat, status (worker-protocol §8).
+//! Activity tasks: poll, complete, fail, heartbeat, status.
 
-use axum::body::Body as HttpBody;
-use axum::extract::State;
-use axum::response::Response;
-use http::{Request, StatusCode};
-use longhaul_host::engine::Rejection;
-use longhaul_host::engine::rejection::activity_reason;
-use longhaul_host::engine::run::activity::claim::ActivityClaim;
-use longhaul_host::engine::run::activity::heartbeat::HeartbeatReply;
-use longhaul_host::engine::run::activity::report::Failure;
-use longhaul_host::engine::run::activity::schedule::Deadlines;
+use longhaul_host::api::{
+    ActivityClaim, Deadlines, Failure, HeartbeatReply, Rejection, activity_reason,
+};
 use longhaul_host::{AttemptIdentity, Error};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::PAYLOAD_CODEC;
-use longhaul_protocol::id::{ActivityAttemptId, CommandId, TaskId, WorkerId};
+use longhaul_protocol::id::{ActivityAttemptId, CommandId, WorkerId};
 use longhaul_protocol::payload::{activity_result, failure_details};
 use serde_json::{Map, Value, json};
 
-use super::polls::{self, read_poll};
+use super::polls::{self, Leased, read_poll};
 use super::task_reply;
-use super::{Id, envelope, pass, stack_trace};
-use crate::App;
-use crate::body::Body;
+use super::{Call, MESSAGE_MAX, NAME_MAX, Reply, stack_trace};
 use crate::error;
-use crate::gate::{Passed, Refusal};
-use crate::sessions::affinity;
-
-/// Longest ids and types.
-const NAME_MAX: usize = 255;
-
-/// Longest failure text. Both SDKs trim theirs to this.
-const MESSAGE_MAX: usize = 1024 * 1024;
+use crate::gate::Refusal;
+use crate::request::body::Body;
+use crate::views::worker_session::affinity;
 
 /// Largest heartbeat details, as JSON text.
 const DETAILS_MAX: usize = 64 * 1024;
@@ -39,25 +25,18 @@ const DETAILS_MAX: usize = 64 * 1024;
 const PROGRESS_MESSAGE_MAX: usize = 280;
 const PROGRESS_UNIT_MAX: usize = 64;
 
-pub(super) async fn poll(State(app): State<App>, request: Request<HttpBody>) -> Response {
-    match try_poll(&app, request).await {
-        Ok(response) => response,
-        Err(refusal) => envelope::refused(&app, refusal),
-    }
-}
-
-async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Refusal> {
-    let Passed {
-        namespace, body, ..
-    } = pass(app, request).await?;
-    let poll = read_poll(&body, namespace);
-    body.check()?;
-    let polled = app.host().poll_activity_task(&poll).await;
-    polls::answer(app, polled, &poll, "activity_task", |claim| {
-        let task = task_json(&claim).to_string();
-        let leased_at = claim.attempt.started_at;
-        polls::leased(app, &task, leased_at, claim.lease_expires_at)
-    })
+pub(super) async fn poll(call: Call) -> Result<Reply, Refusal> {
+    let poll = read_poll(&call);
+    call.body.check()?;
+    let polled = call.host().poll_activity_task(&poll).await;
+    let render = |claim: ActivityClaim| async move {
+        Leased {
+            task: task_json(&claim).to_string(),
+            leased_at: claim.attempt.started_at,
+            lease_expires_at: claim.lease_expires_at,
+        }
+    };
+    polls::reply(&call.app, polled, &poll, "activity_task", render).await
 }
 
 fn task_json(claim: &ActivityClaim) -> Value {
@@ -67,7 +46,7 @@ fn task_json(claim: &ActivityClaim) -> Value {
         attempt,
         ..
     } = claim;
-    let timeout = |pick: fn(&longhaul_host::engine::run::state::RetryPolicy) -> Option<u64>| {
+    let timeout = |pick: fn(&longhaul_host::api::RetryPolicy) -> Option<u64>| {
         activity.retry.as_ref().and_then(pick)
     };
     let mut task = json!({
@@ -96,7 +75,7 @@ fn task_json(claim: &ActivityClaim) -> Value {
         "idempotency_key": activity.execution_id,
         "cancel_requested": false,
     });
-    // The published schema knows no null here.
+    // The published schema does not allow null here.
     if let Some(options) = &activity.worker_session {
         let session = claim.session.as_deref();
         task["worker_session"] = affinity(options, &activity.queue, &spec.namespace, session);
@@ -115,110 +94,80 @@ fn deadlines_json(deadlines: &Deadlines) -> Value {
     })
 }
 
-fn read_report(passed: &Passed, task_id: &str) -> AttemptIdentity {
+/// Reads which attempt the caller reports about.
+fn read_report(call: &Call) -> AttemptIdentity {
+    let text = |names: &[&str]| call.body.required_text_of(names, NAME_MAX);
     AttemptIdentity {
-        namespace: passed.namespace.clone(),
-        task_id: TaskId::from(task_id),
-        attempt_id: ActivityAttemptId::from(
-            passed
-                .body
-                .required_text_of(&["activity_attempt_id", "attempt_id"], NAME_MAX),
-        ),
-        owner: WorkerId::from(
-            passed
-                .body
-                .required_text_of(&["lease_owner", "worker_id"], NAME_MAX),
-        ),
-        principal: Some(passed.caller.principal.to_string()),
+        namespace: call.namespace.clone(),
+        task_id: call.task_id(),
+        attempt_id: ActivityAttemptId::from(text(&["activity_attempt_id", "attempt_id"])),
+        owner: WorkerId::from(text(&["lease_owner", "worker_id"])),
+        principal: Some(call.caller.principal.to_string()),
     }
 }
 
-/// A refused report (§8.5). Who closed the run matters to the worker, so the reason says it.
-fn rejected(error: &Error, report: &AttemptIdentity) -> Refusal {
-    let mut refusal = error::refusal(error)
-        .with("task_id", report.task_id.as_str())
-        .with("activity_attempt_id", report.attempt_id.as_str())
-        .with("recorded", false);
-    match error {
-        Error::Rejected(Rejection::RunClosed(closed)) => {
-            refusal.reason = activity_reason(closed.closed.reason);
-            refusal
-                .with("outcome", "ignored")
-                .with("activity_status", "cancelled")
-                .with("attempt_status", "cancelled")
+/// Returns a function that renders the refusal of `operation` on an activity task. The worker acts differently on a run that was
+/// cancelled, terminated or completed, so the reason of a closed run names how it closed.
+fn rejected<'a>(
+    operation: &'static str,
+    report: &'a AttemptIdentity,
+) -> impl Fn(Error) -> Refusal + 'a {
+    move |error| {
+        let mut refusal = error::refusal(&error)
+            .with("task_id", report.task_id.as_str())
+            .with("activity_attempt_id", report.attempt_id.as_str())
+            .with("recorded", false);
+        match error {
+            Error::Rejected(Rejection::RunClosed(closed)) => {
+                refusal.reason = activity_reason(closed.closed.reason);
+                refusal
+                    .with("outcome", "ignored")
+                    .with("activity_status", "cancelled")
+                    .with("attempt_status", "cancelled")
+            }
+            Error::Contended | Error::Unavailable => refusal
+                .with("operation", operation)
+                .with("outcome", "unknown")
+                .with("worker_id", report.owner.as_str())
+                .with("lease_owner", report.owner.as_str())
+                .with("task_queue", Value::Null),
+            _ => refusal.with("outcome", "ignored"),
         }
-        Error::Contended | Error::Unavailable => refusal
-            .with("operation", "complete_activity_task")
-            .with("outcome", "unknown")
-            .with("worker_id", report.owner.as_str())
-            .with("lease_owner", report.owner.as_str())
-            .with("task_queue", Value::Null),
-        _ => refusal.with("outcome", "ignored"),
     }
 }
 
-pub(super) async fn complete(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let report = read_report(&passed, &task_id);
-        let result = passed
-            .body
-            .payload(activity_result(passed.body.raw("result"), "result"));
-        passed.body.check()?;
-        let result = result.ok_or_else(|| {
-            Refusal::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                Reason::ValidationFailed,
-                "result",
-            )
-        })?;
-        let answer = app
-            .host()
-            .complete_activity_task(&report, result)
-            .await
-            .map_err(|error| rejected(&error, &report))?;
-        Ok(task_reply::render(&answer))
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+pub(super) async fn complete(call: Call) -> Result<Reply, Refusal> {
+    let report = read_report(&call);
+    let body = &call.body;
+    let result = body.payload(activity_result(body.raw("result"), "result"));
+    let result = body.finish(result)?;
+    let answer = call
+        .host()
+        .complete_activity_task(&report, result)
+        .await
+        .map_err(rejected("complete_activity_task", &report))?;
+    Ok(Reply::recorded(
+        task_reply::render(&answer.outcome),
+        answer.duplicate,
+    ))
 }
 
-pub(super) async fn fail(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let report = read_report(&passed, &task_id);
-        let failure = match passed.body.nested("failure") {
-            Some(nested) => {
-                let failure = read_failure(&nested);
-                passed.body.absorb("failure", &nested);
-                failure
-            }
-            None => {
-                if passed.body.raw("failure").is_none() {
-                    passed.body.refuse("failure", "is required");
-                }
-                Failure::default()
-            }
-        };
-        passed.body.check()?;
-        let answer = app
-            .host()
-            .fail_activity_task(&report, failure)
-            .await
-            .map_err(|error| rejected(&error, &report))?;
-        Ok(task_reply::render(&answer))
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+pub(super) async fn fail(call: Call) -> Result<Reply, Refusal> {
+    let report = read_report(&call);
+    let failure = call.body.required_nested("failure", read_failure);
+    let failure = call.body.finish(failure)?;
+    let answer = call
+        .host()
+        .fail_activity_task(&report, failure)
+        .await
+        .map_err(rejected("fail_activity_task", &report))?;
+    Ok(Reply::recorded(
+        task_reply::render(&answer.outcome),
+        answer.duplicate,
+    ))
 }
 
-/// The failure as reported; an external executor says `retryable` where an SDK says `non_retryable`.
+/// Reads the reported failure. External executors send `retryable`, SDKs send `non_retryable`.
 fn read_failure(body: &Body) -> Failure {
     let code = body.value("code");
     if code
@@ -231,10 +180,10 @@ fn read_failure(body: &Body) -> Failure {
     let mut details = None;
     if let Some(raw) = body.raw("details") {
         match body.payload(failure_details(raw, "details")) {
-            Some(Some(payload)) => details = Some(payload),
-            // Plain JSON is for people: it stands with the diagnostics, without a codec.
-            Some(None) => diagnostics = merged(diagnostics, "details", body.value("details")),
-            None => {}
+            Ok(Some(payload)) => details = Some(payload),
+            // Plain JSON has no codec and is meant for people, so it is kept with the diagnostics.
+            Ok(None) => diagnostics = merged(diagnostics, "details", body.value("details")),
+            Err(_) => {}
         }
     }
     let non_retryable =
@@ -262,88 +211,65 @@ fn merged(diagnostics: Option<Value>, key: &str, value: Option<Value>) -> Option
     Some(Value::Object(map))
 }
 
-pub(super) async fn heartbeat(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let report = read_report(&passed, &task_id);
-        let progress = read_progress(&passed.body);
-        passed.body.check()?;
-        let pulse = app
-            .host()
-            .heartbeat_activity_task(&report, progress)
-            .await
-            .map_err(|error| rejected(&error, &report))?;
-        Ok(pulse_json(&report, &pulse))
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+pub(super) async fn heartbeat(call: Call) -> Result<Reply, Refusal> {
+    let report = read_report(&call);
+    let progress = read_progress(&call.body);
+    call.body.check()?;
+    let pulse = call
+        .host()
+        .heartbeat_activity_task(&report, progress)
+        .await
+        .map_err(rejected("heartbeat_activity_task", &report))?;
+    Ok(Reply::ok(&pulse_json(&report, &pulse)))
 }
 
-pub(super) async fn status(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let report = read_report(&passed, &task_id);
-        passed.body.check()?;
-        let pulse = app
-            .host()
-            .activity_task_status(&report)
-            .await
-            .map_err(|error| rejected(&error, &report))?;
-        let mut answer = pulse_json(&report, &pulse);
-        answer["deadlines"] = deadlines_json(&pulse.deadlines);
-        answer["cancellation_acknowledgement"] = json!(pulse.stop_order.as_ref().map(|order| {
-            json!({
-                "callback_state": if order.stopped { "stopped" } else { "unknown" },
-                "request_id": order.request_id,
-                "root_request_id": order.root_request_id,
-                "cleanup_deadline_at": order.cleanup_deadline_at,
-                "cancellation_history_event_id": order.event_id,
-            })
-        }));
-        Ok(answer)
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+pub(super) async fn status(call: Call) -> Result<Reply, Refusal> {
+    let report = read_report(&call);
+    call.body.check()?;
+    let pulse = call
+        .host()
+        .activity_task_status(&report)
+        .await
+        .map_err(rejected("read_activity_task_status", &report))?;
+    let mut body = pulse_json(&report, &pulse);
+    body["deadlines"] = deadlines_json(&pulse.deadlines);
+    body["cancellation_acknowledgement"] = json!(pulse.stop_order.as_ref().map(|order| {
+        json!({
+            "callback_state": if order.stopped { "stopped" } else { "unknown" },
+            "request_id": order.request_id,
+            "root_request_id": order.root_request_id,
+            "cleanup_deadline_at": order.cleanup_deadline_at,
+            "cancellation_history_event_id": order.event_id,
+        })
+    }));
+    Ok(Reply::ok(&body))
 }
 
-/// The worker's callback stopped, as it was asked to (§8.8).
-pub(super) async fn acknowledge_cancellation(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let report = read_report(&passed, &task_id);
-        let request_id = CommandId::from(passed.body.required_text("request_id", NAME_MAX));
-        passed.body.check()?;
-        let acknowledged = app
-            .host()
-            .acknowledge_activity_stop(&report, &request_id)
-            .await
-            .map_err(|error| rejected(&error, &report))?;
-        Ok(json!({
-            "task_id": report.task_id,
-            "activity_attempt_id": report.attempt_id,
-            "lease_owner": report.owner,
-            "request_id": request_id,
-            "acknowledged": true,
-            "duplicate": acknowledged.duplicate,
-            "reason": null,
-            "heartbeat_recorded": false,
-            "history_event_id": acknowledged.event_id,
-        }))
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+/// Records that the worker's callback stopped, as requested.
+pub(super) async fn acknowledge_cancellation(call: Call) -> Result<Reply, Refusal> {
+    let report = read_report(&call);
+    let request_id = CommandId::from(call.body.required_text("request_id", NAME_MAX));
+    call.body.check()?;
+    let acknowledged = call
+        .host()
+        .acknowledge_activity_stop(&report, &request_id)
+        .await
+        .map_err(rejected("acknowledge_activity_cancellation", &report))?;
+    Ok(Reply::ok(&json!({
+        "task_id": report.task_id,
+        "activity_attempt_id": report.attempt_id,
+        "lease_owner": report.owner,
+        "request_id": request_id,
+        "acknowledged": true,
+        "duplicate": acknowledged.duplicate,
+        "reason": null,
+        "heartbeat_recorded": false,
+        "history_event_id": acknowledged.event_id,
+    })))
 }
 
-/// `details` of any shape, the four progress fields, or the stream contract's `progress`, which is either of the two (§8.6).
+/// Reads the progress of a heartbeat: `details` of any shape, or the four progress fields. The stream contract sends either of them
+/// under `progress`.
 pub(super) fn read_progress(body: &Body) -> Option<Value> {
     let mut progress = Map::new();
     match body.value("progress") {

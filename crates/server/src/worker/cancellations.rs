@@ -1,78 +1,54 @@
-//! Cooperative cancellation on workflow tasks: how a request is shown, and where it reached the workflow's code
-//! (worker-protocol §13.2).
+//! Cooperative cancellation on workflow tasks: where a request reached the workflow's code.
 
-use axum::body::Body as HttpBody;
-use axum::extract::State;
-use axum::response::Response;
-use http::{Request, StatusCode};
-use longhaul_host::engine::run::cancellation::{Cancellation, Delivered, StoppingKind};
+use longhaul_host::api::{Delivered, StoppingKind};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::CommandId;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::history::page_token;
-use super::workflow_tasks::{NAME_MAX, read_holder, rejected};
-use super::{Id, envelope, pass};
-use crate::App;
-use crate::body::Body;
+use super::workflow_tasks::{read_holder, rejected};
+use super::{Call, NAME_MAX, Reply};
+use crate::gate::Refusal;
+use crate::request::body::Body;
 
-/// A request to clean up, as tasks and heartbeats carry it. The token reads history from its beginning to its present end.
-pub(crate) fn cancellation_json(cancellation: &Cancellation) -> Value {
-    json!({
-        "request_id": cancellation.request_id,
-        "requested_at": cancellation.requested_at,
-        "cleanup_deadline_at": cancellation.cleanup_deadline_at,
-        "history_refresh_page_token": page_token(0),
-    })
-}
-
-/// The worker says where a cancellation request reached the workflow's code (§13.2).
-pub(super) async fn deliver_cancellation(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &task_id);
-        let body = &passed.body;
-        let request_id = CommandId::from(body.required_text("request_id", NAME_MAX));
-        let place = read_place(body);
-        body.check()?;
-        let (run_id, task_id, delivered) = app
-            .host()
-            .deliver_cancellation(&holder, &request_id, &place)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        Ok(match delivered {
-            Delivered::Recorded => json!({
-                "delivered": true,
-                "task_id": task_id,
-                "workflow_run_id": run_id,
-                "workflow_task_attempt": holder.attempt,
-                "request_id": request_id,
-                "sequence": place.sequence,
-                "call_kind": place.call_kind,
-                "sequence_span": place.sequence_span,
-                "operation_sequence": place.operation_sequence,
-                // One SDK refuses a null here.
-                "operation_sequence_span": place.operation_sequence_span.unwrap_or(1),
-                "reason": null,
-            }),
-            Delivered::Waiting(kind) => json!({
-                "delivered": false,
-                "reason": match kind {
-                    StoppingKind::Activity => Reason::CancellationWaitingForActivity.as_str(),
-                    StoppingKind::Child => Reason::CancellationWaitingForChild.as_str(),
-                },
-                "claim_released": true,
-                "task_id": task_id,
-                "workflow_run_id": run_id,
-            }),
-        })
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+/// Records where a cancellation request reached the workflow's code.
+pub(super) async fn deliver_cancellation(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    let body = &call.body;
+    let request_id = CommandId::from(body.required_text("request_id", NAME_MAX));
+    let place = read_place(body);
+    body.check()?;
+    let (run_id, task_id, delivered) = call
+        .host()
+        .deliver_cancellation(&holder, &request_id, &place)
+        .await
+        .map_err(rejected("deliver_cancellation", &holder))?;
+    Ok(Reply::ok(&match delivered {
+        Delivered::Recorded => json!({
+            "delivered": true,
+            "task_id": task_id,
+            "workflow_run_id": run_id,
+            "workflow_task_attempt": holder.attempt,
+            "request_id": request_id,
+            "sequence": place.sequence,
+            "call_kind": place.call_kind,
+            "sequence_span": place.sequence_span,
+            "operation_sequence": place.operation_sequence,
+            // One SDK refuses a null here.
+            "operation_sequence_span": place.operation_sequence_span.unwrap_or(1),
+            "reason": null,
+        }),
+        Delivered::Waiting(kind) => json!({
+            "delivered": false,
+            "reason": match kind {
+                StoppingKind::Activity => Reason::CancellationWaitingForActivity.as_str(),
+                StoppingKind::Child => Reason::CancellationWaitingForChild.as_str(),
+            },
+            "claim_released": true,
+            "task_id": task_id,
+            "workflow_run_id": run_id,
+        }),
+    }))
 }
 
 /// Kinds of calls at which a cancellation can be delivered.
@@ -104,7 +80,7 @@ fn read_place(body: &Body) -> DeliveryPlace {
         sequence: body.required_count("sequence", 1),
         sequence_span: body.count("sequence_span", 1).unwrap_or(1),
         operation_sequence: body.count("operation_sequence", 1),
-        // It means something beside an operation only.
+        // A span has a meaning only for an operation.
         operation_sequence_span: body
             .count("operation_sequence_span", 1)
             .filter(|_| is_handle),
@@ -119,7 +95,7 @@ fn read_place(body: &Body) -> DeliveryPlace {
     if is_handle != place.operation_sequence.is_some() {
         body.refuse(
             "operation_sequence",
-            "is given for a selection handle, and only there",
+            "is required for a selection handle and not allowed otherwise",
         );
     }
     place

@@ -1,5 +1,5 @@
-//! The worker envelope: `protocol_version` and `server_capabilities` in every body, the version in a header. The two never change
-//! while the server runs, so they are kept as text and put behind each answer.
+//! The worker envelope: `protocol_version` and `server_capabilities` in every body, the version in a header. Neither changes while
+//! the server runs, so both are rendered once and appended to each body as text.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -12,21 +12,80 @@ use crate::gate::Refusal;
 
 const HEADER: HeaderName = HeaderName::from_static("x-durable-workflow-protocol-version");
 
-/// What follows the last own field of an answer, closing brace included.
+/// Returns the text that follows the last field of a body, closing brace included.
 pub(crate) fn closing(server_capabilities: &Value) -> String {
     format!(
         r#""protocol_version":"{WORKER_PROTOCOL_VERSION}","server_capabilities":{server_capabilities}}}"#
     )
 }
 
-/// A success.
-pub(super) fn answered(app: &App, status: StatusCode, body: &Value) -> Response {
-    render(app, status, body.to_string())
+/// A success before it is rendered.
+pub(super) struct Reply {
+    status: StatusCode,
+    /// A JSON object as text.
+    body: String,
 }
 
-/// An answer whose body is already text: a JSON object.
-pub(super) fn render(app: &App, status: StatusCode, mut body: String) -> Response {
-    debug_assert!(body.ends_with('}'), "an answer is an object");
+impl Reply {
+    /// `body` is a JSON object.
+    pub(super) fn new(status: StatusCode, body: &Value) -> Self {
+        Self {
+            status,
+            body: body.to_string(),
+        }
+    }
+
+    pub(super) fn ok(body: &Value) -> Self {
+        Self::new(StatusCode::OK, body)
+    }
+
+    /// A body that is already text: a JSON object. History is passed on as it is stored, without being parsed.
+    pub(super) fn text(body: String) -> Self {
+        Self {
+            status: StatusCode::OK,
+            body,
+        }
+    }
+
+    /// The reply to a report. A repeat of an accepted report gets the same reply, marked as a duplicate.
+    pub(super) fn recorded(mut body: Value, duplicate: bool) -> Self {
+        if duplicate {
+            body["duplicate"] = json!(true);
+        }
+        Self::ok(&body)
+    }
+}
+
+/// Renders what a handler returned.
+pub(super) fn render(app: &App, result: Result<Reply, Refusal>) -> Response {
+    match result {
+        Ok(reply) => enveloped(app, reply),
+        Err(refusal) => refused(app, refusal),
+    }
+}
+
+/// Renders a refusal. Both SDKs read `message` first, then `error`.
+pub(crate) fn refused(app: &App, refusal: Refusal) -> Response {
+    let retry_after = refusal
+        .extra
+        .get("retry_after_seconds")
+        .and_then(Value::as_u64);
+    let mut body = refusal.extra;
+    body.insert("error".to_owned(), json!(refusal.message));
+    body.insert("message".to_owned(), json!(refusal.message));
+    body.insert("reason".to_owned(), json!(refusal.reason.as_str()));
+    let mut response = enveloped(app, Reply::new(refusal.status, &Value::Object(body)));
+    if let Some(seconds) = retry_after {
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn enveloped(app: &App, reply: Reply) -> Response {
+    let Reply { status, mut body } = reply;
+    debug_assert!(body.ends_with('}'), "a body is an object");
     body.pop();
     if body.len() > 1 {
         body.push(',');
@@ -37,43 +96,4 @@ pub(super) fn render(app: &App, status: StatusCode, mut body: String) -> Respons
         (HEADER, HeaderValue::from_static(WORKER_PROTOCOL_VERSION)),
     ];
     (status, headers, body).into_response()
-}
-
-/// A refusal with its reason; both SDKs read `message` first, then `error`.
-pub(crate) fn refused(app: &App, refusal: Refusal) -> Response {
-    let retry_after = refusal
-        .extra
-        .get("retry_after_seconds")
-        .and_then(Value::as_u64);
-    let mut body = refusal.extra;
-    body.insert("error".to_owned(), json!(refusal.message));
-    body.insert("message".to_owned(), json!(refusal.message));
-    body.insert("reason".to_owned(), json!(refusal.reason.as_str()));
-    let mut response = answered(app, refusal.status, &Value::Object(body));
-    if let Some(seconds) = retry_after
-        && let Ok(value) = HeaderValue::from_str(&seconds.to_string())
-    {
-        response.headers_mut().insert(RETRY_AFTER, value);
-    }
-    response
-}
-
-/// As [`respond`], for an answer that is text already.
-pub(super) fn respond_text(
-    app: &App,
-    status: StatusCode,
-    result: Result<String, Refusal>,
-) -> Response {
-    match result {
-        Ok(body) => render(app, status, body),
-        Err(refusal) => refused(app, refusal),
-    }
-}
-
-/// Either of the two.
-pub(super) fn respond(app: &App, status: StatusCode, result: Result<Value, Refusal>) -> Response {
-    match result {
-        Ok(body) => answered(app, status, &body),
-        Err(refusal) => refused(app, refusal),
-    }
 }

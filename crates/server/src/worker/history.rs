@@ -1,42 +1,18 @@
-//! History as workers see it: events as text, page tokens, and compression for those who ask for it (worker-protocol §4.5, §4.6).
+//! History on the worker plane: events as text, in pages, compressed on request.
 
 use std::fmt::Write;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use http::StatusCode;
 use longhaul_host::{HistoryPage, StoredEvent};
-use longhaul_protocol::Reason;
 use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_MAX, compress_history};
 use serde_json::Value;
 
-use crate::App;
-use crate::body::Body;
-use crate::gate::Refusal;
+use super::Call;
+use crate::views::page_token::page_token;
 
-/// The token of the page after `sequence`: base64 of the decimal. Both SDKs know `MA==`, the beginning, by heart.
-pub(super) fn page_token(sequence: u64) -> String {
-    STANDARD.encode(sequence.to_string())
-}
-
-/// The sequence a token stands for.
-pub(super) fn parse_page_token(token: &str) -> Result<u64, Refusal> {
-    let decoded = STANDARD
-        .decode(token)
-        .ok()
-        .and_then(|bytes| String::from_utf8(bytes).ok());
-    decoded.and_then(|text| text.parse().ok()).ok_or_else(|| {
-        Refusal::new(
-            StatusCode::BAD_REQUEST,
-            Reason::InvalidPageToken,
-            "The page token is not one that this server gave.",
-        )
-    })
-}
-
-/// `history_page_size`, or its alias.
-pub(super) fn page_size(app: &App, body: &Body) -> usize {
-    let default = app.options().history_page_size as usize;
+/// Reads `history_page_size`, or its alias `page_size`.
+pub(super) fn page_size(call: &Call) -> usize {
+    let body = &call.body;
+    let default = call.app.options().history_page_size as usize;
     let field = if body.raw("history_page_size").is_none() && body.raw("page_size").is_some() {
         "page_size"
     } else {
@@ -52,7 +28,7 @@ pub(super) fn page_size(app: &App, body: &Body) -> usize {
     usize::try_from(size).unwrap_or(1)
 }
 
-/// An answer with a page behind its own fields. Events are text that is passed on, not read.
+/// Returns an object with a page after its own fields. Events are passed on as text, without being parsed.
 pub(super) fn with_page(own: &Value, page: &HistoryPage, accept_encoding: Option<&str>) -> String {
     let mut answer = own.to_string();
     // The brace that closes the object; it has fields.
@@ -61,7 +37,7 @@ pub(super) fn with_page(own: &Value, page: &HistoryPage, accept_encoding: Option
     answer
 }
 
-/// The fields of one page, as text to be put into an object: events or their compressed form, and the paging fields.
+/// Returns the fields of one page as text for an object: events or their compressed form, and the paging fields.
 pub(super) fn page_fields(page: &HistoryPage, accept_encoding: Option<&str>) -> String {
     let events = events_json(&page.events);
     let mut fields = match compress_history(events.as_bytes(), accept_encoding, page.events.len()) {
@@ -85,7 +61,7 @@ pub(super) fn page_fields(page: &HistoryPage, accept_encoding: Option<&str>) -> 
     fields
 }
 
-/// Events as a JSON array. Payloads are stored as the text that is sent, ids and times need no escaping.
+/// Returns events as a JSON array. Payloads are stored as the text that is sent; ids and times need no escaping.
 pub(super) fn events_json(events: &[StoredEvent]) -> String {
     let mut json = String::with_capacity(
         events
@@ -114,22 +90,4 @@ pub(super) fn events_json(events: &[StoredEvent]) -> String {
     }
     json.push(']');
     json
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_are_base64_of_the_decimal_sequence() {
-        assert_eq!(page_token(0), "MA==");
-        assert_eq!(parse_page_token("MA==").ok(), Some(0));
-        assert_eq!(parse_page_token(&page_token(500)).ok(), Some(500));
-        assert_eq!(
-            parse_page_token("nonsense!")
-                .err()
-                .map(|refusal| refusal.reason),
-            Some(Reason::InvalidPageToken)
-        );
-    }
 }

@@ -1,90 +1,67 @@
-//! Local activities whose attempts are written down as they happen: `/workflow-tasks/{task}/local-activities/…`
-//! (local-activities.md §12.2). Every success carries the token with which the worker reads history again.
+//! Local activities whose attempts are recorded as they happen: `/workflow-tasks/{task}/local-activities/…`. Every success
+//! contains the token with which the worker reads history again.
 
-use axum::body::Body as HttpBody;
-use axum::extract::State;
-use axum::response::Response;
-use http::{Request, StatusCode};
 use longhaul_host::TaskHolder;
-use longhaul_host::engine::run::local_activity::attempt::{
-    EndedAttempt, LocalHeartbeatReply, LocalHeartbeatRequest, LocalReport,
+use longhaul_host::api::{
+    Checkpointed, Cleanup, EndedAttempt, LocalHeartbeatReply, LocalHeartbeatRequest, LocalReport,
+    Prepared,
 };
-use longhaul_host::engine::run::local_activity::checkpoint::Checkpointed;
-use longhaul_host::engine::run::local_activity::prepare::{Cleanup, Prepared};
+use longhaul_protocol::Reason;
 use longhaul_protocol::id::{CommandId, RunId};
 use longhaul_protocol::payload::activity_result;
 use longhaul_protocol::workflow_command::{
-    FieldErrors, LocalActivityCall, LocalFailure, parse_checkpoint, parse_descriptor,
+    LocalActivityCall, LocalFailure, parse_checkpoint, parse_descriptor,
 };
-use longhaul_protocol::{Payload, Reason};
 use serde_json::{Value, json};
 
 use super::activity_tasks::read_progress;
-use super::history::{page_token, with_page};
-use super::workflow_tasks::{MESSAGE_MAX, NAME_MAX, read_holder, rejected};
-use super::{AttemptPath, Id, envelope, pass};
+use super::history::with_page;
+use super::workflow_tasks::{read_holder, rejected};
+use super::{Call, MESSAGE_MAX, NAME_MAX, Reply};
 use crate::App;
-use crate::body::Body;
-use crate::gate::Passed;
+use crate::gate::Refusal;
 use crate::heavy;
+use crate::request::body::{Body, Mistake};
+use crate::views::page_token::page_token;
 
-pub(super) async fn checkpoint(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    answer_checkpoint(&app, &task_id, request, false).await
+pub(super) async fn checkpoint(call: Call) -> Result<Reply, Refusal> {
+    record_checkpoint(call, false).await
 }
 
-pub(super) async fn checkpoint_group(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    answer_checkpoint(&app, &task_id, request, true).await
+pub(super) async fn checkpoint_group(call: Call) -> Result<Reply, Refusal> {
+    record_checkpoint(call, true).await
 }
 
-async fn answer_checkpoint(
-    app: &App,
-    task_id: &str,
-    request: Request<HttpBody>,
-    is_group: bool,
-) -> Response {
-    let result = async {
-        let passed = pass(app, request).await?;
-        let holder = read_holder(&passed, task_id);
-        let body = &passed.body;
-        let checkpoint_id = body.required_text("checkpoint_id", NAME_MAX);
-        let start_sequence = body.required_count("start_sequence", 1);
-        let commands = body.value("commands").unwrap_or_default();
-        let commands = parse_checkpoint(&commands, is_group).unwrap_or_else(|errors| {
-            refuse_all(body, errors);
-            Vec::new()
-        });
-        let after = body.count("history_after", 0);
-        body.check()?;
-        let checkpointed = app
-            .host()
-            .checkpoint_commands(&holder, &checkpoint_id, start_sequence, commands)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        Ok(with_events(app, &holder, after, checkpoint_json(&holder, &checkpointed)).await)
-    };
-    envelope::respond_text(app, StatusCode::OK, result.await)
+async fn record_checkpoint(call: Call, is_group: bool) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    let body = &call.body;
+    let checkpoint_id = body.required_text("checkpoint_id", NAME_MAX);
+    let start_sequence = body.required_count("start_sequence", 1);
+    let commands = body.value("commands").unwrap_or_default();
+    let commands = parse_checkpoint(&commands, is_group).map_err(|errors| body.refuse_all(errors));
+    let after = body.count("history_after", 0);
+    let commands = body.finish(commands)?;
+    let checkpointed = call
+        .host()
+        .checkpoint_commands(&holder, &checkpoint_id, start_sequence, commands)
+        .await
+        .map_err(rejected("checkpoint_local_activities", &holder))?;
+    let shown = checkpoint_json(&holder, &checkpointed);
+    Ok(with_events(&call.app, &holder, after, shown).await)
 }
 
-/// Our own addition: a worker that says how much history it has gets what is new with the answer, and need not ask for it. Others
-/// never say it.
-async fn with_events(app: &App, holder: &TaskHolder, after: Option<u64>, answer: Value) -> String {
-    if let Some(after) = after.filter(|_| answer["claim_released"] != true) {
+/// Adds the events after `after` to the reply, so that the worker does not have to read them with another request. This is an
+/// extension: a worker that does not send `history_after` gets no events.
+async fn with_events(app: &App, holder: &TaskHolder, after: Option<u64>, body: Value) -> Reply {
+    if let Some(after) = after.filter(|_| body["claim_released"] != true) {
         let size = app.options().history_page_size as usize;
-        // Without them the worker asks as others do.
+        // If the events cannot be read now, the worker reads them with its next request.
         if let Ok(page) = app.host().workflow_task_history(holder, after, size).await {
             let bytes = page.bytes();
-            return heavy::work(bytes, move || with_page(&answer, &page, None)).await;
+            return Reply::text(heavy::work(bytes, move || with_page(&body, &page, None)).await);
         }
     }
-    answer.to_string()
+    Reply::ok(&body)
 }
 
 fn checkpoint_json(holder: &TaskHolder, checkpointed: &Checkpointed) -> Value {
@@ -110,29 +87,20 @@ fn checkpoint_json(holder: &TaskHolder, checkpointed: &Checkpointed) -> Value {
     })
 }
 
-pub(super) async fn prepare(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &task_id);
-        let body = &passed.body;
-        let sequence = body.required_count("sequence", 1);
-        let worker_attempt_id = body.required_text("worker_attempt_id", NAME_MAX);
-        let call = read_descriptor(&passed);
-        let after = body.count("history_after", 0);
-        body.check()?;
-        let call = call.expect("a body without mistakes has a descriptor");
-        let prepared = app
-            .host()
-            .prepare_local_activity(&holder, sequence, &worker_attempt_id, &call)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        Ok(with_events(&app, &holder, after, prepared_json(&holder, &prepared)).await)
-    };
-    envelope::respond_text(&app, StatusCode::OK, result.await)
+pub(super) async fn prepare(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    let body = &call.body;
+    let sequence = body.required_count("sequence", 1);
+    let worker_attempt_id = body.required_text("worker_attempt_id", NAME_MAX);
+    let descriptor = read_descriptor(body);
+    let after = body.count("history_after", 0);
+    let descriptor = body.finish(descriptor)?;
+    let prepared = call
+        .host()
+        .prepare_local_activity(&holder, sequence, &worker_attempt_id, &descriptor)
+        .await
+        .map_err(rejected("prepare_local_activity", &holder))?;
+    Ok(with_events(&call.app, &holder, after, prepared_json(&holder, &prepared)).await)
 }
 
 fn prepared_json(holder: &TaskHolder, prepared: &Prepared) -> Value {
@@ -169,81 +137,59 @@ fn cleanup_json(cleanup: Option<&Cleanup>) -> Value {
     })
 }
 
-pub(super) async fn recover(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &task_id);
-        let sequence = passed.body.required_count("sequence", 1);
-        let call = read_descriptor(&passed);
-        let after = passed.body.count("history_after", 0);
-        passed.body.check()?;
-        let call = call.expect("a body without mistakes has a descriptor");
-        let (run_id, settled) = app
-            .host()
-            .recover_local_activity(&holder, sequence, &call)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        let mut answer = settled_json(&holder, &run_id, &settled);
-        answer["recovered"] = json!(true);
-        answer["callback_stop_state"] = json!("unknown");
-        Ok(with_events(&app, &holder, after, answer).await)
-    };
-    envelope::respond_text(&app, StatusCode::OK, result.await)
+pub(super) async fn recover(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    let body = &call.body;
+    let sequence = body.required_count("sequence", 1);
+    let descriptor = read_descriptor(body);
+    let after = body.count("history_after", 0);
+    let descriptor = body.finish(descriptor)?;
+    let (run_id, settled) = call
+        .host()
+        .recover_local_activity(&holder, sequence, &descriptor)
+        .await
+        .map_err(rejected("recover_local_activity", &holder))?;
+    let mut shown = settled_json(&holder, &run_id, &settled);
+    shown["recovered"] = json!(true);
+    shown["callback_stop_state"] = json!("unknown");
+    Ok(with_events(&call.app, &holder, after, shown).await)
 }
 
-pub(super) async fn control(
-    State(app): State<App>,
-    path: AttemptPath,
-    request: Request<HttpBody>,
-) -> Response {
-    answer_beat(&app, &path, request, |body| {
-        if body.flag("renew_lease") != Some(true) {
-            body.refuse("renew_lease", "must be true");
-        }
-        LocalHeartbeatRequest::Control
-    })
+pub(super) async fn control(call: Call) -> Result<Reply, Refusal> {
+    if call.body.flag("renew_lease") != Some(true) {
+        call.body.refuse("renew_lease", "must be true");
+    }
+    renew(
+        call,
+        "control_local_activity",
+        LocalHeartbeatRequest::Control,
+    )
     .await
 }
 
-pub(super) async fn heartbeat(
-    State(app): State<App>,
-    path: AttemptPath,
-    request: Request<HttpBody>,
-) -> Response {
-    answer_beat(&app, &path, request, |body| {
-        LocalHeartbeatRequest::Heartbeat {
-            progress: read_progress(body),
-        }
-    })
-    .await
+pub(super) async fn heartbeat(call: Call) -> Result<Reply, Refusal> {
+    let progress = read_progress(&call.body);
+    let beat = LocalHeartbeatRequest::Heartbeat { progress };
+    renew(call, "heartbeat_local_activity", beat).await
 }
 
-async fn answer_beat(
-    app: &App,
-    path: &AttemptPath,
-    request: Request<HttpBody>,
-    read: fn(&Body) -> LocalHeartbeatRequest,
-) -> Response {
-    let result = async {
-        let passed = pass(app, request).await?;
-        let holder = read_holder(&passed, &path.task_id);
-        let beat = read(&passed.body);
-        passed.body.check()?;
-        let pulse = app
-            .host()
-            .heartbeat_local_activity(&holder, &path.attempt_id, &beat)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        Ok(pulse_json(&holder, &pulse))
-    };
-    envelope::respond(app, StatusCode::OK, result.await)
+async fn renew(
+    call: Call,
+    operation: &'static str,
+    beat: LocalHeartbeatRequest,
+) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    call.body.check()?;
+    let pulse = call
+        .host()
+        .heartbeat_local_activity(&holder, &call.attempt_id(), &beat)
+        .await
+        .map_err(rejected(operation, &holder))?;
+    Ok(Reply::ok(&pulse_json(&holder, &pulse)))
 }
 
-/// A published client refuses a heartbeat that says it renewed, and a control that does not; both renew.
+/// Renders the reply to a control or a heartbeat. Both renew the lease, but a published client expects `renewed` to be true for a
+/// control and false for a heartbeat.
 fn pulse_json(holder: &TaskHolder, pulse: &LocalHeartbeatReply) -> Value {
     let attempt = &pulse.attempt;
     let active = pulse.stop.is_none();
@@ -280,27 +226,19 @@ fn pulse_json(holder: &TaskHolder, pulse: &LocalHeartbeatReply) -> Value {
     answer
 }
 
-pub(super) async fn outcome(
-    State(app): State<App>,
-    path: AttemptPath,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &path.task_id);
-        let report = read_report(&passed.body);
-        let after = passed.body.count("history_after", 0);
-        passed.body.check()?;
-        let (run_id, settled) = app
-            .host()
-            .end_local_attempt(&holder, &path.attempt_id, &report)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        let mut answer = settled_json(&holder, &run_id, &settled);
-        answer["recorded"] = json!(true);
-        Ok(with_events(&app, &holder, after, answer).await)
-    };
-    envelope::respond_text(&app, StatusCode::OK, result.await)
+pub(super) async fn outcome(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    let report = read_report(&call.body);
+    let after = call.body.count("history_after", 0);
+    let report = call.body.finish(report)?;
+    let (run_id, settled) = call
+        .host()
+        .end_local_attempt(&holder, &call.attempt_id(), &report)
+        .await
+        .map_err(rejected("report_local_activity_outcome", &holder))?;
+    let mut shown = settled_json(&holder, &run_id, &settled);
+    shown["recorded"] = json!(true);
+    Ok(with_events(&call.app, &holder, after, shown).await)
 }
 
 fn settled_json(holder: &TaskHolder, run_id: &RunId, settled: &EndedAttempt) -> Value {
@@ -323,80 +261,50 @@ fn settled_json(holder: &TaskHolder, run_id: &RunId, settled: &EndedAttempt) -> 
     })
 }
 
-pub(super) async fn acknowledge_cancellation(
-    State(app): State<App>,
-    path: AttemptPath,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &path.task_id);
-        let request_id = CommandId::from(passed.body.required_text("request_id", NAME_MAX));
-        passed.body.check()?;
-        let (event_id, duplicate) = app
-            .host()
-            .acknowledge_local_stop(&holder, &path.attempt_id, &request_id)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        Ok(json!({
-            "acknowledged": true,
-            "duplicate": duplicate,
-            "reason": null,
-            "workflow_task_id": holder.task_id,
-            "workflow_task_attempt": holder.attempt,
-            "activity_attempt_id": path.attempt_id,
-            "request_id": request_id,
-            "history_event_id": event_id,
-            "history_refresh_page_token": page_token(0),
-        }))
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+pub(super) async fn acknowledge_cancellation(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    let attempt_id = call.attempt_id();
+    let request_id = CommandId::from(call.body.required_text("request_id", NAME_MAX));
+    call.body.check()?;
+    let (event_id, duplicate) = call
+        .host()
+        .acknowledge_local_stop(&holder, &attempt_id, &request_id)
+        .await
+        .map_err(rejected("acknowledge_local_activity_cancellation", &holder))?;
+    Ok(Reply::ok(&json!({
+        "acknowledged": true,
+        "duplicate": duplicate,
+        "reason": null,
+        "workflow_task_id": holder.task_id,
+        "workflow_task_attempt": holder.attempt,
+        "activity_attempt_id": attempt_id,
+        "request_id": request_id,
+        "history_event_id": event_id,
+        "history_refresh_page_token": page_token(0),
+    })))
 }
 
-fn read_descriptor(passed: &Passed) -> Option<LocalActivityCall> {
-    let body = &passed.body;
+fn read_descriptor(body: &Body) -> Result<LocalActivityCall, Mistake> {
     let descriptor = body.value("descriptor").unwrap_or_default();
-    match parse_descriptor(&descriptor, "descriptor") {
-        Ok(call) => Some(call),
-        Err(errors) => {
-            refuse_all(body, errors);
-            None
-        }
-    }
+    parse_descriptor(&descriptor, "descriptor").map_err(|errors| body.refuse_all(errors))
 }
 
-fn refuse_all(body: &Body, errors: FieldErrors) {
-    for (field, messages) in errors {
-        for message in messages {
-            body.refuse(&field, &message);
-        }
-    }
-}
-
-fn read_report(body: &Body) -> LocalReport {
-    let never_used = LocalReport::Completed(Payload::null());
-    let Some(report) = body.nested("report") else {
-        body.refuse("report", "is required");
-        return never_used;
-    };
-    let read = match report.text("outcome", NAME_MAX).as_deref() {
+fn read_report(body: &Body) -> Result<LocalReport, Mistake> {
+    let read = |report: &Body| match report.text("outcome", NAME_MAX).as_deref() {
         Some("completed") => {
             if !report.has("result") {
                 report.refuse("result", "is required for a success");
             }
             let result = report.payload(activity_result(report.raw("result"), "result"));
-            LocalReport::Completed(result.unwrap_or_else(Payload::null))
+            result.map(LocalReport::Completed)
         }
-        Some("failed") => LocalReport::Failed(LocalFailure {
+        Some("failed") => Ok(LocalReport::Failed(LocalFailure {
             message: report.required_text("message", MESSAGE_MAX),
             exception_type: report.text("exception_type", NAME_MAX),
             non_retryable: report.flag("non_retryable").unwrap_or(false),
-        }),
-        _ => {
-            report.refuse("outcome", "must be completed or failed");
-            never_used
-        }
+        })),
+        _ => Err(report.refuse("outcome", "must be completed or failed")),
     };
-    body.absorb("report", &report);
-    read
+    body.nested("report", read)
+        .unwrap_or_else(|| Err(body.refuse("report", "is required")))
 }

@@ -1,22 +1,18 @@
-//! The worker plane, `/api/worker/…` (worker-protocol.md): a file per resource. Every answer, also an error and an unknown route,
-//! carries the worker envelope and the protocol header.
+//! The worker plane, `/api/worker/…`: a file per resource. Every response has the worker envelope and the protocol header, also
+//! an error and an unknown route.
 
 use axum::body::Body as HttpBody;
-use axum::extract::{FromRequestParts, Path, State};
+use axum::extract::State;
 use axum::response::Response;
-use http::request::Parts;
-use http::{HeaderMap, Request, StatusCode};
+use http::{Request, StatusCode};
 use longhaul_protocol::Reason;
-use longhaul_protocol::id::ActivityAttemptId;
-use longhaul_protocol::version::{VersionRefusal, WORKER_PROTOCOL_HEADER, negotiate};
 
 use crate::App;
-use crate::auth::Role;
-use crate::gate::{Gate, Passed, Refusal};
-use crate::headers;
-use crate::routes::{Routes, delete, get, post};
+use crate::gate::Refusal;
+use crate::routes::Routes;
 
 mod activity_tasks;
+mod call;
 mod cancellations;
 pub(crate) mod envelope;
 mod history;
@@ -29,7 +25,8 @@ mod task_reply;
 mod update_validation_tasks;
 mod workflow_tasks;
 
-pub(crate) use cancellations::cancellation_json;
+use call::{Call, GATE, delete, get, post, unknown_route};
+use envelope::Reply;
 
 pub(crate) fn routes() -> Routes {
     Routes::default()
@@ -121,26 +118,17 @@ fn local_activity_routes() -> Routes {
         )
 }
 
-const GATE: Gate = Gate {
-    roles: &[Role::Worker],
-    version: check_version,
-    namespaced: true,
-    metered: false,
-};
+/// Bytes of an id, a type, a queue or a build id.
+const NAME_MAX: usize = 255;
 
-fn check_version(headers: &HeaderMap) -> Result<(), VersionRefusal> {
-    negotiate(headers::text(headers, WORKER_PROTOCOL_HEADER).as_deref()).map(drop)
-}
+/// Bytes of a failure's message. Both SDKs trim theirs to this.
+const MESSAGE_MAX: usize = 1024 * 1024;
 
-async fn pass(app: &App, request: Request<HttpBody>) -> Result<Passed, Refusal> {
-    GATE.pass(app, request).await
-}
-
-/// Bytes kept of a stack trace: some hundred frames. It is rewritten with its task, so it must not be as long as a worker likes.
+/// Bytes kept of a stack trace: some hundred frames. It is written again with every change of its task, so it must stay small.
 const STACK_TRACE_KEPT: usize = 16 * 1024;
 
-/// A failure's stack trace, cut to what is kept; the innermost frames of most runtimes stand last.
-fn stack_trace(failure: &crate::body::Body) -> Option<String> {
+/// Reads a failure's stack trace and keeps its end. Most runtimes put the innermost frames last.
+fn stack_trace(failure: &crate::request::body::Body) -> Option<String> {
     let value = failure.value("stack_trace")?;
     let Some(text) = value.as_str() else {
         failure.refuse("stack_trace", "must be a string");
@@ -152,58 +140,7 @@ fn stack_trace(failure: &crate::body::Body) -> Option<String> {
     (!text.is_empty()).then(|| text[start..].to_owned())
 }
 
-/// The id in a path, decoded once. One that is no text names nothing.
-struct Id(String);
-
-impl FromRequestParts<App> for Id {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
-        match Path::<String>::from_request_parts(parts, app).await {
-            Ok(Path(id)) => Ok(Self(id)),
-            Err(_) => Err(envelope::refused(
-                app,
-                unknown_route(app, &parts.headers, parts.uri.path()),
-            )),
-        }
-    }
-}
-
-/// A task and an attempt of a local activity under it.
-struct AttemptPath {
-    task_id: String,
-    attempt_id: ActivityAttemptId,
-}
-
-impl FromRequestParts<App> for AttemptPath {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
-        match Path::<(String, String)>::from_request_parts(parts, app).await {
-            Ok(Path((task_id, attempt_id))) => Ok(Self {
-                task_id,
-                attempt_id: ActivityAttemptId::from(attempt_id),
-            }),
-            Err(_) => Err(envelope::refused(
-                app,
-                unknown_route(app, &parts.headers, parts.uri.path()),
-            )),
-        }
-    }
-}
-
-fn unknown_route(app: &App, headers: &HeaderMap, path: &str) -> Refusal {
-    match GATE.admit(app, headers) {
-        Ok(_) => Refusal::new(
-            StatusCode::NOT_FOUND,
-            Reason::NotFound,
-            format!("There is no route {path}."),
-        ),
-        Err(refusal) => refusal,
-    }
-}
-
-/// A panic in a handler ends its request, in the worker's envelope.
+/// Answers a request whose handler panicked, in the worker envelope.
 pub(crate) fn panicked(app: &App, panic: &(dyn std::any::Any + Send)) -> Response {
     envelope::refused(app, crate::error::panic_refusal(panic))
 }

@@ -1,28 +1,24 @@
-//! What the kinds of poll share: the request, and the answers without a task (worker-protocol §4).
+//! What all polls share: the request, and the replies to it.
 
 use std::time::Duration;
 
-use axum::response::Response;
-use http::StatusCode;
 use longhaul_host::{Error, Poll, Polled, Throttle};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::describe::clamp_poll_timeout_seconds;
-use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
+use longhaul_protocol::id::{TaskQueue, WorkerId};
 use serde_json::{Value, json};
 
-use super::envelope;
+use super::{Call, NAME_MAX, Reply};
 use crate::App;
-use crate::body::Body;
 use crate::error;
 use crate::gate::Refusal;
+use crate::request::body::Body;
 
-/// Longest worker id, queue and poll request id.
-const NAME_MAX: usize = 255;
-
-/// Clients take no longer hint seriously.
+/// Clients ignore longer hints.
 const RETRY_AFTER_SECONDS_MAX: u64 = 60;
 
-pub(super) fn read_poll(body: &Body, namespace: Namespace) -> Poll {
+pub(super) fn read_poll(call: &Call) -> Poll {
+    let body = &call.body;
     let queues = if body.raw("task_queue").is_none() {
         body.texts("task_queues")
     } else {
@@ -35,7 +31,7 @@ pub(super) fn read_poll(body: &Body, namespace: Namespace) -> Poll {
     let timeout = poll_seconds(body, "timeout_seconds")
         .or_else(|| poll_seconds(body, "poll_timeout_seconds"));
     Poll {
-        namespace,
+        namespace: call.namespace.clone(),
         worker_id: WorkerId::from(body.required_text("worker_id", NAME_MAX)),
         task_queue: TaskQueue::from(task_queue),
         build_id: body.text("build_id", NAME_MAX),
@@ -44,7 +40,7 @@ pub(super) fn read_poll(body: &Body, namespace: Namespace) -> Poll {
     }
 }
 
-/// Any whole number is clamped and never refused, also one that does not fit.
+/// Reads a number of seconds. Every whole number is clamped and none is refused, also one that does not fit into an `i64`.
 fn poll_seconds(body: &Body, field: &str) -> Option<i64> {
     match body.value(field)?.as_u64() {
         Some(seconds) => Some(i64::try_from(seconds).unwrap_or(i64::MAX)),
@@ -52,34 +48,41 @@ fn poll_seconds(body: &Body, field: &str) -> Option<i64> {
     }
 }
 
-/// What a poll came to; `leased` renders the task.
-pub(super) fn answer<T>(
+/// A leased task as JSON text, and its lease.
+pub(super) struct Leased {
+    pub(super) task: String,
+    pub(super) leased_at: Timestamp,
+    pub(super) lease_expires_at: Timestamp,
+}
+
+/// Replies to a poll; `render` renders a leased task.
+pub(super) async fn reply<T, F: Future<Output = Leased>>(
     app: &App,
     polled: Result<Polled<T>, Error>,
     poll: &Poll,
     kind: &'static str,
-    leased: impl FnOnce(T) -> Response,
-) -> Result<Response, Refusal> {
+    render: impl FnOnce(T) -> F,
+) -> Result<Reply, Refusal> {
     match polled {
-        Ok(Polled::Leased(task)) => Ok(leased(task)),
-        Ok(Polled::Empty) => Ok(empty(app)),
-        Ok(Polled::Throttled(throttle)) => Ok(throttled(app, &throttle)),
+        Ok(Polled::Leased(task)) => Ok(leased(render(task).await, app.host().now())),
+        Ok(Polled::Empty) => Ok(empty(app.host().now())),
+        Ok(Polled::Throttled(throttle)) => Ok(throttled(&throttle, app.host().now())),
         Err(error) => Err(refused(&error, poll, kind)),
     }
 }
 
-/// Nothing was ready in time.
-fn empty(app: &App) -> Response {
-    let body = json!({"task": null, "poll_status": "empty", "reason": null, "lease": null, "server_time": app.host().now()});
-    envelope::answered(app, StatusCode::OK, &body)
+/// No task was ready before the timeout.
+fn empty(now: Timestamp) -> Reply {
+    Reply::ok(
+        &json!({"task": null, "poll_status": "empty", "reason": null, "lease": null, "server_time": now}),
+    )
 }
 
-/// There is work, and a cap withholds it: back-pressure, not idleness. The poll was held until its timeout, so a client that
-/// comes back at once does not spin.
-fn throttled(app: &App, throttle: &Throttle) -> Response {
-    let now = app.host().now();
+/// A task is ready, but a cap withholds it. The poll was held until its timeout, so a client that polls again at once does not
+/// spin.
+fn throttled(throttle: &Throttle, now: Timestamp) -> Reply {
     let wait = throttle.room_at.map_or(0, |at| now.micros_until(at));
-    let body = json!({
+    Reply::ok(&json!({
         "task": null,
         "poll_status": "throttled",
         "reason": "throttled",
@@ -88,25 +91,22 @@ fn throttled(app: &App, throttle: &Throttle) -> Response {
         "admission_limit": throttle.cap.as_str(),
         "retryable": true,
         "retry_after_seconds": wait.div_ceil(1_000_000).clamp(1, RETRY_AFTER_SECONDS_MAX),
-    });
-    envelope::answered(app, StatusCode::OK, &body)
+    }))
 }
 
-/// A leased task. `task` is an object as text; history may have been put into it already.
-pub(super) fn leased(
-    app: &App,
-    task: &str,
-    leased_at: Timestamp,
-    lease_expires_at: Timestamp,
-) -> Response {
-    let now = app.host().now();
-    let body = format!(
+/// A leased task. Its JSON is appended as text, because it may contain a long history.
+fn leased(leased: Leased, now: Timestamp) -> Reply {
+    let Leased {
+        task,
+        leased_at,
+        lease_expires_at,
+    } = leased;
+    Reply::text(format!(
         r#"{{"poll_status":"leased","reason":null,"lease":{{"leased_at":"{leased_at}","lease_expires_at":"{lease_expires_at}"}},"server_time":"{now}","task":{task}}}"#
-    );
-    envelope::render(app, StatusCode::OK, body)
+    ))
 }
 
-/// A refused poll: without a task, and complete enough that a worker knows when to come back (§4.3).
+/// Renders a refused poll. One client fails at once if a field of a retryable refusal is missing.
 fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
     let mut refusal = error::refusal(error).with("task", Value::Null);
     match error {
@@ -130,7 +130,7 @@ fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
         Error::Stopping => {
             refusal = refusal.with("poll_status", "unavailable");
         }
-        // Without a hint for when: one client stops, the other backs off by itself.
+        // There is no `retry_after_seconds`: one client stops, the other backs off by itself.
         Error::WorkerDraining(worker_id) => {
             refusal = refusal
                 .with("poll_status", "draining")

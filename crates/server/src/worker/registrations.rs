@@ -1,58 +1,45 @@
-//! Workers come and go: register, heartbeat, deregister (worker-protocol §3).
+//! Registrations of workers: register, heartbeat, deregister.
 
-use axum::body::Body as HttpBody;
-use axum::extract::State;
-use axum::response::Response;
-use http::{Request, StatusCode};
+use http::StatusCode;
 use longhaul_host::{Error, Registration};
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{TaskQueue, WorkerId};
 use serde_json::{Value, json};
 
-use super::{Id, envelope, pass};
-use crate::App;
+use super::{Call, NAME_MAX, Reply};
 use crate::error;
-use crate::gate::{Passed, Refusal};
-
-/// Longest worker id, queue, build id, type.
-const NAME_MAX: usize = 255;
+use crate::gate::Refusal;
 
 /// Longest SDK version.
 const VERSION_MAX: usize = 64;
 
-/// What a worker that does not say can do at once (worker-protocol §3.1).
+/// Capacities of a worker that does not send them.
 const CONCURRENCY_DEFAULT: u64 = 100;
 const SESSIONS_DEFAULT: u64 = 10;
 
-pub(super) async fn register(State(app): State<App>, request: Request<HttpBody>) -> Response {
-    let result = async {
-        let registration = read_registration(pass(&app, request).await?)?;
-        let view = app
-            .host()
-            .register_worker(registration)
-            .await
-            .map_err(|error| error::refusal(&error))?;
-        let (config, row) = (app.host().config(), &view.row);
-        Ok(json!({
-            "worker_id": row.worker_id,
-            "registered": true,
-            "namespace": row.namespace,
-            "task_queue": row.task_queue,
-            "runtime": row.runtime,
-            "sdk_version": row.sdk_version,
-            "build_id": row.build_id,
-            "status": view.status(),
-            "capabilities": row.capabilities,
-            "capability_manifest": row.capability_manifest,
-            "heartbeat_interval_seconds": config.worker_heartbeat_seconds,
-            "stale_after_seconds": config.worker_stale_seconds,
-        }))
-    };
-    envelope::respond(&app, StatusCode::CREATED, result.await)
+pub(super) async fn register(call: Call) -> Result<Reply, Refusal> {
+    let registration = read_registration(&call)?;
+    let view = call.host().register_worker(registration).await?;
+    let (config, row) = (call.host().config(), &view.row);
+    let body = json!({
+        "worker_id": row.worker_id,
+        "registered": true,
+        "namespace": row.namespace,
+        "task_queue": row.task_queue,
+        "runtime": row.runtime,
+        "sdk_version": row.sdk_version,
+        "build_id": row.build_id,
+        "status": view.status(),
+        "capabilities": row.capabilities,
+        "capability_manifest": row.capability_manifest,
+        "heartbeat_interval_seconds": config.worker_heartbeat_seconds,
+        "stale_after_seconds": config.worker_stale_seconds,
+    });
+    Ok(Reply::new(StatusCode::CREATED, &body))
 }
 
-fn read_registration(passed: Passed) -> Result<Registration, Refusal> {
-    let body = passed.body;
+fn read_registration(call: &Call) -> Result<Registration, Refusal> {
+    let body = &call.body;
     let task_queue = match (body.raw("task_queue"), body.texts("task_queues")) {
         (None, Some(queues)) if queues.len() == 1 => queues.into_iter().next().unwrap_or_default(),
         (None, Some(_)) => {
@@ -62,7 +49,7 @@ fn read_registration(passed: Passed) -> Result<Registration, Refusal> {
         _ => body.required_text("task_queue", NAME_MAX),
     };
     let registration = Registration {
-        namespace: passed.namespace,
+        namespace: call.namespace.clone(),
         worker_id: body.text("worker_id", NAME_MAX).map(WorkerId::from),
         task_queue: TaskQueue::from(task_queue),
         runtime: body.required_text("runtime", NAME_MAX),
@@ -95,52 +82,41 @@ fn read_registration(passed: Passed) -> Result<Registration, Refusal> {
     Ok(registration)
 }
 
-pub(super) async fn heartbeat(State(app): State<App>, request: Request<HttpBody>) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let worker_id = WorkerId::from(passed.body.required_text("worker_id", NAME_MAX));
-        let task_slots = passed.body.object("task_slots").map(Value::Object);
-        let process_metrics = passed.body.object("process_metrics").map(Value::Object);
-        passed.body.check()?;
-        let view = app
-            .host()
-            .heartbeat_worker(&passed.namespace, &worker_id, task_slots, process_metrics)
-            .await;
-        let view = view.map_err(|error| unknown_worker(&error, Reason::WorkerNotRegistered))?;
-        let config = app.host().config();
-        Ok(json!({
-            "worker_id": view.row.worker_id,
-            "acknowledged": true,
-            "heartbeat_interval_seconds": config.worker_heartbeat_seconds,
-            "stale_after_seconds": config.worker_stale_seconds,
-            "status": view.status(),
-        }))
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+pub(super) async fn heartbeat(call: Call) -> Result<Reply, Refusal> {
+    let worker_id = WorkerId::from(call.body.required_text("worker_id", NAME_MAX));
+    let task_slots = call.body.object("task_slots").map(Value::Object);
+    let process_metrics = call.body.object("process_metrics").map(Value::Object);
+    call.body.check()?;
+    let view = call
+        .host()
+        .heartbeat_worker(&call.namespace, &worker_id, task_slots, process_metrics)
+        .await
+        .map_err(|error| unknown_worker(&error, Reason::WorkerNotRegistered))?;
+    let config = call.host().config();
+    Ok(Reply::ok(&json!({
+        "worker_id": view.row.worker_id,
+        "acknowledged": true,
+        "heartbeat_interval_seconds": config.worker_heartbeat_seconds,
+        "stale_after_seconds": config.worker_stale_seconds,
+        "status": view.status(),
+    })))
 }
 
-pub(super) async fn deregister(
-    State(app): State<App>,
-    Id(worker_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let worker_id = WorkerId::from(worker_id);
-        let recovered = app
-            .host()
-            .deregister_worker(&passed.namespace, &worker_id)
-            .await;
-        let recovered =
-            recovered.map_err(|error| unknown_worker(&error, Reason::WorkerNotFound))?;
-        Ok(
-            json!({"worker_id": worker_id, "outcome": "deregistered", "recovered_workflow_task_count": recovered}),
-        )
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+pub(super) async fn deregister(call: Call) -> Result<Reply, Refusal> {
+    let worker_id = WorkerId::from(call.segment("worker_id"));
+    let recovered = call
+        .host()
+        .deregister_worker(&call.namespace, &worker_id)
+        .await
+        .map_err(|error| unknown_worker(&error, Reason::WorkerNotFound))?;
+    Ok(Reply::ok(&json!({
+        "worker_id": worker_id,
+        "outcome": "deregistered",
+        "recovered_workflow_task_count": recovered,
+    })))
 }
 
-/// Outside polls an unknown worker is a 404.
+/// Renders an unknown worker as a 404; on a poll it is a 412.
 fn unknown_worker(error: &Error, reason: Reason) -> Refusal {
     let mut refusal = error::refusal(error);
     if matches!(error, Error::WorkerNotRegistered(_)) {

@@ -1,9 +1,6 @@
-//! Worker sessions by name: create, heartbeat, close (worker-sessions.md §5).
+//! Worker sessions by name: create, heartbeat, close.
 
-use axum::body::Body as HttpBody;
-use axum::extract::State;
-use axum::response::Response;
-use http::{Request, StatusCode};
+use http::StatusCode;
 use longhaul_host::{Error, SessionReceipt};
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{SessionId, WorkerId};
@@ -12,17 +9,13 @@ use longhaul_protocol::workflow_command::FieldErrors;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::{Id, envelope, pass};
-use crate::App;
-use crate::body::Body;
+use super::{Call, NAME_MAX, Reply};
 use crate::error;
 use crate::gate::Refusal;
-use crate::sessions::snapshot;
+use crate::request::body::Body;
+use crate::views::worker_session::snapshot;
 
-/// Longest worker id.
-const NAME_MAX: usize = 255;
-
-/// What a create may say about the session.
+/// The fields of a create that describe the session.
 const OPTIONS: [&str; 9] = [
     "session_id",
     "connection",
@@ -35,77 +28,53 @@ const OPTIONS: [&str; 9] = [
     "allow_reacquire_after_failure",
 ];
 
-pub(super) async fn create(State(app): State<App>, request: Request<HttpBody>) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let worker_id = WorkerId::from(passed.body.required_text("worker_id", NAME_MAX));
-        let options = read_options(&passed.body)?;
-        let receipt = app
-            .host()
-            .create_session(&passed.namespace, &worker_id, &options)
-            .await
-            .map_err(|error| refused(&error, &worker_id))?;
-        Ok(receipt)
-    };
-    answer(&app, result.await)
+pub(super) async fn create(call: Call) -> Result<Reply, Refusal> {
+    let worker_id = WorkerId::from(call.body.required_text("worker_id", NAME_MAX));
+    let options = read_options(&call.body)?;
+    call.host()
+        .create_session(&call.namespace, &worker_id, &options)
+        .await
+        .map(|receipt| admitted(&receipt))
+        .map_err(|error| refused(&error, &worker_id))
 }
 
-pub(super) async fn heartbeat(
-    State(app): State<App>,
-    Id(session_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let worker_id = WorkerId::from(passed.body.required_text("worker_id", NAME_MAX));
-        let lease_seconds = passed.body.count("lease_seconds", 1);
-        passed.body.check()?;
-        let session_id = SessionId::from(session_id);
-        app.host()
-            .heartbeat_session(&passed.namespace, &worker_id, &session_id, lease_seconds)
-            .await
-            .map_err(|error| refused(&error, &worker_id))
-    };
-    answer(&app, result.await)
+pub(super) async fn heartbeat(call: Call) -> Result<Reply, Refusal> {
+    let worker_id = WorkerId::from(call.body.required_text("worker_id", NAME_MAX));
+    let lease_seconds = call.body.count("lease_seconds", 1);
+    call.body.check()?;
+    let session_id = SessionId::from(call.segment("session_id"));
+    call.host()
+        .heartbeat_session(&call.namespace, &worker_id, &session_id, lease_seconds)
+        .await
+        .map(|receipt| admitted(&receipt))
+        .map_err(|error| refused(&error, &worker_id))
 }
 
-/// A DELETE with a body: who closes, and why.
-pub(super) async fn close(
-    State(app): State<App>,
-    Id(session_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let worker_id = WorkerId::from(passed.body.required_text("worker_id", NAME_MAX));
-        // For the log only, of whatever shape.
-        let reason = passed.body.raw("reason").map(RawValue::get).map(shown);
-        passed.body.check()?;
-        let session_id = SessionId::from(session_id);
-        app.host()
-            .close_session(
-                &passed.namespace,
-                &worker_id,
-                &session_id,
-                reason.as_deref(),
-            )
-            .await
-            .map_err(|error| refused(&error, &worker_id))
-    };
-    answer(&app, result.await)
+/// A DELETE with a body: which worker closes the session, and why.
+pub(super) async fn close(call: Call) -> Result<Reply, Refusal> {
+    let worker_id = WorkerId::from(call.body.required_text("worker_id", NAME_MAX));
+    // The reason is only logged, so it may have any shape.
+    let reason = call.body.raw("reason").map(RawValue::get).map(shown);
+    call.body.check()?;
+    let session_id = SessionId::from(call.segment("session_id"));
+    call.host()
+        .close_session(&call.namespace, &worker_id, &session_id, reason.as_deref())
+        .await
+        .map(|receipt| admitted(&receipt))
+        .map_err(|error| refused(&error, &worker_id))
 }
 
 /// Characters of a reason that are logged: a sentence or two.
 const REASON_SHOWN_MAX: usize = 200;
 
-/// A value as a log shows it: text without its quotes, anything else as JSON, the beginning of it.
+/// Returns the beginning of a JSON value for the log; a string loses its quotes.
 fn shown(json: &str) -> String {
     let text = serde_json::from_str::<String>(json);
     let text = text.as_deref().unwrap_or(json);
     text.chars().take(REASON_SHOWN_MAX).collect()
 }
 
-/// A session id that is only blank has a reason of its own; everything else that is wrong is told together.
+/// Reads the options of a session. A blank session id has its own reason; all other mistakes are refused together.
 fn read_options(body: &Body) -> Result<WorkerSessionOptions, Refusal> {
     let mut said = Map::new();
     for field in OPTIONS {
@@ -121,9 +90,9 @@ fn read_options(body: &Body) -> Result<WorkerSessionOptions, Refusal> {
     let options = WorkerSessionOptions::read(&said, "", &mut errors);
     for (field, messages) in &errors {
         if !(is_blank && field == "session_id") {
-            messages
-                .iter()
-                .for_each(|message| body.refuse(field, message));
+            for message in messages {
+                body.refuse(field, message);
+            }
         }
     }
     body.check()?;
@@ -138,11 +107,7 @@ fn read_options(body: &Body) -> Result<WorkerSessionOptions, Refusal> {
     })
 }
 
-fn answer(app: &App, result: Result<SessionReceipt, Refusal>) -> Response {
-    let receipt = match result {
-        Ok(receipt) => receipt,
-        Err(refusal) => return envelope::refused(app, refusal),
-    };
+fn admitted(receipt: &SessionReceipt) -> Reply {
     let status = match receipt.outcome {
         "created" => StatusCode::CREATED,
         _ => StatusCode::OK,
@@ -155,10 +120,10 @@ fn answer(app: &App, result: Result<SessionReceipt, Refusal>) -> Response {
         "activity_task_id": null,
         "session": snapshot(&receipt.view),
     });
-    envelope::answered(app, status, &body)
+    Reply::new(status, &body)
 }
 
-/// The published result has a closed set of reasons; what is not in it keeps the ordinary shape.
+/// Renders a refusal. The published result has a closed set of reasons; other refusals keep the ordinary shape.
 fn refused(error: &Error, worker_id: &WorkerId) -> Refusal {
     let refusal = error::refusal(error);
     match error {

@@ -1,12 +1,12 @@
 //! The reply to a complete or fail as workers read it.
 
-use longhaul_host::engine::change::{LimitReason, TaskOutcome, TaskReply};
+use longhaul_host::api::{LimitReason, TaskOutcome};
 use longhaul_protocol::Reason;
 use serde_json::{Value, json};
 
-/// The body of the reply. A repeat of an accepted report says that it is one.
-pub(super) fn render(reply: &TaskReply) -> Value {
-    let mut body = match &reply.outcome {
+/// Returns the body of the reply.
+pub(super) fn render(outcome: &TaskOutcome) -> Value {
+    match outcome {
         TaskOutcome::WorkflowTaskCompleted(completed) => {
             let mut body = json!({
                 "task_id": completed.task_id,
@@ -52,9 +52,5 @@ pub(super) fn render(reply: &TaskReply) -> Value {
             }
             body
         }
-    };
-    if reply.duplicate {
-        body["duplicate"] = json!(true);
     }
-    body
 }

@@ -1,26 +1,20 @@
-//! Update validation tasks (worker-protocol §9.6). They come with workflow polls that ask for them; here is what such a task looks
-//! like, and its two answers.
+//! Update validation tasks: approve, reject. Workflow polls that ask for them receive them.
 
-use axum::body::Body as HttpBody;
-use axum::extract::State;
-use axum::response::Response;
-use http::{Request, StatusCode};
 use longhaul_host::{LeasedQuestion, QuestionHolder};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::query_tasks::{read_failure, read_holder, with_run};
-use super::workflow_tasks::with_duplicate;
-use super::{Id, envelope, pass};
-use crate::App;
+use super::{Call, Reply};
+use crate::gate::Refusal;
 
-/// What a poll names in `task_kinds` to be given these, and what `task.task_kind` then says.
+/// The kind in a poll's `task_kinds`, and the `task_kind` of such a task.
 pub(super) const TASK_KIND: &str = "update_validation";
 
 pub(super) fn task_json(task: &LeasedQuestion) -> String {
     let view = json!({
         "task_id": task.task_id,
         "task_kind": TASK_KIND,
-        // The stream contract knows three types; this one comes from workflow polls.
+        // The stream contract has three task types; this task is received by workflow polls.
         "task_type": "workflow",
         "update_validation_task_id": task.task_id,
         "update_validation_attempt": task.lease.attempt,
@@ -30,43 +24,27 @@ pub(super) fn task_json(task: &LeasedQuestion) -> String {
     with_run(view, task)
 }
 
-pub(super) async fn approve(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &task_id, "update_validation_attempt");
-        passed.body.check()?;
-        let repeated = app.host().approve_update(&holder)?;
-        Ok(accepted(&holder, "approved", repeated))
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+pub(super) async fn approve(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call, "update_validation_attempt");
+    call.body.check()?;
+    let repeated = call.host().approve_update(&holder)?;
+    Ok(accepted(&holder, "approved", repeated))
 }
 
-pub(super) async fn reject(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &task_id, "update_validation_attempt");
-        let failure = read_failure(&passed.body, "The validator refused the update.");
-        passed.body.check()?;
-        let repeated = app.host().reject_update(&holder, failure)?;
-        Ok(accepted(&holder, "rejected", repeated))
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+pub(super) async fn reject(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call, "update_validation_attempt");
+    let failure = read_failure(&call.body, "The validator refused the update.");
+    let failure = call.body.finish(failure)?;
+    let repeated = call.host().reject_update(&holder, failure)?;
+    Ok(accepted(&holder, "rejected", repeated))
 }
 
-fn accepted(holder: &QuestionHolder, outcome: &str, repeated: bool) -> Value {
+fn accepted(holder: &QuestionHolder, outcome: &str, repeated: bool) -> Reply {
     let body = json!({
         "update_validation_task_id": holder.task_id,
         "update_validation_attempt": holder.attempt,
         "outcome": outcome,
         "reason": null,
     });
-    with_duplicate(body, repeated)
+    Reply::recorded(body, repeated)
 }

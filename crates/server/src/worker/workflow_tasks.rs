@@ -1,15 +1,7 @@
-//! Workflow tasks: poll, history, heartbeat, complete, fail (worker-protocol §4, §5).
+//! Workflow tasks: poll, history, heartbeat, complete, fail.
 
-use axum::body::Body as HttpBody;
-use axum::extract::State;
-use axum::response::Response;
-use http::{Request, StatusCode};
-use longhaul_host::engine::run::message::stream::StreamCursor;
-use longhaul_host::engine::run::state::Status;
-use longhaul_host::engine::run::state::budget::Pressure;
-use longhaul_host::engine::run::workflow_task::claim::WorkflowClaim;
-use longhaul_host::engine::run::workflow_task::sticky::StickyClaim;
-use longhaul_host::{Completion, Error, LeasedWorkflowTask, Polled, TaskHolder, WorkflowWork};
+use longhaul_host::api::{Pressure, RunStatus, StickyClaim, StreamCursor, WorkflowClaim};
+use longhaul_host::{Completion, Error, LeasedWorkflowTask, TaskHolder, WorkflowWork};
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,
@@ -20,36 +12,21 @@ use longhaul_protocol::{Payload, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::cancellations::cancellation_json;
-use super::history::{page_fields, page_size, page_token, parse_page_token, with_page};
-use super::polls::{self, read_poll};
+use super::history::{page_fields, page_size, with_page};
+use super::polls::{self, Leased, read_poll};
 use super::task_reply;
-use super::{Id, envelope, pass, stack_trace, update_validation_tasks};
-use crate::App;
-use crate::body::Body;
+use super::{Call, MESSAGE_MAX, NAME_MAX, Reply, stack_trace, update_validation_tasks};
 use crate::error;
-use crate::gate::{Passed, Refusal};
+use crate::gate::Refusal;
 use crate::heavy;
+use crate::request::body::Body;
+use crate::views::cancellation::cancellation_json;
+use crate::views::page_token::{page_token, parse_page_token};
 
-/// Longest worker id and failure type.
-pub(super) const NAME_MAX: usize = 255;
-
-/// Longest failure text that is kept with a task.
-pub(super) const MESSAGE_MAX: usize = 1024 * 1024;
-
-pub(super) async fn poll(State(app): State<App>, request: Request<HttpBody>) -> Response {
-    match try_poll(&app, request).await {
-        Ok(response) => response,
-        Err(refusal) => envelope::refused(&app, refusal),
-    }
-}
-
-async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Refusal> {
-    let Passed {
-        namespace, body, ..
-    } = pass(app, request).await?;
-    let poll = read_poll(&body, namespace);
-    let page_size = page_size(app, &body);
+pub(super) async fn poll(call: Call) -> Result<Reply, Refusal> {
+    let body = &call.body;
+    let poll = read_poll(&call);
+    let page_size = page_size(&call);
     let encoding = body.text("accept_history_encoding", NAME_MAX);
     let kinds = body.texts("task_kinds").unwrap_or_default();
     body.check()?;
@@ -57,37 +34,38 @@ async fn try_poll(app: &App, request: Request<HttpBody>) -> Result<Response, Ref
         .iter()
         .any(|kind| kind == update_validation_tasks::TASK_KIND);
     let polled = if validates {
-        app.host().poll_workflow_work(&poll, page_size).await
+        call.host().poll_workflow_work(&poll, page_size).await
     } else {
-        let polled = app.host().poll_workflow_task(&poll, page_size).await;
+        let polled = call.host().poll_workflow_task(&poll, page_size).await;
         polled.map(|polled| polled.map(|task| WorkflowWork::Task(Box::new(task))))
     };
-    let shown = match polled {
-        Ok(Polled::Leased(WorkflowWork::Task(task))) => {
-            let moments = (task.claim.leased_at, task.claim.lease_expires_at);
-            let bytes = task.history.bytes();
-            let render = move || task_json(&task, encoding.as_deref());
-            Ok(Polled::Leased((heavy::work(bytes, render).await, moments)))
+    let render = |work| async move {
+        match work {
+            WorkflowWork::Task(task) => Leased {
+                leased_at: task.claim.leased_at,
+                lease_expires_at: task.claim.lease_expires_at,
+                task: heavy::work(task.history.bytes(), move || {
+                    task_json(&task, encoding.as_deref())
+                })
+                .await,
+            },
+            WorkflowWork::Validation(task) => Leased {
+                leased_at: task.lease.leased_at,
+                lease_expires_at: task.lease.expires_at,
+                task: heavy::work(task.bytes(), move || {
+                    update_validation_tasks::task_json(&task)
+                })
+                .await,
+            },
         }
-        Ok(Polled::Leased(WorkflowWork::Validation(task))) => {
-            let moments = (task.lease.leased_at, task.lease.expires_at);
-            let bytes = task.bytes();
-            let render = move || update_validation_tasks::task_json(&task);
-            Ok(Polled::Leased((heavy::work(bytes, render).await, moments)))
-        }
-        Ok(Polled::Empty) => Ok(Polled::Empty),
-        Ok(Polled::Throttled(throttle)) => Ok(Polled::Throttled(throttle)),
-        Err(error) => Err(error),
     };
-    polls::answer(app, shown, &poll, "workflow_task", |(json, (from, to))| {
-        polls::leased(app, &json, from, to)
-    })
+    polls::reply(&call.app, polled, &poll, "workflow_task", render).await
 }
 
-/// A key that is always null on this release.
+/// A key that is always null in this release.
 type Null = Option<()>;
 
-/// The task as a worker gets it, but for its history. Every key of the resume context is there, null where it does not apply.
+/// A task as it is sent, without its history. Every key of the resume context is present, and null where it does not apply.
 #[derive(Serialize)]
 struct TaskView<'a> {
     task_id: &'a TaskId,
@@ -107,7 +85,7 @@ struct TaskView<'a> {
     fairness_key: Option<&'a str>,
     payload_codec: &'static str,
     arguments: &'a Payload,
-    run_status: Status,
+    run_status: RunStatus,
     cancel_requested: bool,
     sticky_replay_mode: &'static str,
     cancellation_request: Option<Value>,
@@ -142,7 +120,7 @@ struct TaskView<'a> {
     execution_mode: &'a Option<String>,
 }
 
-/// The task as text: the view with the first page of history put into it.
+/// Returns the task as text: the view with the first page of history.
 fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String {
     let claim = &task.claim;
     let WorkflowClaim {
@@ -211,67 +189,49 @@ fn task_json(task: &LeasedWorkflowTask, accept_encoding: Option<&str>) -> String
     text
 }
 
-/// Who speaks about the task. The published stream contract calls the owner `worker_id`.
-pub(super) fn read_holder(passed: &Passed, task_id: &str) -> TaskHolder {
+/// Reads which lease the caller reports with. The published stream contract calls the owner `worker_id`.
+pub(super) fn read_holder(call: &Call) -> TaskHolder {
+    let owner = call
+        .body
+        .required_text_of(&["lease_owner", "worker_id"], NAME_MAX);
     TaskHolder {
-        namespace: passed.namespace.clone(),
-        task_id: TaskId::from(task_id),
-        owner: WorkerId::from(
-            passed
-                .body
-                .required_text_of(&["lease_owner", "worker_id"], NAME_MAX),
-        ),
-        attempt: passed.body.required_count("workflow_task_attempt", 1),
-        principal: Some(passed.caller.principal.to_string()),
+        namespace: call.namespace.clone(),
+        task_id: call.task_id(),
+        owner: WorkerId::from(owner),
+        attempt: call.body.required_count("workflow_task_attempt", 1),
+        principal: Some(call.caller.principal.to_string()),
     }
 }
 
-/// A refused report: it names the caller's own ids, and says that nothing was recorded (§5.3).
-pub(super) fn rejected(error: &Error, holder: &TaskHolder) -> Refusal {
-    let refusal = error::refusal(error)
-        .with("task_id", holder.task_id.as_str())
-        .with("workflow_task_attempt", holder.attempt)
-        .with("recorded", false);
-    match error {
-        Error::Contended | Error::Unavailable => refusal
-            .with("operation", "complete_workflow_task")
-            .with(
-                "outcome",
-                if matches!(error, Error::Contended) {
-                    "deferred"
-                } else {
-                    "unknown"
-                },
-            )
-            .with("worker_id", holder.owner.as_str())
-            .with("lease_owner", holder.owner.as_str())
-            .with("task_queue", Value::Null)
-            .with(
-                "backend",
-                json!({"lock_pressure": matches!(error, Error::Contended)}),
-            ),
-        _ => refusal.with("outcome", "rejected"),
+/// Returns a function that renders the refusal of `operation` on a workflow task. A refusal names the ids that the caller sent and
+/// states that nothing was recorded.
+pub(super) fn rejected<'a>(
+    operation: &'static str,
+    holder: &'a TaskHolder,
+) -> impl Fn(Error) -> Refusal + 'a {
+    move |error| {
+        let refusal = error::refusal(&error)
+            .with("task_id", holder.task_id.as_str())
+            .with("workflow_task_attempt", holder.attempt)
+            .with("recorded", false);
+        let is_contended = matches!(error, Error::Contended);
+        match error {
+            Error::Contended | Error::Unavailable => refusal
+                .with("operation", operation)
+                .with("outcome", if is_contended { "deferred" } else { "unknown" })
+                .with("worker_id", holder.owner.as_str())
+                .with("lease_owner", holder.owner.as_str())
+                .with("task_queue", Value::Null)
+                .with("backend", json!({"lock_pressure": is_contended})),
+            _ => refusal.with("outcome", "rejected"),
+        }
     }
 }
 
-pub(super) async fn history(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let answer = try_history(&app, &task_id, request).await;
-    envelope::respond_text(&app, StatusCode::OK, answer)
-}
-
-async fn try_history(
-    app: &App,
-    task_id: &str,
-    request: Request<HttpBody>,
-) -> Result<String, Refusal> {
-    let passed = pass(app, request).await?;
-    let holder = read_holder(&passed, task_id);
-    let body = &passed.body;
-    let size = page_size(app, body);
+pub(super) async fn history(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    let body = &call.body;
+    let size = page_size(&call);
     let token = body
         .text("next_history_page_token", NAME_MAX)
         .or_else(|| body.text("page_token", NAME_MAX));
@@ -285,12 +245,12 @@ async fn try_history(
         Some(token) => parse_page_token(&token)?,
         None => after.unwrap_or(0),
     };
-    let page = app
+    let page = call
         .host()
         .workflow_task_history(&holder, after, size)
         .await
-        .map_err(|error| rejected(&error, &holder))?;
-    // A page must never name the token that asked for it: a client that follows it would not end.
+        .map_err(rejected("read_workflow_task_history", &holder))?;
+    // Invariant: a page never names the token that requested it. A client that follows its own token never ends.
     debug_assert!(
         page.next_after
             .is_none_or(|next| page_token(next) != page_token(after))
@@ -298,81 +258,56 @@ async fn try_history(
     let own = json!({"task_id": holder.task_id, "workflow_task_attempt": holder.attempt});
     let bytes = page.bytes();
     let render = move || with_page(&own, &page, encoding.as_deref());
-    Ok(heavy::work(bytes, render).await)
+    Ok(Reply::text(heavy::work(bytes, render).await))
 }
 
-pub(super) async fn heartbeat(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &task_id);
-        passed.body.check()?;
-        let renewed = app
-            .host()
-            .heartbeat_workflow_task(&holder)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        Ok(json!({
-            "task_id": holder.task_id,
-            "workflow_task_attempt": holder.attempt,
-            "lease_owner": holder.owner,
-            "renewed": true,
-            "lease_expires_at": renewed.lease_expires_at,
-            "run_status": renewed.run_status,
-            "task_status": "leased",
-            "reason": null,
-            "cancellation_request": renewed.cancellation.as_deref().map(cancellation_json),
-        }))
+pub(super) async fn heartbeat(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    call.body.check()?;
+    let renewed = call
+        .host()
+        .heartbeat_workflow_task(&holder)
+        .await
+        .map_err(rejected("heartbeat_workflow_task", &holder))?;
+    Ok(Reply::ok(&json!({
+        "task_id": holder.task_id,
+        "workflow_task_attempt": holder.attempt,
+        "lease_owner": holder.owner,
+        "renewed": true,
+        "lease_expires_at": renewed.lease_expires_at,
+        "run_status": renewed.run_status,
+        "task_status": "leased",
+        "reason": null,
+        "cancellation_request": renewed.cancellation.as_deref().map(cancellation_json),
+    })))
+}
+
+pub(super) async fn complete(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    let body = &call.body;
+    let commands = match body.value("commands") {
+        Some(commands) => parse_commands(&commands).map_err(|errors| body.refuse_all(errors)),
+        None => Err(body.refuse("commands", "must contain at least one command")),
     };
-    envelope::respond(&app, StatusCode::OK, result.await)
-}
-
-pub(super) async fn complete(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &task_id);
-        let commands = passed.body.value("commands");
-        let commands = match commands {
-            Some(commands) => parse_commands(&commands).unwrap_or_else(|errors| {
-                for (field, messages) in errors {
-                    for message in messages {
-                        passed.body.refuse(&field, &message);
-                    }
-                }
-                Vec::new()
-            }),
-            None => {
-                passed
-                    .body
-                    .refuse("commands", "must hold at least one command");
-                Vec::new()
-            }
-        };
-        let completion = Completion {
-            commands,
-            cursors: read_cursors(&passed.body),
-            sticky: read_sticky(&passed.body),
-        };
-        passed.body.check()?;
-        let answer = app
-            .host()
-            .complete_workflow_task(&holder, completion)
-            .await
-            .map_err(|error| rejected(&error, &holder))?;
-        Ok(task_reply::render(&answer))
+    let cursors = read_cursors(body);
+    let sticky = read_sticky(body);
+    let completion = Completion {
+        commands: body.finish(commands)?,
+        cursors,
+        sticky,
     };
-    envelope::respond(&app, StatusCode::OK, result.await)
+    let answer = call
+        .host()
+        .complete_workflow_task(&holder, completion)
+        .await
+        .map_err(rejected("complete_workflow_task", &holder))?;
+    Ok(Reply::recorded(
+        task_reply::render(&answer.outcome),
+        answer.duplicate,
+    ))
 }
 
-/// How far the workflow has read its message streams; what it waits for there needs no answer of its own, because every message
-/// is delivered as it comes.
+/// Reads how far the workflow has read its message streams.
 fn read_cursors(body: &Body) -> Vec<StreamCursor> {
     let read = |entry: &Value| {
         Some(StreamCursor {
@@ -392,68 +327,51 @@ fn read_cursors(body: &Body) -> Vec<StreamCursor> {
     })
 }
 
-/// A worker's claim that it keeps the run in memory. Only an optimisation hangs on it, so a malformed one is refused like any
-/// other field and a foreign one is ignored.
+/// Reads a worker's offer to keep the run in memory. It only saves replay time, so one for another run is ignored.
 fn read_sticky(body: &Body) -> Option<StickyClaim> {
-    let claim = body.nested("sticky_cache")?;
-    let sticky = StickyClaim {
+    body.nested("sticky_cache", |claim| StickyClaim {
         worker_id: WorkerId::from(claim.required_text("worker_id", NAME_MAX)),
         run_id: RunId::from(claim.required_text("run_id", NAME_MAX)),
         ttl_seconds: claim
             .required_count("ttl_seconds", 1)
             .min(STICKY_TTL_SECONDS_MAX),
-    };
-    body.absorb("sticky_cache", &claim);
-    Some(sticky)
+    })
 }
 
-/// Longest time a worker may be expected to remember a run.
+/// Longest time that a worker is expected to keep a run in memory: an hour.
 const STICKY_TTL_SECONDS_MAX: u64 = 3600;
 
-pub(super) async fn fail(
-    State(app): State<App>,
-    Id(task_id): Id,
-    request: Request<HttpBody>,
-) -> Response {
-    let result = async {
-        let passed = pass(&app, request).await?;
-        let holder = read_holder(&passed, &task_id);
-        let body = &passed.body;
-        let failure = body.nested("failure");
-        let (mut message, mut failure_type, mut reason) = (String::new(), None, None);
-        let mut trace = None;
-        match &failure {
-            Some(failure) => {
-                message = failure.required_text("message", MESSAGE_MAX);
-                failure_type = failure.text("type", NAME_MAX);
-                reason = failure.text("reason", NAME_MAX);
-                trace = stack_trace(failure);
-                body.absorb("failure", failure);
-            }
-            None if body.raw("failure").is_none() => body.refuse("failure", "is required"),
-            None => {}
-        }
-        body.check()?;
-        let answer = app
-            .host()
-            .fail_workflow_task(
-                &holder,
-                &message,
-                failure_type.as_deref(),
-                reason.as_deref(),
-                trace.as_deref(),
-            )
-            .await;
-        let answer = answer.map_err(|error| rejected(&error, &holder))?;
-        Ok(task_reply::render(&answer))
-    };
-    envelope::respond(&app, StatusCode::OK, result.await)
+/// The failure of a workflow task, as the worker reports it.
+struct TaskFailure {
+    message: String,
+    failure_type: Option<String>,
+    reason: Option<String>,
+    stack_trace: Option<String>,
 }
 
-/// The stored answer of the same call says that it is one.
-pub(super) fn with_duplicate(mut body: Value, duplicate: bool) -> Value {
-    if duplicate {
-        body["duplicate"] = json!(true);
-    }
-    body
+pub(super) async fn fail(call: Call) -> Result<Reply, Refusal> {
+    let holder = read_holder(&call);
+    let body = &call.body;
+    let failure = body.required_nested("failure", |failure| TaskFailure {
+        message: failure.required_text("message", MESSAGE_MAX),
+        failure_type: failure.text("type", NAME_MAX),
+        reason: failure.text("reason", NAME_MAX),
+        stack_trace: stack_trace(failure),
+    });
+    let failure = body.finish(failure)?;
+    let answer = call
+        .host()
+        .fail_workflow_task(
+            &holder,
+            &failure.message,
+            failure.failure_type.as_deref(),
+            failure.reason.as_deref(),
+            failure.stack_trace.as_deref(),
+        )
+        .await
+        .map_err(rejected("fail_workflow_task", &holder))?;
+    Ok(Reply::recorded(
+        task_reply::render(&answer.outcome),
+        answer.duplicate,
+    ))
 }

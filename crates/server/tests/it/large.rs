@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::Server;
+use crate::support::server::Server;
 
 const MEBIBYTE: usize = 1 << 20;
 

@@ -3,8 +3,7 @@
 // Whole answers are written down as JSON here, and the macro recurses once per token.
 #![recursion_limit = "512"]
 
-mod contract;
 mod control;
-mod harness;
 mod large;
+mod support;
 mod worker;

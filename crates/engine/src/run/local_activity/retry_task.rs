@@ -25,7 +25,7 @@ pub struct RetryTask {
     pub attempt: u64,
     /// The report that ended an earlier claim without an attempt, to answer a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "last_report")]
+    #[serde(rename = "last_reply")]
     pub last_reply: Option<Box<StoredReply>>,
 }
 

@@ -345,7 +345,7 @@ pub struct WorkflowTask {
     pub expired: Option<Box<WorkflowLease>>,
     /// The failure that put it back, to answer a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "last_report")]
+    #[serde(rename = "last_reply")]
     pub last_reply: Option<Box<StoredReply>>,
     /// How local activities were settled under the present lease, for a repeat of those calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -100,7 +100,7 @@ impl NotHeld {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
     /// Complete or fail.
-    Report,
+    StoredReply,
     /// Everything else.
     Other,
 }
@@ -136,7 +136,7 @@ impl Holder {
         {
             return Err(NotHeld::Repeated(stored.outcome.clone()));
         }
-        self.authorize_call(run, Call::Report, moment)
+        self.authorize_call(run, Call::StoredReply, moment)
             .map_err(NotHeld::Refused)
     }
 
@@ -184,10 +184,12 @@ impl Holder {
     fn closed(&self, run: &Run, call: Call) -> Option<LeaseRefusal> {
         let closed = run.core.closed.as_ref()?;
         Some(match call {
-            Call::Report if closed.reason == ClosedReason::TimedOut => LeaseRefusal::RunTimedOut {
-                run_id: run.run_id().clone(),
-            },
-            Call::Report | Call::Other => LeaseRefusal::RunClosed(Box::new(RunClosed {
+            Call::StoredReply if closed.reason == ClosedReason::TimedOut => {
+                LeaseRefusal::RunTimedOut {
+                    run_id: run.run_id().clone(),
+                }
+            }
+            Call::StoredReply | Call::Other => LeaseRefusal::RunClosed(Box::new(RunClosed {
                 status: run.core.status,
                 closed: closed.clone(),
                 task_status: self.row.status,
@@ -253,7 +255,7 @@ impl Holder {
 
 fn timed_out(draft: Draft<'_>, call: Call) -> Refused {
     let refusal = match call {
-        Call::Report => LeaseRefusal::RunTimedOut {
+        Call::StoredReply => LeaseRefusal::RunTimedOut {
             run_id: draft.run_id().clone(),
         },
         Call::Other => LeaseRefusal::RunClosed(Box::new(draft.just_closed())),

@@ -1,5 +1,5 @@
-//! The manifests inside discovery. Clients read `auth_composition_contract`, `control_plane` and `client_compatibility`; the others
-//! are required by the published schema and hold its keys, small.
+//! The manifests inside discovery. Clients read `auth_composition_contract`, `control_plane` and `client_compatibility`. The published
+//! schema requires the others, which contain only its required keys.
 
 use longhaul_protocol::payload::CODEC;
 use longhaul_protocol::version::{
@@ -8,15 +8,15 @@ use longhaul_protocol::version::{
 use serde_json::{Map, Value, json};
 
 use crate::control::envelope::{OPERATIONS, PROJECTED_FIELDS, RESPONSE_SCHEMA, contract};
-use crate::control::updates::WAIT_FOR;
+use crate::control::messages::updates::WAIT_FOR;
 use crate::control::workflows::{DUPLICATE_POLICIES, LIST_STATUSES, REFUSED_START_FIELDS};
 
-/// Where the documents behind a manifest are found. Names, not addresses: this server publishes none.
+/// Returns the name of a document that a manifest refers to. It is not an address, because this server publishes no documents.
 fn document(name: &str) -> String {
     format!("urn:longhaul:document:{name}")
 }
 
-/// Python's worker checks this one field by field.
+/// The Python worker checks this contract field by field.
 pub(super) fn auth_composition() -> Value {
     json!({
         "schema": "durable-workflow.v2.auth-composition.contract",
@@ -55,7 +55,7 @@ pub(super) fn auth_composition() -> Value {
     })
 }
 
-/// Versions are strings here too, though the published schema says integer.
+/// Versions are strings here too, although the published schema has integers.
 pub(super) fn control_plane() -> Value {
     json!({
         "version": CONTROL_PLANE_VERSION,
@@ -114,7 +114,7 @@ fn request_contract() -> Value {
     })
 }
 
-/// Compatibility is decided by these manifests, never by version numbers of SDKs.
+/// These manifests decide compatibility, not the version numbers of SDKs.
 pub(super) fn client_compatibility() -> Value {
     json!({
         "schema": "durable-workflow.v2.client-compatibility",

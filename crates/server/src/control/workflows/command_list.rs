@@ -1,5 +1,5 @@
-//! `GET /api/workflows/{w}/commands` and `…/runs/{r}/commands`: what was asked of one run from outside, newest first. Accepted
-//! commands are kept with the run; of those that were refused or found nothing to do, only the newest.
+//! `GET /api/workflows/{w}/commands` and `…/runs/{r}/commands`: the commands that clients sent to one run, newest first. Accepted
+//! commands are kept with the run; of refused ones and of those without an effect only the newest are.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,9 +13,9 @@ use crate::control::envelope::Reply;
 use crate::gate::Refusal;
 
 pub(in crate::control) async fn commands(call: Call) -> Result<Reply, Refusal> {
-    let before = call.query.page_token(read_token);
-    let page_size = call.query.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX);
-    call.query.check()?;
+    let before = call.parameters.page_token(read_token);
+    let page_size = call.parameters.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX);
+    call.parameters.check()?;
     let run_id = call.run_id();
     let (run, _) = call
         .host()
@@ -35,7 +35,7 @@ pub(in crate::control) async fn commands(call: Call) -> Result<Reply, Refusal> {
     })))
 }
 
-/// Where a page ended: the number of its last command. New commands have higher numbers and shift nothing.
+/// Returns a page token: the number of the page's last command. New commands have higher numbers and do not shift the next page.
 pub(super) fn next_page_token(page: &CommandPage) -> Option<String> {
     let last = page.commands.last().filter(|_| page.has_more)?;
     Some(URL_SAFE_NO_PAD.encode(format!("before.{}", last.sequence)))

@@ -1,18 +1,17 @@
-//! `GET /api/workflows/{w}/debug` and `…/runs/{r}/debug` (control-plane.md §8.5): why is it waiting, in one call.
+//! `GET /api/workflows/{w}/debug` and `…/runs/{r}/debug`: why a run waits, in one response.
 
 use longhaul_host::DebugView;
 use longhaul_host::StoredEvent;
-use longhaul_host::engine::run::local_activity::LocalActivity;
-use longhaul_host::engine::run::state::{Activity, Part, Run, WorkflowTask};
+use longhaul_host::api::{Activity, LocalActivity, Part, Run, WorkflowTask};
 use longhaul_protocol::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::compatibility::show_compatibility;
 use super::describe::identity;
 use crate::control::Call;
 use crate::control::envelope::Reply;
-use crate::control::fleet::Fleet;
-use crate::control::local_options::local_options;
 use crate::control::task_queues;
+use crate::control::workflows::local_activity_options::local_options;
 use crate::gate::Refusal;
 
 /// Rows of each list.
@@ -30,7 +29,7 @@ const ACTIVITY_CLOSES: [(&str, &str); 4] = [
     ("ActivityCancelled", "cancelled"),
 ];
 
-/// Events that tell of a failure.
+/// Events that record a failure.
 const FAILURES: [&str; 6] = [
     "ActivityFailed",
     "ActivityTimedOut",
@@ -41,8 +40,8 @@ const FAILURES: [&str; 6] = [
 ];
 
 pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
-    let with_preview = call.query.flag("include_last_event_payload");
-    call.query.check()?;
+    let with_preview = call.parameters.flag("include_last_event_payload");
+    call.parameters.check()?;
     let view = call
         .host()
         .debug_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
@@ -50,9 +49,9 @@ pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
     let now = call.host().now();
     let run = &view.description.run;
     let pin = run.spec.routing.compatibility.as_deref();
-    let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
+    let workers = call.host().pinned_workers(&call.namespace, [pin]).await?;
     let mut compatibility = Map::new();
-    fleet.judge(&mut compatibility, pin, &run.spec.task_queue);
+    show_compatibility(&mut compatibility, &workers, pin, &run.spec.task_queue);
     let queue = task_queues::detail(call.host(), &call.namespace, &run.spec.task_queue).await?;
     let findings: Vec<Value> = view
         .findings
@@ -79,7 +78,7 @@ pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::ok(body))
 }
 
-/// The run's standing, its newest event and the next thing that happens by itself.
+/// Renders the run's state, its newest event and the next event that time causes.
 fn execution(view: &DebugView, with_preview: bool) -> Value {
     let mut shown = identity(&view.description);
     for known in [
@@ -119,7 +118,7 @@ fn execution(view: &DebugView, with_preview: bool) -> Value {
     Value::Object(shown)
 }
 
-/// As much of a text as may be shown, cut between characters.
+/// Returns the part of a text that is shown, cut between characters.
 fn beginning(text: &str) -> &str {
     let end = (0..=text.len().min(PREVIEW_MAX))
         .rev()
@@ -272,9 +271,9 @@ fn pending_activity(activity: &Activity, now: Timestamp) -> Value {
     })
 }
 
-/// Activities that ended lately, the newest first.
+/// Renders the activities that ended last, newest first.
 fn recent_activities(recent: &[StoredEvent]) -> Vec<Value> {
-    // The policy stands where the call was scheduled, which may be longer ago than what is looked at.
+    // The policy is in the event that scheduled the call, which may be older than the events at hand.
     let policy = |execution_id: &Value| {
         recent.iter().find_map(|event| {
             let payload: Value = (event.event_type == "ActivityScheduled")
@@ -308,7 +307,7 @@ fn recent_activities(recent: &[StoredEvent]) -> Vec<Value> {
     closes.take(PENDING_MAX).collect()
 }
 
-/// What went wrong lately, the newest first, with what workers said for people.
+/// Renders the last failures, newest first, with the diagnostics that workers reported.
 fn recent_failures(view: &DebugView) -> Vec<Value> {
     let run = &view.description.run;
     let task = run.core.workflow_task.iter().filter_map(|task| {

@@ -1,23 +1,22 @@
-//! `GET /api/workflows/{w}` and `…/runs/{r}` (control-plane.md §8.3): everything about one run. Both SDKs poll it for results: the
-//! envelopes are the authority, the plain copies beside them are for people.
+//! `GET /api/workflows/{w}` and `…/runs/{r}`: everything about one run. Both SDKs poll it for results and read the envelopes; the plain
+//! copies beside them are for people.
 
 use longhaul_host::Description;
-use longhaul_host::engine::change::{CommandStatus, CommandType};
-use longhaul_host::engine::change::CommandRow;
-use longhaul_host::engine::run::health::first_wait;
-use longhaul_host::engine::run::state::{Outcome, Run, RunFailure};
+use longhaul_host::api::{
+    CommandRow, CommandStatus, CommandType, Outcome, Run, RunFailure, first_wait,
+};
 use longhaul_protocol::payload::{CODEC, Payload};
 use serde_json::{Map, Value, json};
 
 use super::command_list::next_page_token;
+use super::compatibility::show_compatibility;
 use super::memo_shown;
 use crate::control::Call;
 use crate::control::envelope::Reply;
-use crate::control::fleet::Fleet;
 use crate::control::origin;
 use crate::gate::Refusal;
 
-/// The newest commands that a description shows: what a person looks at. The others are in the list of commands.
+/// How many of the newest commands a description shows. The others are in the list of commands.
 const COMMANDS_SHOWN: usize = 50;
 
 pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
@@ -26,9 +25,9 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
         .describe_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
         .await?;
     let pin = description.run.spec.routing.compatibility.as_deref();
-    let fleet = Fleet::for_pins(call.host(), &call.namespace, pin.is_some()).await?;
+    let workers = call.host().pinned_workers(&call.namespace, [pin]).await?;
     let mut body = identity(&description);
-    fleet.judge(&mut body, pin, &description.run.spec.task_queue);
+    show_compatibility(&mut body, &workers, pin, &description.run.spec.task_queue);
     show_payloads(&mut body, &description.run);
     if let Some(Outcome::Failure(failure)) = description.run.outcome() {
         show_failure(&mut body, &description.run, failure);
@@ -39,7 +38,7 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
         .host()
         .workflow_commands(run.run_id(), None, COMMANDS_SHOWN)
         .await?;
-    // The page is newest first, and a description tells a run from its beginning.
+    // The page is newest first, and a description is oldest first.
     let shown = || page.commands.iter().rev();
     let commands: Vec<Value> = shown().map(|row| command(row, run)).collect();
     let updates: Vec<Value> = shown().filter_map(|row| update(row, run)).collect();
@@ -94,7 +93,7 @@ pub(super) fn identity(description: &Description) -> Map<String, Value> {
     set("started_at", json!(spec.started_at));
     set("closed_at", json!(closed.map(|closed| closed.at)));
     set("last_progress_at", json!(core.last_event_at));
-    // Where a follower begins who wants to hear of what comes next (§11.1).
+    // A follower of the history starts here to read only new events.
     set("last_history_sequence", json!(core.last_history_sequence));
     set("wait_kind", json!(wait_kind));
     set("wait_reason", json!(wait_reason));
@@ -103,8 +102,7 @@ pub(super) fn identity(description: &Description) -> Map<String, Value> {
     body
 }
 
-/// Arguments and result. A stored payload that cannot be read is shown as null with a diagnosis; the answer itself never fails
-/// for it (payload-codec.md §9).
+/// Shows arguments and result. A stored payload that cannot be decoded is shown as null with a diagnosis; the request does not fail.
 fn show_payloads(body: &mut Map<String, Value>, run: &Run) {
     let output = match run.outcome() {
         Some(Outcome::Output(output)) => Some(output),
@@ -131,7 +129,7 @@ fn show_payloads(body: &mut Map<String, Value>, run: &Run) {
 
 fn show_failure(body: &mut Map<String, Value>, run: &Run, failure: &RunFailure) {
     let mut exception = failure.exception.clone();
-    // What the worker said about the exception itself counts; the rest is completed from the failure.
+    // The worker's own description of the exception is kept; missing fields are taken from the failure.
     exception
         .entry("type")
         .or_insert_with(|| json!(failure.exception_type));
@@ -162,24 +160,24 @@ fn show_failure(body: &mut Map<String, Value>, run: &Run, failure: &RunFailure) 
     body.insert("failures".to_owned(), json!([own]));
 }
 
-/// What an operator can do with this run now. Only what is built is offered.
+/// Shows what an operator can do with this run now.
 fn actions(description: &Description) -> Value {
-    // A closed run answers queries too.
-    let takes_commands = description.is_current && !description.run.core.status.is_terminal();
+    let takes_commands = description.accepts_commands();
     json!({
         "can_signal": takes_commands,
+        // A closed run answers queries too.
         "can_query": true,
         "can_update": takes_commands,
         "can_cancel": takes_commands,
         "can_terminate": takes_commands,
         "can_repair": takes_commands,
-        "can_archive": description.is_current && description.run.core.status.is_terminal(),
+        "can_archive": description.accepts_archive(),
     })
 }
 
 pub(in crate::control) fn command(row: &CommandRow, run: &Run) -> Value {
     let is_accepted = row.status == CommandStatus::Accepted;
-    // A signal is applied when the workflow takes it, which its history tells; the others take effect as they are accepted.
+    // A signal is applied when the workflow consumes it, which is an event of its history. Other commands take effect when accepted.
     let is_applied = is_accepted && row.command_type != CommandType::Signal;
     let update = row.update.as_deref();
     let failure = update.and_then(|update| update.failure.as_ref());
@@ -221,7 +219,7 @@ pub(in crate::control) fn command(row: &CommandRow, run: &Run) -> Value {
     })
 }
 
-/// One row of `updates`: none for a command that is something else.
+/// Renders one row of `updates`; `None` for a command that is not an update.
 fn update(row: &CommandRow, run: &Run) -> Option<Value> {
     let update = row.update.as_deref()?;
     let failure = update.failure.as_ref();
@@ -251,7 +249,7 @@ fn update(row: &CommandRow, run: &Run) -> Option<Value> {
     }))
 }
 
-/// Who asked, stored as JSON text.
+/// Renders the caller of a command, which is stored as JSON text.
 pub(in crate::control) fn principal(text: Option<&str>) -> Value {
     text.and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or(Value::Null)

@@ -1,24 +1,22 @@
-//! `POST /api/workflows` (control-plane.md §8.1): from a body to a start, and from its answer to a reply. What a taken id means is
-//! decided by the engine.
+//! `POST /api/workflows`: from a body to a start, and from its result to a reply. The engine decides what happens if the workflow id is
+//! in use.
 
 use http::StatusCode;
 use longhaul_host::Error;
-use longhaul_host::engine::Rejection;
-use longhaul_host::engine::run::start::{DuplicatePolicy, Start, StartOutcome};
-use longhaul_host::engine::run::state::Routing;
+use longhaul_host::api::{DuplicatePolicy, Rejection, Routing, Start, StartOutcome};
 use longhaul_protocol::id::WorkflowId;
 use longhaul_protocol::payload::{self, CODEC, Payload, memo};
 use serde_json::{Map, Value, json};
 
-use crate::body::Body;
 use crate::control::Call;
 use crate::control::envelope::Reply;
 use crate::gate::Refusal;
+use crate::request::body::Body;
 
-/// The words of `duplicate_policy`; the default comes first.
+/// Values of `duplicate_policy`, the default first.
 pub(in crate::control) const DUPLICATE_POLICIES: [&str; 2] = ["fail", "use-existing"];
 
-/// Fields that other APIs have and this one refuses, so that nobody believes they work.
+/// Fields of other APIs. They are refused and not ignored, so that a caller notices that they have no effect.
 pub(in crate::control) const REFUSED_START_FIELDS: [&str; 6] = [
     "workflow_execution_timeout",
     "workflow_run_timeout",
@@ -28,10 +26,10 @@ pub(in crate::control) const REFUSED_START_FIELDS: [&str; 6] = [
     "request_id",
 ];
 
-/// Characters of a workflow type, queue, business key or build id: what an index column of the reference holds.
+/// Characters of a workflow type, queue, business key or build id: the length of an indexed column in the reference server.
 const NAME_MAX: usize = 255;
 
-/// Bytes of a workflow id (control-plane.md §1.7).
+/// Bytes of a workflow id.
 const WORKFLOW_ID_MAX: usize = 128;
 
 const QUEUE_DEFAULT: &str = "default";
@@ -106,57 +104,61 @@ fn read_start(call: &Call) -> Result<Start, Refusal> {
             body.refuse(field, "is not supported");
         }
     }
-    body.payload(payload::payload_codec(
-        body.value("payload_codec").as_ref(),
-        "payload_codec",
-    ));
+    body.check_codec();
     if body.raw("workflow_type").is_none() {
         body.refuse("workflow_type", "is required");
     }
-    let start = Start {
+    let arguments = body.payload(payload::input_list(body.raw("input"), "input"));
+    let workflow_id = read_workflow_id(body);
+    let workflow_type = body.characters("workflow_type", NAME_MAX);
+    let task_queue = body.note("task_queue", NAME_MAX);
+    let business_key = body.note("business_key", NAME_MAX);
+    let memo = read_memo(body, call.host().config().limits.memo_start_bytes);
+    let search_attributes = read_search_attributes(body);
+    let run_timeout_seconds = body.count("run_timeout_seconds", 1);
+    let execution_timeout_seconds = body.count("execution_timeout_seconds", 1);
+    let routing = read_routing(body);
+    let duplicate_policy = read_duplicate_policy(body);
+    Ok(Start {
+        arguments: body.finish(arguments)?,
         namespace: call.namespace.clone(),
-        workflow_id: read_workflow_id(body).unwrap_or_else(|| call.host().mint_workflow_id()),
-        workflow_type: body
-            .characters("workflow_type", NAME_MAX)
-            .unwrap_or_default(),
-        task_queue: body
-            .note("task_queue", NAME_MAX)
+        workflow_id: workflow_id.unwrap_or_else(|| call.host().mint_workflow_id()),
+        workflow_type: workflow_type.unwrap_or_default(),
+        task_queue: task_queue
             .unwrap_or_else(|| QUEUE_DEFAULT.to_owned())
             .into(),
-        arguments: body
-            .payload(payload::input_list(body.raw("input"), "input"))
-            .unwrap_or_else(Payload::empty_list),
-        business_key: body.note("business_key", NAME_MAX),
-        memo: read_memo(body, call.host().config().limits.memo_start_bytes),
-        search_attributes: read_search_attributes(body),
-        run_timeout_seconds: body.count("run_timeout_seconds", 1),
-        execution_timeout_seconds: body.count("execution_timeout_seconds", 1),
-        routing: read_routing(body),
-        duplicate_policy: read_duplicate_policy(body),
+        business_key,
+        memo,
+        search_attributes,
+        run_timeout_seconds,
+        execution_timeout_seconds,
+        routing,
+        duplicate_policy,
         declared: Map::new(),
         principal: Some(call.caller.principal.to_string()),
         context: Some(call.context()),
-    };
-    body.check()?;
-    Ok(start)
+    })
 }
 
 fn read_workflow_id(body: &Body) -> Option<WorkflowId> {
     let id = body.text("workflow_id", WORKFLOW_ID_MAX)?;
     if !is_plain_name(&id) {
-        body.refuse("workflow_id", "may hold letters, digits and . _ : - only");
+        body.refuse(
+            "workflow_id",
+            "may contain only letters, digits and . _ : -",
+        );
         return None;
     }
     Some(id.into())
 }
 
-/// The alphabet of workflow ids and fairness keys.
+/// Returns whether a text has only the characters of workflow ids and fairness keys.
 fn is_plain_name(text: &str) -> bool {
     text.bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte))
 }
 
-/// A JSON object that the server encodes. Its values are data as they stand: no envelope is looked for inside.
+/// Reads the memo, a JSON object that the server encodes. Its values are plain data and never payload envelopes.
 fn read_memo(body: &Body, bytes_max: u64) -> Option<Payload> {
     let raw = body.raw("memo")?;
     if !raw.get().starts_with('{') {
@@ -164,10 +166,10 @@ fn read_memo(body: &Body, bytes_max: u64) -> Option<Payload> {
         return None;
     }
     if raw.get().len() as u64 > bytes_max {
-        body.refuse("memo", &format!("may hold at most {bytes_max} bytes"));
+        body.refuse("memo", &format!("may have at most {bytes_max} bytes"));
         return None;
     }
-    let encoded = body.payload(payload::plain_json(raw, "memo"))?;
+    let encoded = body.payload(payload::plain_json(raw, "memo")).ok()?;
     let Ok(payload::Value::Map(entries)) = encoded.decode() else {
         return None;
     };
@@ -184,7 +186,8 @@ fn read_memo(body: &Body, bytes_max: u64) -> Option<Payload> {
     (!entries.is_empty()).then_some(encoded)
 }
 
-/// Shapes only; how many and how large is the engine's business. Null removes an attribute, so at the start it says nothing.
+/// Reads the search attributes and checks their shapes; the engine checks their number and size. Null removes an attribute, so it has
+/// no effect on a start.
 fn read_search_attributes(body: &Body) -> Map<String, Value> {
     let attributes = body.object("search_attributes").unwrap_or_default();
     for (name, value) in &attributes {
@@ -224,7 +227,10 @@ fn read_routing(body: &Body) -> Routing {
         .as_deref()
         .is_some_and(|key| !is_plain_name(key))
     {
-        body.refuse("fairness_key", "may hold letters, digits and . _ : - only");
+        body.refuse(
+            "fairness_key",
+            "may contain only letters, digits and . _ : -",
+        );
     }
     let build_id = body.note("build_id", NAME_MAX);
     let compatibility = body.note("compatibility", NAME_MAX);

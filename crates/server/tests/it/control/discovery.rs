@@ -5,7 +5,7 @@ use std::path::Path;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::harness::Server;
+use crate::support::server::Server;
 
 /// The published schema with the one correction that both SDKs need: versions are strings.
 fn schema() -> jsonschema::Validator {
@@ -20,11 +20,11 @@ fn schema() -> jsonschema::Validator {
     // These refer to other documents, whose definitions are put in place.
     let capabilities = &mut envelope["properties"]["worker_protocol"]["properties"]["server_capabilities"]
         ["properties"];
-    let local = crate::contract::local_activities();
+    let local = crate::support::contract::local_activities();
     capabilities["local_activities"] = local["$defs"]["localActivityRuntimeContract"].clone();
     capabilities["worker_sessions"] = json!({"$ref": "#/$defs/workerSessionRuntimeContract"});
     envelope["$defs"] = local["$defs"].clone();
-    let sessions = crate::contract::worker_sessions();
+    let sessions = crate::support::contract::worker_sessions();
     for (name, definition) in sessions["$defs"].as_object().expect("definitions") {
         envelope["$defs"][name] = definition.clone();
     }

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::harness::Server;
+use crate::support::server::Server;
 
 async fn put(server: &Server, name: &str, body: Value) -> Value {
     server
@@ -155,7 +155,7 @@ async fn names_and_numbers_outside_the_rules_are_refused() {
         (json!({"description": "x".repeat(1001)}), "description"),
     ] {
         let mut body = json!({"name": "n"});
-        crate::harness::merge(&mut body, fields.clone());
+        crate::support::server::merge(&mut body, fields.clone());
         assert_eq!(
             server.post("/namespaces", &body).invalid().await,
             [field],

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::harness::Server;
+use crate::support::server::Server;
 
 async fn define(server: &Server, name: &str, word: &str) -> Value {
     let body = json!({"name": name, "type": word});

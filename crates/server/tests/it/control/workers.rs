@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::harness::{Server, texts};
+use crate::support::server::{Server, texts};
 
 fn ids(list: &Value) -> Vec<&str> {
     texts(&list["workers"], "worker_id")

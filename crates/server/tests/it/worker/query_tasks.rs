@@ -3,9 +3,9 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::polls::expect_message;
-use super::steps::{expect_no_task, poll, workflow_task};
-use crate::harness::{Call, Server, StoreFuture, envelope, merge};
+use crate::support::server::{Answer, Call, Server, envelope, merge};
+use crate::support::worker::{expect_no_task, poll, workflow_task};
+use crate::worker::polling::polls::expect_message;
 
 async fn staffed() -> (Server, String) {
     let server = Server::open().await;
@@ -43,7 +43,7 @@ fn status<'a>(server: &'a Server, task: &Value, owner: &str, attempt: &str) -> C
 }
 
 /// Asks, and runs `worker` with the leased task before it is answered.
-async fn asked<F, A>(server: &Server, worker: F) -> StoreFuture
+async fn asked<F, A>(server: &Server, worker: F) -> Answer
 where
     F: FnOnce(Value) -> A,
     A: Future<Output = ()>,
@@ -417,7 +417,7 @@ async fn a_query_waits_behind_no_workflow_task_and_holds_none_up() {
     })
     .await;
     assert_eq!(answer.status, 200);
-    super::steps::complete(&server, &task, json!([{"type": "complete_workflow"}]))
+    crate::support::worker::complete(&server, &task, json!([{"type": "complete_workflow"}]))
         .accepted(200)
         .await;
 }

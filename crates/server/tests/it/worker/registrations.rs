@@ -3,16 +3,18 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::steps::{activity_task, decided, poll, register_for_all, staffed, workflow_task};
-use crate::harness::{Server, merge};
+use crate::support::server::{Server, merge};
+use crate::support::worker::{
+    activity_task, decided, poll, register_for_all, staffed, workflow_task,
+};
 
-fn register<'a>(server: &'a Server, fields: Value) -> crate::harness::Call<'a> {
+fn register<'a>(server: &'a Server, fields: Value) -> crate::support::server::Call<'a> {
     let mut body = json!({"worker_id": "w", "task_queue": "default", "runtime": "python"});
     merge(&mut body, fields);
     server.worker("/register", &body)
 }
 
-fn deregister<'a>(server: &'a Server, worker_id: &str) -> crate::harness::Call<'a> {
+fn deregister<'a>(server: &'a Server, worker_id: &str) -> crate::support::server::Call<'a> {
     server.worker_call(Method::DELETE, &format!("/registrations/{worker_id}"))
 }
 
@@ -328,7 +330,7 @@ async fn a_worker_that_leaves_gives_its_workflow_tasks_back() {
         .accepted(200)
         .await;
     assert_eq!(answer["poll_status"], "empty");
-    super::steps::activity_report(&server, &activity, "complete", json!({}))
+    crate::support::worker::activity_report(&server, &activity, "complete", json!({}))
         .accepted(200)
         .await;
 }

@@ -6,8 +6,8 @@ use super::{
     close, create, expect_status, finish, in_session, is_unknown, outcome, register, schedule,
     seen, take, take_nothing, two_workers,
 };
-use crate::harness::{Server, merge};
-use crate::worker::steps::{complete, history, payload_of, poll, workflow_task};
+use crate::support::server::{Server, merge};
+use crate::support::worker::{complete, history, payload_of, poll, workflow_task};
 
 #[tokio::test]
 async fn the_published_example_is_taken_as_it_stands() {

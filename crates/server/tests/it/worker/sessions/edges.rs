@@ -13,7 +13,7 @@ use super::{
     close, create, expect_status, finish, in_session, outcome, refused, register, schedule, seen,
     take, take_nothing, try_poll, two_workers,
 };
-use crate::harness::Server;
+use crate::support::server::Server;
 
 #[tokio::test]
 async fn of_two_creates_at_once_one_is_the_first() {

@@ -6,7 +6,7 @@ use super::{
     beat, check, close, create, expect_status, outcome, refused, register, schedule, seen, take,
     two_workers,
 };
-use crate::harness::Server;
+use crate::support::server::Server;
 
 #[tokio::test]
 async fn a_created_session_is_answered_in_full() {

@@ -6,8 +6,8 @@ use super::{
     beat, check, close, create, expect_status, finish, in_session, outcome, refused, register,
     schedule, seen, take, take_nothing, two_workers,
 };
-use crate::harness::Server;
-use crate::worker::steps::{activity_report, history, stop, types};
+use crate::support::server::Server;
+use crate::support::worker::{activity_report, history, stop, types};
 
 async fn heard(server: &Server, worker_id: &str) {
     server

@@ -11,9 +11,9 @@ mod waking;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::steps::{activity_report, complete, poll, workflow_task};
-use crate::contract::worker_sessions;
-use crate::harness::{Call, Server, StoreFuture, merge};
+use crate::support::contract::worker_sessions;
+use crate::support::server::{Answer, Call, Server, merge};
+use crate::support::worker::{activity_report, complete, poll, workflow_task};
 
 /// A server with workers `a` and `b` for every type of the queue `default`, both with a GPU.
 async fn two_workers() -> Server {
@@ -148,13 +148,13 @@ async fn schedule(server: &Server, workflow_id: &str, commands: Value) -> Value 
 }
 
 /// Polls once for an activity.
-async fn try_poll(server: &Server, worker_id: &str) -> StoreFuture {
+async fn try_poll(server: &Server, worker_id: &str) -> Answer {
     poll(server, "activity", worker_id, json!({})).send().await
 }
 
 /// Polls once for an activity, which must come.
 async fn take(server: &Server, worker_id: &str) -> Value {
-    let task = super::steps::leased(try_poll(server, worker_id).await);
+    let task = crate::support::worker::leased(try_poll(server, worker_id).await);
     if !task["worker_session"].is_null() {
         check(&task["worker_session"], "workerSessionTaskAffinity");
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{check, close, create, in_session, outcome, register, schedule, take, two_workers};
-use crate::harness::{Server, texts};
+use crate::support::server::{Server, texts};
 
 /// One session of each status: `active`, `closed`, `expired`, `failed` and `orphaned` are their ids too.
 async fn one_of_each() -> Server {

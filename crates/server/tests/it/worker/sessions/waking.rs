@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::{close, create, finish, in_session, outcome, schedule, seen, take, two_workers};
-use crate::harness::Server;
-use crate::worker::steps::poll;
+use crate::support::server::Server;
+use crate::support::worker::poll;
 
 /// Polls for up to half a minute while `change` happens; what came of it.
 async fn while_waiting(
@@ -62,7 +62,7 @@ async fn by_a_failed_attempt() {
     let first = take(&server, "a").await;
     woken(&server, "a", async {
         let failure = json!({"failure": {"message": "no"}});
-        crate::worker::steps::activity_report(&server, &first, "fail", failure)
+        crate::support::worker::activity_report(&server, &first, "fail", failure)
             .accepted(200)
             .await;
     })

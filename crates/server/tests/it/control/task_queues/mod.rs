@@ -1,0 +1,4 @@
+//! Task queues and the builds of their workers.
+
+mod queues;
+mod rollouts;

@@ -1,0 +1,5 @@
+//! Activity tasks.
+
+mod heartbeats;
+mod reports;
+mod retries;

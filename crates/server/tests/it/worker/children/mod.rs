@@ -1,0 +1,4 @@
+//! Child workflows.
+
+mod calls;
+mod events;

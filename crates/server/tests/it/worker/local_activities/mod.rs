@@ -1,0 +1,4 @@
+//! Local activities.
+
+mod durable;
+mod reported;

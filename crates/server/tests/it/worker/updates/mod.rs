@@ -1,0 +1,4 @@
+//! Updates, as workers see them.
+
+mod events;
+mod tasks;
