@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
+use crate::support::Server;
 
 const MEBIBYTE: usize = 1 << 20;
 
-/// A run with so many signals of a good mebibyte each; its run id.
+/// Starts a run with this many signals of more than a mebibyte each, and returns its run id.
 async fn heavy_run(server: &Server, signals: usize) -> String {
     server.register("w", json!({})).await;
     let run_id = server.start("a").await;
@@ -31,7 +31,7 @@ fn sequences(events: &Value) -> Vec<u64> {
 async fn pages_for_workers_end_at_four_mebibytes() {
     let server = Server::open().await;
     heavy_run(&server, 7).await;
-    let task = server.poll("w").await;
+    let task = server.worker("w").workflow_task().await;
     let mut page = task.clone();
     let mut seen = Vec::new();
     let mut pages = 0;
@@ -53,7 +53,7 @@ async fn pages_for_workers_end_at_four_mebibytes() {
             "workflow_task_attempt": task["workflow_task_attempt"],
             "next_history_page_token": token,
         });
-        page = server.worker(&path, &next).accepted(200).await;
+        page = server.worker_post(&path, &next).accepted(200).await;
     }
     let total = task["total_history_events"].as_u64().unwrap();
     assert_eq!(seen, (1..=total).collect::<Vec<_>>());
@@ -80,7 +80,7 @@ async fn pages_for_operators_end_at_four_mebibytes() {
     assert!(seen.len() >= 8, "{}", seen.len());
 }
 
-/// The debug view is about what happened last, also when that is large.
+/// The debug view shows the newest events, also if they are large.
 #[tokio::test]
 async fn the_debug_view_of_a_large_history_shows_the_newest_events() {
     let server = Server::open().await;
@@ -121,7 +121,7 @@ async fn arguments_that_are_too_long_are_refused_whatever_they_are_made_of() {
     }
 }
 
-/// Memos are shown by lists of runs, so pages of those are bounded too.
+/// Lists of runs show memos, so their pages are bounded too.
 #[tokio::test]
 async fn pages_of_runs_with_large_memos_end_early_and_leave_none_out() {
     let server = Server::open().await;

@@ -1,6 +1,6 @@
-//! The server's routes, called in process: the real router on a real host, with a store in memory and a clock that stands still.
+//! The server's routes, called in process: the real router on a real host, with a store in memory and a clock that only the test moves.
 
-// Whole answers are written down as JSON here, and the macro recurses once per token.
+// Tests contain whole responses as JSON, and the macro recurses once per token.
 #![recursion_limit = "512"]
 
 mod control;

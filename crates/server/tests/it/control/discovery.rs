@@ -1,11 +1,11 @@
-//! Health, readiness and discovery (control-plane.md §6, worker-protocol.md §2).
+//! Health, readiness and discovery.
 
 use std::path::Path;
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
+use crate::support::Server;
 
 /// The published schema with the one correction that both SDKs need: versions are strings.
 fn schema() -> jsonschema::Validator {
@@ -48,7 +48,7 @@ async fn discovery_has_the_published_shape() {
 }
 
 #[tokio::test]
-async fn discovery_says_what_the_python_worker_needs_to_start() {
+async fn discovery_has_what_the_python_worker_needs_to_start() {
     let info = info(&Server::open().await).await;
     assert_eq!(info["control_plane"]["version"], "2");
     let contract = &info["control_plane"]["request_contract"];
@@ -204,7 +204,7 @@ async fn discovery_never_fails_on_versions_or_namespaces() {
 }
 
 #[tokio::test]
-async fn the_fleet_is_that_of_the_callers_namespace_and_alive() {
+async fn the_fleet_shows_live_workers_of_the_callers_namespace() {
     let server = Server::open().await;
     server.register("w1", json!({"build_id": "b1"})).await;
     server.register("w2", json!({"task_queue": "other"})).await;
@@ -224,7 +224,7 @@ async fn the_fleet_is_that_of_the_callers_namespace_and_alive() {
 }
 
 #[tokio::test]
-async fn health_and_readiness_are_open_to_everybody() {
+async fn health_and_readiness_need_no_credential() {
     let server = Server::guarded().await;
     let health = server.get("/health").version(None).accepted(200).await;
     assert_eq!(health["status"], "serving");

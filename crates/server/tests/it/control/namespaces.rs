@@ -1,9 +1,9 @@
-//! Namespaces (control-plane.md §15).
+//! Namespaces.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
+use crate::support::Server;
 
 async fn put(server: &Server, name: &str, body: Value) -> Value {
     server
@@ -14,7 +14,7 @@ async fn put(server: &Server, name: &str, body: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_namespace_is_made_shown_and_changed() {
+async fn a_namespace_is_created_shown_and_changed() {
     let server = Server::open().await;
     let body = json!({"name": "Billing", "description": "Billing workflows", "retention_days": 90});
     let created = server.post("/namespaces", &body).accepted(201).await;
@@ -56,7 +56,7 @@ async fn a_namespace_is_made_shown_and_changed() {
 }
 
 #[tokio::test]
-async fn what_a_change_does_not_name_stays() {
+async fn fields_that_a_change_does_not_name_stay() {
     let server = Server::open().await;
     server
         .post(
@@ -155,7 +155,7 @@ async fn names_and_numbers_outside_the_rules_are_refused() {
         (json!({"description": "x".repeat(1001)}), "description"),
     ] {
         let mut body = json!({"name": "n"});
-        crate::support::server::merge(&mut body, fields.clone());
+        crate::support::merge(&mut body, fields.clone());
         assert_eq!(
             server.post("/namespaces", &body).invalid().await,
             [field],

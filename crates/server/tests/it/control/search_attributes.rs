@@ -1,9 +1,9 @@
-//! Search attribute definitions, and what they ask of values (control-plane.md §16).
+//! Search attribute definitions, and what they ask of values.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
+use crate::support::Server;
 
 async fn define(server: &Server, name: &str, word: &str) -> Value {
     let body = json!({"name": name, "type": word});
@@ -61,7 +61,7 @@ async fn an_attribute_is_defined_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_name_or_type_that_cannot_be_is_refused() {
+async fn an_invalid_name_or_type_is_refused() {
     let server = Server::open().await;
     let post = |body: Value| server.post("/search-attributes", &body);
     for (name, field) in [
@@ -173,7 +173,7 @@ async fn definitions_belong_to_their_namespace() {
 }
 
 #[tokio::test]
-async fn only_operators_define() {
+async fn only_operators_define_attributes() {
     let server = Server::guarded().await;
     for (method, path) in [
         (Method::GET, "/search-attributes"),
@@ -195,7 +195,7 @@ async fn only_operators_define() {
 }
 
 #[tokio::test]
-async fn a_start_is_held_to_the_definitions() {
+async fn a_start_is_checked_against_the_definitions() {
     let server = Server::open().await;
     let start = |id: &str, attributes: Value| {
         let body =

@@ -1,9 +1,9 @@
-//! Workers, as operators see them (control-plane.md §17).
+//! Workers, as operators see them.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, texts};
+use crate::support::{Server, texts};
 
 fn ids(list: &Value) -> Vec<&str> {
     texts(&list["workers"], "worker_id")
@@ -65,7 +65,7 @@ async fn a_worker_is_shown_with_every_field() {
 }
 
 #[tokio::test]
-async fn the_list_is_narrowed_by_queue_and_status_and_hides_stale_workers() {
+async fn the_list_is_filtered_by_queue_and_status_and_hides_stale_workers() {
     let server = Server::open().await;
     server.register("old", json!({})).await;
     server.clock.advance_seconds(50);
@@ -97,11 +97,11 @@ async fn the_list_is_narrowed_by_queue_and_status_and_hides_stale_workers() {
 }
 
 #[tokio::test]
-async fn an_administrator_can_remove_a_worker_and_its_task_is_free_again() {
+async fn an_administrator_can_remove_a_worker_and_its_task_is_ready_again() {
     let server = Server::open().await;
     server.register("w", json!({})).await;
     server.start("wf").await;
-    server.poll("w").await;
+    server.worker("w").workflow_task().await;
     let body = server
         .call(Method::DELETE, "/workers/w")
         .accepted(200)
@@ -120,7 +120,7 @@ async fn an_administrator_can_remove_a_worker_and_its_task_is_free_again() {
         .refused(404, "worker_not_found")
         .await;
     server.register("w2", json!({})).await;
-    server.poll("w2").await;
+    server.worker("w2").workflow_task().await;
 }
 
 #[tokio::test]

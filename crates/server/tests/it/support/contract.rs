@@ -1,15 +1,15 @@
-//! Published schemas that several tests judge answers by.
+//! Published schemas that several tests validate responses with.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// The document of local activities.
+/// Returns the schema of local activities.
 pub(crate) fn local_activities() -> Value {
     document("local-activity-runtime.schema.json")
 }
 
-/// The document of worker sessions.
+/// Returns the schema of worker sessions.
 pub(crate) fn worker_sessions() -> Value {
     document("worker-sessions-runtime.schema.json")
 }
@@ -22,7 +22,7 @@ fn document(name: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// What one definition of that document says is wrong with a value.
+/// Returns the errors of a value under one definition of the local-activity schema.
 pub(crate) fn local_activity_errors(definition: &str, value: &Value) -> Vec<String> {
     let document = local_activities();
     let mut schema = document["$defs"][definition].clone();

@@ -1,7 +1,8 @@
-//! One server per test, and calls on it. A call is built up from what it deviates in: token, version, namespace, body.
+//! One server per test, and calls on it. A call is built from what differs from an ordinary one: token, version, namespace, body.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -9,7 +10,7 @@ use axum::extract::ConnectInfo;
 use http::{HeaderMap, Method, Request, StatusCode};
 use longhaul_host::clock::ManualClock;
 use longhaul_host::{Config, Host};
-use longhaul_protocol::{Payload, Timestamp};
+use longhaul_protocol::Timestamp;
 use longhaul_server::auth::Auth;
 use longhaul_server::{App, Options};
 use longhaul_store::Store;
@@ -17,11 +18,13 @@ use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use super::assert::merge;
+
 /// When every test begins: 2026-01-01T00:00:00Z.
 pub(crate) const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
-/// Turns of the scheduler that a sweep gets after the clock was moved; it needs about five.
-const SWEEP_TURNS: usize = 200;
+/// Longest wait for the host's background work after the clock was moved. It takes milliseconds; the rest is for a busy machine.
+const IDLE_DEADLINE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Server {
     pub(crate) router: Router,
@@ -30,7 +33,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Open to everybody.
+    /// Without credentials.
     pub(crate) async fn open() -> Self {
         Self::with(Auth::open(), Options::default()).await
     }
@@ -49,7 +52,28 @@ impl Server {
         Self::on(Arc::new(Memory::new()), Config::default(), auth, options).await
     }
 
-    /// On a store that may misbehave, or with other limits.
+    /// Without credentials, with a configuration that `change` made.
+    pub(crate) async fn configured(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config::default();
+        change(&mut config);
+        let store = Arc::new(Memory::new());
+        Self::on(store, config, Auth::open(), Options::default()).await
+    }
+
+    /// Without credentials, on a store that may fail or that another server used before.
+    pub(crate) async fn on_store(store: Arc<dyn Store>) -> Self {
+        Self::on(store, Config::default(), Auth::open(), Options::default()).await
+    }
+
+    /// Without credentials, with these workers of the queue `default`: an id, and what differs from an ordinary registration.
+    pub(crate) async fn staffed<const N: usize>(workers: [(&str, Value); N]) -> Self {
+        let server = Self::open().await;
+        for (worker_id, fields) in workers {
+            server.register(worker_id, fields).await;
+        }
+        server
+    }
+
     pub(crate) async fn on(
         store: Arc<dyn Store>,
         config: Config,
@@ -87,17 +111,43 @@ impl Server {
         }
     }
 
-    /// Moves the clock and lets what fell due happen.
+    /// Moves the clock, and waits until everything that fell due has happened.
     pub(crate) async fn advance(&self, seconds: u64) {
         self.clock.advance_seconds(seconds);
-        // Everything happens in this thread and in memory: a sweep is done after a few turns of the scheduler.
-        for _ in 0..SWEEP_TURNS {
+        self.idle().await;
+    }
+
+    /// Waits until the host does nothing more unless the clock moves or a request comes in. It must be idle twice in a row: `join!`
+    /// polls its branches in turn, so a request that the test holds open has had its turn by then.
+    pub(crate) async fn idle(&self) {
+        let deadline = Instant::now() + IDLE_DEADLINE;
+        let mut looks = 0;
+        while looks < 2 {
+            tokio::task::yield_now().await;
+            looks = match self.host.idle().await {
+                Ok(None) => 0,
+                // A store that fails keeps the host busy; the test decides when it works again.
+                Ok(Some(_)) | Err(_) => looks + 1,
+            };
+            assert!(Instant::now() < deadline, "the host is still busy");
+        }
+    }
+
+    /// Waits until this many polls wait for a task.
+    pub(crate) async fn polls_waiting(&self, count: usize) {
+        let deadline = Instant::now() + IDLE_DEADLINE;
+        loop {
+            let idle = self.host.idle().await.expect("a store that works");
+            if idle.is_some_and(|idle| idle.polls_waiting >= count) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "fewer than {count} polls wait");
             tokio::task::yield_now().await;
         }
     }
 
     /// A call on the worker plane; `path` begins after `/api/worker`.
-    pub(crate) fn worker(&self, path: &str, body: &Value) -> Call<'_> {
+    pub(crate) fn worker_post(&self, path: &str, body: &Value) -> Call<'_> {
         self.worker_call(Method::POST, path).json(body)
     }
 
@@ -108,7 +158,7 @@ impl Server {
         call
     }
 
-    /// Starts a workflow of type `greet`; its run id.
+    /// Starts a workflow of type `greet` and returns its run id.
     pub(crate) async fn start(&self, workflow_id: &str) -> String {
         self.start_with(json!({"workflow_id": workflow_id, "workflow_type": "greet"}))
             .await
@@ -130,32 +180,15 @@ impl Server {
             "supported_activity_types": ["say"],
         });
         merge(&mut body, fields);
-        let answer = self.worker("/register", &body).send().await;
+        let answer = self.worker_post("/register", &body).send().await;
         assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.body);
     }
 
-    /// Leases the next workflow task of queue `default` for `worker_id`.
-    pub(crate) async fn poll(&self, worker_id: &str) -> Value {
-        let body = json!({"worker_id": worker_id, "task_queue": "default", "timeout_seconds": 0});
-        let answer = self.worker("/workflow-tasks/poll", &body).send().await;
-        assert_eq!(answer.body["poll_status"], "leased", "{}", answer.body);
-        answer.body["task"].clone()
-    }
-
-    /// Takes the next workflow task and answers it with `commands`.
-    pub(crate) async fn decide(&self, worker_id: &str, commands: Value) {
-        let task = self.poll(worker_id).await;
-        let path = format!(
-            "/workflow-tasks/{}/complete",
-            task["task_id"].as_str().expect("a task id")
-        );
-        let body = json!({
-            "lease_owner": worker_id,
-            "workflow_task_attempt": task["workflow_task_attempt"],
-            "commands": commands,
-        });
-        let answer = self.worker(&path, &body).send().await;
-        assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    /// The whole history of a run.
+    pub(crate) async fn history(&self, workflow_id: &str, run_id: &str) -> Vec<Value> {
+        let path = format!("/workflows/{workflow_id}/runs/{run_id}/history?page_size=1000");
+        let page = self.get(&path).accepted(200).await;
+        page["events"].as_array().expect("events").clone()
     }
 }
 
@@ -174,7 +207,7 @@ impl Call<'_> {
         self.header("content-type", "application/json")
     }
 
-    /// A body as it stands, without a media type.
+    /// Sends these bytes, without a media type.
     pub(crate) fn raw(mut self, body: impl Into<Body>) -> Self {
         self.body = body.into();
         self
@@ -189,7 +222,7 @@ impl Call<'_> {
         self.header("authorization", &format!("Bearer {token}"))
     }
 
-    /// As if it came from this address.
+    /// Sends the call as if from this address.
     pub(crate) fn peer(mut self, address: &str) -> Self {
         let address: SocketAddr = address.parse().expect("an address");
         self.builder = self.builder.extension(ConnectInfo(address));
@@ -205,7 +238,7 @@ impl Call<'_> {
         self
     }
 
-    /// The version of the worker protocol that the call speaks.
+    /// Sets the version of the worker protocol.
     pub(crate) fn protocol(mut self, version: Option<&'static str>) -> Self {
         self.version = version.map(|version| ("x-durable-workflow-protocol-version", version));
         self
@@ -244,7 +277,7 @@ impl Call<'_> {
         }
     }
 
-    /// Sends it and expects a refusal; its body.
+    /// Sends the call, expects a refusal and returns its body.
     pub(crate) async fn refused(self, status: u16, reason: &str) -> Value {
         let answer = self.send().await;
         assert_eq!(
@@ -263,7 +296,7 @@ impl Call<'_> {
         answer.body
     }
 
-    /// Sends it and expects a 422; the names of the fields at fault.
+    /// Sends the call, expects a 422 and returns the names of the wrong fields.
     pub(crate) async fn invalid(self) -> Vec<String> {
         let body = self.refused(422, "validation_failed").await;
         assert_eq!(body["errors"], body["validation_errors"]);
@@ -275,7 +308,7 @@ impl Call<'_> {
             .collect()
     }
 
-    /// Sends it and expects a success; its body.
+    /// Sends the call, expects a success and returns its body.
     pub(crate) async fn accepted(self, status: u16) -> Value {
         let answer = self.send().await;
         assert_eq!(answer.status.as_u16(), status, "{}", answer.body);
@@ -291,7 +324,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// What every answer of the worker plane carries, whatever happened (worker-protocol.md §1.4, §1.5).
+    /// Checks what every answer of the worker plane contains, successes and refusals alike.
     fn expect_worker_envelope(&self) {
         let body = &self.body;
         assert_eq!(
@@ -326,26 +359,4 @@ impl Answer {
             .unwrap_or_else(|| panic!("no text {field} in {}", self.body))
             .to_owned()
     }
-}
-
-/// An envelope of plain JSON.
-pub(crate) fn envelope(json: &str) -> Value {
-    let value = longhaul_protocol::payload::from_json(json).expect("JSON");
-    json!(Payload::encode(&value).expect("a value that fits"))
-}
-
-/// Puts the fields of one object into another.
-pub(crate) fn merge(into: &mut Value, fields: Value) {
-    let (Value::Object(into), Value::Object(fields)) = (into, fields) else {
-        panic!("two objects")
-    };
-    into.extend(fields);
-}
-
-/// One text field of every row of a list.
-pub(crate) fn texts<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
-    let rows = list.as_array().expect("a list");
-    rows.iter()
-        .map(|row| row[field].as_str().expect("a text"))
-        .collect()
 }

@@ -1,37 +1,83 @@
-//! What workers do all day, in few words: poll, report, read history.
+//! Workers that act on a server: they poll, report and read history.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::support::server::{Answer, Call, Server, merge};
+use super::assert::merge;
+use super::server::{Answer, Call, Server};
+
+/// A registered worker of the queue `default`: it polls for tasks.
+#[derive(Clone, Copy)]
+pub(crate) struct Worker<'a> {
+    server: &'a Server,
+    id: &'a str,
+}
+
+impl Server {
+    /// Acts as a worker that is registered.
+    pub(crate) fn worker<'a>(&'a self, id: &'a str) -> Worker<'a> {
+        Worker { server: self, id }
+    }
+}
+
+impl<'a> Worker<'a> {
+    /// One poll that does not wait, of `workflow`, `activity` or `query` tasks.
+    pub(crate) fn poll(self, kind: &str, fields: Value) -> Call<'a> {
+        let mut body = json!({"worker_id": self.id, "task_queue": "default", "timeout_seconds": 0});
+        merge(&mut body, fields);
+        self.server
+            .worker_post(&format!("/{kind}-tasks/poll"), &body)
+    }
+
+    /// Leases the next workflow task, which must exist.
+    pub(crate) async fn workflow_task(self) -> Value {
+        leased(self.poll("workflow", json!({})).send().await)
+    }
+
+    /// Leases the next activity task, which must exist.
+    pub(crate) async fn activity_task(self) -> Value {
+        leased(self.poll("activity", json!({})).send().await)
+    }
+
+    /// Waits for the next query task.
+    pub(crate) async fn query_task(self) -> Value {
+        leased(
+            self.poll("query", json!({"timeout_seconds": 30}))
+                .send()
+                .await,
+        )
+    }
+
+    /// Waits for the next task as a worker with validators does.
+    pub(crate) async fn validation_task(self) -> Value {
+        let fields =
+            json!({"timeout_seconds": 30, "task_kinds": ["workflow", "update_validation"]});
+        leased(self.poll("workflow", fields).send().await)
+    }
+
+    /// Leases the next workflow task and completes it with `commands`.
+    pub(crate) async fn decide(self, commands: Value) {
+        let task = self.workflow_task().await;
+        complete(self.server, &task, commands).accepted(200).await;
+    }
+}
 
 /// A server with worker `w` for every type of the queue `default`.
 pub(crate) async fn staffed() -> Server {
-    let server = Server::open().await;
-    register_for_all(&server, "w").await;
-    server
+    Server::staffed([("w", every_type())]).await
 }
 
-pub(crate) async fn register_for_all(server: &Server, worker_id: &str) {
-    let every_type = json!({"supported_workflow_types": [], "supported_activity_types": []});
-    server.register(worker_id, every_type).await;
+/// A server whose worker `w` holds the first task of workflow `wf`.
+pub(crate) async fn leased_task() -> (Server, Value) {
+    let server = staffed().await;
+    server.start("wf").await;
+    let task = server.worker("w").workflow_task().await;
+    (server, task)
 }
 
-/// One poll that does not wait, of `workflow` or `activity` tasks.
-pub(crate) fn poll<'a>(server: &'a Server, kind: &str, worker_id: &str, fields: Value) -> Call<'a> {
-    let mut body = json!({"worker_id": worker_id, "task_queue": "default", "timeout_seconds": 0});
-    merge(&mut body, fields);
-    server.worker(&format!("/{kind}-tasks/poll"), &body)
-}
-
-/// The next workflow task, which must be there.
-pub(crate) async fn workflow_task(server: &Server, worker_id: &str) -> Value {
-    leased(poll(server, "workflow", worker_id, json!({})).send().await)
-}
-
-/// The next activity task, which must be there.
-pub(crate) async fn activity_task(server: &Server, worker_id: &str) -> Value {
-    leased(poll(server, "activity", worker_id, json!({})).send().await)
+/// What a worker registers that takes tasks of every type.
+pub(crate) fn every_type() -> Value {
+    json!({"supported_workflow_types": [], "supported_activity_types": []})
 }
 
 pub(crate) fn leased(answer: Answer) -> Value {
@@ -39,20 +85,20 @@ pub(crate) fn leased(answer: Answer) -> Value {
     answer.body["task"].clone()
 }
 
-/// There is nothing to do for worker `w`.
+/// Checks that no task of this kind is ready for worker `w`.
 pub(crate) async fn expect_no_task(server: &Server, kind: &str) {
-    let answer = poll(server, kind, "w", json!({})).accepted(200).await;
+    let answer = server.worker("w").poll(kind, json!({})).accepted(200).await;
     assert_eq!(answer["poll_status"], "empty", "{answer}");
 }
 
-/// A call on a leased workflow task with the lease it was given; `fields` are added or replace.
+/// A call on a leased workflow task with its own lease; `fields` are added or replace.
 pub(crate) fn report<'a>(server: &'a Server, task: &Value, verb: &str, fields: Value) -> Call<'a> {
     let mut body = json!({
         "lease_owner": task["lease_owner"],
         "workflow_task_attempt": task["workflow_task_attempt"],
     });
     merge(&mut body, fields);
-    server.worker(&format!("/workflow-tasks/{}/{verb}", id(task)), &body)
+    server.worker_post(&format!("/workflow-tasks/{}/{verb}", id(task)), &body)
 }
 
 pub(crate) fn complete<'a>(server: &'a Server, task: &Value, commands: Value) -> Call<'a> {
@@ -75,55 +121,66 @@ pub(crate) fn activity_report<'a>(
         "lease_owner": task["lease_owner"],
     });
     merge(&mut body, fields);
-    server.worker(&format!("/activity-tasks/{}/{verb}", id(task)), &body)
+    server.worker_post(&format!("/activity-tasks/{}/{verb}", id(task)), &body)
+}
+
+/// A call on a leased query task.
+pub(crate) fn query_report<'a>(
+    server: &'a Server,
+    task: &Value,
+    verb: &str,
+    fields: Value,
+) -> Call<'a> {
+    let mut body = json!({
+        "lease_owner": task["lease_owner"],
+        "query_task_attempt": task["query_task_attempt"],
+    });
+    merge(&mut body, fields);
+    let id = task["query_task_id"].as_str().expect("a query task id");
+    server.worker_post(&format!("/query-tasks/{id}/{verb}"), &body)
+}
+
+/// A call on a leased validation of an update.
+pub(crate) fn validation_report<'a>(
+    server: &'a Server,
+    task: &Value,
+    verb: &str,
+    fields: Value,
+) -> Call<'a> {
+    let mut body = json!({
+        "lease_owner": task["lease_owner"],
+        "update_validation_attempt": task["update_validation_attempt"],
+    });
+    merge(&mut body, fields);
+    let id = task["update_validation_task_id"].as_str().expect("an id");
+    server.worker_post(&format!("/update-validation-tasks/{id}/{verb}"), &body)
 }
 
 pub(crate) fn id(task: &Value) -> &str {
     task["task_id"].as_str().expect("a task id")
 }
 
-/// Starts workflow `wf` and decides its first task.
+/// Starts workflow `wf` and completes its first task.
 pub(crate) async fn decided(server: &Server, commands: Value) -> Value {
     server.start("wf").await;
-    let task = workflow_task(server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     complete(server, &task, commands).accepted(200).await;
     task
 }
 
-/// Starts workflow `wf` with one activity, `fields` added to its command; the leased activity task.
+/// Starts workflow `wf` with one activity, and leases its task; `fields` are added to the command.
 pub(crate) async fn running_activity(server: &Server, fields: Value) -> Value {
     let mut command = json!({"type": "schedule_activity", "activity_type": "say"});
     merge(&mut command, fields);
     decided(server, json!([command])).await;
-    activity_task(server, "w").await
+    server.worker("w").activity_task().await
 }
 
-/// The whole history of a task's run, as the control plane shows it.
+/// Returns the whole history of a task's run.
 pub(crate) async fn history(server: &Server, task: &Value) -> Vec<Value> {
     let run = task["run_id"].as_str().expect("a run id");
     let workflow = task["workflow_id"].as_str().expect("a workflow id");
-    let path = format!("/workflows/{workflow}/runs/{run}/history?page_size=1000");
-    let page = server.get(&path).accepted(200).await;
-    page["events"].as_array().expect("events").clone()
-}
-
-pub(crate) fn types(events: &[Value]) -> Vec<&str> {
-    events
-        .iter()
-        .map(|event| event["event_type"].as_str().expect("a type"))
-        .collect()
-}
-
-/// The payload of the only event of this type.
-pub(crate) fn payload_of<'a>(events: &'a [Value], event_type: &str) -> &'a Value {
-    let mut found = events
-        .iter()
-        .filter(|event| event["event_type"] == event_type);
-    let event = found
-        .next()
-        .unwrap_or_else(|| panic!("no {event_type} in {:?}", types(events)));
-    assert!(found.next().is_none(), "{event_type} stands there twice");
-    &event["payload"]
+    server.history(workflow, run).await
 }
 
 pub(crate) async fn signal(server: &Server, name: &str, input: Value) -> Value {
@@ -146,14 +203,4 @@ pub(crate) async fn stop(server: &Server, verb: &str) {
         .send()
         .await;
     assert!(answer.status.is_success(), "{}", answer.body);
-}
-
-/// An envelope around these bytes.
-pub(crate) fn blob(bytes: &[u8]) -> Value {
-    json!({"codec": "avro", "blob": base64(bytes)})
-}
-
-pub(crate) fn base64(bytes: &[u8]) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
 }

@@ -1,4 +1,4 @@
-//! The worker plane as raw HTTP: what worker-protocol.md says a worker may send and gets back.
+//! The worker plane as raw HTTP: what a worker may send, and the responses.
 
 mod activities;
 mod children;

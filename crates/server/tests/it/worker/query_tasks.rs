@@ -1,13 +1,12 @@
-//! Query tasks as workers see them (worker-protocol.md §9).
+//! Query tasks as workers see them.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::{Answer, Call, Server, envelope, merge};
-use crate::support::worker::{expect_no_task, poll, workflow_task};
+use crate::support::{Answer, Call, Server, envelope, expect_no_task, merge, query_report};
 use crate::worker::polling::polls::expect_message;
 
-async fn staffed() -> (Server, String) {
+async fn with_two_query_workers() -> (Server, String) {
     let server = Server::open().await;
     let capabilities = json!({"capabilities": ["query_tasks"]});
     server.register("w", capabilities.clone()).await;
@@ -24,16 +23,13 @@ fn ask(server: &Server) -> Call<'_> {
 async fn take(server: &Server, fields: Value) -> Value {
     let mut patient = json!({"timeout_seconds": 30});
     merge(&mut patient, fields);
-    let answer = poll(server, "query", "w", patient).accepted(200).await;
+    let answer = server
+        .worker("w")
+        .poll("query", patient)
+        .accepted(200)
+        .await;
     assert_eq!(answer["poll_status"], "leased", "{answer}");
     answer
-}
-
-fn report<'a>(server: &'a Server, task: &Value, verb: &str, fields: Value) -> Call<'a> {
-    let mut body = json!({"lease_owner": task["lease_owner"], "query_task_attempt": task["query_task_attempt"]});
-    merge(&mut body, fields);
-    let id = task["query_task_id"].as_str().expect("an id");
-    server.worker(&format!("/query-tasks/{id}/{verb}"), &body)
 }
 
 fn status<'a>(server: &'a Server, task: &Value, owner: &str, attempt: &str) -> Call<'a> {
@@ -42,7 +38,7 @@ fn status<'a>(server: &'a Server, task: &Value, owner: &str, attempt: &str) -> C
     server.worker_call(Method::GET, &path)
 }
 
-/// Asks, and runs `worker` with the leased task before it is answered.
+/// Sends a query, and runs `worker` with the leased task while the caller waits.
 async fn asked<F, A>(server: &Server, worker: F) -> Answer
 where
     F: FnOnce(Value) -> A,
@@ -57,7 +53,7 @@ where
 
 #[tokio::test]
 async fn the_leased_task_has_everything_to_answer_it() {
-    let (server, run_id) = staffed().await;
+    let (server, run_id) = with_two_query_workers().await;
     let working = async {
         let answer = take(&server, json!({"poll_request_id": "p1"})).await;
         expect_message("TaskLeased", &answer);
@@ -105,7 +101,7 @@ async fn the_leased_task_has_everything_to_answer_it() {
         assert_eq!(again["task"]["query_task_id"], id);
         assert_eq!(again["task"]["query_task_attempt"], 1);
         expect_no_task(&server, "query").await;
-        let body = report(&server, &again["task"], "complete", json!({"result": 1}))
+        let body = query_report(&server, &again["task"], "complete", json!({"result": 1}))
             .send()
             .await;
         assert_eq!(
@@ -119,11 +115,11 @@ async fn the_leased_task_has_everything_to_answer_it() {
 
 #[tokio::test]
 async fn the_whole_history_comes_in_one_piece() {
-    let (server, run_id) = staffed().await;
+    let (server, run_id) = with_two_query_workers().await;
     let markers: Vec<Value> = (0..700)
         .map(|_| json!({"type": "record_side_effect", "result": envelope("1")}))
         .collect();
-    server.decide("w", json!(markers)).await;
+    server.worker("w").decide(json!(markers)).await;
     asked(&server, |task| {
         let server = &server;
         let run_id = &run_id;
@@ -139,7 +135,7 @@ async fn the_whole_history_comes_in_one_piece() {
             let path = format!("/workflows/wf/runs/{run_id}/history?page_size=1000");
             let page = server.get(&path).accepted(200).await;
             assert_eq!(page["events"].as_array().unwrap().len(), events.len());
-            report(server, &task, "complete", json!({"result": 1}))
+            query_report(server, &task, "complete", json!({"result": 1}))
                 .accepted(200)
                 .await;
         }
@@ -149,7 +145,7 @@ async fn the_whole_history_comes_in_one_piece() {
 
 #[tokio::test]
 async fn a_report_needs_the_lease_it_was_given() {
-    let (server, _) = staffed().await;
+    let (server, _) = with_two_query_workers().await;
     let answer = asked(&server, |task| {
         let server = &server;
         async move {
@@ -160,23 +156,24 @@ async fn a_report_needs_the_lease_it_was_given() {
                     body
                 };
                 let other = body(json!({"lease_owner": "v"}));
-                report(server, &task, verb, other)
+                query_report(server, &task, verb, other)
                     .refused(409, "lease_owner_mismatch")
                     .await;
                 let stale = body(json!({"query_task_attempt": 2}));
-                let refusal = report(server, &task, verb, stale)
+                let refusal = query_report(server, &task, verb, stale)
                     .refused(409, "query_task_attempt_mismatch")
                     .await;
                 assert_eq!(refusal["current_attempt"], 1);
                 let mut unknown = task.clone();
                 unknown["query_task_id"] = json!("none");
-                report(server, &unknown, verb, body(json!({})))
+                query_report(server, &unknown, verb, body(json!({})))
                     .refused(404, "query_task_not_found")
                     .await;
-                let elsewhere = report(server, &task, verb, body(json!({}))).namespace("other");
+                let elsewhere =
+                    query_report(server, &task, verb, body(json!({}))).namespace("other");
                 elsewhere.refused(404, "namespace_not_found").await;
             }
-            report(server, &task, "complete", json!({"result": "yes"}))
+            query_report(server, &task, "complete", json!({"result": "yes"}))
                 .accepted(200)
                 .await;
         }
@@ -187,37 +184,37 @@ async fn a_report_needs_the_lease_it_was_given() {
 
 #[tokio::test]
 async fn an_accepted_report_may_be_repeated_and_nothing_else() {
-    let (server, _) = staffed().await;
+    let (server, _) = with_two_query_workers().await;
     for (verb, other, status) in [("complete", "fail", 200), ("fail", "complete", 409)] {
         let fields = json!({"result": 1, "failure": {"message": "no"}});
         let answer = asked(&server, |task| {
             let (server, fields) = (&server, &fields);
             async move {
-                let first = report(server, &task, verb, fields.clone())
+                let first = query_report(server, &task, verb, fields.clone())
                     .accepted(200)
                     .await;
                 assert_eq!(first.get("duplicate"), None);
-                let mut again = report(server, &task, verb, fields.clone())
+                let mut again = query_report(server, &task, verb, fields.clone())
                     .accepted(200)
                     .await;
                 assert_eq!(again["duplicate"], true);
                 again.as_object_mut().unwrap().remove("duplicate");
                 assert_eq!(again, first);
-                report(server, &task, other, fields.clone())
+                query_report(server, &task, other, fields.clone())
                     .refused(409, "query_task_not_leased")
                     .await;
                 let mut stranger = fields.clone();
                 stranger["lease_owner"] = json!("v");
-                report(server, &task, verb, stranger)
+                query_report(server, &task, verb, stranger)
                     .refused(409, "lease_owner_mismatch")
                     .await;
-                // Three minutes on nobody remembers it.
+                // After three minutes it is forgotten.
                 server.advance(180).await;
-                report(server, &task, verb, fields.clone())
+                query_report(server, &task, verb, fields.clone())
                     .refused(404, "query_task_not_found")
                     .await;
                 server
-                    .worker("/heartbeat", &json!({"worker_id": "w"}))
+                    .worker_post("/heartbeat", &json!({"worker_id": "w"}))
                     .accepted(200)
                     .await;
             }
@@ -228,8 +225,8 @@ async fn an_accepted_report_may_be_repeated_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn nothing_is_delivered_or_accepted_once_the_caller_gave_up() {
-    let (server, _) = staffed().await;
+async fn no_task_or_report_is_accepted_after_the_caller_stopped_waiting() {
+    let (server, _) = with_two_query_workers().await;
     let silent = async {
         server.advance(0).await;
         server.advance(45).await;
@@ -245,14 +242,16 @@ async fn nothing_is_delivered_or_accepted_once_the_caller_gave_up() {
     let (_, task) = tokio::join!(ask(&server).refused(504, "query_worker_timeout"), late);
     for verb in ["complete", "fail"] {
         let fields = json!({"result": 1, "failure": {"message": "no"}});
-        report(&server, &task, verb, fields)
+        query_report(&server, &task, verb, fields)
             .refused(409, "query_task_timed_out")
             .await;
     }
     let call = status(&server, &task, "w", "1");
     call.refused(409, "query_task_timed_out").await;
     // Nor is it given to a repeat of the poll that had it.
-    let again = poll(&server, "query", "w", json!({"poll_request_id": "p"}))
+    let again = server
+        .worker("w")
+        .poll("query", json!({"poll_request_id": "p"}))
         .accepted(200)
         .await;
     assert_eq!(again["poll_status"], "empty");
@@ -277,20 +276,25 @@ async fn nothing_is_delivered_or_accepted_once_the_caller_gave_up() {
 
 #[tokio::test]
 async fn a_query_whose_worker_leaves_goes_to_the_next() {
-    let (server, _) = staffed().await;
+    let (server, _) = with_two_query_workers().await;
     let working = async {
         let first = take(&server, json!({})).await["task"].clone();
         server
             .worker_call(Method::DELETE, "/registrations/w")
             .accepted(200)
             .await;
-        let second = poll(&server, "query", "v", json!({})).accepted(200).await["task"].clone();
+        let second = server
+            .worker("v")
+            .poll("query", json!({}))
+            .accepted(200)
+            .await["task"]
+            .clone();
         assert_eq!(second["query_task_id"], first["query_task_id"]);
         assert_eq!(second["query_task_attempt"], 2);
-        report(&server, &first, "complete", json!({"result": "first"}))
+        query_report(&server, &first, "complete", json!({"result": "first"}))
             .refused(409, "lease_owner_mismatch")
             .await;
-        report(&server, &second, "complete", json!({"result": "second"}))
+        query_report(&server, &second, "complete", json!({"result": "second"}))
             .accepted(200)
             .await;
     };
@@ -299,8 +303,8 @@ async fn a_query_whose_worker_leaves_goes_to_the_next() {
 }
 
 #[tokio::test]
-async fn the_status_tells_whether_to_go_on_and_renews_nothing() {
-    let (server, _) = staffed().await;
+async fn the_status_shows_whether_to_continue_and_renews_nothing() {
+    let (server, _) = with_two_query_workers().await;
     asked(&server, |task| {
         let server = &server;
         async move {
@@ -335,7 +339,7 @@ async fn the_status_tells_whether_to_go_on_and_renews_nothing() {
             status(server, &unknown, "w", "1")
                 .refused(404, "query_task_not_found")
                 .await;
-            report(server, &task, "complete", json!({"result": 1}))
+            query_report(server, &task, "complete", json!({"result": 1}))
                 .accepted(200)
                 .await;
             let over = status(server, &task, "w", "1").accepted(200).await;
@@ -358,26 +362,38 @@ async fn the_status_tells_whether_to_go_on_and_renews_nothing() {
 
 #[tokio::test]
 async fn query_polls_and_reports_are_checked_like_the_others() {
-    let (server, _) = staffed().await;
-    poll(&server, "query", "stranger", json!({}))
+    let (server, _) = with_two_query_workers().await;
+    server
+        .worker("stranger")
+        .poll("query", json!({}))
         .refused(412, "worker_not_registered")
         .await;
-    poll(&server, "query", "w", json!({"task_queue": "far"}))
+    server
+        .worker("w")
+        .poll("query", json!({"task_queue": "far"}))
         .refused(409, "task_queue_mismatch")
         .await;
-    poll(&server, "query", "w", json!({"build_id": "b"}))
+    server
+        .worker("w")
+        .poll("query", json!({"build_id": "b"}))
         .refused(409, "build_id_mismatch")
         .await;
     assert_eq!(
-        poll(&server, "query", "w", json!({"task_queue": 7}))
+        server
+            .worker("w")
+            .poll("query", json!({"task_queue": 7}))
             .invalid()
             .await,
         ["task_queue"]
     );
-    let idle = poll(&server, "query", "w", json!({})).accepted(200).await;
+    let idle = server
+        .worker("w")
+        .poll("query", json!({}))
+        .accepted(200)
+        .await;
     expect_message("PollTerminal", &idle);
     let task = json!({"query_task_id": "t"});
-    let call = report(
+    let call = query_report(
         &server,
         &task,
         "complete",
@@ -388,12 +404,16 @@ async fn query_polls_and_reports_are_checked_like_the_others() {
         ["lease_owner", "query_task_attempt", "result_envelope.blob"]
     );
     assert_eq!(
-        report(&server, &task, "fail", json!({})).invalid().await,
+        query_report(&server, &task, "fail", json!({}))
+            .invalid()
+            .await,
         ["failure", "lease_owner", "query_task_attempt"]
     );
     let failure = json!({"failure": {"message": 7, "reason": "", "validation_errors": []}, "lease_owner": "w", "query_task_attempt": 1});
     assert_eq!(
-        report(&server, &task, "fail", failure).invalid().await,
+        query_report(&server, &task, "fail", failure)
+            .invalid()
+            .await,
         [
             "failure.message",
             "failure.reason",
@@ -403,21 +423,21 @@ async fn query_polls_and_reports_are_checked_like_the_others() {
 }
 
 #[tokio::test]
-async fn a_query_waits_behind_no_workflow_task_and_holds_none_up() {
-    let (server, _) = staffed().await;
-    let task = workflow_task(&server, "w").await;
+async fn queries_and_workflow_tasks_do_not_wait_for_each_other() {
+    let (server, _) = with_two_query_workers().await;
+    let task = server.worker("w").workflow_task().await;
     let answer = asked(&server, |query| {
         let server = &server;
         async move {
             assert_eq!(query["run_status"], "running");
-            report(server, &query, "complete", json!({"result": 1}))
+            query_report(server, &query, "complete", json!({"result": 1}))
                 .accepted(200)
                 .await;
         }
     })
     .await;
     assert_eq!(answer.status, 200);
-    crate::support::worker::complete(&server, &task, json!([{"type": "complete_workflow"}]))
+    crate::support::complete(&server, &task, json!([{"type": "complete_workflow"}]))
         .accepted(200)
         .await;
 }

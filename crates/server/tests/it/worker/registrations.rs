@@ -1,20 +1,17 @@
-//! Workers register, beat and leave (worker-protocol.md §3).
+//! Workers register, send heartbeats and deregister.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, merge};
-use crate::support::worker::{
-    activity_task, decided, poll, register_for_all, staffed, workflow_task,
-};
+use crate::support::{Server, decided, every_type, merge, staffed};
 
-fn register<'a>(server: &'a Server, fields: Value) -> crate::support::server::Call<'a> {
+fn register<'a>(server: &'a Server, fields: Value) -> crate::support::Call<'a> {
     let mut body = json!({"worker_id": "w", "task_queue": "default", "runtime": "python"});
     merge(&mut body, fields);
-    server.worker("/register", &body)
+    server.worker_post("/register", &body)
 }
 
-fn deregister<'a>(server: &'a Server, worker_id: &str) -> crate::support::server::Call<'a> {
+fn deregister<'a>(server: &'a Server, worker_id: &str) -> crate::support::Call<'a> {
     server.worker_call(Method::DELETE, &format!("/registrations/{worker_id}"))
 }
 
@@ -72,7 +69,7 @@ async fn a_registration_is_echoed_in_full() {
 async fn only_queue_and_runtime_are_needed() {
     let server = Server::open().await;
     let answer = server
-        .worker("/register", &json!({"task_queue": "q", "runtime": "cobol"}))
+        .worker_post("/register", &json!({"task_queue": "q", "runtime": "cobol"}))
         .accepted(201)
         .await;
     assert_eq!(
@@ -89,7 +86,10 @@ async fn only_queue_and_runtime_are_needed() {
     for missing in ["task_queue", "runtime"] {
         let mut body = json!({"worker_id": "w", "task_queue": "q", "runtime": "python"});
         body[missing] = Value::Null;
-        assert_eq!(server.worker("/register", &body).invalid().await, [missing]);
+        assert_eq!(
+            server.worker_post("/register", &body).invalid().await,
+            [missing]
+        );
     }
 }
 
@@ -98,7 +98,7 @@ async fn a_list_of_one_queue_is_an_alias() {
     let server = Server::open().await;
     let by_list = |queues: Value| {
         server
-            .worker(
+            .worker_post(
                 "/register",
                 &json!({"runtime": "python", "task_queues": queues}),
             )
@@ -202,14 +202,16 @@ async fn a_living_worker_keeps_the_definitions_it_announced() {
 }
 
 #[tokio::test]
-async fn another_process_under_the_same_id_frees_what_the_first_held() {
+async fn another_process_under_the_same_id_releases_the_tasks_of_the_first() {
     let server = Server::open().await;
     let process = |id: u64| json!({"process_metrics": {"process_id": id}});
     register(&server, process(1)).accepted(201).await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     register(&server, process(1)).accepted(201).await;
-    let answer = poll(&server, "workflow", "w", json!({}))
+    let answer = server
+        .worker("w")
+        .poll("workflow", json!({}))
         .accepted(200)
         .await;
     assert_eq!(
@@ -217,7 +219,7 @@ async fn another_process_under_the_same_id_frees_what_the_first_held() {
         "the same process keeps its lease"
     );
     register(&server, process(2)).accepted(201).await;
-    let again = workflow_task(&server, "w").await;
+    let again = server.worker("w").workflow_task().await;
     assert_eq!(again["task_id"], task["task_id"]);
     assert_eq!(again["workflow_task_attempt"], 2);
 }
@@ -228,7 +230,7 @@ async fn a_heartbeat_keeps_a_worker_alive() {
     let beat = |fields: Value| {
         let mut body = json!({"worker_id": "w"});
         merge(&mut body, fields);
-        server.worker("/heartbeat", &body)
+        server.worker_post("/heartbeat", &body)
     };
     server.advance(50).await;
     let full = json!({"task_slots": {"workflow_available": 1}, "process_metrics": {"host": "h"}, "heartbeat_interval_seconds": 9});
@@ -254,7 +256,7 @@ async fn a_heartbeat_keeps_a_worker_alive() {
         .await;
     assert_eq!(refusal["worker_id"], "nobody");
     assert_eq!(
-        server.worker("/heartbeat", &json!({})).invalid().await,
+        server.worker_post("/heartbeat", &json!({})).invalid().await,
         ["worker_id"]
     );
 }
@@ -269,7 +271,7 @@ async fn a_stale_worker_may_poll_and_is_alive_again() {
         server.get("/workers/w").accepted(200).await["status"],
         "stale"
     );
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
     assert_eq!(
         server.get("/workers/w").accepted(200).await["status"],
         "active"
@@ -277,20 +279,20 @@ async fn a_stale_worker_may_poll_and_is_alive_again() {
 }
 
 #[tokio::test]
-async fn a_worker_that_leaves_gives_its_workflow_tasks_back() {
+async fn a_worker_that_deregisters_releases_its_workflow_tasks() {
     let server = staffed().await;
-    register_for_all(&server, "v").await;
+    server.register("v", every_type()).await;
     let activity = json!([{"type": "schedule_activity", "activity_type": "say"}]);
     decided(&server, activity).await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     for id in ["one", "two", "three"] {
         server.start(id).await;
     }
     let held = [
-        workflow_task(&server, "w").await,
-        workflow_task(&server, "w").await,
+        server.worker("w").workflow_task().await,
+        server.worker("w").workflow_task().await,
     ];
-    let kept = workflow_task(&server, "v").await;
+    let kept = server.worker("v").workflow_task().await;
 
     let answer = deregister(&server, "w").send().await;
     assert_eq!(answer.status, 200);
@@ -298,7 +300,9 @@ async fn a_worker_that_leaves_gives_its_workflow_tasks_back() {
         answer.bare(),
         json!({"worker_id": "w", "outcome": "deregistered", "recovered_workflow_task_count": 2})
     );
-    poll(&server, "workflow", "w", json!({}))
+    server
+        .worker("w")
+        .poll("workflow", json!({}))
         .refused(412, "worker_not_registered")
         .await;
     let refusal = deregister(&server, "w")
@@ -307,8 +311,8 @@ async fn a_worker_that_leaves_gives_its_workflow_tasks_back() {
     assert_eq!(refusal["worker_id"], "w");
 
     let mut freed = [
-        workflow_task(&server, "v").await,
-        workflow_task(&server, "v").await,
+        server.worker("v").workflow_task().await,
+        server.worker("v").workflow_task().await,
     ];
     freed.sort_by_key(|task| task["task_id"].as_str().map(str::to_owned));
     for (freed, held) in freed.iter().zip(&held) {
@@ -317,7 +321,9 @@ async fn a_worker_that_leaves_gives_its_workflow_tasks_back() {
             (&held["task_id"], &json!(2))
         );
     }
-    let answer = poll(&server, "workflow", "v", json!({}))
+    let answer = server
+        .worker("v")
+        .poll("workflow", json!({}))
         .accepted(200)
         .await;
     assert_eq!(
@@ -326,11 +332,13 @@ async fn a_worker_that_leaves_gives_its_workflow_tasks_back() {
         kept["task_id"]
     );
     // An activity may still be running: its lease is left alone and its result counts.
-    let answer = poll(&server, "activity", "v", json!({}))
+    let answer = server
+        .worker("v")
+        .poll("activity", json!({}))
         .accepted(200)
         .await;
     assert_eq!(answer["poll_status"], "empty");
-    crate::support::worker::activity_report(&server, &activity, "complete", json!({}))
+    crate::support::activity_report(&server, &activity, "complete", json!({}))
         .accepted(200)
         .await;
 }
@@ -360,11 +368,13 @@ async fn workers_of_two_namespaces_do_not_know_each_other() {
         .refused(404, "worker_not_found")
         .await;
     server
-        .worker("/heartbeat", &json!({"worker_id": "w"}))
+        .worker_post("/heartbeat", &json!({"worker_id": "w"}))
         .namespace("other")
         .refused(404, "worker_not_registered")
         .await;
-    poll(&server, "workflow", "w", json!({}))
+    server
+        .worker("w")
+        .poll("workflow", json!({}))
         .namespace("other")
         .refused(412, "worker_not_registered")
         .await;

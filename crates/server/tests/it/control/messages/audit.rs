@@ -1,11 +1,11 @@
-//! How commands came in, kept with them for audit (control-plane.md §3.3): what the server saw itself, and nothing else.
+//! The origin of commands, stored with them for audit: only what the server itself saw.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::{Call, Server, merge};
+use crate::support::{Call, Server, merge};
 
-/// A call of the operator with everything that is kept of a request.
+/// A call by the operator with every header that is stored.
 fn traced<'a>(server: &'a Server, path: &str, body: &Value) -> Call<'a> {
     server
         .post(path, body)
@@ -21,22 +21,22 @@ async fn commands(server: &Server) -> Vec<Value> {
     run["commands"].as_array().expect("commands").clone()
 }
 
-/// Worker `w` of a guarded server, which can clean up when asked to.
-async fn staffed() -> Server {
+/// A server with credentials and worker `w`, which supports cooperative cancellation.
+async fn guarded_with_worker() -> Server {
     let server = Server::guarded().await;
     let worker = json!({
         "worker_id": "w", "task_queue": "default", "runtime": "python", "supported_workflow_types": ["greet"],
         "capabilities": ["cooperative_cancellation"],
         "workflow_command_contracts": {"greet": {"signals": ["go"], "queries": [], "updates": ["deposit"]}},
     });
-    let call = server.worker("/register", &worker).token("w");
+    let call = server.worker_post("/register", &worker).token("w");
     call.accepted(201).await;
     server
 }
 
 #[tokio::test]
-async fn every_command_is_kept_with_how_it_came_in() {
-    let server = staffed().await;
+async fn every_command_is_stored_with_its_origin() {
+    let server = guarded_with_worker().await;
     let start = json!({"workflow_id": "wf", "workflow_type": "greet"});
     let calls = [
         ("start", "/workflows", start, 201),
@@ -100,7 +100,7 @@ async fn every_command_is_kept_with_how_it_came_in() {
 }
 
 #[tokio::test]
-async fn what_a_request_does_not_say_is_null_and_nobody_is_nobody() {
+async fn missing_headers_are_null_and_an_anonymous_caller_has_no_role() {
     let server = Server::open().await;
     server.start("wf").await;
     let run = server.get("/workflows/wf").accepted(200).await;
@@ -125,10 +125,10 @@ async fn what_a_request_does_not_say_is_null_and_nobody_is_nobody() {
     assert_eq!(run["commands"][0]["correlation_id"], Value::Null);
 }
 
-/// Nobody says who they are but by their credential.
+/// Only the credential identifies a caller.
 #[tokio::test]
 async fn bodies_and_other_headers_never_reach_the_record() {
-    let server = staffed().await;
+    let server = guarded_with_worker().await;
     let lies = json!({
         "principal": "mallory", "principal_id": "mallory", "principal_type": "mallory", "actor": "mallory", "user": {"id": "mallory"},
         "context": {"auth": {"role": "mallory"}}, "caller": "mallory", "correlation_id": "mallory", "metadata": {"by": "mallory"},

@@ -1,10 +1,10 @@
-//! Signal, cancel and terminate (control-plane.md §10).
+//! Signal, cancel and terminate.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
+use crate::support::{Server, envelope};
 
-/// Names that must not stand at the top of a command's answer.
+/// Names that must not be at the top level of a command's reply.
 const CONFUSING: [&str; 5] = [
     "status",
     "accepted",
@@ -70,7 +70,7 @@ async fn a_signal_is_received_and_answered_in_full() {
 }
 
 #[tokio::test]
-async fn a_signal_of_a_named_run_says_so() {
+async fn a_signal_to_a_named_run_shows_the_run_scope() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
     let body = server
@@ -534,7 +534,8 @@ async fn a_run_that_is_not_current_refuses_commands() {
     server.register("w", json!({})).await;
     let first = server.start("w").await;
     server
-        .decide("w", json!([{"type": "continue_as_new"}]))
+        .worker("w")
+        .decide(json!([{"type": "continue_as_new"}]))
         .await;
     for verb in ["signal/s", "cancel", "terminate"] {
         let path = format!("/workflows/w/runs/{first}/{verb}");
@@ -612,7 +613,7 @@ async fn a_signal_over_the_payload_limit_is_refused_and_not_recorded() {
 }
 
 #[tokio::test]
-async fn cooperative_cancellation_says_that_it_is_not_offered() {
+async fn cooperative_cancellation_is_refused_without_a_capable_worker() {
     let server = Server::open().await;
     server.start("w").await;
     server
@@ -625,7 +626,7 @@ async fn cooperative_cancellation_says_that_it_is_not_offered() {
         .await;
 }
 
-/// The number of events of a run.
+/// Returns the number of events of a run.
 async fn event_count(server: &Server, run_id: &str) -> usize {
     let path = format!("/workflows/w/runs/{run_id}/history?page_size=500");
     let history = server.get(&path).accepted(200).await;

@@ -1,17 +1,12 @@
-//! Queries as their callers see them (control-plane.md §10.4, §27 rules 5 to 7).
-
-use std::sync::Arc;
+//! Queries as their callers see them.
 
 use longhaul_host::{Config, QuestionLimits};
-use longhaul_server::Options;
-use longhaul_server::auth::Auth;
-use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
-use crate::support::server::{Answer, Call, Server, envelope, merge};
+use crate::support::{Answer, Call, Server, envelope, merge, query_report};
 
-/// A server with worker `w`, which answers queries, and workflow `wf` of it; its run id.
-async fn staffed(fields: Value) -> (Server, String) {
+/// A server with worker `w`, which answers queries, and its workflow `wf`. Returns the run id too.
+async fn with_query_worker(fields: Value) -> (Server, String) {
     let server = Server::open().await;
     let mut worker = json!({"capabilities": ["query_tasks"]});
     merge(&mut worker, fields);
@@ -24,37 +19,18 @@ fn ask(server: &Server) -> Call<'_> {
     server.post("/workflows/wf/query/status", &json!({}))
 }
 
-/// Leases the query that is being asked.
-async fn take(server: &Server, worker_id: &str) -> Value {
-    let body = json!({"worker_id": worker_id, "task_queue": "default", "timeout_seconds": 30});
-    let answer = server
-        .worker("/query-tasks/poll", &body)
-        .accepted(200)
-        .await;
-    assert_eq!(answer["poll_status"], "leased", "{answer}");
-    answer["task"].clone()
-}
-
-async fn report(server: &Server, task: &Value, verb: &str, fields: Value) {
-    let mut body = json!({"lease_owner": task["lease_owner"], "query_task_attempt": task["query_task_attempt"]});
-    merge(&mut body, fields);
-    let id = task["query_task_id"].as_str().expect("an id");
-    server
-        .worker(&format!("/query-tasks/{id}/{verb}"), &body)
-        .accepted(200)
-        .await;
-}
-
-/// Asks, and lets worker `w` answer with `verb` and `fields`.
+/// Sends a query, and lets worker `w` report with `verb` and `fields`.
 async fn asked(server: &Server, call: Call<'_>, verb: &str, fields: Value) -> Answer {
     let worker = async {
-        let task = take(server, "w").await;
-        report(server, &task, verb, fields).await;
+        let task = server.worker("w").query_task().await;
+        query_report(server, &task, verb, fields)
+            .accepted(200)
+            .await;
     };
     tokio::join!(call.send(), worker).0
 }
 
-/// Everything that a query must leave alone.
+/// Returns everything that a query must not change.
 async fn recorded(server: &Server, run_id: &str) -> Value {
     let history = server
         .get(&format!("/workflows/wf/runs/{run_id}/history"))
@@ -66,7 +42,7 @@ async fn recorded(server: &Server, run_id: &str) -> Value {
 
 #[tokio::test]
 async fn a_worker_answers_and_nothing_is_recorded() {
-    let (server, run_id) = staffed(json!({})).await;
+    let (server, run_id) = with_query_worker(json!({})).await;
     let before = recorded(&server, &run_id).await;
     let result_envelope = envelope(r#"{"open": 3}"#);
     let answer = asked(
@@ -110,7 +86,7 @@ async fn a_worker_answers_and_nothing_is_recorded() {
 
 #[tokio::test]
 async fn an_envelope_is_made_from_a_plain_result_and_shown_without_one() {
-    let (server, run_id) = staffed(json!({})).await;
+    let (server, run_id) = with_query_worker(json!({})).await;
     let path = format!("/workflows/wf/runs/{run_id}/query/status");
     let answer = asked(
         &server,
@@ -133,7 +109,7 @@ async fn an_envelope_is_made_from_a_plain_result_and_shown_without_one() {
 
 #[tokio::test]
 async fn a_workers_failure_becomes_the_callers_reason() {
-    let (server, run_id) = staffed(json!({})).await;
+    let (server, run_id) = with_query_worker(json!({})).await;
     let before = recorded(&server, &run_id).await;
     for (reason, status, shown) in [
         (
@@ -186,7 +162,7 @@ async fn a_workers_failure_becomes_the_callers_reason() {
 }
 
 #[tokio::test]
-async fn without_a_worker_the_caller_is_told_at_once() {
+async fn without_a_worker_a_query_is_refused_at_once() {
     let server = Server::open().await;
     server.start("wf").await;
     let refusal = ask(&server).refused(409, "query_worker_unavailable").await;
@@ -207,8 +183,10 @@ async fn without_a_worker_the_caller_is_told_at_once() {
     ask(&server).refused(409, "query_worker_incompatible").await;
     // A worker that never registered the capability shows that it answers queries by polling for them.
     let polling = async {
-        let task = take(&server, "deaf").await;
-        report(&server, &task, "complete", json!({"result": "heard"})).await;
+        let task = server.worker("deaf").query_task().await;
+        query_report(&server, &task, "complete", json!({"result": "heard"}))
+            .accepted(200)
+            .await;
     };
     let asking = async {
         server.advance(0).await;
@@ -238,8 +216,10 @@ async fn a_pinned_run_asks_its_own_build_only() {
     ask(&server).refused(409, "query_worker_incompatible").await;
     server.register("anything", build("*")).await;
     let worker = async {
-        let task = take(&server, "anything").await;
-        report(&server, &task, "complete", json!({"result": "b1"})).await;
+        let task = server.worker("anything").query_task().await;
+        query_report(&server, &task, "complete", json!({"result": "b1"}))
+            .accepted(200)
+            .await;
     };
     assert_eq!(
         tokio::join!(ask(&server).accepted(200), worker).0["result"],
@@ -248,8 +228,8 @@ async fn a_pinned_run_asks_its_own_build_only() {
 }
 
 #[tokio::test]
-async fn time_runs_out_before_and_after_a_worker_took_it() {
-    let (server, run_id) = staffed(json!({})).await;
+async fn a_query_times_out_before_and_after_a_worker_leased_it() {
+    let (server, run_id) = with_query_worker(json!({})).await;
     let before = recorded(&server, &run_id).await;
     let nobody_came = async {
         server.advance(0).await;
@@ -262,7 +242,7 @@ async fn time_runs_out_before_and_after_a_worker_took_it() {
     );
     assert_eq!(refusal["timeout_stage"], "not_claimed");
     let nobody_answered = async {
-        take(&server, "w").await;
+        server.worker("w").query_task().await;
         server.advance(45).await;
     };
     let (refusal, ()) = tokio::join!(
@@ -275,17 +255,17 @@ async fn time_runs_out_before_and_after_a_worker_took_it() {
 }
 
 #[tokio::test]
-async fn closed_runs_answer_however_they_closed() {
+async fn closed_runs_answer_queries_however_they_closed() {
     for close in ["complete", "fail", "cancel", "terminate"] {
-        let (server, run_id) = staffed(json!({})).await;
+        let (server, run_id) = with_query_worker(json!({})).await;
         match close {
             "complete" => {
                 let command = json!([{"type": "complete_workflow", "result": envelope("1")}]);
-                server.decide("w", command).await;
+                server.worker("w").decide(command).await;
             }
             "fail" => {
                 let command = json!([{"type": "fail_workflow", "message": "no"}]);
-                server.decide("w", command).await;
+                server.worker("w").decide(command).await;
             }
             verb => {
                 server
@@ -296,15 +276,16 @@ async fn closed_runs_answer_however_they_closed() {
         }
         let before = recorded(&server, &run_id).await;
         let worker = async {
-            let task = take(&server, "w").await;
+            let task = server.worker("w").query_task().await;
             let events = task["history_events"].as_array().unwrap();
             assert_eq!(json!(events.len()), task["total_history_events"]);
-            report(
+            query_report(
                 &server,
                 &task,
                 "complete",
                 json!({"result": task["run_status"]}),
             )
+            .accepted(200)
             .await;
         };
         let (answer, ()) = tokio::join!(ask(&server).accepted(200), worker);
@@ -315,14 +296,14 @@ async fn closed_runs_answer_however_they_closed() {
 }
 
 #[tokio::test]
-async fn declared_queries_are_checked_at_the_door() {
+async fn declared_queries_are_checked_before_a_worker_is_asked() {
     let parameter = json!({"name": "day", "position": 0, "required": true, "variadic": false, "type": "string", "allows_null": false});
     let contract = json!({
         "queries": ["status"],
         "query_contracts": [{"name": "status", "parameters": [parameter]}],
     });
     let (server, run_id) =
-        staffed(json!({"workflow_command_contracts": {"greet": contract}})).await;
+        with_query_worker(json!({"workflow_command_contracts": {"greet": contract}})).await;
     let before = recorded(&server, &run_id).await;
     let refusal = server
         .post("/workflows/wf/query/other", &json!({}))
@@ -344,8 +325,8 @@ async fn declared_queries_are_checked_at_the_door() {
 }
 
 #[tokio::test]
-async fn missing_targets_and_bad_bodies_are_refused_before_anybody_is_asked() {
-    let (server, _) = staffed(json!({})).await;
+async fn missing_targets_and_bad_bodies_are_refused_before_a_worker_is_asked() {
+    let (server, _) = with_query_worker(json!({})).await;
     for (path, reason) in [
         ("/workflows/none/query/status", "instance_not_found"),
         ("/workflows/wf/runs/none/query/status", "run_not_found"),
@@ -383,7 +364,7 @@ async fn missing_targets_and_bad_bodies_are_refused_before_anybody_is_asked() {
 }
 
 #[tokio::test]
-async fn a_queue_takes_so_many_queries_and_shows_them() {
+async fn a_queue_limits_pending_queries_and_shows_them() {
     let config = Config {
         questions: QuestionLimits {
             pending_max: 2,
@@ -391,13 +372,7 @@ async fn a_queue_takes_so_many_queries_and_shows_them() {
         },
         ..Config::default()
     };
-    let server = Server::on(
-        Arc::new(Memory::new()),
-        config,
-        Auth::open(),
-        Options::default(),
-    )
-    .await;
+    let server = Server::configured(|it| *it = config).await;
     server
         .register("w", json!({"capabilities": ["query_tasks"]}))
         .await;
@@ -431,8 +406,10 @@ async fn a_queue_takes_so_many_queries_and_shows_them() {
         assert_eq!(answer.body["reason"], "query_task_queue_full");
         assert_eq!(answer.body["retryable"], true);
         for _ in 0..2 {
-            let task = take(&server, "w").await;
-            report(&server, &task, "complete", json!({"result": 1})).await;
+            let task = server.worker("w").query_task().await;
+            query_report(&server, &task, "complete", json!({"result": 1}))
+                .accepted(200)
+                .await;
         }
         assert_eq!(admission().await["remaining_pending_capacity"], 2);
     };
@@ -445,8 +422,8 @@ async fn a_queue_takes_so_many_queries_and_shows_them() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_lets_its_callers_go() {
-    let (server, _) = staffed(json!({})).await;
+async fn a_stopping_server_ends_waiting_queries() {
+    let (server, _) = with_query_worker(json!({})).await;
     let stopping = async {
         server.advance(0).await;
         server.host.begin_stop();
@@ -460,16 +437,18 @@ async fn a_server_that_stops_lets_its_callers_go() {
 
 #[tokio::test]
 async fn a_query_sees_what_was_accepted_before_it() {
-    let (server, _) = staffed(json!({})).await;
+    let (server, _) = with_query_worker(json!({})).await;
     server
         .post("/workflows/wf/signal/go", &json!({"input": [1]}))
         .accepted(202)
         .await;
     let worker = async {
-        let task = take(&server, "w").await;
+        let task = server.worker("w").query_task().await;
         let events = task["history_events"].as_array().unwrap();
         let last = events.last().unwrap()["event_type"].clone();
-        report(&server, &task, "complete", json!({"result": last})).await;
+        query_report(&server, &task, "complete", json!({"result": last}))
+            .accepted(200)
+            .await;
     };
     let (answer, ()) = tokio::join!(ask(&server).accepted(200), worker);
     assert_eq!(answer["result"], "SignalReceived");

@@ -1,12 +1,11 @@
-//! Updates with validators: the worker is asked first, and every way that can end has its own reason (control-plane.md §10.5,
-//! worker-protocol.md §9.6).
+//! Updates with validators: a worker validates first, and every outcome has its own reason.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::{Answer, Call, Server, envelope, merge, texts};
+use crate::support::{Answer, Call, Server, envelope, merge, texts, validation_report};
 
-/// What a worker with a validator for `deposit` says when it registers.
+/// The registration of a worker with a validator for `deposit`.
 fn validating(fields: Value) -> Value {
     let mut worker = json!({
         "capabilities": ["update_validation_tasks"],
@@ -19,13 +18,14 @@ fn validating(fields: Value) -> Value {
     worker
 }
 
-/// A server with such a worker `w` and the waiting workflow `wf`; its run id.
-async fn staffed() -> (Server, String) {
+/// A server with such a worker `w` and the waiting workflow `wf`. Returns the run id too.
+async fn with_validator() -> (Server, String) {
     let server = Server::open().await;
     server.register("w", validating(json!({}))).await;
     let run_id = server.start("wf").await;
     server
-        .decide("w", json!([{"type": "start_timer", "delay_seconds": 3600}]))
+        .worker("w")
+        .decide(json!([{"type": "start_timer", "delay_seconds": 3600}]))
         .await;
     (server, run_id)
 }
@@ -35,47 +35,15 @@ fn update<'a>(server: &'a Server, request_id: &str, input: Value) -> Call<'a> {
     server.post("/workflows/wf/update/deposit", &body)
 }
 
-/// Polls as a worker with validators does.
-async fn take(server: &Server, worker_id: &str) -> Value {
-    let body = json!({
-        "worker_id": worker_id,
-        "task_queue": "default",
-        "timeout_seconds": 30,
-        "task_kinds": ["workflow", "update_validation"],
-    });
-    let answer = server
-        .worker("/workflow-tasks/poll", &body)
-        .accepted(200)
-        .await;
-    assert_eq!(answer["poll_status"], "leased", "{answer}");
-    answer["task"].clone()
-}
-
-fn report<'a>(server: &'a Server, task: &Value, verb: &str, fields: Value) -> Call<'a> {
-    let mut body = json!({
-        "lease_owner": task["lease_owner"],
-        "update_validation_attempt": task["update_validation_attempt"],
-    });
-    merge(&mut body, fields);
-    let id = task["update_validation_task_id"].as_str().expect("an id");
-    server.worker(&format!("/update-validation-tasks/{id}/{verb}"), &body)
-}
-
 /// Sends an update and lets worker `w` answer its validation.
 async fn validated(server: &Server, call: Call<'_>, verb: &str, fields: Value) -> Answer {
     let worker = async {
-        let task = take(server, "w").await;
-        report(server, &task, verb, fields).accepted(200).await;
+        let task = server.worker("w").validation_task().await;
+        validation_report(server, &task, verb, fields)
+            .accepted(200)
+            .await;
     };
     tokio::join!(call.send(), worker).0
-}
-
-async fn history(server: &Server, run_id: &str) -> Vec<Value> {
-    let page = server
-        .get(&format!("/workflows/wf/runs/{run_id}/history"))
-        .accepted(200)
-        .await;
-    page["events"].as_array().expect("events").clone()
 }
 
 fn refusal(reason: &str) -> Value {
@@ -89,13 +57,13 @@ fn refusal(reason: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_approved_update_is_admitted_then() {
-    let (server, run_id) = staffed().await;
-    let before = history(&server, &run_id).await;
+async fn an_update_is_admitted_after_its_approval() {
+    let (server, run_id) = with_validator().await;
+    let before = server.history("wf", &run_id).await;
     let worker = async {
-        let mut task = take(&server, "w").await;
+        let mut task = server.worker("w").validation_task().await;
         // Nothing is admitted before the validator has spoken.
-        assert_eq!(history(&server, &run_id).await, before);
+        assert_eq!(server.history("wf", &run_id).await, before);
         let id = task["update_validation_task_id"].clone();
         let events = task["history_events"].take();
         assert_eq!(events.as_array().unwrap().len(), before.len());
@@ -126,7 +94,9 @@ async fn an_approved_update_is_admitted_then() {
                 "history_export": null,
             })
         );
-        let answer = report(&server, &task, "approve", json!({})).send().await;
+        let answer = validation_report(&server, &task, "approve", json!({}))
+            .send()
+            .await;
         assert_eq!(
             answer.bare(),
             json!({"update_validation_task_id": id, "update_validation_attempt": 1, "outcome": "approved", "reason": null})
@@ -134,20 +104,20 @@ async fn an_approved_update_is_admitted_then() {
     };
     let (accepted, ()) = tokio::join!(update(&server, "r", json!([5])).accepted(202), worker);
     assert_eq!(accepted["update_status"], "accepted");
-    let events = history(&server, &run_id).await;
+    let events = server.history("wf", &run_id).await;
     assert_eq!(
         texts(&json!(events[before.len()..]), "event_type"),
         ["UpdateAccepted"]
     );
     // Its task is an ordinary one, for the same poll.
-    let task = take(&server, "w").await;
+    let task = server.worker("w").validation_task().await;
     assert_eq!(task["task_kind"], "workflow");
     assert_eq!(task["update_name"], "deposit");
 }
 
 #[tokio::test]
 async fn a_refused_update_is_recorded_as_refused() {
-    let (server, run_id) = staffed().await;
+    let (server, run_id) = with_validator().await;
     let call = update(&server, "r", json!([500]));
     let answer = validated(
         &server,
@@ -168,7 +138,7 @@ async fn a_refused_update_is_recorded_as_refused() {
         (&body["command_status"], &body["update_status"]),
         (&json!("rejected"), &json!("rejected"))
     );
-    let events = history(&server, &run_id).await;
+    let events = server.history("wf", &run_id).await;
     let last = events.last().unwrap();
     assert_eq!(last["event_type"], "UpdateRejected");
     assert_eq!(
@@ -185,18 +155,18 @@ async fn a_refused_update_is_recorded_as_refused() {
         shown["commands"][0]["rejection_reason"],
         "update_validator_rejected"
     );
-    // The repeat is answered from the record: nobody is asked again.
+    // The repeat is answered from the record, and no worker is asked again.
     let again = update(&server, "r", json!([500]))
         .refused(422, "update_validator_rejected")
         .await;
     assert_eq!(again["retained"], true);
-    assert_eq!(history(&server, &run_id).await.len(), events.len());
+    assert_eq!(server.history("wf", &run_id).await.len(), events.len());
 }
 
 #[tokio::test]
 async fn only_updates_with_a_validator_are_asked_about() {
-    let (server, run_id) = staffed().await;
-    let before = history(&server, &run_id).await.len();
+    let (server, run_id) = with_validator().await;
+    let before = server.history("wf", &run_id).await.len();
     server
         .post("/workflows/wf/update/rename", &json!({}))
         .accepted(202)
@@ -217,7 +187,7 @@ async fn only_updates_with_a_validator_are_asked_about() {
         .post("/workflows/wf/update/deposit", &json!({}))
         .refused(422, "update_validation_request_id_required")
         .await;
-    assert_eq!(history(&server, &run_id).await.len(), before + 1);
+    assert_eq!(server.history("wf", &run_id).await.len(), before + 1);
     server
         .post("/workflows/wf/terminate", &json!({}))
         .accepted(200)
@@ -228,9 +198,9 @@ async fn only_updates_with_a_validator_are_asked_about() {
 }
 
 #[tokio::test]
-async fn who_is_there_decides_who_is_asked() {
-    let (server, run_id) = staffed().await;
-    let before = history(&server, &run_id).await;
+async fn only_a_capable_worker_is_asked_to_validate() {
+    let (server, run_id) = with_validator().await;
+    let before = server.history("wf", &run_id).await;
     let leave = |worker_id: &'static str| {
         let path = format!("/registrations/{worker_id}");
         server.worker_call(Method::DELETE, &path).accepted(200)
@@ -253,7 +223,7 @@ async fn who_is_there_decides_who_is_asked() {
     update(&server, "r", json!([1]))
         .refused(409, "update_validator_contract_missing")
         .await;
-    assert_eq!(history(&server, &run_id).await, before);
+    assert_eq!(server.history("wf", &run_id).await, before);
 
     let server = Server::open().await;
     server
@@ -268,9 +238,9 @@ async fn who_is_there_decides_who_is_asked() {
 }
 
 #[tokio::test]
-async fn time_runs_out_in_three_ways() {
-    let (server, run_id) = staffed().await;
-    let before = history(&server, &run_id).await;
+async fn a_validation_times_out_in_three_ways() {
+    let (server, run_id) = with_validator().await;
+    let before = server.history("wf", &run_id).await;
     let nobody_came = async {
         server.advance(0).await;
         server.advance(10).await;
@@ -282,9 +252,9 @@ async fn time_runs_out_in_three_ways() {
     assert_eq!(body["retryable"], true);
 
     let kept_too_long = async {
-        let task = take(&server, "w").await;
+        let task = server.worker("w").validation_task().await;
         server.advance(5).await;
-        report(&server, &task, "approve", json!({}))
+        validation_report(&server, &task, "approve", json!({}))
             .refused(409, "update_validation_lease_expired")
             .await;
     };
@@ -297,9 +267,9 @@ async fn time_runs_out_in_three_ways() {
     let taken_too_late = async {
         server.advance(0).await;
         server.advance(7).await;
-        let task = take(&server, "w").await;
+        let task = server.worker("w").validation_task().await;
         server.advance(3).await;
-        report(
+        validation_report(
             &server,
             &task,
             "reject",
@@ -313,13 +283,13 @@ async fn time_runs_out_in_three_ways() {
         taken_too_late
     );
     assert_eq!(body["retryable"], true);
-    assert_eq!(history(&server, &run_id).await, before);
+    assert_eq!(server.history("wf", &run_id).await, before);
 }
 
 #[tokio::test]
-async fn a_worker_that_leaves_or_fails_is_no_verdict() {
-    let (server, run_id) = staffed().await;
-    let before = history(&server, &run_id).await;
+async fn a_worker_that_leaves_or_fails_gives_no_verdict() {
+    let (server, run_id) = with_validator().await;
+    let before = server.history("wf", &run_id).await;
     let call = update(&server, "a", json!([1]));
     let failed = refusal("update_validation_worker_failed");
     let answer = validated(&server, call, "reject", failed).await;
@@ -330,7 +300,7 @@ async fn a_worker_that_leaves_or_fails_is_no_verdict() {
     assert_eq!(answer.body["update_name"], "deposit");
 
     let leaving = async {
-        take(&server, "w").await;
+        server.worker("w").validation_task().await;
         server
             .worker_call(Method::DELETE, "/registrations/w")
             .accepted(200)
@@ -340,20 +310,20 @@ async fn a_worker_that_leaves_or_fails_is_no_verdict() {
         update(&server, "b", json!([1])).refused(503, "update_validator_worker_lost"),
         leaving
     );
-    assert_eq!(history(&server, &run_id).await, before);
+    assert_eq!(server.history("wf", &run_id).await, before);
 }
 
 #[tokio::test]
 async fn a_report_needs_its_lease_and_counts_once() {
-    let (server, _) = staffed().await;
+    let (server, _) = with_validator().await;
     server.register("v", validating(json!({}))).await;
     let worker = async {
-        let task = take(&server, "w").await;
+        let task = server.worker("w").validation_task().await;
         let stale = "stale_update_validation_completion";
-        report(&server, &task, "approve", json!({"lease_owner": "v"}))
+        validation_report(&server, &task, "approve", json!({"lease_owner": "v"}))
             .refused(409, stale)
             .await;
-        report(
+        validation_report(
             &server,
             &task,
             "approve",
@@ -363,7 +333,7 @@ async fn a_report_needs_its_lease_and_counts_once() {
         .await;
         let unknown = json!({"update_validation_task_id": "none", "lease_owner": "w", "update_validation_attempt": 1});
         for verb in ["approve", "reject"] {
-            report(
+            validation_report(
                 &server,
                 &unknown,
                 verb,
@@ -376,22 +346,24 @@ async fn a_report_needs_its_lease_and_counts_once() {
         let id = task["task_id"].as_str().unwrap();
         let query = json!({"lease_owner": "w", "query_task_attempt": 1});
         server
-            .worker(&format!("/query-tasks/{id}/complete"), &query)
+            .worker_post(&format!("/query-tasks/{id}/complete"), &query)
             .refused(404, "query_task_not_found")
             .await;
         assert_eq!(
-            report(&server, &task, "reject", json!({})).invalid().await,
+            validation_report(&server, &task, "reject", json!({}))
+                .invalid()
+                .await,
             ["failure"]
         );
-        report(&server, &task, "approve", json!({}))
+        validation_report(&server, &task, "approve", json!({}))
             .accepted(200)
             .await;
-        let again = report(&server, &task, "approve", json!({}))
+        let again = validation_report(&server, &task, "approve", json!({}))
             .accepted(200)
             .await;
         assert_eq!(again["duplicate"], true);
         let other = refusal("update_validator_rejected");
-        report(&server, &task, "reject", other)
+        validation_report(&server, &task, "reject", other)
             .refused(409, "duplicate_update_validation_completion")
             .await;
     };
@@ -399,17 +371,17 @@ async fn a_report_needs_its_lease_and_counts_once() {
 }
 
 #[tokio::test]
-async fn the_same_request_while_it_is_validated() {
-    let (server, run_id) = staffed().await;
-    let before = history(&server, &run_id).await.len();
+async fn a_repeated_request_joins_its_running_validation() {
+    let (server, run_id) = with_validator().await;
+    let before = server.history("wf", &run_id).await.len();
     let worker = async {
-        let first = take(&server, "w").await;
-        let second = take(&server, "w").await;
+        let first = server.worker("w").validation_task().await;
+        let second = server.worker("w").validation_task().await;
         update(&server, "r", json!([2]))
             .refused(409, "update_validation_idempotency_conflict")
             .await;
         for task in [first, second] {
-            report(&server, &task, "approve", json!({}))
+            validation_report(&server, &task, "approve", json!({}))
                 .accepted(200)
                 .await;
         }
@@ -420,12 +392,12 @@ async fn the_same_request_while_it_is_validated() {
         worker
     );
     assert_eq!(one["update_id"], two["update_id"]);
-    assert_eq!(history(&server, &run_id).await.len(), before + 1);
+    assert_eq!(server.history("wf", &run_id).await.len(), before + 1);
 }
 
 #[tokio::test]
-async fn polls_that_do_not_ask_are_given_no_validation() {
-    let (server, _) = staffed().await;
+async fn polls_without_the_task_kind_get_no_validation() {
+    let (server, _) = with_validator().await;
     server
         .register(
             "plain",
@@ -442,13 +414,13 @@ async fn polls_that_do_not_ask_are_given_no_validation() {
         ] {
             let body = json!({"worker_id": worker_id, "task_queue": "default", "timeout_seconds": 0, "task_kinds": kinds});
             let answer = server
-                .worker("/workflow-tasks/poll", &body)
+                .worker_post("/workflow-tasks/poll", &body)
                 .accepted(200)
                 .await;
             assert_eq!(answer["poll_status"], "empty", "{answer}");
         }
-        let task = take(&server, "w").await;
-        report(&server, &task, "approve", json!({}))
+        let task = server.worker("w").validation_task().await;
+        validation_report(&server, &task, "approve", json!({}))
             .accepted(200)
             .await;
     };

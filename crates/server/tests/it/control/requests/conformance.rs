@@ -1,7 +1,5 @@
-//! The behaviour rules of control-plane.md §27, one test per rule. Rules that a resource's own file shows already are named here
-//! with that test: rule 3, `isolation::lists_show_one_namespace_only`; rule 5, `queries::a_worker_answers_and_nothing_is_recorded`
-//! and `queries::a_workers_failure_becomes_the_callers_reason`; rule 17, `visibility::expressions_are_exact_over_a_thousand_runs`.
-//! Rules 11 to 13 are about schedules.
+//! Behaviour that clients of every control plane rely on and that no single resource owns: isolation of namespaces, order of signals,
+//! closed runs, declared operations, pinned builds, versions and principals. Rules that one resource owns are tested in its file.
 
 use std::sync::Arc;
 
@@ -12,7 +10,7 @@ use longhaul_server::auth::Auth;
 use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope, merge, texts};
+use crate::support::{Server, envelope, merge, texts};
 
 const TIMER: &str = r#"[{"type": "start_timer", "delay_seconds": 900}]"#;
 
@@ -32,7 +30,7 @@ async fn declared() -> Server {
         json!({"capabilities": ["query_tasks"], "workflow_command_contracts": {"greet": contract}});
     server.register("w", fields).await;
     server.start("wf").await;
-    server.decide("w", timer()).await;
+    server.worker("w").decide(timer()).await;
     server
 }
 
@@ -41,30 +39,14 @@ async fn run(server: &Server) -> Value {
 }
 
 async fn events(server: &Server) -> Vec<Value> {
-    let run_id = run(server).await["run_id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
-    let page = server
-        .get(&format!(
-            "/workflows/wf/runs/{run_id}/history?page_size=1000"
-        ))
-        .accepted(200)
-        .await;
-    page["events"].as_array().expect("events").clone()
-}
-
-async fn poll(server: &Server, worker_id: &str) -> Value {
-    let body = json!({"worker_id": worker_id, "task_queue": "default", "timeout_seconds": 0});
+    let run = run(server).await;
     server
-        .worker("/workflow-tasks/poll", &body)
-        .send()
+        .history("wf", run["run_id"].as_str().expect("an id"))
         .await
-        .body
 }
 
 #[tokio::test]
-async fn rule_01_what_another_namespace_has_looks_missing() {
+async fn workflows_of_another_namespace_look_missing() {
     let server = Server::open().await;
     server
         .post("/namespaces", &json!({"name": "other"}))
@@ -150,7 +132,7 @@ async fn rule_01_what_another_namespace_has_looks_missing() {
 }
 
 #[tokio::test]
-async fn rule_02_a_queue_of_one_name_is_another_in_each_namespace() {
+async fn queues_of_one_name_are_separate_in_each_namespace() {
     let server = Server::open().await;
     server
         .post("/namespaces", &json!({"name": "other"}))
@@ -163,13 +145,29 @@ async fn rule_02_a_queue_of_one_name_is_another_in_each_namespace() {
         .namespace("other")
         .accepted(201)
         .await;
-    assert_eq!(poll(&server, "w").await["poll_status"], "empty");
+    assert_eq!(
+        server
+            .worker("w")
+            .poll("workflow", json!({}))
+            .send()
+            .await
+            .body["poll_status"],
+        "empty"
+    );
     server.start("here").await;
-    assert_eq!(poll(&server, "w").await["task"]["workflow_id"], "here");
+    assert_eq!(
+        server
+            .worker("w")
+            .poll("workflow", json!({}))
+            .send()
+            .await
+            .body["task"]["workflow_id"],
+        "here"
+    );
 }
 
 #[tokio::test]
-async fn rule_04_signals_apply_in_the_order_of_acceptance_and_each_once() {
+async fn signals_apply_once_in_the_order_of_acceptance() {
     let server = Server::open().await;
     server.register("w", json!({})).await;
     server.start("wf").await;
@@ -180,9 +178,9 @@ async fn rule_04_signals_apply_in_the_order_of_acceptance_and_each_once() {
     }
     let wait = json!([{"type": "open_signal_wait", "signal_name": "go"}]);
     for _ in 0..5 {
-        server.decide("w", wait.clone()).await;
+        server.worker("w").decide(wait.clone()).await;
     }
-    server.decide("w", timer()).await;
+    server.worker("w").decide(timer()).await;
     let events = events(&server).await;
     for kind in ["SignalReceived", "SignalApplied"] {
         let ids: Vec<Value> = events
@@ -195,7 +193,7 @@ async fn rule_04_signals_apply_in_the_order_of_acceptance_and_each_once() {
 }
 
 #[tokio::test]
-async fn rule_06_closed_runs_refuse_messages_for_one_reason_and_answer_queries() {
+async fn closed_runs_refuse_messages_for_one_reason_and_answer_queries() {
     for close in ["complete", "fail", "cancel", "terminate"] {
         let server = Server::open().await;
         server
@@ -205,12 +203,14 @@ async fn rule_06_closed_runs_refuse_messages_for_one_reason_and_answer_queries()
         match close {
             "complete" => {
                 server
-                    .decide("w", json!([{"type": "complete_workflow"}]))
+                    .worker("w")
+                    .decide(json!([{"type": "complete_workflow"}]))
                     .await
             }
             "fail" => {
                 server
-                    .decide("w", json!([{"type": "fail_workflow", "message": "no"}]))
+                    .worker("w")
+                    .decide(json!([{"type": "fail_workflow", "message": "no"}]))
                     .await
             }
             verb => drop(
@@ -229,7 +229,7 @@ async fn rule_06_closed_runs_refuse_messages_for_one_reason_and_answer_queries()
         let worker = async {
             let body = json!({"worker_id": "w", "task_queue": "default", "timeout_seconds": 30});
             let task = server
-                .worker("/query-tasks/poll", &body)
+                .worker_post("/query-tasks/poll", &body)
                 .accepted(200)
                 .await["task"]
                 .clone();
@@ -238,7 +238,7 @@ async fn rule_06_closed_runs_refuse_messages_for_one_reason_and_answer_queries()
                 task["query_task_id"].as_str().expect("an id")
             );
             let body = json!({"lease_owner": "w", "query_task_attempt": 1, "result": 7, "result_envelope": envelope("7")});
-            server.worker(&path, &body).accepted(200).await;
+            server.worker_post(&path, &body).accepted(200).await;
         };
         let call = server.post("/workflows/wf/query/status", &json!({}));
         let (answer, ()) = tokio::join!(call.accepted(200), worker);
@@ -277,7 +277,7 @@ async fn history_records_the_first_refused_updates_only() {
 }
 
 #[tokio::test]
-async fn rule_07_unknown_and_malformed_operations_leave_a_run_serving() {
+async fn unknown_and_malformed_operations_do_not_disturb_a_run() {
     let server = declared().await;
     let before = run(&server).await["status"].clone();
     let call = |path: &str, body: Value| server.post(&format!("/workflows/wf/{path}"), &body);
@@ -311,18 +311,16 @@ async fn rule_07_unknown_and_malformed_operations_leave_a_run_serving() {
         .accepted(202)
         .await;
     // The signal came first.
-    server.decide("w", timer()).await;
+    server.worker("w").decide(timer()).await;
     server
-        .decide(
-            "w",
-            json!([{"type": "complete_update", "update_id": update["update_id"]}]),
-        )
+        .worker("w")
+        .decide(json!([{"type": "complete_update", "update_id": update["update_id"]}]))
         .await;
     assert_eq!(run(&server).await["status_bucket"], "running");
 }
 
 #[tokio::test]
-async fn rule_08_declared_updates_and_their_arguments_are_visible() {
+async fn declared_updates_and_their_arguments_are_visible() {
     let server = declared().await;
     let events = events(&server).await;
     let started = events
@@ -338,7 +336,7 @@ async fn rule_08_declared_updates_and_their_arguments_are_visible() {
 }
 
 #[tokio::test]
-async fn rule_09_run_detail_tells_open_done_failed_and_refused_updates_apart() {
+async fn a_described_run_separates_open_completed_failed_and_refused_updates() {
     let server = declared().await;
     let send = |name: &str| {
         server.post(
@@ -348,17 +346,13 @@ async fn rule_09_run_detail_tells_open_done_failed_and_refused_updates_apart() {
     };
     let done = send("deposit").accepted(202).await;
     server
-        .decide(
-            "w",
-            json!([{"type": "complete_update", "update_id": done["update_id"]}]),
-        )
+        .worker("w")
+        .decide(json!([{"type": "complete_update", "update_id": done["update_id"]}]))
         .await;
     let failed = send("deposit").accepted(202).await;
     server
-        .decide(
-            "w",
-            json!([{"type": "fail_update", "update_id": failed["update_id"], "message": "no"}]),
-        )
+        .worker("w")
+        .decide(json!([{"type": "fail_update", "update_id": failed["update_id"], "message": "no"}]))
         .await;
     send("other").refused(404, "unknown_update").await;
     send("deposit").accepted(202).await;
@@ -378,14 +372,14 @@ async fn rule_09_run_detail_tells_open_done_failed_and_refused_updates_apart() {
 }
 
 #[tokio::test]
-async fn rule_10_refused_updates_have_the_principal_of_accepted_ones() {
+async fn refused_updates_have_a_principal_like_accepted_ones() {
     let server = Server::guarded().await;
     let worker = json!({
         "worker_id": "w", "task_queue": "default", "runtime": "python", "supported_workflow_types": ["greet"],
         "workflow_command_contracts": {"greet": {"updates": ["deposit"], "signals": [], "queries": []}},
     });
     server
-        .worker("/register", &worker)
+        .worker_post("/register", &worker)
         .token("w")
         .accepted(201)
         .await;
@@ -435,7 +429,7 @@ async fn rule_10_refused_updates_have_the_principal_of_accepted_ones() {
 }
 
 #[tokio::test]
-async fn rule_14_a_pin_is_stored_at_the_start_shown_everywhere_and_never_changes() {
+async fn a_pinned_build_is_shown_everywhere_and_never_changes() {
     let server = Server::open().await;
     server.register("a1", json!({"build_id": "a"})).await;
     server.register("b1", json!({"build_id": "b"})).await;
@@ -475,7 +469,8 @@ async fn rule_14_a_pin_is_stored_at_the_start_shown_everywhere_and_never_changes
     );
     // A run that continues keeps it.
     server
-        .decide("a1", json!([{"type": "continue_as_new"}]))
+        .worker("a1")
+        .decide(json!([{"type": "continue_as_new"}]))
         .await;
     let next = run(&server).await;
     assert_ne!(next["run_id"], json!(run_id));
@@ -483,7 +478,7 @@ async fn rule_14_a_pin_is_stored_at_the_start_shown_everywhere_and_never_changes
 }
 
 #[tokio::test]
-async fn rule_15_draining_workers_get_nothing_and_both_ways_act_at_once() {
+async fn drain_and_resume_take_effect_at_once() {
     let server = Server::open().await;
     server.register("a1", json!({"build_id": "a"})).await;
     server.start("wf").await;
@@ -496,15 +491,31 @@ async fn rule_15_draining_workers_get_nothing_and_both_ways_act_at_once() {
     let first = change("drain").accepted(200).await;
     assert_eq!(change("drain").accepted(200).await, first);
     for _ in 0..2 {
-        assert_eq!(poll(&server, "a1").await["poll_status"], "draining");
+        assert_eq!(
+            server
+                .worker("a1")
+                .poll("workflow", json!({}))
+                .send()
+                .await
+                .body["poll_status"],
+            "draining"
+        );
     }
     let first = change("resume").accepted(200).await;
     assert_eq!(change("resume").accepted(200).await, first);
-    assert_eq!(poll(&server, "a1").await["task"]["workflow_id"], "wf");
+    assert_eq!(
+        server
+            .worker("a1")
+            .poll("workflow", json!({}))
+            .send()
+            .await
+            .body["task"]["workflow_id"],
+        "wf"
+    );
 }
 
 #[tokio::test]
-async fn rule_16_one_build_with_two_codes_is_a_conflict_that_shows() {
+async fn one_build_with_two_fingerprints_is_shown_as_a_conflict() {
     let server = Server::open().await;
     for (worker, code) in [("a1", "sha256:1"), ("a2", "sha256:2")] {
         let fields = json!({"build_id": "a", "workflow_definition_fingerprints": {"greet": code}});
@@ -519,7 +530,7 @@ async fn rule_16_one_build_with_two_codes_is_a_conflict_that_shows() {
 }
 
 #[tokio::test]
-async fn rule_18_another_version_is_refused_before_anything_happens_and_both_are_named() {
+async fn another_version_is_refused_first_and_both_versions_are_named() {
     let server = Server::open().await;
     let body = json!({"workflow_id": "wf", "workflow_type": "greet"});
     let refusal = server
@@ -542,7 +553,7 @@ async fn rule_18_another_version_is_refused_before_anything_happens_and_both_are
     let mut worker = json!({"worker_id": "w", "task_queue": "default", "runtime": "python"});
     merge(&mut worker, json!({"supported_workflow_types": ["greet"]}));
     let refusal = server
-        .worker("/register", &worker)
+        .worker_post("/register", &worker)
         .protocol(Some("2.0"))
         .refused(400, "unsupported_protocol_version")
         .await;
@@ -557,7 +568,7 @@ async fn rule_18_another_version_is_refused_before_anything_happens_and_both_are
 }
 
 #[tokio::test]
-async fn rule_19_a_new_credential_is_the_same_principal() {
+async fn a_new_credential_keeps_the_principal() {
     let store = Arc::new(Memory::new());
     let mut seen = Vec::new();
     for (workflow, token) in [("one", "sesame-1"), ("two", "sesame-2")] {

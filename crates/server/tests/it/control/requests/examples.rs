@@ -6,7 +6,7 @@ use std::path::Path;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope, merge};
+use crate::support::{Server, envelope, merge};
 
 fn example(name: &str) -> Value {
     let directory =
@@ -16,12 +16,12 @@ fn example(name: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Every key of `shown` is in `ours`; lists are compared by their first entries. Null stands for any kind.
+/// Checks that every key of `shown` is in `ours`. Lists are compared by their first entries. Null matches every type.
 fn has_keys_of(ours: &Value, shown: &Value, at: &str) {
     match (ours, shown) {
         (Value::Object(ours), Value::Object(shown)) => {
             for (key, shown) in shown {
-                // A fixture from before the name in the specification (control-plane.md §18.1).
+                // A fixture from before the name in the specification.
                 if key == "server_budget_source" {
                     continue;
                 }
@@ -65,14 +65,14 @@ async fn stage() -> (Server, String) {
     let poll =
         json!({"worker_id": "polyglot-worker-231", "task_queue": "orders", "timeout_seconds": 0});
     server
-        .worker("/workflow-tasks/poll", &poll)
+        .worker_post("/workflow-tasks/poll", &poll)
         .accepted(200)
         .await;
     (server, run_id)
 }
 
 #[tokio::test]
-async fn what_clients_send_to_start_is_taken_in_both_encodings() {
+async fn published_starts_are_accepted_in_both_encodings() {
     let server = Server::open().await;
     let example = example("workflow-start");
     let body = server
@@ -159,7 +159,7 @@ async fn a_search_attribute_is_defined_and_deleted_as_published() {
 }
 
 #[tokio::test]
-async fn the_published_commands_are_taken() {
+async fn the_published_commands_are_accepted() {
     let (server, _) = stage().await;
     let signal = example("workflow-signal");
     let path = signal["request"]["path"].as_str().unwrap();
@@ -192,7 +192,7 @@ async fn the_published_commands_are_taken() {
 }
 
 #[tokio::test]
-async fn the_published_administration_is_taken() {
+async fn the_published_administration_requests_are_accepted() {
     let (server, _) = stage().await;
     let update = example("namespace-update");
     let call = server
@@ -214,7 +214,7 @@ async fn the_published_administration_is_taken() {
 }
 
 #[tokio::test]
-async fn the_published_rollout_is_taken() {
+async fn the_published_rollout_requests_are_accepted() {
     let (server, _) = stage().await;
     let build = "build-2026.04.21-z9";
     let worker = json!({"task_queue": "orders-critical", "build_id": build});
@@ -239,7 +239,7 @@ async fn the_published_rollout_is_taken() {
 }
 
 #[tokio::test]
-async fn the_published_repair_and_archive_are_taken() {
+async fn the_published_repair_and_archive_are_accepted() {
     let (server, _) = stage().await;
     let repair = example("workflow-repair");
     let path = repair["request"]["path"].as_str().unwrap();

@@ -1,11 +1,11 @@
-//! The checks before any handler, and their order (control-plane.md §1.6, §3.2).
+//! The checks before any handler, and their order.
 
 use http::Method;
 use longhaul_server::Options;
 use longhaul_server::auth::Auth;
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
+use crate::support::Server;
 
 /// Every route that a namespace and the version header guard, and whether an operator may call it.
 const ROUTES: [(Method, &str, bool); 24] = [
@@ -37,7 +37,7 @@ const ROUTES: [(Method, &str, bool); 24] = [
 ];
 
 #[tokio::test]
-async fn each_gate_answers_before_the_next_one_is_asked() {
+async fn each_gate_refuses_before_the_next_one_is_checked() {
     let server = Server::guarded().await;
     let bad = |token: &str| {
         server
@@ -77,7 +77,7 @@ async fn each_gate_answers_before_the_next_one_is_asked() {
 }
 
 #[tokio::test]
-async fn every_route_asks_for_a_credential_then_a_role_then_the_version() {
+async fn every_route_checks_the_credential_then_the_role_then_the_version() {
     let server = Server::guarded().await;
     for (method, path, is_operators) in ROUTES {
         let call = || server.call(method.clone(), path);
@@ -231,14 +231,14 @@ async fn unknown_routes_are_not_found_and_known_ones_refuse_other_methods() {
 async fn unknown_worker_routes_keep_the_worker_envelope() {
     let server = Server::open().await;
     let body = server
-        .worker("/nothing", &json!({}))
+        .worker_post("/nothing", &json!({}))
         .refused(404, "not_found")
         .await;
     assert_eq!(body["protocol_version"], "1.20");
 }
 
 #[tokio::test]
-async fn a_path_that_is_not_utf_8_names_nothing() {
+async fn a_path_that_is_not_utf_8_is_not_found() {
     let server = Server::guarded().await;
     server
         .get("/workflows/%ff")

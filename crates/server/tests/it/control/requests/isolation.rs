@@ -1,9 +1,9 @@
-//! Namespaces do not see each other (control-plane.md §27).
+//! Namespaces do not see each other.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
+use crate::support::Server;
 
 async fn two() -> Server {
     let server = Server::open().await;
@@ -120,7 +120,7 @@ async fn lists_show_one_namespace_only() {
 }
 
 #[tokio::test]
-async fn queues_and_workers_of_one_name_are_two() {
+async fn queues_and_workers_of_one_name_are_separate() {
     let server = two().await;
     server.register("w", json!({})).await;
     server.start("here").await;

@@ -1,8 +1,8 @@
-//! Task queues (control-plane.md §18.1).
+//! Task queues.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
+use crate::support::{Server, envelope};
 
 #[tokio::test]
 async fn an_unknown_queue_is_an_empty_one_with_every_field() {
@@ -118,9 +118,9 @@ async fn backlog_leases_and_pollers_are_counted() {
     server.start("a").await;
     let activity =
         json!({"type": "schedule_activity", "activity_type": "say", "arguments": envelope("[]")});
-    server.decide("w", json!([activity])).await;
+    server.worker("w").decide(json!([activity])).await;
     let run_id = server.start("b").await;
-    let task = server.poll("w").await;
+    let task = server.worker("w").workflow_task().await;
     assert_eq!(task["workflow_id"], "b");
     server.start("c").await;
     server.clock.advance_seconds(45);
@@ -223,7 +223,7 @@ async fn the_last_minute_counts_what_became_ready_and_what_was_leased() {
     server.start("b").await;
     let poll = json!({"worker_id": "w", "task_queue": "default", "timeout_seconds": 0});
     let task = server
-        .worker("/workflow-tasks/poll", &poll)
+        .worker_post("/workflow-tasks/poll", &poll)
         .accepted(200)
         .await["task"]
         .clone();
@@ -232,7 +232,7 @@ async fn the_last_minute_counts_what_became_ready_and_what_was_leased() {
         "/workflow-tasks/{}/heartbeat",
         task["task_id"].as_str().unwrap()
     );
-    server.worker(&heartbeat, &lease).accepted(200).await;
+    server.worker_post(&heartbeat, &lease).accepted(200).await;
     let stats = server.get("/task-queues/default").accepted(200).await["stats"].clone();
     assert_eq!(stats["workflow_tasks"]["added_last_minute"], 2);
     assert_eq!(
@@ -244,7 +244,7 @@ async fn the_last_minute_counts_what_became_ready_and_what_was_leased() {
 }
 
 #[tokio::test]
-async fn who_is_next_is_shown_by_priority_and_fair_share() {
+async fn the_order_of_ready_tasks_is_shown_by_priority_and_fair_share() {
     let server = Server::open().await;
     for (id, fields) in [
         ("a", json!({})),
@@ -259,7 +259,7 @@ async fn who_is_next_is_shown_by_priority_and_fair_share() {
         ("d", json!({"priority": 0, "fairness_key": "red"})),
     ] {
         let mut body = json!({"workflow_id": id, "workflow_type": "greet"});
-        crate::support::server::merge(&mut body, fields);
+        crate::support::merge(&mut body, fields);
         server.start_with(body).await;
         server.advance(1).await;
     }
@@ -283,10 +283,10 @@ async fn who_is_next_is_shown_by_priority_and_fair_share() {
     assert_eq!(shown["queue"], "default");
     server.register("w", json!({})).await;
     let order: Vec<Value> = [
-        server.poll("w").await,
-        server.poll("w").await,
-        server.poll("w").await,
-        server.poll("w").await,
+        server.worker("w").workflow_task().await,
+        server.worker("w").workflow_task().await,
+        server.worker("w").workflow_task().await,
+        server.worker("w").workflow_task().await,
     ]
     .iter()
     .map(|task| task["workflow_id"].clone())

@@ -1,23 +1,21 @@
-//! Builds of a queue's workers: list, drain, resume, promote, roll back, and what that does to new runs (control-plane.md §18.2,
-//! §18.4, §8.1).
+//! Builds of a queue's workers: list, drain, resume, promote, roll back, and what that does to new runs.
 
 use longhaul_host::Config;
 use longhaul_host::api::FleetValidation;
-use longhaul_server::Options;
-use longhaul_server::auth::Auth;
 use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-use crate::support::server::Server;
+use crate::support::Server;
 
-/// A server with workers `a1` and `b1` of builds `a` and `b`, and `u` without one.
-async fn staffed() -> Server {
-    let server = Server::open().await;
-    server.register("a1", json!({"build_id": "a"})).await;
-    server.register("b1", json!({"build_id": "b"})).await;
-    server.register("u", json!({})).await;
-    server
+/// A server with workers `a1` and `b1` of builds `a` and `b`, and `u` without a build.
+async fn with_three_builds() -> Server {
+    Server::staffed([
+        ("a1", json!({"build_id": "a"})),
+        ("b1", json!({"build_id": "b"})),
+        ("u", json!({})),
+    ])
+    .await
 }
 
 async fn change(server: &Server, action: &str, build_id: Value) -> Value {
@@ -90,11 +88,11 @@ async fn cohorts_are_listed_with_every_field() {
 
 #[tokio::test]
 async fn a_cohort_is_active_draining_stale_or_empty() {
-    let server = staffed().await;
+    let server = with_three_builds().await;
     change(&server, "drain", json!("a")).await;
     change(&server, "drain", json!("gone")).await;
     server.advance(61).await;
-    let heartbeat = |worker: &str| server.worker("/heartbeat", &json!({"worker_id": worker}));
+    let heartbeat = |worker: &str| server.worker_post("/heartbeat", &json!({"worker_id": worker}));
     assert_eq!(heartbeat("a1").accepted(200).await["status"], "draining");
     assert_eq!(heartbeat("b1").accepted(200).await["status"], "active");
     let seen: Vec<(Value, Value)> = cohorts(&server)
@@ -116,7 +114,7 @@ async fn a_cohort_is_active_draining_stale_or_empty() {
 
 #[tokio::test]
 async fn drain_resume_and_promote_are_idempotent() {
-    let server = staffed().await;
+    let server = with_three_builds().await;
     let drained = change(&server, "drain", json!("a")).await;
     assert_eq!(drained["drain_intent"], "draining");
     assert_eq!(drained["drained_at"], "2026-01-01T00:00:00.000000Z");
@@ -138,7 +136,7 @@ async fn drain_resume_and_promote_are_idempotent() {
 
 #[tokio::test]
 async fn the_build_id_must_be_named_even_when_it_is_null() {
-    let server = staffed().await;
+    let server = with_three_builds().await;
     for body in [json!({}), json!({"build_id": 7}), json!({"build_id": ""})] {
         for action in ["drain", "resume", "promote"] {
             let path = format!("/task-queues/default/build-ids/{action}");
@@ -156,7 +154,7 @@ async fn the_build_id_must_be_named_even_when_it_is_null() {
 
 #[tokio::test]
 async fn new_runs_are_pinned_to_the_promoted_build_and_old_ones_keep_theirs() {
-    let server = staffed().await;
+    let server = with_three_builds().await;
     server.start("before").await;
     change(&server, "promote", json!("a")).await;
     server.start("on-a").await;
@@ -184,8 +182,8 @@ async fn new_runs_are_pinned_to_the_promoted_build_and_old_ones_keep_theirs() {
 }
 
 #[tokio::test]
-async fn a_pin_without_a_worker_that_takes_work_shows_it() {
-    let server = staffed().await;
+async fn a_pinned_run_without_a_live_worker_shows_it() {
+    let server = with_three_builds().await;
     let pinned = json!({"workflow_id": "w", "workflow_type": "greet", "build_id": "a"});
     server.start_with(pinned).await;
     let standing = async || {
@@ -211,7 +209,7 @@ async fn a_pin_without_a_worker_that_takes_work_shows_it() {
 }
 
 #[tokio::test]
-async fn a_queue_whose_every_cohort_drains_takes_no_start() {
+async fn a_queue_with_only_draining_cohorts_refuses_starts() {
     let server = Server::open().await;
     server.register("a1", json!({"build_id": "a"})).await;
     server.start("known").await;
@@ -249,18 +247,12 @@ async fn a_queue_whose_every_cohort_drains_takes_no_start() {
 }
 
 #[tokio::test]
-async fn strict_validation_refuses_a_pin_that_nobody_serves() {
+async fn strict_validation_refuses_a_pin_without_a_worker() {
     let config = Config {
         fleet_validation: FleetValidation::Fail,
         ..Config::default()
     };
-    let server = Server::on(
-        Arc::new(Memory::new()),
-        config,
-        Auth::open(),
-        Options::default(),
-    )
-    .await;
+    let server = Server::configured(|it| *it = config).await;
     let start = json!({"workflow_id": "w", "workflow_type": "greet", "build_id": "a"});
     let refused = server
         .post("/workflows", &start)
@@ -278,8 +270,8 @@ async fn strict_validation_refuses_a_pin_that_nobody_serves() {
 }
 
 #[tokio::test]
-async fn a_promotion_that_cannot_be_says_everything_that_is_in_its_way() {
-    let server = staffed().await;
+async fn a_refused_promotion_lists_every_blockage() {
+    let server = with_three_builds().await;
     let promote = |build_id: Value| {
         let body = json!({"build_id": build_id});
         server.post("/task-queues/default/build-ids/promote", &body)
@@ -314,7 +306,7 @@ async fn a_promotion_that_cannot_be_says_everything_that_is_in_its_way() {
 
 #[tokio::test]
 async fn a_deployment_is_promoted_and_rolled_back_by_its_name() {
-    let server = staffed().await;
+    let server = with_three_builds().await;
     let post =
         |path: &str| server.post(&format!("/deployments/default/default@{path}"), &json!({}));
     post("a/promote").accepted(200).await;
@@ -358,8 +350,8 @@ async fn a_deployment_is_promoted_and_rolled_back_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_deployment_that_is_not_there_is_said_so() {
-    let server = staffed().await;
+async fn an_unknown_deployment_is_not_found() {
+    let server = with_three_builds().await;
     for (path, status, reason) in [
         (
             "/deployments/default/default@x",
@@ -389,17 +381,10 @@ async fn a_deployment_that_is_not_there_is_said_so() {
 }
 
 #[tokio::test]
-async fn what_was_said_outlives_a_restart_and_stays_in_its_namespace() {
+async fn rollouts_survive_a_restart_and_stay_in_their_namespace() {
     let store = Arc::new(Memory::new());
-    let begin = async || {
-        Server::on(
-            Arc::clone(&store) as Arc<dyn longhaul_store::Store>,
-            Config::default(),
-            Auth::open(),
-            Options::default(),
-        )
-        .await
-    };
+    let begin =
+        async || Server::on_store(Arc::clone(&store) as Arc<dyn longhaul_store::Store>).await;
     let server = begin().await;
     server.register("a1", json!({"build_id": "a"})).await;
     server.register("b1", json!({"build_id": "b"})).await;
@@ -411,7 +396,7 @@ async fn what_was_said_outlives_a_restart_and_stays_in_its_namespace() {
     assert_eq!(pin_of(&server, "w").await, "a");
     let poll = json!({"worker_id": "b1", "task_queue": "default", "timeout_seconds": 0});
     server
-        .worker("/workflow-tasks/poll", &poll)
+        .worker_post("/workflow-tasks/poll", &poll)
         .refused(409, "worker_draining")
         .await;
     server

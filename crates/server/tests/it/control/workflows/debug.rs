@@ -1,14 +1,8 @@
-//! Why is it waiting? The debug view (control-plane.md §8.5), and the commands that answer it: repair and archive (§10.8).
+//! The debug view of a run, and the commands that follow from it: repair and archive.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
-
-async fn staffed() -> Server {
-    let server = Server::open().await;
-    server.register("w", json!({})).await;
-    server
-}
+use crate::support::{Server, envelope, fail};
 
 async fn debug(server: &Server, workflow_id: &str) -> Value {
     server
@@ -17,7 +11,7 @@ async fn debug(server: &Server, workflow_id: &str) -> Value {
         .await
 }
 
-/// The status and the codes of what was found.
+/// Returns the status and the codes of the findings.
 fn verdict(view: &Value) -> (String, Vec<String>) {
     let findings = view["findings"].as_array().expect("a list");
     let codes = findings
@@ -40,38 +34,15 @@ async fn expect(server: &Server, status: &str, codes: &[&str]) -> Value {
     view
 }
 
-async fn fail(server: &Server, task: &Value, failure: Value) {
-    let path = format!(
-        "/workflow-tasks/{}/fail",
-        task["task_id"].as_str().expect("an id")
-    );
-    let body = json!({
-        "lease_owner": "w",
-        "workflow_task_attempt": task["workflow_task_attempt"],
-        "failure": failure,
-    });
-    server.worker(&path, &body).accepted(200).await;
-}
-
 fn activity(options: Value) -> Value {
     let mut command =
         json!({"type": "schedule_activity", "activity_type": "say", "arguments": envelope("[]")});
-    crate::support::server::merge(&mut command, options);
+    crate::support::merge(&mut command, options);
     json!([command])
 }
 
-async fn leased_activity(server: &Server) -> Value {
-    let poll = json!({"worker_id": "w", "task_queue": "default", "timeout_seconds": 0});
-    let answer = server
-        .worker("/activity-tasks/poll", &poll)
-        .accepted(200)
-        .await;
-    assert_eq!(answer["poll_status"], "leased", "{answer}");
-    answer["task"].clone()
-}
-
 #[tokio::test]
-async fn a_run_without_a_worker_says_so() {
+async fn a_run_without_a_worker_is_diagnosed() {
     let server = Server::open().await;
     server.start("a").await;
     let view = expect(&server, "needs_attention", &["no_active_pollers"]).await;
@@ -100,8 +71,8 @@ async fn a_run_without_a_worker_says_so() {
 }
 
 #[tokio::test]
-async fn a_pinned_run_without_its_build_says_which() {
-    let server = staffed().await;
+async fn a_pinned_run_without_its_build_names_the_build() {
+    let server = Server::staffed([("w", json!({}))]).await;
     server
         .start_with(json!({"workflow_id": "a", "workflow_type": "greet", "build_id": "v2"}))
         .await;
@@ -117,7 +88,7 @@ async fn a_pinned_run_without_its_build_says_which() {
 
 #[tokio::test]
 async fn an_open_run_is_diagnosed_at_every_step() {
-    let server = staffed().await;
+    let server = Server::staffed([("w", json!({}))]).await;
     server
         .start_with(
             json!({"workflow_id": "a", "workflow_type": "greet", "run_timeout_seconds": 3600}),
@@ -127,7 +98,7 @@ async fn an_open_run_is_diagnosed_at_every_step() {
     let next = &view["execution"]["next_scheduled_event"];
     assert_eq!(next["kind"], "run_timeout");
     assert_eq!(next["at"], "2026-01-01T01:00:00.000000Z");
-    let task = server.poll("w").await;
+    let task = server.worker("w").workflow_task().await;
     let view = expect(&server, "running", &[]).await;
     let shown = &view["pending_workflow_tasks"][0];
     assert_eq!(shown["task_id"], task["task_id"]);
@@ -138,7 +109,7 @@ async fn an_open_run_is_diagnosed_at_every_step() {
         task["task_id"].as_str().unwrap()
     );
     let body = json!({"lease_owner": "w", "workflow_task_attempt": 1, "commands": [{"type": "start_timer", "delay_seconds": 30}]});
-    server.worker(&path, &body).accepted(200).await;
+    server.worker_post(&path, &body).accepted(200).await;
     let view = expect(&server, "waiting", &[]).await;
     assert_eq!(view["execution"]["wait_kind"], "timer");
     assert_eq!(view["execution"]["next_scheduled_event"]["kind"], "timer");
@@ -161,10 +132,8 @@ async fn an_open_run_is_diagnosed_at_every_step() {
     assert!(preview.contains("\"delay_seconds\":30"), "{preview}");
     server.advance(30).await;
     server
-        .decide(
-            "w",
-            json!([{"type": "complete_workflow", "result": envelope("1")}]),
-        )
+        .worker("w")
+        .decide(json!([{"type": "complete_workflow", "result": envelope("1")}]))
         .await;
     let view = expect(&server, "terminal", &[]).await;
     assert_eq!(view["pending_workflow_tasks"], json!([]));
@@ -172,12 +141,12 @@ async fn an_open_run_is_diagnosed_at_every_step() {
 }
 
 #[tokio::test]
-async fn a_failing_task_shows_what_its_worker_said() {
-    let server = staffed().await;
+async fn a_failing_task_shows_its_workers_report() {
+    let server = Server::staffed([("w", json!({}))]).await;
     let run_id = server.start("a").await;
-    let task = server.poll("w").await;
+    let task = server.worker("w").workflow_task().await;
     let failure = json!({"message": "boom", "type": "KeyError", "stack_trace": "at line 7"});
-    fail(&server, &task, failure).await;
+    fail(&server, &task, failure).accepted(200).await;
     let view = expect(&server, "needs_attention", &["task_problem"]).await;
     let shown = &view["pending_workflow_tasks"][0];
     assert_eq!(shown["last_error"], "boom");
@@ -201,44 +170,43 @@ async fn a_failing_task_shows_what_its_worker_said() {
 
 #[tokio::test]
 async fn a_replay_failure_is_flagged_and_the_run_goes_on_with_fixed_code() {
-    let server = staffed().await;
+    let server = Server::staffed([("w", json!({}))]).await;
     server.start("a").await;
-    let task = server.poll("w").await;
+    let task = server.worker("w").workflow_task().await;
     fail(
         &server,
         &task,
         json!({"message": "diverged", "type": "DeterminismFailed"}),
     )
+    .accepted(200)
     .await;
     let view = expect(&server, "needs_attention", &["workflow_replay_blocked"]).await;
     assert_eq!(view["pending_workflow_tasks"][0]["replay_blocked"], true);
     assert_eq!(view["execution"]["status"], "waiting");
     server.advance(60).await;
     server
-        .decide(
-            "w",
-            json!([{"type": "complete_workflow", "result": envelope("1")}]),
-        )
+        .worker("w")
+        .decide(json!([{"type": "complete_workflow", "result": envelope("1")}]))
         .await;
     expect(&server, "terminal", &[]).await;
 }
 
 #[tokio::test]
 async fn activities_are_shown_with_progress_retries_and_traces() {
-    let server = staffed().await;
+    let server = Server::staffed([("w", json!({}))]).await;
     server.start("a").await;
     let options = json!({"retry_policy": {"max_attempts": 3, "backoff_seconds": [10]}});
-    server.decide("w", activity(options)).await;
+    server.worker("w").decide(activity(options)).await;
     let view = expect(&server, "queue_backlog", &[]).await;
     assert_eq!(view["pending_activities"][0]["status"], "ready");
-    let task = leased_activity(&server).await;
+    let task = server.worker("w").activity_task().await;
     let id = task["task_id"].as_str().unwrap();
     let owner = json!({"lease_owner": "w", "activity_attempt_id": task["activity_attempt_id"]});
     let mut beat = owner.clone();
-    crate::support::server::merge(&mut beat, json!({"details": {"row": 7}}));
+    crate::support::merge(&mut beat, json!({"details": {"row": 7}}));
     server.advance(5).await;
     server
-        .worker(&format!("/activity-tasks/{id}/heartbeat"), &beat)
+        .worker_post(&format!("/activity-tasks/{id}/heartbeat"), &beat)
         .accepted(200)
         .await;
     let view = expect(&server, "running", &[]).await;
@@ -251,9 +219,9 @@ async fn activities_are_shown_with_progress_retries_and_traces() {
     let mut failed = owner;
     let failure =
         json!({"message": "no", "type": "E", "class": "shop.E", "stack_trace": "at line 1"});
-    crate::support::server::merge(&mut failed, json!({"failure": failure}));
+    crate::support::merge(&mut failed, json!({"failure": failure}));
     server
-        .worker(&format!("/activity-tasks/{id}/fail"), &failed)
+        .worker_post(&format!("/activity-tasks/{id}/fail"), &failed)
         .accepted(200)
         .await;
     let view = expect(&server, "pending_work", &[]).await;
@@ -268,24 +236,25 @@ async fn activities_are_shown_with_progress_retries_and_traces() {
         "activity_retry"
     );
     server.advance(10).await;
-    let task = leased_activity(&server).await;
+    let task = server.worker("w").activity_task().await;
     let path = format!(
         "/activity-tasks/{}/complete",
         task["task_id"].as_str().unwrap()
     );
     let body = json!({"lease_owner": "w", "activity_attempt_id": task["activity_attempt_id"], "result": envelope("1")});
-    server.worker(&path, &body).accepted(200).await;
+    server.worker_post(&path, &body).accepted(200).await;
     let view = debug(&server, "a").await;
     assert_eq!(view["pending_activities"], json!([]));
     assert_eq!(view["recent_activities"][0]["status"], "completed");
 }
 
 #[tokio::test]
-async fn a_queue_for_activities_that_nobody_polls_is_found() {
-    let server = staffed().await;
+async fn an_activity_queue_without_pollers_is_diagnosed() {
+    let server = Server::staffed([("w", json!({}))]).await;
     server.start("a").await;
     server
-        .decide("w", activity(json!({"queue": "elsewhere"})))
+        .worker("w")
+        .decide(activity(json!({"queue": "elsewhere"})))
         .await;
     let view = expect(&server, "needs_attention", &["no_active_pollers"]).await;
     let message = "No live worker on queue elsewhere takes activity type say.";
@@ -293,8 +262,8 @@ async fn a_queue_for_activities_that_nobody_polls_is_found() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_diagnosed() {
-    let server = staffed().await;
+async fn a_missing_workflow_is_not_diagnosed() {
+    let server = Server::staffed([("w", json!({}))]).await;
     server.start("a").await;
     server
         .get("/workflows/none/debug")
@@ -312,8 +281,8 @@ async fn what_is_not_there_is_not_diagnosed() {
 }
 
 #[tokio::test]
-async fn a_healthy_run_needs_no_repair_and_a_blocked_one_is_tried_at_once() {
-    let server = staffed().await;
+async fn repair_does_nothing_to_a_healthy_run_and_retries_a_blocked_one_at_once() {
+    let server = Server::staffed([("w", json!({}))]).await;
     let run_id = server.start("a").await;
     let repair = async || {
         server
@@ -325,16 +294,17 @@ async fn a_healthy_run_needs_no_repair_and_a_blocked_one_is_tried_at_once() {
     assert_eq!(healthy["outcome"], "repair_not_needed");
     assert_eq!(healthy["command_status"], "accepted");
     assert_eq!(healthy["control_plane"]["operation"], "repair");
-    let task = server.poll("w").await;
+    let task = server.worker("w").workflow_task().await;
     fail(
         &server,
         &task,
         json!({"message": "diverged", "type": "NonDeterministicReplay"}),
     )
+    .accepted(200)
     .await;
     let repaired = repair().await;
     assert_eq!(repaired["outcome"], "repair_dispatched");
-    let again = server.poll("w").await;
+    let again = server.worker("w").workflow_task().await;
     assert_eq!(again["task_id"], task["task_id"]);
     assert_eq!(again["workflow_task_attempt"], 2);
     let path = format!("/workflows/a/runs/{run_id}/history");
@@ -356,8 +326,8 @@ async fn a_healthy_run_needs_no_repair_and_a_blocked_one_is_tried_at_once() {
 }
 
 #[tokio::test]
-async fn only_an_open_run_is_repaired_and_only_a_closed_one_archived() {
-    let server = staffed().await;
+async fn only_open_runs_are_repaired_and_only_closed_ones_archived() {
+    let server = Server::staffed([("w", json!({}))]).await;
     let run_id = server.start("a").await;
     let refused = server
         .post("/workflows/a/archive", &json!({}))
@@ -366,10 +336,8 @@ async fn only_an_open_run_is_repaired_and_only_a_closed_one_archived() {
     assert_eq!(refused["outcome"], "rejected_run_not_closed");
     assert_eq!(refused["command_status"], "rejected");
     server
-        .decide(
-            "w",
-            json!([{"type": "complete_workflow", "result": envelope("1")}]),
-        )
+        .worker("w")
+        .decide(json!([{"type": "complete_workflow", "result": envelope("1")}]))
         .await;
     server
         .post("/workflows/a/repair", &json!({}))
@@ -387,7 +355,7 @@ async fn only_an_open_run_is_repaired_and_only_a_closed_one_archived() {
     assert_eq!(again["target_scope"], "run");
     let path = format!("/workflows/a/runs/{run_id}/history");
     let history = server.get(&path).accepted(200).await;
-    let types: Vec<&str> = crate::support::server::texts(&history["events"], "event_type");
+    let types: Vec<&str> = crate::support::texts(&history["events"], "event_type");
     let trailing = ["WorkflowCompleted", "ArchiveRequested", "WorkflowArchived"];
     assert_eq!(types[types.len() - 3..], trailing);
     let shown = server.get("/workflows/a").accepted(200).await;

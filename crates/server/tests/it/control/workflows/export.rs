@@ -1,12 +1,12 @@
-//! History export (control-plane.md §11.2). That the bytes are canonical is shown by the published verifier, in the client tests.
+//! History export. That the bytes are canonical is shown by the published verifier, in the client tests.
 
 use longhaul_server::auth::Auth;
 use longhaul_server::{Options, SigningKey};
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
+use crate::support::{Server, envelope};
 
-/// A closed run `a` with an activity that failed once, a timer and a signal; its run id.
+/// Runs `a` to its end with an activity that fails once, a timer and a signal. Returns the run id.
 async fn eventful(server: &Server) -> String {
     server.register("w", json!({})).await;
     let run_id = server
@@ -25,14 +25,12 @@ async fn eventful(server: &Server) -> String {
         "retry_policy": {"max_attempts": 1},
     });
     server
-        .decide(
-            "w",
-            json!([activity, {"type": "start_timer", "delay_seconds": 5}]),
-        )
+        .worker("w")
+        .decide(json!([activity, {"type": "start_timer", "delay_seconds": 5}]))
         .await;
     let poll = json!({"worker_id": "w", "task_queue": "default", "timeout_seconds": 0});
     let leased = server
-        .worker("/activity-tasks/poll", &poll)
+        .worker_post("/activity-tasks/poll", &poll)
         .accepted(200)
         .await;
     let task = &leased["task"];
@@ -41,19 +39,18 @@ async fn eventful(server: &Server) -> String {
         task["task_id"].as_str().expect("an id")
     );
     let failed = json!({"lease_owner": "w", "activity_attempt_id": task["activity_attempt_id"], "failure": {"message": "no"}});
-    server.worker(&path, &failed).accepted(200).await;
+    server.worker_post(&path, &failed).accepted(200).await;
     server
-        .decide("w", json!([{"type": "start_timer", "delay_seconds": 7}]))
+        .worker("w")
+        .decide(json!([{"type": "start_timer", "delay_seconds": 7}]))
         .await;
     server
         .post("/workflows/a/signal/go", &json!({"input": [1]}))
         .accepted(202)
         .await;
     server
-        .decide(
-            "w",
-            json!([{"type": "complete_workflow", "result": envelope("{\"ok\":1.0}")}]),
-        )
+        .worker("w")
+        .decide(json!([{"type": "complete_workflow", "result": envelope("{\"ok\":1.0}")}]))
         .await;
     run_id
 }
@@ -66,7 +63,7 @@ async fn export(server: &Server, run_id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_bundle_is_valid_and_tells_the_same_as_history() {
+async fn a_bundle_is_valid_and_matches_the_history() {
     let server = Server::open().await;
     let run_id = eventful(&server).await;
     let bundle = export(&server, &run_id).await;
@@ -136,8 +133,7 @@ async fn a_bundle_is_valid_and_tells_the_same_as_history() {
     assert_eq!(bundle["activities"][0]["last_event_type"], "ActivityFailed");
     assert_eq!(bundle["failures"][0]["message"], "no");
     assert_eq!(bundle["signals"][0]["signal_name"], "go");
-    let paths: Vec<&str> =
-        crate::support::server::texts(&bundle["payload_manifest"]["entries"], "path");
+    let paths: Vec<&str> = crate::support::texts(&bundle["payload_manifest"]["entries"], "path");
     assert!(paths.contains(&"payloads.output.data"), "{paths:?}");
     assert!(
         paths.iter().any(|path| path.starts_with("history_events[")),
@@ -151,7 +147,7 @@ async fn a_bundle_is_valid_and_tells_the_same_as_history() {
 }
 
 #[tokio::test]
-async fn an_open_run_is_exported_as_far_as_it_is() {
+async fn an_open_run_is_exported_up_to_its_newest_event() {
     let server = Server::open().await;
     server.register("w", json!({})).await;
     let run_id = server.start("a").await;
@@ -188,7 +184,7 @@ async fn a_configured_key_signs() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_exported() {
+async fn a_missing_run_is_not_exported() {
     let server = Server::guarded().await;
     server
         .get("/workflows/none/runs/r/history/export")

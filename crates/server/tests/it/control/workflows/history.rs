@@ -1,10 +1,10 @@
-//! History pages and waiting for the next event (control-plane.md §11.1).
+//! History pages and waiting for the next event.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
+use crate::support::Server;
 
 fn sequences(page: &Value) -> Vec<u64> {
     let events = page["events"].as_array().expect("a list of events");
@@ -174,7 +174,7 @@ async fn a_wait_ends_with_the_next_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_the_close_is_not_ended_by_what_comes_before() {
+async fn a_wait_for_the_close_is_not_ended_by_other_events() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
     let path = format!("/workflows/w/runs/{run_id}/history?wait_for_close=1&next_page_token=Mg==");
@@ -198,7 +198,7 @@ async fn a_wait_for_the_close_is_not_ended_by_what_comes_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_nothing_ends_after_half_a_minute_with_an_empty_page() {
+async fn a_wait_without_a_new_event_ends_after_half_a_minute_with_an_empty_page() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
     let path =
@@ -217,7 +217,7 @@ async fn a_wait_for_nothing_ends_after_half_a_minute_with_an_empty_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_answers_at_once_when_there_is_something_or_nothing_more_can_come() {
+async fn a_wait_ends_at_once_if_there_is_an_event_or_the_run_is_closed() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
     let path = format!("/workflows/w/runs/{run_id}/history?wait_new_event=1");

@@ -1,39 +1,23 @@
-//! Local activities as operators see them (local-activities.md §14).
+//! Local activities as operators see them.
 
 use serde_json::{Value, json};
 
 use crate::support::contract::local_activity_errors;
-use crate::support::server::{Server, envelope};
+use crate::support::{Server, envelope, report};
 
-/// A server whose worker `w` holds the task of workflow `wf`, and a call on that task.
+/// A server whose worker `w` holds the task of workflow `wf`. Returns the task too.
 async fn leased() -> (Server, Value) {
     let server = Server::open().await;
     let fields = json!({"supported_workflow_types": [], "supported_activity_types": [],
         "capabilities": ["durable_local_activities"]});
     server.register("w", fields).await;
     server.start("wf").await;
-    let task = next_task(&server).await;
+    let task = server.worker("w").workflow_task().await;
     (server, task)
 }
 
-async fn next_task(server: &Server) -> Value {
-    let body = json!({"worker_id": "w", "task_queue": "default", "timeout_seconds": 0});
-    let answer = server
-        .worker("/workflow-tasks/poll", &body)
-        .accepted(200)
-        .await;
-    answer["task"].clone()
-}
-
 async fn on_task(server: &Server, task: &Value, rest: &str, fields: Value) -> Value {
-    let mut body =
-        json!({"lease_owner": "w", "workflow_task_attempt": task["workflow_task_attempt"]});
-    crate::support::server::merge(&mut body, fields);
-    let id = task["task_id"].as_str().expect("a task");
-    server
-        .worker(&format!("/workflow-tasks/{id}/{rest}"), &body)
-        .accepted(200)
-        .await
+    report(server, task, rest, fields).accepted(200).await
 }
 
 async fn prepare(server: &Server, task: &Value, sequence: u64) -> Value {
@@ -57,7 +41,7 @@ async fn fail(server: &Server, task: &Value, attempt: &Value) {
 }
 
 #[tokio::test]
-async fn the_debug_view_shows_local_activities_as_such() {
+async fn the_debug_view_marks_local_activities() {
     let (server, task) = leased().await;
     let attempt = prepare(&server, &task, 1).await;
     let id = attempt["activity_attempt_id"].as_str().expect("an attempt");
@@ -178,7 +162,7 @@ async fn an_export_has_the_same_events_and_marks_the_execution() {
 }
 
 #[tokio::test]
-async fn metrics_tell_local_from_queued_work() {
+async fn metrics_separate_local_from_queued_activities() {
     let (server, task) = leased().await;
     let queued = json!([{"type": "schedule_activity", "activity_type": "say"}]);
     let fields = json!({"checkpoint_id": "c", "start_sequence": 1, "commands": queued});
@@ -203,7 +187,7 @@ async fn metrics_tell_local_from_queued_work() {
         "{queue}"
     );
     server.advance(30).await;
-    let retry = next_task(&server).await;
+    let retry = server.worker("w").workflow_task().await;
     prepare(&server, &retry, 2).await;
     let counts = read().await;
     assert_eq!(

@@ -1,9 +1,9 @@
-//! List, describe and runs (control-plane.md §8.2 to §8.4).
+//! List, describe and runs.
 
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope, texts};
+use crate::support::{Server, envelope, texts};
 
 async fn list(server: &Server, query: &str) -> Value {
     server
@@ -120,7 +120,7 @@ async fn a_page_that_is_exactly_full_is_the_last() {
 }
 
 #[tokio::test]
-async fn the_list_is_narrowed_by_type_and_by_bucket_or_status() {
+async fn the_list_is_filtered_by_type_and_by_bucket_or_status() {
     let server = Server::open().await;
     for id in ["open", "done", "broken", "cancelled", "terminated"] {
         server.start(id).await;
@@ -139,7 +139,7 @@ async fn the_list_is_narrowed_by_type_and_by_bucket_or_status() {
         .await;
     server.register("w", json!({})).await;
     for _ in 0..3 {
-        let task = server.poll("w").await;
+        let task = server.worker("w").workflow_task().await;
         let command = match task["workflow_id"].as_str().unwrap() {
             "done" => json!({"type": "complete_workflow"}),
             "broken" => json!({"type": "fail_workflow", "message": "no"}),
@@ -150,7 +150,7 @@ async fn the_list_is_narrowed_by_type_and_by_bucket_or_status() {
             task["task_id"].as_str().unwrap()
         );
         let body = json!({"lease_owner": "w", "workflow_task_attempt": 1, "commands": [command]});
-        server.worker(&path, &body).accepted(200).await;
+        server.worker_post(&path, &body).accepted(200).await;
     }
     for (query, expected) in [
         ("?status=running", vec!["other", "open"]),
@@ -171,7 +171,7 @@ async fn the_list_is_narrowed_by_type_and_by_bucket_or_status() {
 }
 
 #[tokio::test]
-async fn a_list_refuses_what_it_does_not_understand() {
+async fn a_list_refuses_invalid_parameters() {
     let server = Server::open().await;
     for (query, field) in [
         ("?status=pending", "status"),
@@ -309,9 +309,9 @@ async fn a_completed_run_shows_its_output_both_ways() {
     ] {
         server.start(id).await;
         let mut command = json!({"type": "complete_workflow"});
-        crate::support::server::merge(&mut command, result);
+        crate::support::merge(&mut command, result);
         server.clock.advance_seconds(1);
-        server.decide("w", json!([command])).await;
+        server.worker("w").decide(json!([command])).await;
         let body = server.get(&format!("/workflows/{id}")).accepted(200).await;
         assert_eq!(
             (&body["status"], &body["closed_reason"]),
@@ -381,7 +381,7 @@ async fn a_failed_run_shows_its_failure() {
         "exception_class": "app.Declined",
         "non_retryable": true,
     });
-    server.decide("w", json!([command])).await;
+    server.worker("w").decide(json!([command])).await;
     let body = server.get("/workflows/w").accepted(200).await;
     assert_eq!(
         (
@@ -420,7 +420,7 @@ async fn a_failed_run_shows_its_failure() {
 }
 
 #[tokio::test]
-async fn a_stopped_run_shows_the_reason_it_was_given() {
+async fn a_stopped_run_shows_the_reason_for_the_stop() {
     let server = Server::open().await;
     server.start("w").await;
     server
@@ -482,7 +482,7 @@ async fn what_a_run_waits_for_is_shown() {
         ),
     ] {
         server.start(id).await;
-        server.decide("w", json!([command])).await;
+        server.worker("w").decide(json!([command])).await;
         let body = server.get(&format!("/workflows/{id}")).accepted(200).await;
         assert_eq!(
             (&body["status"], &body["wait_kind"]),
@@ -501,10 +501,8 @@ async fn a_chain_of_runs_is_listed_oldest_first() {
     let first = server.start_with(body).await;
     server.clock.advance_seconds(1);
     server
-        .decide(
-            "w",
-            json!([{"type": "continue_as_new", "arguments": envelope("[2]")}]),
-        )
+        .worker("w")
+        .decide(json!([{"type": "continue_as_new", "arguments": envelope("[2]")}]))
         .await;
     let current = server.get("/workflows/w").accepted(200).await;
     let second = current["run_id"].as_str().unwrap().to_owned();
@@ -559,7 +557,7 @@ async fn a_chain_of_runs_is_listed_oldest_first() {
 }
 
 #[tokio::test]
-async fn a_pinned_run_says_whether_its_build_has_a_worker() {
+async fn a_pinned_run_shows_whether_its_build_has_a_worker() {
     let server = Server::open().await;
     server
         .start_with(json!({"workflow_id": "w", "workflow_type": "greet", "build_id": "b1"}))

@@ -1,8 +1,8 @@
-//! `POST /api/workflows` (control-plane.md §8.1).
+//! `POST /api/workflows`.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope, merge};
+use crate::support::{Server, envelope, merge};
 
 /// A start of type `greet` with other fields.
 fn greet(fields: Value) -> Value {
@@ -62,7 +62,7 @@ async fn a_new_workflow_is_created_and_described_in_full() {
 }
 
 #[tokio::test]
-async fn without_an_id_the_server_gives_one() {
+async fn without_an_id_the_server_creates_one() {
     let server = Server::open().await;
     let first = server
         .post("/workflows", &greet(json!({})))
@@ -90,7 +90,7 @@ async fn without_an_id_the_server_gives_one() {
 }
 
 #[tokio::test]
-async fn every_way_to_write_the_input_means_the_same() {
+async fn every_form_of_the_input_means_the_same() {
     let server = Server::open().await;
     let arguments = r#"[{"order_id":42,"ratio":7.0},"x",null]"#;
     for (input, expected) in [
@@ -282,7 +282,7 @@ async fn search_attributes_over_a_limit_are_refused() {
 }
 
 #[tokio::test]
-async fn what_a_start_says_is_shown_again() {
+async fn the_fields_of_a_start_are_shown_again() {
     let server = Server::open().await;
     let attributes =
         json!({"CustomerId": "c", "Tier": 2, "Ratio": 0.1, "Vip": true, "Tags": ["b", "a"]});
@@ -320,7 +320,7 @@ async fn what_a_start_says_is_shown_again() {
 }
 
 #[tokio::test]
-async fn a_taken_id_is_refused_and_says_by_which_run() {
+async fn an_id_in_use_is_refused_with_its_run() {
     let server = Server::open().await;
     let run_id = server.start("w").await;
     let body = greet(json!({"workflow_id": "w"}));

@@ -1,4 +1,4 @@
-//! Queries on the list of workflows (control-plane.md §9), and pages while runs start and close (§8.2, §27.17).
+//! Queries on the list of workflows, and pages while runs start and close.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use longhaul_server::auth::Auth;
 use longhaul_store::sqlite::Sqlite;
 use serde_json::{Value, json};
 
-use crate::support::server::{Call, Server, texts};
+use crate::support::{Call, Server, texts};
 
-/// The list with a query and more parameters.
+/// A list request with a query and more parameters.
 fn asking<'a>(server: &'a Server, query: &str, more: &str) -> Call<'a> {
     let query: String = form_urlencoded::byte_serialize(query.as_bytes()).collect();
     server.get(&format!("/workflows?query={query}{more}"))
@@ -32,7 +32,7 @@ async fn defined() -> Server {
     define(Server::open().await).await
 }
 
-/// On the store that the product has. The directory goes when it is dropped.
+/// A server on SQLite. The directory is deleted when it is dropped.
 async fn defined_on_disk() -> (Server, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let options = longhaul_store::sqlite::Options {
@@ -70,7 +70,7 @@ async fn start(server: &Server, id: &str, attributes: Value) -> String {
 }
 
 #[tokio::test]
-async fn a_query_gives_exactly_its_runs() {
+async fn a_query_returns_exactly_the_matching_runs() {
     let server = defined().await;
     start(
         &server,
@@ -117,7 +117,7 @@ async fn a_query_gives_exactly_its_runs() {
 }
 
 #[tokio::test]
-async fn a_query_that_means_nothing_is_refused_with_its_place() {
+async fn a_malformed_query_is_refused_with_the_position() {
     let server = defined().await;
     start(&server, "a", json!({"Region": "eu"})).await;
     for (query, message) in [
@@ -143,7 +143,7 @@ async fn a_query_that_means_nothing_is_refused_with_its_place() {
         assert_eq!(refused["control_plane"]["operation"], "list");
     }
     assert_eq!(found(&server, "Region = eu").await, ["a"]);
-    // Everything that is wrong is said at once.
+    // All mistakes are reported together.
     let wrong = asking(
         &server,
         "Region =",
@@ -155,7 +155,7 @@ async fn a_query_that_means_nothing_is_refused_with_its_place() {
 }
 
 #[tokio::test]
-async fn an_undefined_name_is_refused_also_when_runs_carry_it() {
+async fn an_undefined_name_is_refused_even_if_runs_have_it() {
     let server = Server::open().await;
     start(&server, "a", json!({"Region": "eu"})).await;
     assert_eq!(
@@ -220,15 +220,15 @@ async fn what_workflow_code_sets_is_found_at_once() {
         |attributes: Value| json!([{"type": "upsert_search_attributes", "attributes": attributes}]);
     // A name that is not defined is taken from workflow code.
     server
-        .decide(
-            "w",
-            upsert(json!({"Region": "us", "Count": null, "Stage": "packing"})),
-        )
+        .worker("w")
+        .decide(upsert(
+            json!({"Region": "us", "Count": null, "Stage": "packing"}),
+        ))
         .await;
     assert_eq!(found(&server, "Region = us").await, ["a"]);
     assert_eq!(found(&server, "Region = eu OR Count = 1").await, [""; 0]);
     // A value against a definition is refused whole.
-    let task = server.poll("w").await;
+    let task = server.worker("w").workflow_task().await;
     let path = format!(
         "/workflow-tasks/{}/complete",
         task["task_id"].as_str().unwrap()
@@ -239,7 +239,7 @@ async fn what_workflow_code_sets_is_found_at_once() {
         {"type": "upsert_search_attributes", "attributes": {"Count": "many"}},
     ]);
     let refused = server
-        .worker(&path, &body(wrong))
+        .worker_post(&path, &body(wrong))
         .refused(422, "invalid_commands")
         .await;
     let said = &refused["validation_errors"]["commands.1.attributes.Count"];
@@ -251,9 +251,9 @@ async fn what_workflow_code_sets_is_found_at_once() {
         "{refused}"
     );
     assert_eq!(found(&server, "Region = us").await, ["a"]);
-    // The lease still stands, and the worker may say it better.
+    // The lease is still valid, and the worker may send a corrected completion.
     server
-        .worker(&path, &body(upsert(json!({"Count": 5}))))
+        .worker_post(&path, &body(upsert(json!({"Count": 5}))))
         .accepted(200)
         .await;
     assert_eq!(found(&server, "Count = 5").await, ["a"]);
@@ -290,7 +290,7 @@ async fn expressions_are_exact_over_a_thousand_runs() {
     assert_eq!(seen, expected);
 }
 
-/// Runs start and close between pages; each run is shown at most once, and none that was there all along is missed.
+/// Runs start and close between pages. Each run is shown at most once, and no run that existed all along is missed.
 #[tokio::test]
 async fn pages_are_stable_while_runs_start_and_close() {
     for (query, stays) in [
@@ -343,7 +343,7 @@ async fn pages_are_stable_while_runs_start_and_close() {
 }
 
 #[tokio::test]
-async fn tokens_of_another_making_are_refused() {
+async fn tokens_of_other_lists_are_refused() {
     let server = Server::open().await;
     start(&server, "a", json!({})).await;
     for token in ["x", "AAAA", "MTIz", "%00", "MS4", "LTEuYQ%3D%3D"] {
@@ -356,7 +356,7 @@ async fn tokens_of_another_making_are_refused() {
     }
 }
 
-/// The same with writers that do not wait for the reader.
+/// Like the test before, with writers that run at the same time.
 #[tokio::test]
 async fn pages_are_stable_beside_concurrent_writers() {
     let (server, _directory) = defined_on_disk().await;
@@ -405,7 +405,7 @@ async fn the_next_run_and_a_child_carry_the_attributes_and_are_found() {
     let child =
         json!({"type": "start_child_workflow", "workflow_type": "greet", "queue": "elsewhere"});
     let upsert = json!({"type": "upsert_search_attributes", "attributes": {"Count": 4}});
-    server.decide("w", json!([upsert, child])).await;
+    server.worker("w").decide(json!([upsert, child])).await;
     let all = asking(&server, "Region = eu AND Count = 4", "")
         .accepted(200)
         .await;
@@ -414,13 +414,11 @@ async fn the_next_run_and_a_child_carry_the_attributes_and_are_found() {
     assert_eq!(types, ["default", "elsewhere"], "{all}");
     server.start("b").await;
     server
-        .decide(
-            "w",
-            json!([
-                {"type": "upsert_search_attributes", "attributes": {"Region": "us", "Tags": ["x"]}},
-                {"type": "continue_as_new"},
-            ]),
-        )
+        .worker("w")
+        .decide(json!([
+            {"type": "upsert_search_attributes", "attributes": {"Region": "us", "Tags": ["x"]}},
+            {"type": "continue_as_new"},
+        ]))
         .await;
     let all = asking(&server, "Region = us AND Tags = x", "")
         .accepted(200)

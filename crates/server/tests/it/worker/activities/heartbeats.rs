@@ -1,13 +1,12 @@
-//! Activity heartbeats and the status call (worker-protocol.md §8.6, §8.7; engine.md §6.6).
+//! Activity heartbeats and the status call.
 
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
-use crate::support::worker::{
-    activity_report, activity_task, history, payload_of, running_activity, staffed, types,
+use crate::support::{
+    Server, activity_report, history, payload_of, running_activity, staffed, types,
 };
 
-fn beat<'a>(server: &'a Server, task: &Value, fields: Value) -> crate::support::server::Call<'a> {
+fn beat<'a>(server: &'a Server, task: &Value, fields: Value) -> crate::support::Call<'a> {
     activity_report(server, task, "heartbeat", fields)
 }
 
@@ -56,11 +55,11 @@ async fn a_heartbeat_extends_the_lease_and_is_answered_in_full() {
         })
     );
     server.advance(250).await;
-    crate::support::worker::expect_no_task(&server, "activity").await;
+    crate::support::expect_no_task(&server, "activity").await;
 }
 
 #[tokio::test]
-async fn a_status_tells_the_same_and_changes_nothing() {
+async fn a_status_returns_the_same_fields_and_changes_nothing() {
     let server = staffed().await;
     let task = running_activity(&server, json!({"start_to_close_timeout": 600})).await;
     server.advance(100).await;
@@ -104,7 +103,7 @@ async fn a_status_tells_the_same_and_changes_nothing() {
     assert_eq!(history(&server, &task).await, before);
     server.advance(200).await;
     assert_eq!(
-        activity_task(&server, "w").await["attempt_number"],
+        server.worker("w").activity_task().await["attempt_number"],
         2,
         "the lease was not renewed"
     );
@@ -275,14 +274,14 @@ async fn a_late_heartbeat_takes_the_task_back() {
         (&answer["can_continue"], &answer["lease_expires_at"]),
         (&json!(true), &json!("2026-01-01T00:10:00.000000Z"))
     );
-    crate::support::worker::expect_no_task(&server, "activity").await;
+    crate::support::expect_no_task(&server, "activity").await;
     activity_report(&server, &task, "complete", json!({}))
         .accepted(200)
         .await;
 }
 
 #[tokio::test]
-async fn a_closed_attempt_must_not_go_on() {
+async fn a_closed_attempt_must_not_continue() {
     let server = staffed().await;
     let task = running_activity(&server, json!({})).await;
     activity_report(&server, &task, "complete", json!({}))
@@ -305,7 +304,7 @@ async fn a_closed_attempt_must_not_go_on() {
 }
 
 #[tokio::test]
-async fn guards_of_heartbeat_and_status() {
+async fn heartbeat_and_status_check_the_lease() {
     let server = staffed().await;
     let task = running_activity(&server, json!({})).await;
     for verb in ["heartbeat", "status"] {

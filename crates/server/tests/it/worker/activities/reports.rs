@@ -1,18 +1,17 @@
-//! Activity reports: what is recorded, refused and repeated (worker-protocol.md §8.3 to §8.5; engine.md §6.5).
+//! Activity reports: what is recorded, refused and repeated.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope, merge};
-use crate::support::worker::{
-    activity_report, activity_task, decided, expect_no_task, history, id, payload_of,
-    register_for_all, running_activity, staffed, types, workflow_task,
+use crate::support::{
+    Server, activity_report, decided, envelope, every_type, expect_no_task, history, id, merge,
+    payload_of, running_activity, staffed, types,
 };
 
 pub(super) fn complete<'a>(
     server: &'a Server,
     task: &Value,
     fields: Value,
-) -> crate::support::server::Call<'a> {
+) -> crate::support::Call<'a> {
     activity_report(server, task, "complete", fields)
 }
 
@@ -20,7 +19,7 @@ pub(super) fn fail<'a>(
     server: &'a Server,
     task: &Value,
     failure: Value,
-) -> crate::support::server::Call<'a> {
+) -> crate::support::Call<'a> {
     activity_report(server, task, "fail", json!({"failure": failure}))
 }
 
@@ -33,7 +32,7 @@ async fn a_result_is_recorded_and_wakes_the_run() {
         .send()
         .await;
     assert_eq!(answer.status, 200);
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     assert_eq!(
         answer.bare(),
         json!({
@@ -108,7 +107,7 @@ async fn a_result_over_the_payload_limit_fails_the_activity() {
     assert_eq!(failed["structural_limit_configured"], 2_097_152);
     assert_eq!(
         answer["next_task_id"],
-        workflow_task(&server, "w").await["task_id"]
+        server.worker("w").workflow_task().await["task_id"]
     );
 }
 
@@ -134,7 +133,7 @@ async fn a_failure_is_recorded_with_its_stable_surface() {
     });
     let answer = fail(&server, &task, failure).send().await;
     assert_eq!(answer.status, 200);
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     assert_eq!(
         answer.bare(),
         json!({
@@ -201,8 +200,8 @@ async fn class_names_and_traces_stay_out_of_the_exception() {
 async fn details_in_another_legal_form_come_back_byte_for_byte() {
     let server = staffed().await;
     let task = running_activity(&server, json!({})).await;
-    // An array of one null, in a block that also says how many bytes it has.
-    let odd = crate::support::worker::blob(&[
+    // An array of one null, in a block that also contains its number of bytes.
+    let odd = crate::support::blob(&[
         0xc3, 0x01, 0xe2, 0xa3, 0x3d, 0xff, 0x55, 0x80, 0x22, 0x37, 0x0c, 0x01, 0x02, 0x00, 0x00,
     ]);
     fail(&server, &task, json!({"message": "no", "details": odd}))
@@ -217,7 +216,7 @@ async fn details_in_another_legal_form_come_back_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn plain_details_are_for_people_and_have_no_codec() {
+async fn plain_details_are_kept_with_the_diagnostics() {
     let server = staffed().await;
     let task = running_activity(&server, json!({})).await;
     fail(
@@ -304,15 +303,15 @@ async fn a_failure_needs_a_message_and_flags_are_flags() {
 }
 
 #[tokio::test]
-async fn guards_are_asked_in_their_order() {
+async fn reports_are_checked_in_a_fixed_order() {
     let server = staffed().await;
     server
         .post("/namespaces", &json!({"name": "other"}))
         .accepted(201)
         .await;
     decided(&server, json!([{"type": "schedule_activity", "activity_type": "say"}, {"type": "schedule_activity", "activity_type": "say"}])).await;
-    let task = activity_task(&server, "w").await;
-    let sibling = activity_task(&server, "w").await;
+    let task = server.worker("w").activity_task().await;
+    let sibling = server.worker("w").activity_task().await;
     let before = history(&server, &task).await;
     for (verb, fields) in [
         ("complete", json!({})),
@@ -418,7 +417,7 @@ async fn a_repeated_report_is_known_also_after_a_retry_and_after_the_run_closed(
     let task = running_activity(&server, json!({"retry_policy": {"max_attempts": 2}})).await;
     let failure = json!({"message": "no"});
     fail(&server, &task, failure.clone()).accepted(200).await;
-    let next = activity_task(&server, "w").await;
+    let next = server.worker("w").activity_task().await;
     assert_eq!(
         fail(&server, &task, failure.clone()).accepted(200).await["duplicate"],
         true
@@ -427,8 +426,8 @@ async fn a_repeated_report_is_known_also_after_a_retry_and_after_the_run_closed(
         .refused(409, "attempt_closed")
         .await;
     complete(&server, &next, json!({})).accepted(200).await;
-    let woken = workflow_task(&server, "w").await;
-    crate::support::worker::complete(&server, &woken, json!([{"type": "complete_workflow"}]))
+    let woken = server.worker("w").workflow_task().await;
+    crate::support::complete(&server, &woken, json!([{"type": "complete_workflow"}]))
         .accepted(200)
         .await;
     assert_eq!(
@@ -460,10 +459,10 @@ async fn an_expired_lease_is_offered_again_and_the_late_report_still_counts_unti
 #[tokio::test]
 async fn after_a_new_claim_the_old_attempt_is_stale() {
     let server = staffed().await;
-    register_for_all(&server, "v").await;
+    server.register("v", every_type()).await;
     let task = running_activity(&server, json!({})).await;
     server.advance(300).await;
-    let again = activity_task(&server, "v").await;
+    let again = server.worker("v").activity_task().await;
     assert_eq!(
         (&again["task_id"], &again["attempt_number"]),
         (&task["task_id"], &json!(2))

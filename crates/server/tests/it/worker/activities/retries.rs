@@ -1,16 +1,14 @@
-//! Activities that are tried again, and activities that ran out of time (engine.md §6.3, §6.4).
+//! Activities that are tried again, and activities that ran out of time.
 
 use serde_json::{Value, json};
 
 use super::reports::{complete, fail};
-use crate::support::server::merge;
-use crate::support::worker::{
-    activity_task, decided, expect_no_task, history, payload_of, running_activity, staffed, types,
-    workflow_task,
+use crate::support::{
+    decided, expect_no_task, history, merge, payload_of, running_activity, staffed, types,
 };
 
 #[tokio::test]
-async fn a_failure_is_tried_again_as_the_policy_says() {
+async fn a_failed_activity_is_retried_by_its_policy() {
     let server = staffed().await;
     let first = running_activity(
         &server,
@@ -60,7 +58,7 @@ async fn a_failure_is_tried_again_as_the_policy_says() {
         server.advance(delay - 1).await;
         expect_no_task(&server, "activity").await;
         server.advance(1).await;
-        let next = activity_task(&server, "w").await;
+        let next = server.worker("w").activity_task().await;
         assert_eq!(next["task_id"], answer["next_task_id"]);
         assert_ne!(next["activity_attempt_id"], task["activity_attempt_id"]);
         task = next;
@@ -72,13 +70,13 @@ async fn a_failure_is_tried_again_as_the_policy_says() {
     let events = history(&server, &task).await;
     assert_eq!(payload_of(&events, "ActivityFailed")["attempt_number"], 4);
     assert_eq!(
-        workflow_task(&server, "w").await["activity_attempt_id"],
+        server.worker("w").workflow_task().await["activity_attempt_id"],
         task["activity_attempt_id"]
     );
 }
 
 #[tokio::test]
-async fn an_unlimited_policy_goes_on_and_none_is_one_attempt() {
+async fn an_unlimited_policy_retries_and_no_policy_means_one_attempt() {
     let server = staffed().await;
     let mut task = running_activity(&server, json!({"retry_policy": {"max_attempts": null}})).await;
     for attempt in 1..20 {
@@ -86,7 +84,7 @@ async fn an_unlimited_policy_goes_on_and_none_is_one_attempt() {
         fail(&server, &task, json!({"message": "no"}))
             .accepted(200)
             .await;
-        task = activity_task(&server, "w").await;
+        task = server.worker("w").activity_task().await;
     }
     let server = staffed().await;
     let task = running_activity(&server, json!({})).await;
@@ -99,7 +97,7 @@ async fn an_unlimited_policy_goes_on_and_none_is_one_attempt() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_retried_is_not() {
+async fn non_retryable_failures_are_not_retried() {
     for failure in [
         json!({"non_retryable": true}),
         json!({"retryable": false}),
@@ -125,14 +123,14 @@ async fn what_cannot_be_retried_is_not() {
     }
 }
 
-/// The payload of the last event and the late report's reason, after `seconds`.
+/// Returns the payload of the last event and the reason of the late report, after `seconds`.
 async fn timed_out(fields: Value, is_claimed: bool, seconds: u64) -> Value {
     let server = staffed().await;
     let mut command = json!({"type": "schedule_activity", "activity_type": "say"});
     merge(&mut command, fields);
     let task = decided(&server, json!([command])).await;
     let claimed = if is_claimed {
-        Some(activity_task(&server, "w").await)
+        Some(server.worker("w").activity_task().await)
     } else {
         None
     };
@@ -146,7 +144,7 @@ async fn timed_out(fields: Value, is_claimed: bool, seconds: u64) -> Value {
     assert_eq!(types(&events).last(), Some(&"ActivityTimedOut"));
     expect_no_task(&server, "activity").await;
     assert_eq!(
-        workflow_task(&server, "w").await["workflow_event_type"],
+        server.worker("w").workflow_task().await["workflow_event_type"],
         "ActivityTimedOut"
     );
     if let Some(claimed) = claimed {
@@ -202,7 +200,7 @@ async fn the_four_timeouts_end_an_activity() {
 }
 
 #[tokio::test]
-async fn a_timed_out_attempt_is_tried_again_when_the_policy_says_so() {
+async fn a_timed_out_attempt_is_retried_if_the_policy_allows_it() {
     let server = staffed().await;
     let fields = json!({"start_to_close_timeout": 10, "retry_policy": {"max_attempts": 2, "backoff_seconds": [5]}});
     let task = running_activity(&server, fields).await;
@@ -221,13 +219,13 @@ async fn a_timed_out_attempt_is_tried_again_when_the_policy_says_so() {
         .refused(409, "stale_attempt")
         .await;
     server.advance(5).await;
-    let again = activity_task(&server, "w").await;
+    let again = server.worker("w").activity_task().await;
     assert_eq!(again["attempt_number"], 2);
     complete(&server, &again, json!({})).accepted(200).await;
 }
 
 #[tokio::test]
-async fn no_retry_begins_after_the_whole_time_is_over() {
+async fn no_retry_begins_after_the_schedule_to_close_timeout() {
     let server = staffed().await;
     let fields = json!({"schedule_to_close_timeout": 10, "retry_policy": {"max_attempts": 5, "backoff_seconds": [10]}});
     let task = running_activity(&server, fields).await;

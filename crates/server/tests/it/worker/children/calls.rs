@@ -1,17 +1,10 @@
-//! Child workflows on the wire: started with their parent's commit, reported back, limited, refused (engine.md §7.6).
+//! Child workflows on the wire: started with their parent's commit, reported back, limited, refused.
 
-use std::sync::Arc;
-
-use longhaul_host::Config;
-use longhaul_server::Options;
-use longhaul_server::auth::Auth;
-use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope, merge};
-use crate::support::worker::{
-    complete, expect_no_task, history, payload_of, register_for_all, staffed, stop, types,
-    workflow_task,
+use crate::support::{
+    Server, complete, envelope, every_type, expect_no_task, history, merge, payload_of, staffed,
+    stop, types,
 };
 
 fn child(fields: Value) -> Value {
@@ -20,20 +13,20 @@ fn child(fields: Value) -> Value {
     command
 }
 
-/// Starts workflow `wf` with one child; the parent's first task and the child's leased one.
+/// Starts workflow `wf` with one child. Returns the parent's first task and the child's leased task.
 async fn with_child(server: &Server, fields: Value) -> (Value, Value) {
     server.start("wf").await;
-    let parent = workflow_task(server, "w").await;
+    let parent = server.worker("w").workflow_task().await;
     complete(server, &parent, json!([child(fields)]))
         .accepted(200)
         .await;
     server.advance(0).await;
-    let task = workflow_task(server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     assert_eq!(task["workflow_type"], "child");
     (parent, task)
 }
 
-/// Lets letters between runs arrive.
+/// Waits until messages between runs are delivered.
 async fn delivered(server: &Server) {
     server.advance(1).await;
 }
@@ -58,7 +51,7 @@ async fn a_child_begins_with_its_parents_commit_and_answers_it() {
     .accepted(200)
     .await;
     delivered(&server).await;
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     assert_eq!(next["workflow_id"], "wf");
     let events = history(&server, &parent).await;
     assert_eq!(
@@ -94,7 +87,10 @@ async fn each_end_of_a_child_is_its_own_event() {
         delivered(&server).await;
         let events = history(&server, &parent).await;
         payload_of(&events, event);
-        assert_eq!(workflow_task(&server, "w").await["workflow_id"], "wf");
+        assert_eq!(
+            server.worker("w").workflow_task().await["workflow_id"],
+            "wf"
+        );
     }
 }
 
@@ -102,7 +98,7 @@ async fn each_end_of_a_child_is_its_own_event() {
 async fn wrong_options_are_refused_and_start_nothing() {
     let server = staffed().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     for (fields, field) in [
         (json!({"workflow_type": ""}), "workflow_type"),
         (
@@ -139,18 +135,13 @@ async fn wrong_options_are_refused_and_start_nothing() {
 
 #[tokio::test]
 async fn too_many_children_fail_the_run_and_start_none() {
-    let mut config = Config::default();
-    config.limits.pending_children = 2;
-    let server = Server::on(
-        Arc::new(Memory::new()),
-        config,
-        Auth::open(),
-        Options::default(),
-    )
+    let server = Server::configured(|config| {
+        config.limits.pending_children = 2;
+    })
     .await;
-    register_for_all(&server, "w").await;
+    server.register("w", every_type()).await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let three = json!([child(json!({})), child(json!({})), child(json!({}))]);
     let answer = complete(&server, &task, three).accepted(200).await;
     assert_eq!(answer["reason"], "structural_limit_exceeded");
@@ -169,7 +160,7 @@ async fn a_close_policy_reaches_the_child() {
     ] {
         let server = staffed().await;
         server.start("wf").await;
-        let parent = workflow_task(&server, "w").await;
+        let parent = server.worker("w").workflow_task().await;
         complete(
             &server,
             &parent,
@@ -207,7 +198,7 @@ async fn a_failed_child_is_tried_again_after_its_back_off() {
         server.advance(wait - 1).await;
         expect_no_task(&server, "workflow").await;
         server.advance(1).await;
-        let next = workflow_task(&server, "w").await;
+        let next = server.worker("w").workflow_task().await;
         assert_eq!(next["workflow_id"], task["workflow_id"]);
         assert_ne!(next["run_id"], task["run_id"]);
         task = next;
@@ -260,7 +251,7 @@ async fn retries_of_a_child_end_with_its_execution_timeout() {
     .accepted(200)
     .await;
     server.advance(10).await;
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
     server.advance(5).await;
     delivered(&server).await;
     let events = history(&server, &parent).await;

@@ -1,11 +1,10 @@
-//! Child workflows as workers see them: what the parent's history says key by key, why the parent wakes, close policies,
-//! retries and time limits (engine.md §5.9, §7.6; worker-protocol.md §7.3).
+//! Child workflows as workers see them: every key in the parent's history, why the parent wakes, close policies, retries and
+//! time limits.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{BEGIN, Server, envelope, merge};
-use crate::support::worker::{
-    complete, decided, expect_no_task, payload_of, poll, staffed, types, workflow_task,
+use crate::support::{
+    BEGIN, Server, complete, decided, envelope, expect_no_task, merge, payload_of, staffed, types,
 };
 use crate::worker::workflow_tasks::events::{checked_events, take_id};
 use crate::worker::workflow_tasks::resume_context::expect_context_also_after_redelivery;
@@ -16,17 +15,17 @@ fn json_of(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-/// The first task of `wf` after it asked for a child, and the child's first task.
+/// Returns the first task of `wf`, which starts a child, and the child's first task.
 async fn family(server: &Server, fields: Value) -> (Value, Value) {
     let mut command = json!({"type": "start_child_workflow", "workflow_type": "ship", "arguments": envelope("[7]")});
     merge(&mut command, fields);
     let parent = decided(server, json!([command])).await;
-    let child = workflow_task(server, "w").await;
+    let child = server.worker("w").workflow_task().await;
     assert_eq!(child["workflow_type"], "ship");
     (parent, child)
 }
 
-/// Decides a task and lets what it tells other runs arrive.
+/// Completes a task and waits until its messages to other runs are delivered.
 async fn settle(server: &Server, task: &Value, commands: Value) {
     complete(server, task, commands).accepted(200).await;
     server.advance(0).await;
@@ -43,7 +42,7 @@ async fn run_of(server: &Server, task: &Value) -> Value {
         .await
 }
 
-/// The keys that every event of the call repeats.
+/// Returns the keys that every event of the call repeats.
 fn call_keys(child: &Value, call_id: &str, policy: &str) -> Value {
     json!({
         "sequence": 1, "child_call_id": call_id, "workflow_link_id": call_id,
@@ -63,7 +62,7 @@ fn call_id(events: &[Value]) -> String {
 }
 
 #[tokio::test]
-async fn a_child_as_it_was_asked_for() {
+async fn the_event_of_a_child_has_the_options_of_its_call() {
     let server = staffed().await;
     let (parent, child) = family(
         &server,
@@ -116,7 +115,7 @@ async fn a_child_as_it_was_asked_for() {
 }
 
 #[tokio::test]
-async fn how_a_child_ended_wakes_its_parent() {
+async fn the_end_of_a_child_wakes_its_parent() {
     let message = |child: &Value, how: &str| {
         let id = child["workflow_id"].as_str().expect("an id");
         format!("Child workflow {id} closed as {how}: enough")
@@ -202,7 +201,7 @@ async fn how_a_child_ended_wakes_its_parent() {
 }
 
 #[tokio::test]
-async fn a_closing_parent_does_with_its_child_as_the_policy_says() {
+async fn a_closing_parent_applies_its_close_policy() {
     for (policy, status) in [
         (None, "running"),
         (Some("abandon"), "running"),
@@ -217,7 +216,7 @@ async fn a_closing_parent_does_with_its_child_as_the_policy_says() {
         let (parent, child) = family(&server, fields).await;
         let fail = server.post("/workflows/wf/signal/go", &json!({}));
         fail.accepted(202).await;
-        let woken = workflow_task(&server, "w").await;
+        let woken = server.worker("w").workflow_task().await;
         assert_eq!(woken["run_id"], parent["run_id"]);
         settle(&server, &woken, json!([{"type": "complete_workflow"}])).await;
         let shown = run_of(&server, &child).await;
@@ -230,7 +229,7 @@ async fn a_closing_parent_does_with_its_child_as_the_policy_says() {
         let events = checked_events(&server, &parent).await;
         if status == "running" {
             assert_eq!(types(&events).last(), Some(&"WorkflowCompleted"));
-            // It goes on, and nobody is told how it ends.
+            // It goes on, and no other run is notified of its end.
             settle(&server, &child, json!([{"type": "complete_workflow"}])).await;
             assert_eq!(checked_events(&server, &parent).await, events);
             continue;
@@ -249,7 +248,7 @@ async fn a_closing_parent_does_with_its_child_as_the_policy_says() {
 }
 
 #[tokio::test]
-async fn a_wrong_child_is_refused_and_none_begins() {
+async fn an_invalid_child_is_refused_and_none_begins() {
     for (fields, field) in [
         (json!({"workflow_type": ""}), "workflow_type"),
         (json!({"workflow_type": null}), "workflow_type"),
@@ -267,7 +266,7 @@ async fn a_wrong_child_is_refused_and_none_begins() {
     ] {
         let server = staffed().await;
         server.start("wf").await;
-        let task = workflow_task(&server, "w").await;
+        let task = server.worker("w").workflow_task().await;
         let command = with(
             json!({"type": "start_child_workflow", "workflow_type": "ship"}),
             fields.clone(),
@@ -307,7 +306,7 @@ async fn a_child_that_fails_twice_and_then_succeeds_is_a_success() {
         server.advance(backoff - 1).await;
         expect_no_task(&server, "workflow").await;
         server.advance(1).await;
-        child = workflow_task(&server, "w").await;
+        child = server.worker("w").workflow_task().await;
         assert_eq!(
             (&child["workflow_id"], &child["arguments"]),
             (&workflow, &envelope("[7]"))
@@ -359,13 +358,13 @@ async fn a_child_that_fails_twice_and_then_succeeds_is_a_success() {
         3
     );
     assert_eq!(
-        workflow_task(&server, "w").await["workflow_wait_kind"],
+        server.worker("w").workflow_task().await["workflow_wait_kind"],
         "child"
     );
 }
 
 #[tokio::test]
-async fn a_child_is_not_tried_again_when_its_policy_says_no() {
+async fn a_child_is_not_retried_if_its_policy_forbids_it() {
     let policy = |fields: Value| with(json!({"max_attempts": 3, "backoff_seconds": [0]}), fields);
     for (policy, failure) in [
         (policy(json!({"max_attempts": 1})), json!({})),
@@ -416,12 +415,12 @@ async fn a_child_run_that_lasts_too_long_fails_its_call() {
         (&json!("failed"), &json!("timed_out"), &json!("timeout"))
     );
     assert_eq!(
-        workflow_task(&server, "w").await["workflow_event_type"],
+        server.worker("w").workflow_task().await["workflow_event_type"],
         "ChildRunFailed"
     );
 }
 
-/// Runs that are tried again share the time of the execution: when it is over, no other begins.
+/// Retried runs share the execution timeout: after it no other run begins.
 #[tokio::test]
 async fn the_execution_time_of_a_child_covers_all_its_runs() {
     let server = staffed().await;
@@ -429,7 +428,7 @@ async fn the_execution_time_of_a_child_covers_all_its_runs() {
     let (parent, child) = family(&server, fields).await;
     settle(&server, &child, json_of(FAIL)).await;
     server.advance(20).await;
-    let second = workflow_task(&server, "w").await;
+    let second = server.worker("w").workflow_task().await;
     server.advance(10).await;
     let own = checked_events(&server, &second).await;
     assert_eq!(
@@ -438,7 +437,9 @@ async fn the_execution_time_of_a_child_covers_all_its_runs() {
     );
     let events = checked_events(&server, &parent).await;
     assert_eq!(types(&events)[4..], ["ChildRunStarted", "ChildRunFailed"]);
-    let answer = poll(&server, "workflow", "w", json!({}))
+    let answer = server
+        .worker("w")
+        .poll("workflow", json!({}))
         .accepted(200)
         .await;
     assert_eq!(answer["task"]["run_id"], parent["run_id"]);

@@ -1,4 +1,4 @@
-//! Local activities whose attempts are written down as they happen (local-activities.md §12.2, test cases 14 to 31).
+//! Local activities whose attempts are written down as they happen.
 
 use std::sync::Arc;
 
@@ -10,10 +10,9 @@ use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
 use crate::support::contract::local_activity_errors;
-use crate::support::server::{Call, Server, envelope, merge};
-use crate::support::worker::{
-    complete, expect_no_task, fail, history, id, leased, payload_of, poll, register_for_all,
-    report, signal, stop, types, workflow_task,
+use crate::support::{
+    Call, Server, complete, envelope, every_type, expect_no_task, fail, history, id, leased, merge,
+    payload_of, report, signal, stop, types,
 };
 
 const EVERY_TYPE: &str = "durable_local_activities";
@@ -24,11 +23,11 @@ async fn register(server: &Server, worker_id: &str) {
     server.register(worker_id, fields).await;
 }
 
-async fn fresh_task() -> (Server, Value) {
+async fn durable_task() -> (Server, Value) {
     let server = Server::open().await;
     register(&server, "w").await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     (server, task)
 }
 
@@ -92,7 +91,7 @@ fn recover<'a>(server: &'a Server, task: &Value, fields: Value) -> Call<'a> {
     )
 }
 
-/// The types of all events but the two of the start.
+/// Returns the types of all events except the two of the start.
 async fn written(server: &Server, task: &Value) -> Vec<String> {
     let events = history(server, task).await;
     types(&events[2..]).into_iter().map(str::to_owned).collect()
@@ -107,10 +106,10 @@ fn retried(attempts: u64, backoff: Value) -> Value {
     json!({"retry_policy": {"max_attempts": attempts, "backoff_seconds": backoff}})
 }
 
-/// A worker that says how much it has gets what is new with every answer; one that does not is answered as ever.
+/// A worker that sends `history_after` gets the newer events with every response; others do not.
 #[tokio::test]
-async fn what_is_new_comes_with_the_answer_when_asked_for() {
-    let (server, task) = fresh_task().await;
+async fn new_events_are_returned_on_request() {
+    let (server, task) = durable_task().await;
     let begin = |after: Value| {
         let mut body =
             json!({"sequence": 1, "worker_attempt_id": "a", "descriptor": descriptor(json!({}))});
@@ -144,7 +143,7 @@ async fn what_is_new_comes_with_the_answer_when_asked_for() {
 
 #[tokio::test]
 async fn an_attempt_is_in_history_before_it_runs_and_its_result_after() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let first = prepare(&server, &task, 1, json!({})).accepted(200).await;
     assert_eq!(
         written(&server, &task).await,
@@ -217,8 +216,8 @@ async fn an_attempt_is_in_history_before_it_runs_and_its_result_after() {
 }
 
 #[tokio::test]
-async fn what_stands_before_the_call_is_recorded_first() {
-    let (server, task) = fresh_task().await;
+async fn commands_before_the_call_are_recorded_first() {
+    let (server, task) = durable_task().await;
     prepare(&server, &task, 2, json!({}))
         .refused(409, "local_activity_command_prefix_not_recorded")
         .await;
@@ -262,7 +261,7 @@ async fn what_stands_before_the_call_is_recorded_first() {
 
 #[tokio::test]
 async fn a_recorded_call_is_not_prepared_as_another() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let commands = json!([{"type": "schedule_activity", "activity_type": "charge"}]);
     let body = json!({"checkpoint_id": "c", "start_sequence": 1, "commands": commands});
     call(&server, &task, "checkpoint", body).accepted(200).await;
@@ -290,7 +289,7 @@ async fn a_recorded_call_is_not_prepared_as_another() {
 
 #[tokio::test]
 async fn a_failure_releases_the_task_and_its_retry_is_a_task_that_is_due_later() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let options = retried(4, json!([5, 2]));
     let mut task_now = task.clone();
     for (number, delay) in [(1, 5), (2, 2), (3, 2)] {
@@ -326,7 +325,7 @@ async fn a_failure_releases_the_task_and_its_retry_is_a_task_that_is_due_later()
         server.advance(delay - 1).await;
         expect_no_task(&server, "workflow").await;
         server.advance(1).await;
-        task_now = workflow_task(&server, "w").await;
+        task_now = server.worker("w").workflow_task().await;
         assert_eq!(task_now["task_id"], created[0]);
         assert_eq!(
             local_activity_errors("localActivityWorkflowTaskPayload", &task_now),
@@ -360,12 +359,15 @@ async fn a_failure_releases_the_task_and_its_retry_is_a_task_that_is_due_later()
 
 #[tokio::test]
 async fn a_waiting_poll_is_woken_when_a_retry_is_due() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let attempt = prepare(&server, &task, 1, retried(2, json!([3])))
         .accepted(200)
         .await;
     failed(&server, &task, &attempt, "Busy").accepted(200).await;
-    let waiting = poll(&server, "workflow", "w", json!({"timeout_seconds": 30})).send();
+    let waiting = server
+        .worker("w")
+        .poll("workflow", json!({"timeout_seconds": 30}))
+        .send();
     let moved = async {
         server.advance(2).await;
         server.advance(1).await;
@@ -375,10 +377,10 @@ async fn a_waiting_poll_is_woken_when_a_retry_is_due() {
 }
 
 #[tokio::test]
-async fn a_failure_that_is_never_tried_again_ends_the_call() {
+async fn a_failure_without_a_retry_ends_the_call() {
     let policy =
         json!({"retry_policy": {"max_attempts": 3, "non_retryable_error_types": ["Declined"]}});
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let attempt = prepare(&server, &task, 1, policy).accepted(200).await;
     let settled = failed(&server, &task, &attempt, "Declined")
         .accepted(200)
@@ -388,8 +390,8 @@ async fn a_failure_that_is_never_tried_again_ends_the_call() {
 }
 
 #[tokio::test]
-async fn a_result_that_comes_too_late_is_a_timeout() {
-    let (server, task) = fresh_task().await;
+async fn a_late_result_is_a_timeout() {
+    let (server, task) = durable_task().await;
     let mut options = retried(2, json!([0]));
     merge(&mut options, json!({"start_to_close_timeout": 10}));
     let attempt = prepare(&server, &task, 1, options.clone())
@@ -407,7 +409,7 @@ async fn a_result_that_comes_too_late_is_a_timeout() {
         (&retry["retry_reason"], &retry["timeout_kind"]),
         (&json!("timeout"), &json!("start_to_close"))
     );
-    let second = workflow_task(&server, "w").await;
+    let second = server.worker("w").workflow_task().await;
     let attempt = prepare(&server, &second, 1, options).accepted(200).await;
     server.clock.advance_seconds(10);
     let settled = failed(&server, &second, &attempt, "Late")
@@ -424,7 +426,7 @@ async fn a_result_that_comes_too_late_is_a_timeout() {
 
 #[tokio::test]
 async fn no_retry_goes_past_the_end_of_the_whole_call() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let mut options = retried(3, json!([5, 30]));
     merge(&mut options, json!({"schedule_to_close_timeout": 20}));
     let attempt = prepare(&server, &task, 1, options.clone())
@@ -432,7 +434,7 @@ async fn no_retry_goes_past_the_end_of_the_whole_call() {
         .await;
     failed(&server, &task, &attempt, "Busy").accepted(200).await;
     server.advance(5).await;
-    let second = workflow_task(&server, "w").await;
+    let second = server.worker("w").workflow_task().await;
     let attempt = prepare(&server, &second, 1, options.clone())
         .accepted(200)
         .await;
@@ -442,19 +444,19 @@ async fn no_retry_goes_past_the_end_of_the_whole_call() {
         .await;
     assert_eq!(settled["event_type"], "ActivityFailed");
 
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let attempt = prepare(&server, &task, 1, options.clone())
         .accepted(200)
         .await;
     failed(&server, &task, &attempt, "Busy").accepted(200).await;
-    // Nobody takes the retry before the time of the whole call is up.
+    // No worker takes the retry before the schedule-to-close timeout.
     server.advance(20).await;
     let events = history(&server, &task).await;
     assert_eq!(
         payload_of(&events, "ActivityTimedOut")["timeout_kind"],
         "schedule_to_close"
     );
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     assert_eq!(next["workflow_event_type"], "ActivityTimedOut");
     assert_eq!(next["workflow_wait_kind"], "local_activity");
     expect_no_task(&server, "workflow").await;
@@ -465,7 +467,7 @@ async fn no_retry_goes_past_the_end_of_the_whole_call() {
 
 #[tokio::test]
 async fn heartbeats_move_one_deadline_and_control_moves_none() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let options = json!({"heartbeat_timeout": 10, "start_to_close_timeout": 60, "schedule_to_close_timeout": 90});
     let attempt = prepare(&server, &task, 1, options).accepted(200).await;
     assert_eq!(
@@ -542,8 +544,8 @@ async fn heartbeats_move_one_deadline_and_control_moves_none() {
 }
 
 #[tokio::test]
-async fn silence_is_a_timeout_that_the_server_notices() {
-    let (server, task) = fresh_task().await;
+async fn missing_heartbeats_time_out() {
+    let (server, task) = durable_task().await;
     let mut options = retried(2, json!([0]));
     merge(&mut options, json!({"heartbeat_timeout": 10}));
     let attempt = prepare(&server, &task, 1, options.clone())
@@ -561,7 +563,7 @@ async fn silence_is_a_timeout_that_the_server_notices() {
     completed(&server, &task, &attempt)
         .refused(409, "stale_activity_attempt")
         .await;
-    let second = workflow_task(&server, "w").await;
+    let second = server.worker("w").workflow_task().await;
     let attempt = prepare(&server, &second, 1, options).accepted(200).await;
     assert_eq!(attempt["attempt_number"], 2);
     server.advance(10).await;
@@ -569,7 +571,7 @@ async fn silence_is_a_timeout_that_the_server_notices() {
         last_payload(&server, &task).await["timeout_kind"],
         "heartbeat"
     );
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     assert_eq!(next["workflow_event_type"], "ActivityTimedOut");
     complete(&server, &next, json!([{"type": "complete_workflow"}]))
         .accepted(200)
@@ -579,7 +581,7 @@ async fn silence_is_a_timeout_that_the_server_notices() {
 #[tokio::test]
 async fn a_lost_worker_leaves_an_attempt_that_another_finds() {
     for (attempts, event_type) in [(2, "ActivityRetryScheduled"), (1, "ActivityFailed")] {
-        let (server, task) = fresh_task().await;
+        let (server, task) = durable_task().await;
         let options = retried(attempts, json!([]));
         let attempt = prepare(&server, &task, 1, options.clone())
             .accepted(200)
@@ -589,7 +591,7 @@ async fn a_lost_worker_leaves_an_attempt_that_another_finds() {
             .await;
         server.advance(300).await;
         register(&server, "v").await;
-        let taken = workflow_task(&server, "v").await;
+        let taken = server.worker("v").workflow_task().await;
         assert_eq!(
             (&taken["task_id"], &taken["workflow_task_attempt"]),
             (&task["task_id"], &json!(2))
@@ -638,7 +640,7 @@ async fn a_lost_worker_leaves_an_attempt_that_another_finds() {
         assert_eq!(history(&server, &task).await, before);
         if attempts == 2 {
             assert_eq!(payload["retry_reason"], "cold_replay");
-            let next = workflow_task(&server, "v").await;
+            let next = server.worker("v").workflow_task().await;
             let second = prepare(&server, &next, 1, options).accepted(200).await;
             assert_eq!(second["attempt_number"], 2);
             completed(&server, &next, &second).accepted(200).await;
@@ -651,8 +653,8 @@ async fn a_lost_worker_leaves_an_attempt_that_another_finds() {
 }
 
 #[tokio::test]
-async fn a_worker_that_leaves_or_gives_the_task_back_need_not_be_waited_for() {
-    let (server, task) = fresh_task().await;
+async fn an_attempt_ends_at_once_if_its_worker_leaves_or_fails_the_task() {
+    let (server, task) = durable_task().await;
     let options = retried(3, json!([]));
     prepare(&server, &task, 1, options.clone())
         .accepted(200)
@@ -661,11 +663,11 @@ async fn a_worker_that_leaves_or_gives_the_task_back_need_not_be_waited_for() {
         .accepted(200)
         .await;
     server.advance(1).await;
-    let again = workflow_task(&server, "w").await;
+    let again = server.worker("w").workflow_task().await;
     recover(&server, &again, options.clone())
         .accepted(200)
         .await;
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     prepare(&server, &next, 1, options.clone())
         .accepted(200)
         .await;
@@ -674,13 +676,13 @@ async fn a_worker_that_leaves_or_gives_the_task_back_need_not_be_waited_for() {
         .worker_call(Method::DELETE, "/registrations/w")
         .accepted(200)
         .await;
-    let taken = workflow_task(&server, "v").await;
+    let taken = server.worker("v").workflow_task().await;
     let recovered = recover(&server, &taken, options.clone())
         .accepted(200)
         .await;
     assert_eq!(recovered["event_type"], "ActivityRetryScheduled");
     let fields = json!({"lease_owner": "w"});
-    let last = workflow_task(&server, "v").await;
+    let last = server.worker("v").workflow_task().await;
     let mut body =
         json!({"sequence": 1, "worker_attempt_id": "n", "descriptor": descriptor(options)});
     merge(&mut body, fields);
@@ -691,16 +693,16 @@ async fn a_worker_that_leaves_or_gives_the_task_back_need_not_be_waited_for() {
 
 #[tokio::test]
 async fn a_task_of_something_else_does_not_begin_a_retry_early() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let options = retried(2, json!([60]));
     let attempt = prepare(&server, &task, 1, options.clone())
         .accepted(200)
         .await;
     failed(&server, &task, &attempt, "Busy").accepted(200).await;
     signal(&server, "go", json!([])).await;
-    let ordinary = workflow_task(&server, "w").await;
+    let ordinary = server.worker("w").workflow_task().await;
     assert_eq!(ordinary["workflow_wait_kind"], "signal");
-    // A worker that knows better says that there is nothing to do.
+    // A worker may complete the task without a command.
     fail(
         &server,
         &ordinary,
@@ -710,7 +712,7 @@ async fn a_task_of_something_else_does_not_begin_a_retry_early() {
     .await;
     expect_no_task(&server, "workflow").await;
     signal(&server, "go", json!([])).await;
-    let ordinary = workflow_task(&server, "w").await;
+    let ordinary = server.worker("w").workflow_task().await;
     let refused = prepare(&server, &ordinary, 1, options.clone())
         .refused(409, "local_activity_retry_not_due")
         .await;
@@ -725,7 +727,7 @@ async fn a_task_of_something_else_does_not_begin_a_retry_early() {
         1
     );
     server.advance(60).await;
-    let due = workflow_task(&server, "w").await;
+    let due = server.worker("w").workflow_task().await;
     assert_eq!(due["workflow_wait_kind"], "local_activity");
     let reused = json!({"sequence": 1, "worker_attempt_id": attempt["worker_attempt_id"], "descriptor": descriptor(options.clone())});
     call(&server, &due, "prepare", reused)
@@ -736,15 +738,15 @@ async fn a_task_of_something_else_does_not_begin_a_retry_early() {
 }
 
 #[tokio::test]
-async fn a_retry_that_is_due_waits_for_the_end_of_a_lease_and_takes_a_ready_task_along() {
-    let (server, task) = fresh_task().await;
+async fn a_due_retry_waits_for_the_leased_task_and_replaces_a_ready_one() {
+    let (server, task) = durable_task().await;
     let options = retried(2, json!([10]));
     let attempt = prepare(&server, &task, 1, options.clone())
         .accepted(200)
         .await;
     failed(&server, &task, &attempt, "Busy").accepted(200).await;
     signal(&server, "go", json!([])).await;
-    let ordinary = workflow_task(&server, "w").await;
+    let ordinary = server.worker("w").workflow_task().await;
     server.advance(10).await;
     expect_no_task(&server, "workflow").await;
     fail(
@@ -754,7 +756,7 @@ async fn a_retry_that_is_due_waits_for_the_end_of_a_lease_and_takes_a_ready_task
     )
     .accepted(200)
     .await;
-    let due = workflow_task(&server, "w").await;
+    let due = server.worker("w").workflow_task().await;
     assert_eq!(due["workflow_wait_kind"], "local_activity");
     let second = prepare(&server, &due, 1, options.clone())
         .accepted(200)
@@ -764,7 +766,7 @@ async fn a_retry_that_is_due_waits_for_the_end_of_a_lease_and_takes_a_ready_task
         .accepted(200)
         .await;
 
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let attempt = prepare(&server, &task, 1, options.clone())
         .accepted(200)
         .await;
@@ -772,7 +774,7 @@ async fn a_retry_that_is_due_waits_for_the_end_of_a_lease_and_takes_a_ready_task
     signal(&server, "go", json!([])).await;
     server.advance(10).await;
     // Both are ready; whichever is leased sees everything, and the other is not handed out beside it.
-    let first = workflow_task(&server, "w").await;
+    let first = server.worker("w").workflow_task().await;
     expect_no_task(&server, "workflow").await;
     let second = prepare(&server, &first, 1, options).accepted(200).await;
     assert_eq!(second["attempt_number"], 2);
@@ -787,7 +789,7 @@ async fn a_retry_that_is_due_waits_for_the_end_of_a_lease_and_takes_a_ready_task
 async fn a_stopped_run_cancels_its_local_activity_once() {
     for verb in ["cancel", "terminate"] {
         for in_backoff in [false, true] {
-            let (server, task) = fresh_task().await;
+            let (server, task) = durable_task().await;
             let attempt = prepare(&server, &task, 1, retried(2, json!([60])))
                 .accepted(200)
                 .await;
@@ -817,7 +819,7 @@ async fn a_stopped_run_cancels_its_local_activity_once() {
 
 #[tokio::test]
 async fn a_run_that_ends_by_itself_closes_its_local_activity_silently() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let attempt = prepare(&server, &task, 1, json!({})).accepted(200).await;
     complete(&server, &task, json!([{"type": "complete_workflow"}]))
         .accepted(200)
@@ -834,7 +836,7 @@ async fn a_run_that_ends_by_itself_closes_its_local_activity_silently() {
 
 #[tokio::test]
 async fn two_workers_cannot_begin_one_attempt() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let (one, two) = tokio::join!(
         prepare(&server, &task, 1, json!({})).send(),
         prepare(&server, &task, 1, json!({})).send()
@@ -855,20 +857,15 @@ async fn two_workers_cannot_begin_one_attempt() {
 }
 
 #[tokio::test]
-async fn limits_hold() {
-    let mut config = Config::default();
-    config.limits.payload_bytes = 64;
-    config.limits.pending_activities = 1;
-    let server = Server::on(
-        Arc::new(Memory::new()),
-        config,
-        Auth::open(),
-        Options::default(),
-    )
+async fn payload_size_and_pending_activities_are_limited() {
+    let server = Server::configured(|config| {
+        config.limits.payload_bytes = 64;
+        config.limits.pending_activities = 1;
+    })
     .await;
     register(&server, "w").await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let large = envelope(&format!("\"{}\"", "x".repeat(100)));
     let refused = prepare(&server, &task, 1, json!({"arguments": large}))
         .refused(422, "structural_limit_exceeded")
@@ -899,9 +896,9 @@ async fn limits_hold() {
 }
 
 #[tokio::test]
-async fn only_a_worker_that_can_go_on_is_given_the_run() {
-    let (server, task) = fresh_task().await;
-    register_for_all(&server, "inline").await;
+async fn only_a_capable_worker_gets_the_retry() {
+    let (server, task) = durable_task().await;
+    server.register("inline", every_type()).await;
     let fields = json!({"supported_workflow_types": [], "supported_activity_types": [],
         "capabilities": ["cooperative_cancellation", "prepared_local_activities"]});
     server.register("python", fields).await;
@@ -911,19 +908,23 @@ async fn only_a_worker_that_can_go_on_is_given_the_run() {
         .await;
     failed(&server, &task, &attempt, "Busy").accepted(200).await;
     server.advance(5).await;
-    let answer = poll(&server, "workflow", "inline", json!({}))
+    let answer = server
+        .worker("inline")
+        .poll("workflow", json!({}))
         .accepted(200)
         .await;
     assert_eq!(answer["poll_status"], "empty");
-    let taken = workflow_task(&server, "python").await;
+    let taken = server.worker("python").workflow_task().await;
     let second = prepare(&server, &taken, 1, options).accepted(200).await;
     // The unfinished attempt keeps others away, also when its worker is lost.
     server.advance(300).await;
-    let answer = poll(&server, "workflow", "inline", json!({}))
+    let answer = server
+        .worker("inline")
+        .poll("workflow", json!({}))
         .accepted(200)
         .await;
     assert_eq!(answer["poll_status"], "empty");
-    let found = workflow_task(&server, "w").await;
+    let found = server.worker("w").workflow_task().await;
     recover(&server, &found, retried(2, json!([5])))
         .accepted(200)
         .await;
@@ -939,12 +940,12 @@ async fn only_a_worker_that_can_go_on_is_given_the_run() {
     )
     .accepted(200)
     .await;
-    workflow_task(&server, "inline").await;
+    server.worker("inline").workflow_task().await;
 }
 
 #[tokio::test]
 async fn claims_are_checked_before_anything_else() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     for (fields, reason) in [
         (json!({"lease_owner": "x"}), "stale_worker_registration"),
         (
@@ -973,7 +974,7 @@ async fn claims_are_checked_before_anything_else() {
         .await;
     let body = json!({"lease_owner": "w", "workflow_task_attempt": 1, "renew_lease": true});
     server
-        .worker("/workflow-tasks/nothing/local-activities/a/control", &body)
+        .worker_post("/workflow-tasks/nothing/local-activities/a/control", &body)
         .refused(404, "task_not_found")
         .await;
     server.clock.advance_seconds(300);
@@ -989,7 +990,7 @@ async fn claims_are_checked_before_anything_else() {
     register(&server, "w").await;
     let body = json!({"workflow_id": "wf", "workflow_type": "greet", "task_queue": "default", "run_timeout_seconds": 60});
     server.post("/workflows", &body).accepted(201).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     server.clock.advance_seconds(60);
     prepare(&server, &task, 1, json!({}))
         .refused(409, "run_deadline_expired")
@@ -998,7 +999,7 @@ async fn claims_are_checked_before_anything_else() {
 
 #[tokio::test]
 async fn malformed_calls_name_their_fields() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     for (fields, path) in [
         (json!({"sequence": 0}), "sequence"),
         (json!({"worker_attempt_id": null}), "worker_attempt_id"),
@@ -1069,7 +1070,7 @@ async fn a_back_off_survives_a_restart() {
     let first = Server::on(store.clone(), config(), Auth::open(), Options::default()).await;
     register(&first, "w").await;
     first.start("wf").await;
-    let task = workflow_task(&first, "w").await;
+    let task = first.worker("w").workflow_task().await;
     let attempt = prepare(&first, &task, 1, retried(2, json!([10])))
         .accepted(200)
         .await;
@@ -1079,7 +1080,7 @@ async fn a_back_off_survives_a_restart() {
     second.advance(9).await;
     expect_no_task(&second, "workflow").await;
     second.advance(1).await;
-    let due = workflow_task(&second, "w").await;
+    let due = second.worker("w").workflow_task().await;
     let retry = prepare(&second, &due, 1, retried(2, json!([10])))
         .accepted(200)
         .await;
@@ -1091,7 +1092,7 @@ async fn a_deadline_is_kept_at_every_boundary() {
     let options = json!({"start_to_close_timeout": 5});
     // At a heartbeat, whether of the code or of the lease. The clock moves without the sweep that would notice it too.
     for verb in ["control", "heartbeat"] {
-        let (server, task) = fresh_task().await;
+        let (server, task) = durable_task().await;
         let attempt = prepare(&server, &task, 1, options.clone())
             .accepted(200)
             .await;
@@ -1101,11 +1102,11 @@ async fn a_deadline_is_kept_at_every_boundary() {
             .refused(409, "local_activity_deadline_expired")
             .await;
         assert_eq!(refused["claim_released"], true);
-        let next = workflow_task(&server, "w").await;
+        let next = server.worker("w").workflow_task().await;
         assert_eq!(next["workflow_event_type"], "ActivityTimedOut");
     }
     // At the start of an attempt.
-    let (server, task) = fresh_task().await;
+    let (server, task) = durable_task().await;
     let mut options = retried(3, json!([5]));
     merge(&mut options, json!({"schedule_to_close_timeout": 8}));
     let attempt = prepare(&server, &task, 1, options.clone())
@@ -1113,7 +1114,7 @@ async fn a_deadline_is_kept_at_every_boundary() {
         .await;
     failed(&server, &task, &attempt, "Busy").accepted(200).await;
     server.advance(5).await;
-    let retry = workflow_task(&server, "w").await;
+    let retry = server.worker("w").workflow_task().await;
     server.clock.advance_seconds(3);
     prepare(&server, &retry, 1, options)
         .refused(409, "local_activity_deadline_expired")

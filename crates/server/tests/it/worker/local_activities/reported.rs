@@ -1,21 +1,14 @@
-//! Local activities that a worker tells with its decision (local-activities.md §12.1, test cases 1 to 13).
+//! Local activities that a worker reports, already finished, in its completion.
 
-use std::sync::Arc;
-
-use longhaul_host::Config;
-use longhaul_server::Options;
-use longhaul_server::auth::Auth;
-use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
 use crate::support::contract::local_activity_errors;
-use crate::support::server::{Server, envelope, merge};
-use crate::support::worker::{
-    complete, expect_no_task, history, payload_of, register_for_all, report, staffed, stop, types,
-    workflow_task,
+use crate::support::{
+    Server, complete, envelope, every_type, expect_no_task, history, leased_task, merge,
+    payload_of, report, stop, types,
 };
 
-/// A call that succeeded at once; `fields` are added or replace.
+/// Returns a call that succeeded at once; `fields` are added or replace.
 fn told(fields: Value) -> Value {
     let mut command = json!({
         "type": "record_local_activity",
@@ -30,7 +23,7 @@ fn told(fields: Value) -> Value {
     command
 }
 
-/// A call whose only attempt did not succeed.
+/// Returns a call whose only attempt failed.
 fn ended(outcome: &str, fields: Value) -> Value {
     let mut attempt = json!({"attempt_number": 1, "outcome": outcome, "duration_ms": 5, "message": "no",
         "exception_type": "Oops"});
@@ -62,16 +55,9 @@ fn tried_twice() -> Value {
     }))
 }
 
-async fn fresh_task() -> (Server, Value) {
-    let server = staffed().await;
-    server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
-    (server, task)
-}
-
-/// The events of one told call, without the two of the start.
+/// Returns the events of one reported call, without the two of the start.
 async fn events_of(command: Value) -> Vec<Value> {
-    let (server, task) = fresh_task().await;
+    let (server, task) = leased_task().await;
     complete(
         &server,
         &task,
@@ -100,7 +86,7 @@ async fn events_of(command: Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_told_success_is_three_events_and_no_task() {
+async fn a_reported_success_is_three_events_and_no_task() {
     let events = events_of(told(json!({}))).await;
     assert_eq!(
         types(&events),
@@ -199,7 +185,7 @@ async fn two_attempts_and_their_heartbeats_keep_their_order_and_moments() {
 }
 
 #[tokio::test]
-async fn what_did_not_succeed_has_the_shape_that_the_workflow_saw() {
+async fn a_reported_failure_has_the_shape_that_the_workflow_saw() {
     let events = events_of(ended(
         "failed",
         json!({"non_retryable": true, "attempts": [
@@ -231,9 +217,9 @@ async fn what_did_not_succeed_has_the_shape_that_the_workflow_saw() {
     assert_eq!(cancelled["attempt_number"], 1);
 }
 
-/// The fields at fault in one command; nothing is written and the task is still leased.
+/// Returns the wrong fields of one command, and checks that nothing is recorded and the task is still leased.
 async fn faults(command: Value) -> Vec<String> {
-    let (server, task) = fresh_task().await;
+    let (server, task) = leased_task().await;
     let fields = complete(&server, &task, json!([command])).invalid().await;
     assert_eq!(history(&server, &task).await.len(), 2);
     report(&server, &task, "heartbeat", json!({}))
@@ -490,7 +476,7 @@ async fn a_hundred_attempts_and_a_thousand_heartbeats_are_the_most() {
             json!({"attempts": [{"attempt_number": 1, "outcome": "completed", "heartbeats": list}]}),
         )
     };
-    let (server, task) = fresh_task().await;
+    let (server, task) = leased_task().await;
     complete(&server, &task, json!([heartbeats(1000)]))
         .accepted(200)
         .await;
@@ -498,8 +484,8 @@ async fn a_hundred_attempts_and_a_thousand_heartbeats_are_the_most() {
 }
 
 #[tokio::test]
-async fn calls_stand_among_other_commands_and_may_name_their_attempts_alike() {
-    let (server, task) = fresh_task().await;
+async fn calls_mix_with_other_commands_and_may_share_attempt_names() {
+    let (server, task) = leased_task().await;
     let commands = json!([
         {"type": "record_side_effect", "result": envelope("1")},
         told(json!({})),
@@ -537,11 +523,11 @@ async fn calls_stand_among_other_commands_and_may_name_their_attempts_alike() {
 }
 
 #[tokio::test]
-async fn any_worker_of_any_protocol_may_tell_one() {
+async fn workers_of_every_protocol_version_may_report_one() {
     let server = Server::open().await;
-    register_for_all(&server, "plain").await;
+    server.register("plain", every_type()).await;
     server.start("wf").await;
-    let task = workflow_task(&server, "plain").await;
+    let task = server.worker("plain").workflow_task().await;
     complete(
         &server,
         &task,
@@ -553,8 +539,8 @@ async fn any_worker_of_any_protocol_may_tell_one() {
 }
 
 #[tokio::test]
-async fn the_same_report_twice_is_written_once() {
-    let (server, task) = fresh_task().await;
+async fn a_repeated_report_is_recorded_once() {
+    let (server, task) = leased_task().await;
     let commands = json!([told(json!({})), {"type": "start_timer", "delay_seconds": 1}]);
     let first = complete(&server, &task, commands.clone())
         .accepted(200)
@@ -567,8 +553,8 @@ async fn the_same_report_twice_is_written_once() {
 }
 
 #[tokio::test]
-async fn a_call_that_comes_after_the_end_of_its_run_leaves_no_trace() {
-    let (server, task) = fresh_task().await;
+async fn a_call_after_the_end_of_its_run_records_nothing() {
+    let (server, task) = leased_task().await;
     stop(&server, "cancel").await;
     let answer = complete(&server, &task, json!([told(json!({}))]))
         .refused(409, "run_closed")
@@ -589,8 +575,8 @@ async fn a_call_that_comes_after_the_end_of_its_run_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn a_lease_answers_as_workers_of_local_activities_need_it() {
-    let (server, task) = fresh_task().await;
+async fn the_lease_is_checked_for_reported_local_activities() {
+    let (server, task) = leased_task().await;
     let answer = report(&server, &task, "heartbeat", json!({}))
         .accepted(200)
         .await;
@@ -620,19 +606,14 @@ async fn a_lease_answers_as_workers_of_local_activities_need_it() {
 }
 
 #[tokio::test]
-async fn a_story_that_is_too_long_fails_the_run() {
-    let mut config = Config::default();
-    config.limits.events_per_transaction = 20;
-    let server = Server::on(
-        Arc::new(Memory::new()),
-        config,
-        Auth::open(),
-        Options::default(),
-    )
+async fn a_call_with_too_many_events_fails_the_run() {
+    let server = Server::configured(|config| {
+        config.limits.events_per_transaction = 20;
+    })
     .await;
-    register_for_all(&server, "w").await;
+    server.register("w", every_type()).await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let heartbeats: Vec<Value> = (0..30).map(|at| json!({"elapsed_ms": at})).collect();
     let long = told(
         json!({"attempts": [{"attempt_number": 1, "outcome": "completed", "heartbeats": heartbeats}]}),
@@ -647,18 +628,13 @@ async fn a_story_that_is_too_long_fails_the_run() {
 
 #[tokio::test]
 async fn a_result_that_is_too_large_fails_the_run() {
-    let mut config = Config::default();
-    config.limits.payload_bytes = 64;
-    let server = Server::on(
-        Arc::new(Memory::new()),
-        config,
-        Auth::open(),
-        Options::default(),
-    )
+    let server = Server::configured(|config| {
+        config.limits.payload_bytes = 64;
+    })
     .await;
-    register_for_all(&server, "w").await;
+    server.register("w", every_type()).await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let large = told(json!({"result": envelope(&format!("\"{}\"", "x".repeat(100)))}));
     let answer = complete(&server, &task, json!([large])).accepted(200).await;
     assert_eq!(answer["limit_kind"], "payload_size");
@@ -670,7 +646,7 @@ async fn a_result_that_is_too_large_fails_the_run() {
 
 #[tokio::test]
 async fn the_manifest_is_published_everywhere() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = leased_task().await;
     let info = server.get("/cluster/info").accepted(200).await;
     let manifest = &info["worker_protocol"]["server_capabilities"]["local_activities"];
     assert_eq!(

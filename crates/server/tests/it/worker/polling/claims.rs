@@ -1,5 +1,4 @@
-//! The verbs of the bridge contracts that have no route: `claim` and `claimStatus`, by the host that the handlers call
-//! (worker-protocol.md §1.7).
+//! The verbs of the bridge contracts that have no route: `claim` and `claimStatus`, by the host that the handlers call.
 
 use std::time::Duration;
 
@@ -8,9 +7,8 @@ use longhaul_protocol::Reason;
 use longhaul_protocol::id::{Namespace, TaskId, TaskQueue, WorkerId};
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
-use crate::support::worker::{
-    complete, decided, expect_no_task, fail, id, register_for_all, staffed, stop, workflow_task,
+use crate::support::{
+    Server, complete, decided, every_type, expect_no_task, fail, id, staffed, stop,
 };
 
 fn claim_by(worker_id: &str) -> Poll {
@@ -24,10 +22,10 @@ fn claim_by(worker_id: &str) -> Poll {
     }
 }
 
-/// A ready workflow task whose id is known: it was leased once and came back.
+/// Returns a ready workflow task whose id is known, because it was leased before.
 async fn ready_workflow_task(server: &Server) -> TaskId {
     server.start("wf").await;
-    let task = workflow_task(server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     fail(server, &task, json!({"message": "no"}))
         .accepted(200)
         .await;
@@ -49,7 +47,7 @@ async fn refusal_of(server: &Server, worker_id: &str, task_id: &TaskId) -> Reaso
 #[tokio::test]
 async fn one_of_two_claims_of_a_named_task_wins() {
     let server = staffed().await;
-    register_for_all(&server, "v").await;
+    server.register("v", every_type()).await;
     let task_id = ready_workflow_task(&server).await;
     let (first, second) = (claim_by("w"), claim_by("v"));
     let (first, second) = tokio::join!(
@@ -76,7 +74,7 @@ async fn one_of_two_claims_of_a_named_task_wins() {
 }
 
 #[tokio::test]
-async fn a_refused_claim_says_why_and_changes_nothing() {
+async fn a_refused_claim_has_a_reason_and_changes_nothing() {
     let server = staffed().await;
     let task_id = ready_workflow_task(&server).await;
     assert_eq!(
@@ -87,14 +85,14 @@ async fn a_refused_claim_says_why_and_changes_nothing() {
         refusal_of(&server, "w", &TaskId::from("unknown")).await,
         Reason::TaskNotFound
     );
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     assert_eq!(task["workflow_task_attempt"], 2, "no attempt was used up");
     fail(&server, &task, json!({"message": "no"}))
         .accepted(200)
         .await;
     assert_eq!(refusal_of(&server, "w", &task_id).await, Reason::NotDue);
     server.advance(2).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     complete(&server, &task, json!([{"type": "open_condition_wait"}]))
         .accepted(200)
         .await;
@@ -114,7 +112,7 @@ async fn a_pinned_task_is_not_claimed_by_another_build() {
     server
         .start_with(json!({"workflow_id": "wf", "workflow_type": "greet", "build_id": "b"}))
         .await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     fail(&server, &task, json!({"message": "no"}))
         .accepted(200)
         .await;
@@ -138,7 +136,7 @@ async fn the_status_of_a_claim_follows_the_task() {
     let server = staffed().await;
     let task_id = ready_workflow_task(&server).await;
     assert_eq!(status(&server, &task_id).await, ClaimStatus::Claimable);
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let claimed = ClaimStatus::Claimed {
         lease_owner: "w".to_owned(),
         lease_expires_at: "2026-01-01T00:05:01.000000Z".parse().expect("a time"),
@@ -152,7 +150,7 @@ async fn the_status_of_a_claim_follows_the_task() {
         ClaimStatus::Refused(Reason::NotDue)
     );
     server.advance(2).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     complete(&server, &task, json!([{"type": "open_condition_wait"}]))
         .accepted(200)
         .await;
@@ -175,7 +173,7 @@ async fn the_status_of_a_claim_follows_the_task() {
 async fn an_activity_task_is_claimed_by_its_id_too() {
     let server = staffed().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let commands = json!([{"type": "start_timer", "delay_seconds": 900}, {"type": "schedule_activity", "activity_type": "say"}]);
     let answer = complete(&server, &task, commands).accepted(200).await;
     let task_id = TaskId::from(answer["created_task_ids"][0].as_str().expect("an id"));
@@ -200,13 +198,13 @@ async fn an_activity_task_is_claimed_by_its_id_too() {
     expect_no_task(&server, "activity").await;
     let leased: Value =
         json!({"task_id": task_id, "activity_attempt_id": claimed.attempt.id, "lease_owner": "w"});
-    crate::support::worker::activity_report(&server, &leased, "complete", json!({}))
+    crate::support::activity_report(&server, &leased, "complete", json!({}))
         .accepted(200)
         .await;
 }
 
 #[tokio::test]
-async fn nothing_claims_an_unknown_activity() {
+async fn an_unknown_activity_cannot_be_claimed() {
     let server = staffed().await;
     decided(
         &server,

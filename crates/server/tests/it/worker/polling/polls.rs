@@ -1,14 +1,12 @@
-//! How polls are answered, matched and repeated (worker-protocol.md §4.1 to §4.3, §4.7, §4.8).
+//! How polls are answered, matched and repeated.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::server::Server;
-use crate::support::worker::{
-    complete, decided, expect_no_task, leased, poll, register_for_all, report, staffed,
-    workflow_task,
+use crate::support::{
+    Server, complete, decided, every_type, expect_no_task, leased, report, staffed,
 };
 
 /// The messages of the published stream contract.
@@ -45,7 +43,7 @@ async fn a_leased_answer_has_a_task_and_its_lease() {
     .await;
     server.start("second").await;
     for kind in ["workflow", "activity"] {
-        let answer = poll(&server, kind, "w", json!({})).accepted(200).await;
+        let answer = server.worker("w").poll(kind, json!({})).accepted(200).await;
         expect_message("TaskLeased", &answer);
         assert_eq!(answer["task"]["task_type"], kind);
         assert_eq!(answer["reason"], Value::Null);
@@ -61,10 +59,10 @@ async fn a_leased_answer_has_a_task_and_its_lease() {
 }
 
 #[tokio::test]
-async fn an_empty_answer_has_no_task_and_says_so() {
+async fn an_empty_poll_has_no_task_and_the_status_empty() {
     let server = staffed().await;
     for kind in ["workflow", "activity"] {
-        let answer = poll(&server, kind, "w", json!({})).send().await;
+        let answer = server.worker("w").poll(kind, json!({})).send().await;
         assert_eq!(answer.status, 200);
         expect_message("PollTerminal", &answer.body);
         let server_time = "2026-01-01T00:00:00.000000Z";
@@ -81,7 +79,7 @@ async fn one_poll_leases_one_task() {
     start_many(&server, 3).await;
     let mut ids = Vec::new();
     for _ in 0..3 {
-        let task = workflow_task(&server, "w").await;
+        let task = server.worker("w").workflow_task().await;
         assert_eq!(task["workflow_task_attempt"], 1);
         ids.push(task["task_id"].clone());
     }
@@ -97,7 +95,9 @@ async fn a_poll_must_fit_its_registration() {
     server.register("plain", json!({})).await;
     server.start("wf").await;
     for kind in ["workflow", "activity"] {
-        let refusal = poll(&server, kind, "nobody", json!({}))
+        let refusal = server
+            .worker("nobody")
+            .poll(kind, json!({}))
             .refused(412, "worker_not_registered")
             .await;
         assert_eq!(
@@ -106,7 +106,9 @@ async fn a_poll_must_fit_its_registration() {
         );
         assert!(refusal.as_object().expect("a body").contains_key("task"));
 
-        let refusal = poll(&server, kind, "built", json!({"task_queue": "other"}))
+        let refusal = server
+            .worker("built")
+            .poll(kind, json!({"task_queue": "other"}))
             .refused(409, "task_queue_mismatch")
             .await;
         assert_eq!(refusal["registered_task_queue"], "default");
@@ -115,19 +117,23 @@ async fn a_poll_must_fit_its_registration() {
         for (worker, build, registered) in
             [("built", "b2", json!("b1")), ("plain", "b1", Value::Null)]
         {
-            let refusal = poll(&server, kind, worker, json!({"build_id": build}))
+            let refusal = server
+                .worker(worker)
+                .poll(kind, json!({"build_id": build}))
                 .refused(409, "build_id_mismatch")
                 .await;
             assert_eq!(refusal["registered_build_id"], registered);
             assert_eq!(refusal["requested_build_id"], build);
         }
     }
-    poll(&server, "activity", "built", json!({"build_id": "b1"}))
+    server
+        .worker("built")
+        .poll("activity", json!({"build_id": "b1"}))
         .accepted(200)
         .await;
     // Nothing was leased by any of them.
     assert_eq!(
-        workflow_task(&server, "plain").await["workflow_task_attempt"],
+        server.worker("plain").workflow_task().await["workflow_task_attempt"],
         1
     );
 }
@@ -152,10 +158,10 @@ async fn a_poll_waits_as_long_as_it_asks_but_not_over_a_minute() {
     for kind in ["workflow", "activity"] {
         for (fields, seconds) in &cases {
             let mut body = json!({"worker_id": "w", "task_queue": "default"});
-            crate::support::server::merge(&mut body, fields.clone());
+            crate::support::merge(&mut body, fields.clone());
             let begun = Instant::now();
             let answer = server
-                .worker(&format!("/{kind}-tasks/poll"), &body)
+                .worker_post(&format!("/{kind}-tasks/poll"), &body)
                 .accepted(200)
                 .await;
             assert_eq!(answer["poll_status"], "empty", "{fields}");
@@ -175,7 +181,7 @@ async fn a_list_of_one_queue_is_an_alias() {
     server.start("wf").await;
     let polled = |queues: Value| {
         let body = json!({"worker_id": "w", "task_queues": queues, "poll_timeout_seconds": 0});
-        server.worker("/workflow-tasks/poll", &body).send()
+        server.worker_post("/workflow-tasks/poll", &body).send()
     };
     leased(polled(json!(["default"])).await);
     for queues in [
@@ -194,33 +200,32 @@ async fn worker_and_queue_are_needed_and_page_sizes_have_a_range() {
     for kind in ["workflow", "activity"] {
         let body = json!({"timeout_seconds": 0});
         let wrong = server
-            .worker(&format!("/{kind}-tasks/poll"), &body)
+            .worker_post(&format!("/{kind}-tasks/poll"), &body)
             .invalid()
             .await;
         assert_eq!(wrong, ["task_queue", "worker_id"], "{kind}");
         let long = json!({"poll_request_id": "x".repeat(256)});
         assert_eq!(
-            poll(&server, kind, "w", long).invalid().await,
+            server.worker("w").poll(kind, long).invalid().await,
             ["poll_request_id"]
         );
-        poll(
-            &server,
-            kind,
-            "w",
-            json!({"poll_request_id": "x".repeat(255)}),
-        )
-        .accepted(200)
-        .await;
+        server
+            .worker("w")
+            .poll(kind, json!({"poll_request_id": "x".repeat(255)}))
+            .accepted(200)
+            .await;
     }
     for size in [0, 1001, -5] {
         let fields = json!({"history_page_size": size});
         assert_eq!(
-            poll(&server, "workflow", "w", fields).invalid().await,
+            server.worker("w").poll("workflow", fields).invalid().await,
             ["history_page_size"]
         );
     }
     for size in [1, 1000] {
-        poll(&server, "workflow", "w", json!({"history_page_size": size}))
+        server
+            .worker("w")
+            .poll("workflow", json!({"history_page_size": size}))
             .accepted(200)
             .await;
     }
@@ -229,9 +234,12 @@ async fn worker_and_queue_are_needed_and_page_sizes_have_a_range() {
 #[tokio::test]
 async fn a_task_that_becomes_ready_ends_the_wait() {
     let server = staffed().await;
-    let waiting = poll(&server, "workflow", "w", json!({"timeout_seconds": 60})).send();
+    let waiting = server
+        .worker("w")
+        .poll("workflow", json!({"timeout_seconds": 60}))
+        .send();
     let start = async {
-        tokio::task::yield_now().await;
+        server.polls_waiting(1).await;
         server.start("wf").await;
     };
     let both = async { tokio::join!(waiting, start) };
@@ -245,7 +253,12 @@ async fn a_task_that_becomes_ready_ends_the_wait() {
 async fn the_same_poll_again_gets_the_same_lease() {
     let server = staffed().await;
     start_many(&server, 2).await;
-    let again = || poll(&server, "workflow", "w", json!({"poll_request_id": "p"})).send();
+    let again = || {
+        server
+            .worker("w")
+            .poll("workflow", json!({"poll_request_id": "p"}))
+            .send()
+    };
     let first = again().await;
     server.advance(10).await;
     let second = again().await;
@@ -264,7 +277,7 @@ async fn the_same_poll_again_gets_the_same_lease() {
     }
     assert_eq!(second.body["lease"], first.body["lease"]);
     assert_eq!(second.body["poll_status"], "leased");
-    // Once the task is done, the id stands for a new poll.
+    // Once the task is done, the id is used for a new poll.
     let task = leased(second);
     complete(&server, &task, json!([{"type": "complete_workflow"}]))
         .accepted(200)
@@ -280,7 +293,12 @@ async fn the_same_activity_poll_again_gets_the_same_attempt() {
         json!([{"type": "schedule_activity", "activity_type": "say"}]),
     )
     .await;
-    let again = || poll(&server, "activity", "w", json!({"poll_request_id": "p"})).send();
+    let again = || {
+        server
+            .worker("w")
+            .poll("activity", json!({"poll_request_id": "p"}))
+            .send()
+    };
     let first = leased(again().await);
     assert_eq!(leased(again().await), first);
 }
@@ -289,16 +307,16 @@ async fn the_same_activity_poll_again_gets_the_same_attempt() {
 async fn the_same_poll_at_the_same_time_gets_the_same_answer() {
     let server = staffed().await;
     let waiting = || {
-        poll(
-            &server,
-            "workflow",
-            "w",
-            json!({"poll_request_id": "p", "timeout_seconds": 30}),
-        )
-        .send()
+        server
+            .worker("w")
+            .poll(
+                "workflow",
+                json!({"poll_request_id": "p", "timeout_seconds": 30}),
+            )
+            .send()
     };
     let start = async {
-        tokio::task::yield_now().await;
+        server.polls_waiting(1).await;
         start_many(&server, 2).await;
     };
     let all = async { tokio::join!(waiting(), waiting(), waiting(), start) };
@@ -309,7 +327,7 @@ async fn the_same_poll_at_the_same_time_gets_the_same_answer() {
     assert_eq!(leased(second)["task_id"], first["task_id"]);
     assert_eq!(leased(third)["task_id"], first["task_id"]);
     assert_ne!(
-        workflow_task(&server, "w").await["task_id"],
+        server.worker("w").workflow_task().await["task_id"],
         first["task_id"]
     );
 }
@@ -317,24 +335,31 @@ async fn the_same_poll_at_the_same_time_gets_the_same_answer() {
 #[tokio::test]
 async fn a_poll_id_belongs_to_its_worker_kind_and_lease() {
     let server = staffed().await;
-    register_for_all(&server, "v").await;
+    server.register("v", every_type()).await;
     start_many(&server, 3).await;
     let by = |worker: &'static str| {
-        poll(&server, "workflow", worker, json!({"poll_request_id": "p"})).send()
+        server
+            .worker(worker)
+            .poll("workflow", json!({"poll_request_id": "p"}))
+            .send()
     };
     let first = leased(by("w").await);
     let other = leased(by("v").await);
     assert_ne!(other["task_id"], first["task_id"]);
-    let activity = poll(&server, "activity", "w", json!({"poll_request_id": "p"}))
+    let activity = server
+        .worker("w")
+        .poll("activity", json!({"poll_request_id": "p"}))
         .accepted(200)
         .await;
     assert_eq!(activity["poll_status"], "empty");
-    // After an empty answer and after the lease is over, the id stands for a new poll.
+    // After an empty answer and after the lease is over, the id is used for a new poll.
     server.advance(301).await;
     let after = leased(by("w").await);
     assert_eq!(after["lease_expires_at"], "2026-01-01T00:10:01.000000Z");
     decided_activity(&server, &after).await;
-    let activity = poll(&server, "activity", "w", json!({"poll_request_id": "p"}))
+    let activity = server
+        .worker("w")
+        .poll("activity", json!({"poll_request_id": "p"}))
         .accepted(200)
         .await;
     assert_eq!(activity["poll_status"], "leased");
@@ -361,19 +386,23 @@ async fn workers_get_only_the_types_they_named() {
         )
         .await;
     server.start("wf").await;
-    let empty = poll(&server, "workflow", "other", json!({}))
+    let empty = server
+        .worker("other")
+        .poll("workflow", json!({}))
         .accepted(200)
         .await;
     assert_eq!(empty["poll_status"], "empty");
-    let task = workflow_task(&server, "greeter").await;
+    let task = server.worker("greeter").workflow_task().await;
     let commands = json!([{"type": "schedule_activity", "activity_type": "wave"}]);
     complete(&server, &task, commands).accepted(200).await;
-    let empty = poll(&server, "activity", "greeter", json!({}))
+    let empty = server
+        .worker("greeter")
+        .poll("activity", json!({}))
         .accepted(200)
         .await;
     assert_eq!(empty["poll_status"], "empty");
     assert_eq!(
-        crate::support::worker::activity_task(&server, "other").await["attempt_number"],
+        server.worker("other").activity_task().await["attempt_number"],
         1
     );
 }
@@ -388,22 +417,26 @@ async fn a_pinned_run_goes_to_its_build_and_passing_it_over_costs_no_attempt() {
     let answer = server.post("/workflows", &start).send().await;
     assert_eq!(answer.status, 201, "{}", answer.body);
     for worker in ["a", "none"] {
-        let empty = poll(&server, "workflow", worker, json!({}))
+        let empty = server
+            .worker(worker)
+            .poll("workflow", json!({}))
             .accepted(200)
             .await;
         assert_eq!(empty["poll_status"], "empty", "{worker}");
     }
-    let task = workflow_task(&server, "b").await;
+    let task = server.worker("b").workflow_task().await;
     assert_eq!(
         (&task["workflow_task_attempt"], &task["compatibility"]),
         (&json!(1), &json!("b"))
     );
     decided_activity(&server, &task).await;
-    let empty = poll(&server, "activity", "a", json!({}))
+    let empty = server
+        .worker("a")
+        .poll("activity", json!({}))
         .accepted(200)
         .await;
     assert_eq!(empty["poll_status"], "empty", "activities inherit the pin");
-    crate::support::worker::activity_task(&server, "b").await;
+    server.worker("b").activity_task().await;
 }
 
 #[tokio::test]
@@ -423,7 +456,7 @@ async fn the_most_urgent_task_comes_first_then_the_oldest() {
     }
     let mut order = Vec::new();
     for _ in 0..5 {
-        let task = workflow_task(&server, "w").await;
+        let task = server.worker("w").workflow_task().await;
         assert!(task["priority"].is_u64());
         order.push(
             task["workflow_id"]
@@ -442,9 +475,9 @@ async fn the_most_urgent_task_comes_first_then_the_oldest() {
 async fn a_run_has_one_leased_workflow_task_at_a_time() {
     let server = staffed().await;
     decided(&server, json!([{"type": "open_condition_wait"}])).await;
-    crate::support::worker::signal(&server, "go", json!([])).await;
-    let task = workflow_task(&server, "w").await;
-    crate::support::worker::signal(&server, "go", json!([])).await;
+    crate::support::signal(&server, "go", json!([])).await;
+    let task = server.worker("w").workflow_task().await;
+    crate::support::signal(&server, "go", json!([])).await;
     expect_no_task(&server, "workflow").await;
     report(&server, &task, "heartbeat", json!({}))
         .accepted(200)
@@ -454,7 +487,7 @@ async fn a_run_has_one_leased_workflow_task_at_a_time() {
         .accepted(200)
         .await;
     assert_eq!(
-        workflow_task(&server, "w").await["workflow_wait_kind"],
+        server.worker("w").workflow_task().await["workflow_wait_kind"],
         "signal"
     );
 }

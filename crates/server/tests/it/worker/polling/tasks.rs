@@ -1,36 +1,10 @@
-//! Every field of a leased task (worker-protocol.md §4.4, §8.1).
+//! Every field of a leased task.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
-use crate::support::worker::{
-    activity_task, complete, decided, poll, running_activity, staffed, workflow_task,
+use crate::support::{
+    RESUME_FIELDS, Server, complete, decided, envelope, running_activity, staffed,
 };
-
-const RESUME_FIELDS: [&str; 22] = [
-    "workflow_wait_kind",
-    "open_wait_id",
-    "resume_source_kind",
-    "resume_source_id",
-    "workflow_update_id",
-    "update_name",
-    "workflow_signal_id",
-    "signal_name",
-    "signal_wait_id",
-    "signal_arguments",
-    "workflow_command_id",
-    "activity_execution_id",
-    "activity_attempt_id",
-    "activity_type",
-    "child_call_id",
-    "child_workflow_run_id",
-    "workflow_sequence",
-    "workflow_event_type",
-    "timer_id",
-    "condition_wait_id",
-    "condition_key",
-    "condition_definition_fingerprint",
-];
 
 #[tokio::test]
 async fn a_workflow_task_has_every_field() {
@@ -38,7 +12,7 @@ async fn a_workflow_task_has_every_field() {
     let run_id = server
         .start_with(json!({"workflow_id": "wf", "workflow_type": "greet", "input": ["hello", 42], "priority": 3, "fairness_key": "tenant"}))
         .await;
-    let mut task = workflow_task(&server, "w").await;
+    let mut task = server.worker("w").workflow_task().await;
     let task_fields = task.as_object_mut().expect("a task");
     for field in RESUME_FIELDS {
         assert_eq!(task_fields.remove(field), Some(Value::Null), "{field}");
@@ -93,7 +67,11 @@ async fn a_task_kind_is_there_when_kinds_are_asked_for() {
     let server = staffed().await;
     server.start("wf").await;
     let kinds = json!({"task_kinds": ["workflow", "update_validation"]});
-    let answer = poll(&server, "workflow", "w", kinds).accepted(200).await;
+    let answer = server
+        .worker("w")
+        .poll("workflow", kinds)
+        .accepted(200)
+        .await;
     assert_eq!(answer["task"]["task_kind"], "workflow");
 }
 
@@ -102,7 +80,7 @@ async fn a_workflow_without_input_has_an_empty_list() {
     let server = staffed().await;
     server.start("wf").await;
     assert_eq!(
-        workflow_task(&server, "w").await["arguments"],
+        server.worker("w").workflow_task().await["arguments"],
         envelope("[]")
     );
 }
@@ -115,7 +93,7 @@ async fn events_are_shown_to_workers_with_one_name_and_no_principal() {
         json!([{"type": "record_side_effect", "result": envelope("1")}]),
     )
     .await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let events = task["history_events"].as_array().expect("events");
     assert_eq!(events.len(), 3);
     for (index, event) in events.iter().enumerate() {
@@ -141,8 +119,8 @@ async fn a_fan_out_and_a_long_history_advise_to_continue() {
         .map(|index| crate::worker::workflow_tasks::commands::grouped_timer(1, size, index))
         .collect();
     decided(&server, json!(commands)).await;
-    crate::support::worker::signal(&server, "go", json!([])).await;
-    let task = workflow_task(&server, "w").await;
+    crate::support::signal(&server, "go", json!([])).await;
+    let task = server.worker("w").workflow_task().await;
     assert_eq!(task["history_fan_out"], 160);
     assert_eq!(task["history_budget_pressure"], "approaching");
     assert_eq!(
@@ -240,10 +218,10 @@ async fn deadlines_of_the_run_are_on_its_activities() {
     let server = staffed().await;
     let start = json!({"workflow_id": "wf", "workflow_type": "greet", "run_timeout_seconds": 600, "execution_timeout_seconds": 3600});
     server.start_with(start).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let commands = json!([{"type": "schedule_activity", "activity_type": "say"}]);
     complete(&server, &task, commands).accepted(200).await;
-    let deadlines = activity_task(&server, "w").await["deadlines"].clone();
+    let deadlines = server.worker("w").activity_task().await["deadlines"].clone();
     assert_eq!(deadlines["run"], "2026-01-01T00:10:00.000000Z");
     assert_eq!(deadlines["execution"], "2026-01-01T01:00:00.000000Z");
 }
@@ -265,14 +243,11 @@ async fn an_activity_goes_to_the_queue_it_names() {
         json!([{"type": "schedule_activity", "activity_type": "say", "queue": "other"}]),
     )
     .await;
-    crate::support::worker::expect_no_task(&server, "activity").await;
-    let answer = poll(
-        &server,
-        "activity",
-        "elsewhere",
-        json!({"task_queue": "other"}),
-    )
-    .accepted(200)
-    .await;
+    crate::support::expect_no_task(&server, "activity").await;
+    let answer = server
+        .worker("elsewhere")
+        .poll("activity", json!({"task_queue": "other"}))
+        .accepted(200)
+        .await;
     assert_eq!(answer["task"]["task_queue"], "other");
 }

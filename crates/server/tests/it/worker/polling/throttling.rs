@@ -1,5 +1,4 @@
-//! Caps on leases, dispatches and waiting polls: work is withheld and the poll says so (worker-protocol.md §4.2, §4.3, §4.7;
-//! control-plane.md §24.3, §28).
+//! Caps on leases, dispatches and waiting polls: ready tasks are withheld, and the poll names the cap.
 
 use longhaul_host::api::{Admission, Caps, Override};
 use std::collections::BTreeMap;
@@ -11,18 +10,11 @@ use longhaul_server::auth::Auth;
 use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
-use crate::support::worker::{complete, poll, register_for_all, workflow_task};
+use crate::support::{Server, complete, envelope, every_type};
 
 async fn server(config: Config) -> Server {
-    let server = Server::on(
-        Arc::new(Memory::new()),
-        config,
-        Auth::open(),
-        Options::default(),
-    )
-    .await;
-    register_for_all(&server, "w").await;
+    let server = Server::configured(|it| *it = config).await;
+    server.register("w", every_type()).await;
     server
 }
 
@@ -39,7 +31,11 @@ async fn capped(caps: Caps) -> Server {
 }
 
 async fn throttled(server: &Server, limit: &str) -> Value {
-    let answer = poll(server, "workflow", "w", json!({})).accepted(200).await;
+    let answer = server
+        .worker("w")
+        .poll("workflow", json!({}))
+        .accepted(200)
+        .await;
     assert_eq!(answer["poll_status"], "throttled", "{answer}");
     assert_eq!(answer["reason"], "throttled");
     assert_eq!(answer["task"], Value::Null);
@@ -53,13 +49,15 @@ fn done() -> Value {
 }
 
 #[tokio::test]
-async fn a_cap_on_leases_withholds_ready_work_and_says_so() {
+async fn a_cap_on_leases_withholds_ready_tasks_and_is_named() {
     let server = capped(Caps {
         max_active_leases: Some(1),
         ..Caps::default()
     })
     .await;
-    let empty = poll(&server, "workflow", "w", json!({}))
+    let empty = server
+        .worker("w")
+        .poll("workflow", json!({}))
         .accepted(200)
         .await;
     assert_eq!(
@@ -68,7 +66,7 @@ async fn a_cap_on_leases_withholds_ready_work_and_says_so() {
     );
     server.start("a").await;
     server.start("b").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     assert_eq!(throttled(&server, "max_active_leases").await, 1);
     let queue = server.get("/task-queues/default").accepted(200).await;
     let admission = &queue["admission"]["workflow_tasks"];
@@ -86,7 +84,7 @@ async fn a_cap_on_leases_withholds_ready_work_and_says_so() {
         assert_eq!(admission[field], value, "{field}");
     }
     complete(&server, &task, done()).accepted(200).await;
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     assert_eq!(
         next["workflow_task_attempt"], 1,
         "a withheld task was not leased"
@@ -102,10 +100,12 @@ async fn a_poll_that_waits_behind_a_cap_gets_the_task_as_soon_as_there_is_room()
     .await;
     server.start("a").await;
     server.start("b").await;
-    let task = workflow_task(&server, "w").await;
-    let waiting = poll(&server, "workflow", "w", json!({"timeout_seconds": 60}));
+    let task = server.worker("w").workflow_task().await;
+    let waiting = server
+        .worker("w")
+        .poll("workflow", json!({"timeout_seconds": 60}));
     let finish = async {
-        tokio::task::yield_now().await;
+        server.polls_waiting(1).await;
         complete(&server, &task, done()).accepted(200).await;
     };
     let (answer, ()) = tokio::join!(waiting.accepted(200), finish);
@@ -120,10 +120,10 @@ async fn an_expired_lease_makes_room() {
     })
     .await;
     server.start("a").await;
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
     server.advance(301).await;
     assert_eq!(
-        workflow_task(&server, "w").await["workflow_task_attempt"],
+        server.worker("w").workflow_task().await["workflow_task_attempt"],
         2
     );
 }
@@ -148,10 +148,10 @@ async fn leases_of_a_restart_are_counted() {
         Server::on(store, config, Auth::open(), Options::default()).await
     };
     let server = begin().await;
-    register_for_all(&server, "w").await;
+    server.register("w", every_type()).await;
     server.start("a").await;
     server.start("b").await;
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
     server.host.stop().await;
     let server = begin().await;
     throttled(&server, "max_active_leases_per_namespace").await;
@@ -171,20 +171,26 @@ async fn a_cap_on_a_namespace_reaches_over_its_queues_but_not_over_kinds() {
     server.start("c").await;
     let elsewhere = json!({"workflow_id": "b", "workflow_type": "greet", "task_queue": "other"});
     server.start_with(elsewhere).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let on_other = json!({"task_queue": "other"});
-    let answer = poll(&server, "workflow", "other", on_other.clone())
+    let answer = server
+        .worker("other")
+        .poll("workflow", on_other.clone())
         .accepted(200)
         .await;
     assert_eq!(answer["poll_status"], "throttled");
     let activity =
         json!([{"type": "schedule_activity", "activity_type": "say", "arguments": envelope("[]")}]);
     complete(&server, &task, activity).accepted(200).await;
-    let leased = poll(&server, "activity", "w", json!({}))
+    let leased = server
+        .worker("w")
+        .poll("activity", json!({}))
         .accepted(200)
         .await;
     assert_eq!(leased["poll_status"], "leased");
-    let answer = poll(&server, "workflow", "other", on_other)
+    let answer = server
+        .worker("other")
+        .poll("workflow", on_other)
         .accepted(200)
         .await;
     assert_eq!(answer["poll_status"], "leased");
@@ -200,14 +206,14 @@ async fn a_cap_on_dispatches_lasts_until_the_minute_has_passed() {
     for id in ["a", "b", "c"] {
         server.start(id).await;
     }
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
     server.advance(10).await;
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
     assert_eq!(throttled(&server, "max_dispatches_per_minute").await, 50);
     server.advance(49).await;
     assert_eq!(throttled(&server, "max_dispatches_per_minute").await, 1);
     server.advance(1).await;
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
 }
 
 #[tokio::test]
@@ -219,10 +225,12 @@ async fn a_poll_that_waits_gets_its_task_when_the_minute_has_passed() {
     .await;
     server.start("a").await;
     server.start("b").await;
-    workflow_task(&server, "w").await;
-    let waiting = poll(&server, "workflow", "w", json!({"timeout_seconds": 60}));
+    server.worker("w").workflow_task().await;
+    let waiting = server
+        .worker("w")
+        .poll("workflow", json!({"timeout_seconds": 60}));
     let pass = async {
-        tokio::task::yield_now().await;
+        server.polls_waiting(1).await;
         server.advance(60).await;
     };
     let (answer, ()) = tokio::join!(waiting.accepted(200), pass);
@@ -253,13 +261,15 @@ async fn queues_of_one_budget_group_share_it() {
     })
     .await;
     server.start("a").await;
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
     for (queue, expected) in [("second", "throttled"), ("third", "leased")] {
         server.register(queue, json!({"task_queue": queue})).await;
         server
             .start_with(json!({"workflow_type": "greet", "task_queue": queue}))
             .await;
-        let answer = poll(&server, "workflow", queue, json!({"task_queue": queue}))
+        let answer = server
+            .worker(queue)
+            .poll("workflow", json!({"task_queue": queue}))
             .accepted(200)
             .await;
         assert_eq!(answer["poll_status"], expected, "{queue}");
@@ -267,7 +277,7 @@ async fn queues_of_one_budget_group_share_it() {
 }
 
 #[tokio::test]
-async fn too_many_waiting_polls_are_turned_away() {
+async fn too_many_waiting_polls_are_refused() {
     let server = server(Config {
         poll_caps: PollCaps {
             max: None,
@@ -276,10 +286,14 @@ async fn too_many_waiting_polls_are_turned_away() {
         ..Config::default()
     })
     .await;
-    let waiting = poll(&server, "workflow", "w", json!({"timeout_seconds": 60}));
+    let waiting = server
+        .worker("w")
+        .poll("workflow", json!({"timeout_seconds": 60}));
     let second = async {
-        tokio::task::yield_now().await;
-        let refused = poll(&server, "activity", "w", json!({"timeout_seconds": 60}))
+        server.polls_waiting(1).await;
+        let refused = server
+            .worker("w")
+            .poll("activity", json!({"timeout_seconds": 60}))
             .refused(429, "long_poll_capacity_exhausted")
             .await;
         assert_eq!(refused["poll_status"], "long_poll_capacity_exhausted");
@@ -292,15 +306,17 @@ async fn too_many_waiting_polls_are_turned_away() {
     };
     let (answer, ()) = tokio::join!(waiting.accepted(200), second);
     assert_eq!(answer["poll_status"], "leased");
-    let freed = poll(&server, "activity", "w", json!({}))
+    let freed = server
+        .worker("w")
+        .poll("activity", json!({}))
         .accepted(200)
         .await;
     assert_eq!(freed["poll_status"], "empty");
 }
 
-/// Queries have lines of their own, and so their own count.
+/// Query polls have their own queues and their own count.
 #[tokio::test]
-async fn too_many_waiting_query_polls_are_turned_away() {
+async fn too_many_waiting_query_polls_are_refused() {
     let server = server(Config {
         poll_caps: PollCaps {
             max: None,
@@ -309,10 +325,14 @@ async fn too_many_waiting_query_polls_are_turned_away() {
         ..Config::default()
     })
     .await;
-    let waiting = poll(&server, "query", "w", json!({"timeout_seconds": 60}));
+    let waiting = server
+        .worker("w")
+        .poll("query", json!({"timeout_seconds": 60}));
     let second = async {
-        tokio::task::yield_now().await;
-        let refused = poll(&server, "query", "w", json!({"timeout_seconds": 60}))
+        server.polls_waiting(1).await;
+        let refused = server
+            .worker("w")
+            .poll("query", json!({"timeout_seconds": 60}))
             .refused(429, "long_poll_capacity_exhausted")
             .await;
         assert_eq!(refused["task"], Value::Null);
@@ -329,13 +349,13 @@ async fn the_length_of_a_lease_can_be_configured() {
     config.limits.workflow_task_lease_seconds = 45;
     let server = server(config).await;
     server.start("a").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     assert_eq!(task["lease_expires_at"], "2026-01-01T00:00:45.000000Z");
     server.advance(44).await;
-    crate::support::worker::expect_no_task(&server, "workflow").await;
+    crate::support::expect_no_task(&server, "workflow").await;
     server.advance(1).await;
     assert_eq!(
-        workflow_task(&server, "w").await["workflow_task_attempt"],
+        server.worker("w").workflow_task().await["workflow_task_attempt"],
         2
     );
 }
@@ -343,16 +363,20 @@ async fn the_length_of_a_lease_can_be_configured() {
 #[tokio::test]
 async fn a_stopping_server_is_unavailable() {
     let server = server(Config::default()).await;
-    let waiting = poll(&server, "workflow", "w", json!({"timeout_seconds": 60}));
+    let waiting = server
+        .worker("w")
+        .poll("workflow", json!({"timeout_seconds": 60}));
     let stop = async {
-        tokio::task::yield_now().await;
+        server.polls_waiting(1).await;
         server.host.begin_stop();
     };
     let (answer, ()) = tokio::join!(waiting.accepted(200), stop);
-    assert_eq!(answer["poll_status"], "empty", "who waited is let go");
+    assert_eq!(answer["poll_status"], "empty", "a waiting poll ends");
     server.start("a").await;
     for kind in ["workflow", "activity", "query"] {
-        let refused = poll(&server, kind, "w", json!({}))
+        let refused = server
+            .worker("w")
+            .poll(kind, json!({}))
             .refused(503, "unavailable")
             .await;
         assert_eq!(refused["poll_status"], "unavailable");
@@ -363,7 +387,7 @@ async fn a_stopping_server_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_namespace_may_be_given_so_many_requests_a_minute() {
+async fn requests_of_a_namespace_per_minute_are_limited() {
     let mut request_caps = RequestCaps::default();
     request_caps.usual.max_requests_per_minute = Some(2);
     let server = server(Config {
@@ -382,13 +406,13 @@ async fn a_namespace_may_be_given_so_many_requests_a_minute() {
     assert_eq!(answer.body["retryable"], true);
     assert_eq!(answer.body["control_plane"]["operation"], "describe");
     server.get("/cluster/info").accepted(200).await;
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
     server.advance(60).await;
     server.get("/workflows/a").accepted(200).await;
 }
 
 #[tokio::test]
-async fn a_namespace_may_be_given_so_many_requests_at_once() {
+async fn concurrent_requests_of_a_namespace_are_limited() {
     let mut request_caps = RequestCaps::default();
     request_caps.usual.max_concurrent_requests = Some(9);
     request_caps.hard.max_concurrent_requests = Some(1);
@@ -401,14 +425,14 @@ async fn a_namespace_may_be_given_so_many_requests_at_once() {
     let path = format!("/workflows/a/runs/{run_id}/history?wait_new_event=1&next_page_token=Mg==");
     let waiting = server.get(&path);
     let second = async {
-        tokio::task::yield_now().await;
+        // The first request is polled first, and holds its slot until there is an event.
         let refused = server
             .get("/workflows/a")
             .refused(429, "namespace_request_concurrency_exhausted")
             .await;
         assert_eq!(refused["limit"], 1);
         assert_eq!(refused["retry_after_seconds"], 1);
-        let task = workflow_task(&server, "w").await;
+        let task = server.worker("w").workflow_task().await;
         complete(&server, &task, done()).accepted(200).await;
     };
     let (page, ()) = tokio::join!(waiting.accepted(200), second);

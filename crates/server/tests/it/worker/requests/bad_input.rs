@@ -3,9 +3,8 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
-use crate::support::worker::{
-    activity_report, activity_task, complete, decided, history, id, report, staffed, workflow_task,
+use crate::support::{
+    Server, activity_report, complete, decided, envelope, history, id, report, staffed,
 };
 
 /// Values of every kind, some of them extreme.
@@ -51,7 +50,7 @@ struct Target {
 }
 
 impl Target {
-    /// The body with one field in another shape.
+    /// Returns the body with one field in another shape.
     fn with(&self, at: &str, value: &str) -> String {
         let fields: Vec<String> = self
             .fields
@@ -79,13 +78,13 @@ fn target(path: &str, fields: &[(&'static str, Value)]) -> Target {
 async fn scene() -> (Server, Value, Value) {
     let server = staffed().await;
     decided(&server, json!([{"type": "schedule_activity", "activity_type": "say"}, {"type": "open_condition_wait"}])).await;
-    let activity = activity_task(&server, "w").await;
-    crate::support::worker::signal(&server, "go", json!([])).await;
-    let task = workflow_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
+    crate::support::signal(&server, "go", json!([])).await;
+    let task = server.worker("w").workflow_task().await;
     (server, task, activity)
 }
 
-/// Calls that would be accepted on the scene's tasks, were it not for one field.
+/// Returns calls that are valid on the scene's tasks; each test then changes one field.
 fn targets(task: &Value, activity: &Value) -> Vec<Target> {
     let lease = [
         ("lease_owner", json!("w")),
@@ -125,7 +124,7 @@ fn targets(task: &Value, activity: &Value) -> Vec<Target> {
     ]
 }
 
-/// Sends the text; the answer must be a refusal that the caller is to blame for.
+/// Sends the text, and checks that the response is a client error.
 async fn expect_blame(server: &Server, path: &str, body: impl Into<Vec<u8>>, what: &str) {
     let answer = server
         .worker_call(Method::POST, path)
@@ -250,7 +249,7 @@ async fn no_shape_of_any_field_of_a_registration_or_poll_is_a_crash() {
     }
     // The worker that was there is still the one that was there.
     server.start("wf").await;
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
 }
 
 #[tokio::test]
@@ -381,18 +380,18 @@ async fn ids_in_paths_may_be_anything() {
         "-",
     ] {
         server
-            .worker(&format!("/workflow-tasks/{odd}/heartbeat"), &body)
+            .worker_post(&format!("/workflow-tasks/{odd}/heartbeat"), &body)
             .refused(404, "task_not_found")
             .await;
         server
-            .worker(&format!("/activity-tasks/{odd}/heartbeat"), &body)
+            .worker_post(&format!("/activity-tasks/{odd}/heartbeat"), &body)
             .refused(404, "task_not_found")
             .await;
     }
 }
 
 #[tokio::test]
-async fn an_id_that_is_no_text_names_nothing_and_is_refused_in_the_envelope() {
+async fn an_id_that_is_not_utf_8_is_not_found_in_the_envelope() {
     let server = Server::guarded().await;
     let body = json!({"lease_owner": "w", "workflow_task_attempt": 1, "activity_attempt_id": "a"});
     for path in [
@@ -400,10 +399,10 @@ async fn an_id_that_is_no_text_names_nothing_and_is_refused_in_the_envelope() {
         "/activity-tasks/%FF/heartbeat",
     ] {
         server
-            .worker(path, &body)
+            .worker_post(path, &body)
             .refused(401, "unauthorized")
             .await;
-        let answer = server.worker(path, &body).token("w").send().await;
+        let answer = server.worker_post(path, &body).token("w").send().await;
         assert!(answer.status.is_client_error(), "{}", answer.body);
     }
     let path = "/registrations/%FF";
@@ -416,7 +415,7 @@ async fn an_id_that_is_no_text_names_nothing_and_is_refused_in_the_envelope() {
 }
 
 #[tokio::test]
-async fn the_last_of_two_fields_of_one_name_or_a_refusal_but_no_crash() {
+async fn a_repeated_field_never_crashes_the_server() {
     let (server, task, _) = scene().await;
     let body = r#"{"lease_owner":"v","lease_owner":"w","workflow_task_attempt":1}"#;
     let answer = server

@@ -1,12 +1,11 @@
-//! The published request and response pairs of the worker plane. Where the published example is older than the protocol the
-//! SDKs speak (`event_id`, `worker.deregister` under `/workers`), the protocol counts (worker-protocol.md §15).
+//! The published request and response pairs of the worker plane. Where the published example is older than the protocol the SDKs
+//! speak (`event_id`, `worker.deregister` under `/workers`), the protocol counts.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, merge};
-use crate::support::worker::{activity_report, id};
+use crate::support::{Server, activity_report, id, merge};
 
 const WORKER: &str = "polyglot-worker-231";
 
@@ -18,7 +17,7 @@ fn example(name: &str) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Every key of `shown` is in `ours` and of the same kind; of lists the first entries are compared.
+/// Checks that every key of `shown` is in `ours` with the same type. Lists are compared by their first entries.
 fn has_keys_of(ours: &Value, shown: &Value, at: &str) {
     match (ours, shown) {
         (Value::Object(ours), Value::Object(shown)) => {
@@ -43,14 +42,14 @@ fn has_keys_of(ours: &Value, shown: &Value, at: &str) {
     }
 }
 
-/// The example's body, with the ids of this server in the place of its own.
+/// Returns the example's body with the ids of this server.
 fn body(name: &str, ids: Value) -> Value {
     let mut body = example(name)["request"]["body"].clone();
     merge(&mut body, ids);
     body
 }
 
-/// The example's answer without what is a list of events of another age.
+/// Returns the example's response without its list of events, which is from an older version.
 fn answer(name: &str) -> Value {
     let mut answer = example(name)["response_body"].clone();
     for at in [
@@ -70,7 +69,7 @@ fn answer(name: &str) -> Value {
 async fn a_published_worker_runs_a_workflow() {
     let server = Server::open().await;
     let registered = server
-        .worker("/register", &body("worker-register", json!({})))
+        .worker_post("/register", &body("worker-register", json!({})))
         .accepted(201)
         .await;
     has_keys_of(&registered, &answer("worker-register"), "register");
@@ -80,7 +79,7 @@ async fn a_published_worker_runs_a_workflow() {
         .await;
     let poll = body("workflow-task-poll", json!({"timeout_seconds": 0}));
     let polled = server
-        .worker("/workflow-tasks/poll", &poll)
+        .worker_post("/workflow-tasks/poll", &poll)
         .accepted(200)
         .await;
     has_keys_of(&polled, &answer("workflow-task-poll"), "poll");
@@ -88,7 +87,7 @@ async fn a_published_worker_runs_a_workflow() {
 
     let ids = json!({"workflow_task_attempt": 1, "next_history_page_token": "MA=="});
     let page = server
-        .worker(
+        .worker_post(
             &format!("/workflow-tasks/{}/history", id(&task)),
             &body("workflow-task-history", ids),
         )
@@ -97,7 +96,7 @@ async fn a_published_worker_runs_a_workflow() {
     has_keys_of(&page, &answer("workflow-task-history"), "history");
 
     let failed = server
-        .worker(
+        .worker_post(
             &format!("/workflow-tasks/{}/fail", id(&task)),
             &body("workflow-task-fail", json!({"workflow_task_attempt": 1})),
         )
@@ -108,12 +107,12 @@ async fn a_published_worker_runs_a_workflow() {
 
     server.advance(60).await;
     let task = server
-        .worker("/workflow-tasks/poll", &poll)
+        .worker_post("/workflow-tasks/poll", &poll)
         .accepted(200)
         .await["task"]
         .clone();
     let completed = server
-        .worker(
+        .worker_post(
             &format!("/workflow-tasks/{}/complete", id(&task)),
             &body("workflow-task-complete", json!({})),
         )
@@ -124,10 +123,10 @@ async fn a_published_worker_runs_a_workflow() {
 }
 
 #[tokio::test]
-async fn published_activity_reports_are_taken() {
+async fn published_activity_reports_are_accepted() {
     let server = Server::open().await;
     server
-        .worker(
+        .worker_post(
             "/register",
             &body(
                 "worker-register",
@@ -143,19 +142,19 @@ async fn published_activity_reports_are_taken() {
             .start_with(json!({"workflow_id": workflow_id, "workflow_type": "orders.fulfillment", "task_queue": "external-workflows"}))
             .await;
         let task = server
-            .worker("/workflow-tasks/poll", &queue)
+            .worker_post("/workflow-tasks/poll", &queue)
             .accepted(200)
             .await["task"]
             .clone();
         let commands =
             json!([{"type": "schedule_activity", "activity_type": "inventory.sync-page"}]);
-        crate::support::worker::complete(&server, &task, commands)
+        crate::support::complete(&server, &task, commands)
             .accepted(200)
             .await;
     }
     let activity = || async {
         server
-            .worker("/activity-tasks/poll", &queue)
+            .worker_post("/activity-tasks/poll", &queue)
             .accepted(200)
             .await["task"]
             .clone()

@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
-use crate::support::worker::{complete, running_activity, staffed, workflow_task};
+use crate::support::{Server, complete, running_activity, staffed};
 
 const EXTREMES: [u64; 4] = [
     u64::MAX,
@@ -12,7 +11,7 @@ const EXTREMES: [u64; 4] = [
     u32::MAX as u64,
 ];
 
-/// Commands of a decision in which `number` stands for the tested number.
+/// Commands in which `number` is replaced by the tested number.
 fn commands() -> Vec<Value> {
     let policy = |key: &str| json!({"type": "schedule_activity", "activity_type": "a", "retry_policy": {key: "number"}});
     let activity =
@@ -25,7 +24,7 @@ fn commands() -> Vec<Value> {
         "parallel_group_base_sequence": "number", "parallel_group_size": 1, "parallel_group_index": 0});
     let mut timer =
         json!({"type": "start_timer", "delay_seconds": 1, "parallel_group_path": [group]});
-    crate::support::server::merge(&mut timer, group.clone());
+    crate::support::merge(&mut timer, group.clone());
     vec![
         json!({"type": "start_timer", "delay_seconds": "number"}),
         timer,
@@ -59,7 +58,7 @@ async fn no_number_in_a_command_is_too_large_for_the_server() {
         for number in EXTREMES {
             let server = staffed().await;
             server.start("wf").await;
-            let task = workflow_task(&server, "w").await;
+            let task = server.worker("w").workflow_task().await;
             let command = with(&template, number);
             let answer = complete(&server, &task, json!([command])).send().await;
             assert!(
@@ -89,15 +88,15 @@ async fn no_number_in_a_request_is_too_large_for_the_server() {
                 "max_concurrent_activity_tasks": number, "max_concurrent_worker_sessions": number})
         };
         let calls = [
-            server.worker("/register", &slots("x")),
-            server.worker("/register", &slots("y")),
-            server.worker("/register", &slots("z")),
-            server.worker(
+            server.worker_post("/register", &slots("x")),
+            server.worker_post("/register", &slots("y")),
+            server.worker_post("/register", &slots("z")),
+            server.worker_post(
                 &beat,
                 &json!({"lease_owner": "w", "activity_attempt_id": task["activity_attempt_id"],
                 "current": number, "total": number}),
             ),
-            server.worker(
+            server.worker_post(
                 "/workflow-tasks/poll",
                 &json!({"worker_id": "w", "task_queue": "default", "timeout_seconds": 0,
                 "history_page_size": number}),
@@ -146,10 +145,10 @@ async fn no_number_of_a_stream_is_too_large_for_the_server() {
         .post("/workflows/wf/message-streams/s/messages", &message)
         .send()
         .await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let cursors = json!([{"stream_name": "s", "through_position": u64::MAX}]);
     let body = json!({"commands": [], "message_stream_cursors": cursors});
-    let answer = crate::support::worker::report(&server, &task, "complete", body)
+    let answer = crate::support::report(&server, &task, "complete", body)
         .send()
         .await;
     assert!(!answer.status.is_server_error(), "{}", answer.body);

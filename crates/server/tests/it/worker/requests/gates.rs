@@ -1,12 +1,11 @@
-//! The checks before any handler of the worker plane, and their order (worker-protocol.md §1.2 to §1.5).
+//! The checks before any handler of the worker plane, and their order.
 
 use http::Method;
 use longhaul_server::Options;
 use longhaul_server::auth::Auth;
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
-use crate::support::worker::{complete, fail, poll, report, staffed, workflow_task};
+use crate::support::{Server, complete, fail, report, staffed};
 
 /// Every route of the plane.
 pub(super) const ROUTES: [(Method, &str); 18] = [
@@ -31,10 +30,12 @@ pub(super) const ROUTES: [(Method, &str); 18] = [
 ];
 
 #[tokio::test]
-async fn every_minor_up_to_ours_is_spoken() {
+async fn every_minor_version_up_to_ours_is_accepted() {
     let server = staffed().await;
     for version in ["1.0", "1.1", "1.9", "1.13", "1.19", "1.20"] {
-        let answer = poll(&server, "workflow", "w", json!({}))
+        let answer = server
+            .worker("w")
+            .poll("workflow", json!({}))
             .protocol(Some(version))
             .accepted(200)
             .await;
@@ -64,7 +65,9 @@ async fn other_versions_are_refused_with_the_one_that_works() {
         ),
     ];
     for (version, reason) in cases {
-        let refusal = poll(&server, "workflow", "w", json!({}))
+        let refusal = server
+            .worker("w")
+            .poll("workflow", json!({}))
             .protocol(version)
             .refused(400, reason)
             .await;
@@ -80,7 +83,7 @@ async fn other_versions_are_refused_with_the_one_that_works() {
 }
 
 #[tokio::test]
-async fn each_gate_answers_before_the_next_one_is_asked() {
+async fn each_gate_refuses_before_the_next_one_is_checked() {
     let server = Server::guarded().await;
     let bad = |token: &str| {
         server
@@ -148,7 +151,7 @@ async fn a_single_shared_token_works_for_workers_too() {
     let auth = Auth::with_tokens(Some("all".to_owned()), None, None, None);
     let server = Server::with(auth, Options::default()).await;
     let body = json!({"task_queue": "default", "runtime": "python"});
-    let register = || server.worker("/register", &body);
+    let register = || server.worker_post("/register", &body);
     register().token("all").accepted(201).await;
     register().token("other").refused(401, "unauthorized").await;
 }
@@ -156,7 +159,9 @@ async fn a_single_shared_token_works_for_workers_too() {
 #[tokio::test]
 async fn the_control_planes_version_does_not_matter_here() {
     let server = staffed().await;
-    poll(&server, "workflow", "w", json!({}))
+    server
+        .worker("w")
+        .poll("workflow", json!({}))
         .header("x-durable-workflow-control-plane-version", "99")
         .accepted(200)
         .await;
@@ -170,7 +175,7 @@ async fn the_namespace_is_that_of_the_header_then_of_the_query_then_the_default(
         .accepted(201)
         .await;
     let body = json!({"worker_id": "w", "task_queue": "default", "runtime": "python"});
-    let register = |query: &str| server.worker(&format!("/register{query}"), &body);
+    let register = |query: &str| server.worker_post(&format!("/register{query}"), &body);
     let namespace = |answer: Value| answer["namespace"].as_str().map(str::to_owned);
     assert_eq!(
         namespace(register("").accepted(201).await).as_deref(),
@@ -232,7 +237,7 @@ async fn a_body_over_the_limit_is_refused_with_the_limit() {
     let long = json!({"worker_id": "w".repeat(2000)});
     for (_, path) in ROUTES.iter().filter(|(method, _)| method == Method::POST) {
         let refusal = server
-            .worker(path, &long)
+            .worker_post(path, &long)
             .refused(413, "payload_too_large")
             .await;
         assert_eq!(refusal["limit"], 1000, "{path}");
@@ -289,11 +294,15 @@ async fn every_answer_offers_what_discovery_offers() {
     let offered = &info["worker_protocol"]["server_capabilities"];
     assert_eq!(info["worker_protocol"]["version"], "1.20");
     server.start("wf").await;
-    let polled = poll(&server, "workflow", "w", json!({}))
+    let polled = server
+        .worker("w")
+        .poll("workflow", json!({}))
         .accepted(200)
         .await;
     let task = polled["task"].clone();
-    let activity_poll = poll(&server, "activity", "w", json!({}))
+    let activity_poll = server
+        .worker("w")
+        .poll("activity", json!({}))
         .accepted(200)
         .await;
     let beaten = report(&server, &task, "heartbeat", json!({}))
@@ -303,7 +312,7 @@ async fn every_answer_offers_what_discovery_offers() {
         .accepted(200)
         .await;
     server.advance(1).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let refused = complete(&server, &task, json!([]))
         .refused(422, "validation_failed")
         .await;
@@ -323,7 +332,7 @@ async fn every_answer_offers_what_discovery_offers() {
 }
 
 #[tokio::test]
-async fn what_is_offered_is_what_the_protocol_names() {
+async fn the_capabilities_are_those_of_the_protocol() {
     let server = Server::open().await;
     let info = server.get("/cluster/info").accepted(200).await;
     let offered = &info["worker_protocol"]["server_capabilities"];

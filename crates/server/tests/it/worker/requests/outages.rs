@@ -1,5 +1,4 @@
-//! When the store fails or the server has a bug: a worker is told when to come back, in the envelope of its plane
-//! (worker-protocol.md §4.3, §5.6).
+//! Outages of the store and bugs of the server: the response is in the worker envelope and has the time of the next try.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -8,11 +7,8 @@ use longhaul_engine::change::{Changes, CommandRow, TaskRow};
 use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::Run;
 use longhaul_engine::session::{Session, Status};
-use longhaul_host::Config;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
-use longhaul_server::Options;
-use longhaul_server::auth::Auth;
 use longhaul_store::memory::Memory;
 use longhaul_store::{
     Error, Instance, LeaseFilter, NamespaceRow, Page, QueueCount, QueueKey, RunFilter, RunSummary,
@@ -20,17 +16,13 @@ use longhaul_store::{
 };
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
-use crate::support::worker::{
-    activity_report, activity_task, complete, decided, poll, register_for_all, report,
-    workflow_task,
-};
+use crate::support::{Server, activity_report, complete, decided, every_type, report};
 
 const WORKS: u8 = 0;
 const FAILS: u8 = 1;
 const PANICS: u8 = 2;
 
-/// A store that can be broken. Only what the calls below need is affected.
+/// A store that can fail or panic on request. It affects only the methods that the tests below need.
 #[derive(Clone)]
 struct Broken {
     memory: Arc<Memory>,
@@ -321,12 +313,12 @@ async fn server() -> (Server, Broken) {
         mode: Arc::new(AtomicU8::new(WORKS)),
     };
     let on = Arc::new(store.clone());
-    let server = Server::on(on, Config::default(), Auth::open(), Options::default()).await;
-    register_for_all(&server, "w").await;
+    let server = Server::on_store(on).await;
+    server.register("w", every_type()).await;
     (server, store)
 }
 
-/// An outage may be retried, and says when.
+/// Checks that a refusal may be retried and has the time of the next try.
 fn expect_retryable(refusal: &Value) {
     assert_eq!(refusal["retryable"], true, "{refusal}");
     let after = refusal["retry_after_seconds"].as_u64();
@@ -337,7 +329,7 @@ fn expect_retryable(refusal: &Value) {
 }
 
 #[tokio::test]
-async fn a_poll_during_an_outage_says_that_the_same_poll_may_be_sent_again() {
+async fn a_poll_during_an_outage_may_be_sent_again() {
     let (server, store) = server().await;
     decided(
         &server,
@@ -348,7 +340,9 @@ async fn a_poll_during_an_outage_says_that_the_same_poll_may_be_sent_again() {
     store.set(FAILS);
     let wait = json!({"poll_request_id": "p-1"});
     for kind in ["workflow", "activity"] {
-        let refusal = poll(&server, kind, "w", wait.clone())
+        let refusal = server
+            .worker("w")
+            .poll(kind, wait.clone())
             .refused(503, "backend_unavailable")
             .await;
         expect_retryable(&refusal);
@@ -363,7 +357,11 @@ async fn a_poll_during_an_outage_says_that_the_same_poll_may_be_sent_again() {
     }
     store.set(WORKS);
     for kind in ["workflow", "activity"] {
-        let answer = poll(&server, kind, "w", wait.clone()).accepted(200).await;
+        let answer = server
+            .worker("w")
+            .poll(kind, wait.clone())
+            .accepted(200)
+            .await;
         assert_eq!(answer["poll_status"], "leased", "{answer}");
     }
 }
@@ -372,7 +370,7 @@ async fn a_poll_during_an_outage_says_that_the_same_poll_may_be_sent_again() {
 async fn a_completion_during_an_outage_is_unknown_and_may_be_sent_again() {
     let (server, store) = server().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let commands = json!([{"type": "schedule_activity", "activity_type": "say"}]);
     store.set(FAILS);
     let refusal = complete(&server, &task, commands.clone())
@@ -394,7 +392,7 @@ async fn a_completion_during_an_outage_is_unknown_and_may_be_sent_again() {
     store.set(WORKS);
     complete(&server, &task, commands).accepted(200).await;
 
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     store.set(FAILS);
     let refusal = activity_report(&server, &activity, "complete", json!({}))
         .refused(503, "backend_unavailable")
@@ -418,26 +416,29 @@ async fn a_completion_during_an_outage_is_unknown_and_may_be_sent_again() {
 async fn other_calls_during_an_outage_are_transient_too() {
     let (server, store) = server().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     store.set(FAILS);
     let body = json!({"worker_id": "v", "task_queue": "default", "runtime": "python"});
-    for call in [
-        server.worker("/register", &body),
-        report(&server, &task, "heartbeat", json!({})),
-        report(
-            &server,
-            &task,
-            "fail",
-            json!({"failure": {"message": "no"}}),
+    let failure = json!({"failure": {"message": "no"}});
+    let token = json!({"next_history_page_token": "MA=="});
+    for (call, operation) in [
+        (server.worker_post("/register", &body), None),
+        (
+            report(&server, &task, "heartbeat", json!({})),
+            Some("heartbeat_workflow_task"),
         ),
-        report(
-            &server,
-            &task,
-            "history",
-            json!({"next_history_page_token": "MA=="}),
+        (
+            report(&server, &task, "fail", failure),
+            Some("fail_workflow_task"),
+        ),
+        (
+            report(&server, &task, "history", token),
+            Some("read_workflow_task_history"),
         ),
     ] {
-        expect_retryable(&call.refused(503, "backend_unavailable").await);
+        let refusal = call.refused(503, "backend_unavailable").await;
+        expect_retryable(&refusal);
+        assert_eq!(refusal["operation"].as_str(), operation);
     }
 }
 
@@ -445,7 +446,7 @@ async fn other_calls_during_an_outage_are_transient_too() {
 async fn a_bug_is_an_internal_error_in_the_workers_envelope() {
     let (server, store) = server().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     store.set(PANICS);
     for call in [
         report(&server, &task, "heartbeat", json!({})),
@@ -456,13 +457,10 @@ async fn a_bug_is_an_internal_error_in_the_workers_envelope() {
             json!({"next_history_page_token": "MA=="}),
         ),
         complete(&server, &task, json!([{"type": "complete_workflow"}])),
-        poll(&server, "activity", "w", json!({})),
+        server.worker("w").poll("activity", json!({})),
     ] {
         let body = call.refused(500, "internal_error").await;
-        assert!(
-            body["error_id"].is_string(),
-            "the log can be searched for it"
-        );
+        assert!(body["error_id"].is_string(), "the id is in the log too");
     }
     store.set(WORKS);
     complete(&server, &task, json!([{"type": "complete_workflow"}]))

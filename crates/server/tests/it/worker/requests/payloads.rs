@@ -1,22 +1,20 @@
-//! Payload positions of the worker plane: what is no payload is refused at the part that is wrong, and changes nothing
-//! (payload-codec.md §7, §12).
+//! Payloads on the worker plane: a malformed one is refused with the field that is wrong, and changes nothing.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
-use crate::support::worker::{
-    activity_report, activity_task, base64, blob, complete, history, running_activity, staffed,
-    workflow_task,
+use crate::support::{
+    activity_report, base64, blob, complete, envelope, history, leased_task, running_activity,
+    staffed,
 };
 
-/// The ten bytes before every value.
+/// Adds the ten bytes that precede every value.
 const PREFIX: [u8; 10] = [0xc3, 0x01, 0xe2, 0xa3, 0x3d, 0xff, 0x55, 0x80, 0x22, 0x37];
 
 fn frame(value: &[u8]) -> Vec<u8> {
     [&PREFIX[..], value].concat()
 }
 
-/// Arrays in arrays, so deep.
+/// Returns arrays nested this deep.
 fn nested(depth: usize) -> Vec<u8> {
     let mut value = [0x0c, 0x02].repeat(depth);
     value.pop();
@@ -25,7 +23,7 @@ fn nested(depth: usize) -> Vec<u8> {
     frame(&value)
 }
 
-/// Envelopes that are none: the envelope, which of its parts is wrong, and the machine's word for it.
+/// Returns malformed envelopes, each with the wrong part and a word of the error.
 fn bad_envelopes() -> Vec<(Value, &'static str, &'static str)> {
     let good = base64(&frame(&[0x00]));
     let framing = "invalid_payload_framing";
@@ -101,7 +99,7 @@ fn expect_refusal(refusal: &Value, path: &str, word: &str) {
     assert!(text.starts_with(&format!("{word}: ")), "{path}: {text}");
 }
 
-/// Commands with a payload in every position that takes one.
+/// Returns commands with a payload in every position that accepts one.
 fn positions(payload: &Value) -> Vec<(Value, &'static str)> {
     vec![
         (
@@ -125,13 +123,6 @@ fn positions(payload: &Value) -> Vec<(Value, &'static str)> {
             "entries",
         ),
     ]
-}
-
-async fn leased_task() -> (Server, Value) {
-    let server = staffed().await;
-    server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
-    (server, task)
 }
 
 #[tokio::test]
@@ -267,7 +258,7 @@ async fn two_hundred_and_fifty_six_levels_are_not_too_deep() {
     )
     .accepted(200)
     .await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     assert_eq!(activity["arguments"], deep);
     activity_report(&server, &activity, "complete", json!({"result": deep}))
         .accepted(200)
@@ -281,10 +272,7 @@ async fn two_hundred_and_fifty_six_levels_are_not_too_deep() {
             task["activity_attempt_id"],
             plain(depth)
         );
-        let path = format!(
-            "/activity-tasks/{}/complete",
-            crate::support::worker::id(&task)
-        );
+        let path = format!("/activity-tasks/{}/complete", crate::support::id(&task));
         server
             .worker_call(http::Method::POST, &path)
             .raw(body)
@@ -298,20 +286,17 @@ async fn two_hundred_and_fifty_six_levels_are_not_too_deep() {
 async fn numbers_keep_their_kind_from_the_start_to_the_result() {
     let server = staffed().await;
     server.start_with(json!({"workflow_id": "wf", "workflow_type": "greet", "input": [7, 7.0, -0.0, i64::MIN, i64::MAX]})).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let arguments = envelope(&format!("[7,7.0,-0.0,{},{}]", i64::MIN, i64::MAX));
     assert_eq!(task["arguments"], arguments);
     complete(&server, &task, json!([{"type": "schedule_activity", "activity_type": "say", "arguments": task["arguments"]}])).accepted(200).await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     assert_eq!(activity["arguments"], arguments);
     let body = format!(
         r#"{{"lease_owner":"w","activity_attempt_id":{},"result":9223372036854775808}}"#,
         activity["activity_attempt_id"]
     );
-    let path = format!(
-        "/activity-tasks/{}/complete",
-        crate::support::worker::id(&activity)
-    );
+    let path = format!("/activity-tasks/{}/complete", crate::support::id(&activity));
     let refusal = server
         .worker_call(http::Method::POST, &path)
         .raw(body)
@@ -322,7 +307,7 @@ async fn numbers_keep_their_kind_from_the_start_to_the_result() {
     activity_report(&server, &activity, "complete", json!({"result": -7.0}))
         .accepted(200)
         .await;
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     let completed = woken["history_events"]
         .as_array()
         .and_then(|events| events.last())
@@ -337,7 +322,7 @@ async fn a_blob_in_another_legal_form_is_passed_on_unchanged() {
     server
         .start_with(json!({"workflow_id": "wf", "workflow_type": "greet", "input": odd}))
         .await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     assert_eq!(task["arguments"], odd);
     complete(
         &server,
@@ -346,12 +331,12 @@ async fn a_blob_in_another_legal_form_is_passed_on_unchanged() {
     )
     .accepted(200)
     .await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     assert_eq!(activity["arguments"], odd);
     activity_report(&server, &activity, "complete", json!({"result": odd}))
         .accepted(200)
         .await;
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     complete(
         &server,
         &woken,
@@ -396,7 +381,7 @@ async fn an_envelope_has_no_other_keys() {
     )
     .accepted(200)
     .await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     let wrong = activity_report(&server, &activity, "complete", json!({"result": extra}))
         .invalid()
         .await;
@@ -404,7 +389,7 @@ async fn an_envelope_has_no_other_keys() {
 }
 
 #[tokio::test]
-async fn a_completion_of_three_megabytes_in_small_payloads_is_taken() {
+async fn a_completion_of_three_megabytes_in_small_payloads_is_accepted() {
     let (server, task) = leased_task().await;
     let megabyte = envelope(&format!("{:?}", "x".repeat(1_000_000)));
     let effect = json!({"type": "record_side_effect", "result": megabyte});

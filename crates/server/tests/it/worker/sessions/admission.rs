@@ -1,4 +1,4 @@
-//! Activities in sessions: who gets them (worker-sessions.md §3.2, §6 to §8).
+//! Activities in sessions: which workers get them.
 
 use serde_json::{Value, json};
 
@@ -6,11 +6,10 @@ use super::{
     close, create, expect_status, finish, in_session, is_unknown, outcome, register, schedule,
     seen, take, take_nothing, two_workers,
 };
-use crate::support::server::{Server, merge};
-use crate::support::worker::{complete, history, payload_of, poll, workflow_task};
+use crate::support::{Server, complete, history, merge, payload_of};
 
 #[tokio::test]
-async fn the_published_example_is_taken_as_it_stands() {
+async fn the_published_example_is_accepted_unchanged() {
     let server = Server::open().await;
     register(&server, "a", json!({})).await;
     register(
@@ -29,7 +28,9 @@ async fn the_published_example_is_taken_as_it_stands() {
     let decided = schedule(&server, "wf", json!([command])).await;
     // The session's queue is the activity's where the call names none.
     let fields = json!({"task_queue": "gpu-activities"});
-    let answer = poll(&server, "activity", "gpu-worker-1", fields)
+    let answer = server
+        .worker("gpu-worker-1")
+        .poll("activity", fields)
         .accepted(200)
         .await;
     let mut affinity = options.clone();
@@ -84,7 +85,9 @@ async fn the_calls_own_queue_wins_and_both_are_remembered() {
     let mut command = in_session("s", json!({"queue": "other"}));
     command["queue"] = json!("default");
     let decided = schedule(&server, "wf", json!([command])).await;
-    let answer = poll(&server, "activity", "c", json!({"task_queue": "other"}))
+    let answer = server
+        .worker("c")
+        .poll("activity", json!({"task_queue": "other"}))
         .accepted(200)
         .await;
     assert_eq!(answer["poll_status"], "empty");
@@ -103,7 +106,7 @@ async fn the_calls_own_queue_wins_and_both_are_remembered() {
 async fn malformed_options_change_nothing() {
     let server = two_workers().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "a").await;
+    let task = server.worker("a").workflow_task().await;
     for (field, wrong) in [
         ("", json!("gpu")),
         ("", json!([])),
@@ -184,7 +187,7 @@ async fn the_first_admitted_activity_creates_and_the_next_goes_to_the_same_worke
 }
 
 #[tokio::test]
-async fn several_may_run_at_once_where_the_session_says_so() {
+async fn several_activities_run_at_once_if_the_session_allows_it() {
     let server = two_workers().await;
     let command = in_session("s", json!({"max_concurrent_activities": 2}));
     schedule(&server, "wf", json!([command, command, command])).await;
@@ -197,7 +200,7 @@ async fn several_may_run_at_once_where_the_session_says_so() {
 }
 
 #[tokio::test]
-async fn another_workers_session_hides_nothing() {
+async fn another_workers_session_does_not_hide_other_tasks() {
     let server = two_workers().await;
     outcome(create(&server, "a", "s", json!({})), 201, "created").await;
     let mut commands: Vec<Value> = (0..50).map(|_| in_session("s", json!({}))).collect();
@@ -278,7 +281,7 @@ async fn a_worker_at_its_limit_gets_other_work() {
 }
 
 #[tokio::test]
-async fn where_the_session_must_exist_tasks_wait_for_it() {
+async fn tasks_wait_for_a_session_that_must_exist() {
     let server = two_workers().await;
     schedule(
         &server,
@@ -365,11 +368,17 @@ async fn a_repeated_poll_gets_the_same_task_and_renews_nothing() {
     let command = in_session("s", json!({"max_concurrent_activities": 5}));
     schedule(&server, "wf", json!([command, command])).await;
     let fields = json!({"poll_request_id": "p1"});
-    let first = poll(&server, "activity", "a", fields.clone())
+    let first = server
+        .worker("a")
+        .poll("activity", fields.clone())
         .accepted(200)
         .await;
     server.advance(10).await;
-    let again = poll(&server, "activity", "a", fields).accepted(200).await;
+    let again = server
+        .worker("a")
+        .poll("activity", fields)
+        .accepted(200)
+        .await;
     assert_eq!(again["task"], first["task"]);
     assert_eq!(seen(&server, "s").await["active_activity_count"], 1);
 }

@@ -1,10 +1,7 @@
-//! Races and failures around sessions that need no real disk; those that do are in the host's tests (worker-sessions.md §15).
+//! Races and failures around sessions that need no real disk; those that do are in the host's tests.
 
 use std::sync::Arc;
 
-use longhaul_host::Config;
-use longhaul_server::Options;
-use longhaul_server::auth::Auth;
 use longhaul_store::Store;
 use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
@@ -13,10 +10,10 @@ use super::{
     close, create, expect_status, finish, in_session, outcome, refused, register, schedule, seen,
     take, take_nothing, try_poll, two_workers,
 };
-use crate::support::server::Server;
+use crate::support::Server;
 
 #[tokio::test]
-async fn of_two_creates_at_once_one_is_the_first() {
+async fn only_one_of_two_concurrent_creates_creates_the_session() {
     let server = two_workers().await;
     let (a, b) = tokio::join!(
         create(&server, "a", "s", json!({})).send(),
@@ -28,7 +25,7 @@ async fn of_two_creates_at_once_one_is_the_first() {
 }
 
 #[tokio::test]
-async fn of_two_polls_at_once_one_gets_the_only_place() {
+async fn only_one_of_two_concurrent_polls_gets_the_last_place() {
     let server = two_workers().await;
     schedule(
         &server,
@@ -47,7 +44,7 @@ async fn of_two_polls_at_once_one_gets_the_only_place() {
 }
 
 #[tokio::test]
-async fn of_two_polls_at_the_limit_one_begins_a_session() {
+async fn only_one_of_two_polls_at_the_limit_creates_a_session() {
     let server = two_workers().await;
     register(&server, "one", json!({"max_concurrent_worker_sessions": 1})).await;
     schedule(
@@ -100,7 +97,7 @@ async fn a_restart_changes_nothing() {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let open = || async {
         let store = Arc::clone(&store);
-        Server::on(store, Config::default(), Auth::open(), Options::default()).await
+        Server::on_store(store).await
     };
     let server = open().await;
     register(&server, "a", json!({})).await;
@@ -124,11 +121,11 @@ async fn a_restart_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_two_servers_know_of_one_session_is_what_is_stored() {
+async fn two_servers_agree_on_a_stored_session() {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let open = || async {
         let store = Arc::clone(&store);
-        Server::on(store, Config::default(), Auth::open(), Options::default()).await
+        Server::on_store(store).await
     };
     let (left, right) = (open().await, open().await);
     register(&left, "a", json!({})).await;
@@ -149,7 +146,7 @@ async fn what_two_servers_know_of_one_session_is_what_is_stored() {
 }
 
 #[tokio::test]
-async fn thousands_of_blocked_tasks_delay_nobody() {
+async fn thousands_of_blocked_tasks_delay_no_other_task() {
     let server = two_workers().await;
     outcome(
         create(&server, "a", "s", json!({"lease_seconds": 1000})),

@@ -1,4 +1,4 @@
-//! Create, heartbeat and close by name: every answer and every refusal (worker-sessions.md §5, §14).
+//! Create, heartbeat and close by name: every answer and every refusal.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{
     beat, check, close, create, expect_status, outcome, refused, register, schedule, seen, take,
     two_workers,
 };
-use crate::support::server::Server;
+use crate::support::Server;
 
 #[tokio::test]
 async fn a_created_session_is_answered_in_full() {
@@ -38,7 +38,7 @@ async fn a_created_session_is_answered_in_full() {
 }
 
 #[tokio::test]
-async fn the_owner_uses_it_again_and_the_absolute_end_stays() {
+async fn a_repeated_create_of_the_owner_keeps_the_absolute_end() {
     let server = two_workers().await;
     outcome(create(&server, "a", "s", json!({})), 201, "created").await;
     server.advance(10).await;
@@ -125,7 +125,7 @@ async fn the_queue_must_be_the_workers() {
 }
 
 #[tokio::test]
-async fn what_is_required_must_be_registered_exactly() {
+async fn requirements_must_be_registered_exactly() {
     let server = two_workers().await;
     for wanted in [
         "gpu:NVIDIA-L4",
@@ -180,7 +180,7 @@ async fn a_worker_holds_as_many_as_it_registered() {
     outcome(create(&server, "one", "s1", json!({})), 200, "reused").await;
     outcome(close(&server, "one", "s1"), 200, "closed").await;
     outcome(create(&server, "one", "s2", json!({})), 201, "created").await;
-    // Ten where nothing was said.
+    // The default is ten.
     for number in 0..10 {
         let id = format!("many-{number}");
         outcome(create(&server, "a", &id, json!({})), 201, "created").await;
@@ -213,7 +213,7 @@ async fn a_heartbeat_renews_the_lease_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_asks_whether_it_exists_is_active_and_is_the_callers() {
+async fn a_heartbeat_checks_existence_then_status_then_owner() {
     let server = two_workers().await;
     refused(beat(&server, "a", "s", json!({})), 404, "session_not_found").await;
     outcome(create(&server, "a", "s", json!({})), 201, "created").await;
@@ -239,7 +239,7 @@ async fn a_heartbeat_asks_whether_it_exists_is_active_and_is_the_callers() {
 }
 
 #[tokio::test]
-async fn a_close_is_final_and_says_so_twice() {
+async fn a_close_is_final_and_may_be_repeated() {
     let server = two_workers().await;
     refused(close(&server, "a", "s"), 404, "session_not_found").await;
     outcome(create(&server, "a", "s", json!({})), 201, "created").await;
@@ -258,7 +258,7 @@ async fn a_close_is_final_and_says_so_twice() {
         let body = refused(call, 409, "session_closed").await;
         assert_eq!(body["session"]["status"], "closed");
     }
-    // Why it is closed may be of any shape; who closes may not.
+    // The reason may have any shape; the worker id may not.
     outcome(create(&server, "a", "t", json!({})), 201, "created").await;
     let odd = json!({"worker_id": "a", "reason": {"signal": 15}});
     let call = server.worker_call(http::Method::DELETE, "/sessions/t");
@@ -348,7 +348,7 @@ async fn namespaces_share_nothing() {
         .await;
     let body = json!({"worker_id": "b", "task_queue": "default", "runtime": "python"});
     server
-        .worker("/register", &body)
+        .worker_post("/register", &body)
         .namespace("other")
         .accepted(201)
         .await;
@@ -368,7 +368,7 @@ async fn namespaces_share_nothing() {
 }
 
 #[tokio::test]
-async fn a_full_session_tells_an_explicit_create_nothing_of_it() {
+async fn an_explicit_create_ignores_the_activity_limit() {
     let server = two_workers().await;
     schedule(&server, "wf", json!([super::in_session("s", json!({}))])).await;
     take(&server, "a").await;

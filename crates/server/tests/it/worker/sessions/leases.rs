@@ -1,4 +1,4 @@
-//! Leases, lost holders and heartbeats of activities in sessions (worker-sessions.md §4, §9, §10).
+//! Leases, lost holders and heartbeats of activities in sessions.
 
 use serde_json::{Value, json};
 
@@ -6,17 +6,16 @@ use super::{
     beat, check, close, create, expect_status, finish, in_session, outcome, refused, register,
     schedule, seen, take, take_nothing, two_workers,
 };
-use crate::support::server::Server;
-use crate::support::worker::{activity_report, history, stop, types};
+use crate::support::{Server, activity_report, history, stop, types};
 
 async fn heard(server: &Server, worker_id: &str) {
     server
-        .worker("/heartbeat", &json!({"worker_id": worker_id}))
+        .worker_post("/heartbeat", &json!({"worker_id": worker_id}))
         .accepted(200)
         .await;
 }
 
-/// Moves on, with these workers alive all the time.
+/// Advances the clock while these workers keep sending heartbeats.
 async fn pass(server: &Server, seconds: u64, alive: &[&str]) {
     for _ in 0..seconds / 30 {
         server.advance(30).await;
@@ -102,7 +101,7 @@ async fn a_silent_owner_loses_its_session_though_the_lease_is_long() {
         (&session["holder"]["is_stale"], &session["holder"]["status"]),
         (&json!(true), &json!("stale"))
     );
-    // It comes back: the session stays lost until somebody takes it.
+    // The owner comes back. The session stays lost until a worker takes it over.
     heard(&server, "a").await;
     expect_status(
         &seen(&server, "s").await,
@@ -181,7 +180,7 @@ async fn a_stale_registration_that_is_renewed_finds_its_sessions_failed() {
 }
 
 #[tokio::test]
-async fn nobody_takes_over_what_may_not_be() {
+async fn a_session_that_forbids_reacquiring_is_not_taken_over() {
     let server = two_workers().await;
     let strict = json!({"allow_reacquire_after_failure": false});
     outcome(create(&server, "a", "s", strict.clone()), 201, "created").await;
@@ -215,7 +214,7 @@ async fn nobody_takes_over_what_may_not_be() {
 }
 
 #[tokio::test]
-async fn a_session_is_taken_over_to_the_last_second() {
+async fn a_session_can_be_taken_over_until_its_absolute_end() {
     let server = two_workers().await;
     let said = json!({"ttl_seconds": 100, "lease_seconds": 30});
     outcome(create(&server, "a", "s", said), 201, "created").await;
@@ -328,13 +327,13 @@ async fn a_lost_session_refuses_the_heartbeat_and_leaves_the_attempt_as_it_was()
             (&status["can_continue"], &status["reason"]),
             (&json!(false), &json!("worker_session_unavailable"))
         );
-        // The attempt's own lease still stands: its result counts.
+        // The attempt's own lease is still valid, so its result counts.
         finish(&server, &task).await;
     }
 }
 
 #[tokio::test]
-async fn a_cancelled_runs_worker_is_told_and_keeps_its_session_while_it_cleans_up() {
+async fn the_worker_of_a_cancelled_run_keeps_its_session_during_cleanup() {
     for verb in ["cancel", "terminate"] {
         let server = two_workers().await;
         schedule(

@@ -1,5 +1,4 @@
-//! Worker sessions on the worker plane and for operators (worker-sessions.md). Every body that has a published shape is held
-//! against it.
+//! Worker sessions on the worker plane and for operators. Every body that has a published shape is held against it.
 
 mod admission;
 mod edges;
@@ -12,8 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::contract::worker_sessions;
-use crate::support::server::{Answer, Call, Server, merge};
-use crate::support::worker::{activity_report, complete, poll, workflow_task};
+use crate::support::{Answer, Call, Server, activity_report, complete, merge};
 
 /// A server with workers `a` and `b` for every type of the queue `default`, both with a GPU.
 async fn two_workers() -> Server {
@@ -34,7 +32,7 @@ async fn register(server: &Server, worker_id: &str, fields: Value) {
     server.register(worker_id, said).await;
 }
 
-/// Holds a value against one definition of the published document.
+/// Validates a value against one definition of the published schema.
 #[track_caller]
 fn check(value: &Value, definition: &str) {
     let document = worker_sessions();
@@ -50,13 +48,13 @@ fn check(value: &Value, definition: &str) {
 fn create<'a>(server: &'a Server, worker_id: &str, session_id: &str, fields: Value) -> Call<'a> {
     let mut body = json!({"worker_id": worker_id, "session_id": session_id});
     merge(&mut body, fields);
-    server.worker("/sessions", &body)
+    server.worker_post("/sessions", &body)
 }
 
 fn beat<'a>(server: &'a Server, worker_id: &str, session_id: &str, fields: Value) -> Call<'a> {
     let mut body = json!({"worker_id": worker_id});
     merge(&mut body, fields);
-    server.worker(
+    server.worker_post(
         &format!("/sessions/{}/heartbeat", encoded(session_id)),
         &body,
     )
@@ -68,7 +66,7 @@ fn close<'a>(server: &'a Server, worker_id: &str, session_id: &str) -> Call<'a> 
     server.worker_call(Method::DELETE, &path).json(&body)
 }
 
-/// Every byte that is not a letter or digit, as clients send it.
+/// Percent-encodes every byte that is not a letter or digit, as clients do.
 fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
@@ -78,7 +76,7 @@ fn encoded(text: &str) -> String {
         .collect()
 }
 
-/// A call that must be accepted with this outcome; its session.
+/// Sends a call that must be accepted with this outcome, and returns its session.
 async fn outcome(call: Call<'_>, status: u16, outcome: &str) -> Value {
     let body = call.accepted(status).await;
     check(&body, "workerSessionOperationResult");
@@ -95,7 +93,7 @@ async fn outcome(call: Call<'_>, status: u16, outcome: &str) -> Value {
     body["session"].clone()
 }
 
-/// A call that the session refuses; its body.
+/// Sends a call that the session refuses, and returns the body.
 async fn refused(call: Call<'_>, status: u16, reason: &str) -> Value {
     let body = call.refused(status, reason).await;
     check(&body, "workerSessionOperationResult");
@@ -107,7 +105,7 @@ async fn refused(call: Call<'_>, status: u16, reason: &str) -> Value {
     body
 }
 
-/// The session as an operator sees it.
+/// Returns the session as operators see it.
 async fn seen(server: &Server, session_id: &str) -> Value {
     let path = format!("/worker-sessions/{}", encoded(session_id));
     let body = server.get(&path).accepted(200).await;
@@ -132,36 +130,40 @@ fn expect_status(session: &Value, status: &str, failure_reason: Value) {
     );
 }
 
-/// A command for an activity in a session.
+/// Returns a command for an activity in a session.
 fn in_session(session_id: &str, options: Value) -> Value {
     let mut session = json!({"session_id": session_id});
     merge(&mut session, options);
     json!({"type": "schedule_activity", "activity_type": "say", "worker_session": session})
 }
 
-/// Starts a workflow whose first task gives these commands.
+/// Starts a workflow and completes its first task with these commands.
 async fn schedule(server: &Server, workflow_id: &str, commands: Value) -> Value {
     server.start(workflow_id).await;
-    let task = workflow_task(server, "a").await;
+    let task = server.worker("a").workflow_task().await;
     complete(server, &task, commands).accepted(200).await;
     task
 }
 
 /// Polls once for an activity.
 async fn try_poll(server: &Server, worker_id: &str) -> Answer {
-    poll(server, "activity", worker_id, json!({})).send().await
+    server
+        .worker(worker_id)
+        .poll("activity", json!({}))
+        .send()
+        .await
 }
 
-/// Polls once for an activity, which must come.
+/// Polls once for an activity task, which must exist.
 async fn take(server: &Server, worker_id: &str) -> Value {
-    let task = crate::support::worker::leased(try_poll(server, worker_id).await);
+    let task = crate::support::leased(try_poll(server, worker_id).await);
     if !task["worker_session"].is_null() {
         check(&task["worker_session"], "workerSessionTaskAffinity");
     }
     task
 }
 
-/// Polls once for an activity, of which there is none for this worker.
+/// Polls once, and checks that there is no activity task for this worker.
 async fn take_nothing(server: &Server, worker_id: &str) {
     let answer = try_poll(server, worker_id).await;
     assert_eq!(answer.body["poll_status"], "empty", "{}", answer.body);

@@ -1,9 +1,9 @@
-//! Sessions as operators see them (control-plane.md §17.3, §23.1).
+//! Sessions as operators see them.
 
 use serde_json::{Value, json};
 
 use super::{check, close, create, in_session, outcome, register, schedule, take, two_workers};
-use crate::support::server::{Server, texts};
+use crate::support::{Server, texts};
 
 /// One session of each status: `active`, `closed`, `expired`, `failed` and `orphaned` are their ids too.
 async fn one_of_each() -> Server {
@@ -67,7 +67,7 @@ async fn every_status_is_listed_counted_and_shown() {
 }
 
 #[tokio::test]
-async fn lists_are_narrowed_and_paged() {
+async fn lists_are_filtered_and_paged() {
     let server = one_of_each().await;
     let ids = |query: &'static str| {
         let server = &server;
@@ -120,7 +120,7 @@ async fn lists_are_narrowed_and_paged() {
 }
 
 #[tokio::test]
-async fn only_operators_look_and_only_administrators_see_metrics() {
+async fn sessions_are_for_operators_and_metrics_for_administrators() {
     let server = Server::guarded().await;
     for path in ["/worker-sessions", "/worker-sessions/s"] {
         server.get(path).refused(401, "unauthorized").await;
@@ -175,7 +175,7 @@ async fn a_workers_places_for_sessions_are_shown() {
 }
 
 #[tokio::test]
-async fn what_happens_to_sessions_is_counted() {
+async fn session_changes_are_counted() {
     let server = two_workers().await;
     schedule(
         &server,
@@ -206,7 +206,7 @@ async fn what_happens_to_sessions_is_counted() {
 }
 
 #[tokio::test]
-async fn ended_sessions_are_forgotten_after_their_retention() {
+async fn ended_sessions_are_deleted_after_their_retention() {
     let server = two_workers().await;
     server
         .call(http::Method::PUT, "/namespaces/default")

@@ -1,35 +1,28 @@
 //! A poll that waits is given what a session sets free: by a close, by the end of an attempt, at lease end, when the owner is
-//! lost (worker-sessions.md §7, §15.26).
+//! lost.
 
 use serde_json::{Value, json};
 
 use super::{close, create, finish, in_session, outcome, schedule, seen, take, two_workers};
-use crate::support::server::Server;
-use crate::support::worker::poll;
+use crate::support::Server;
 
-/// Polls for up to half a minute while `change` happens; what came of it.
+/// Polls for up to half a minute while `change` happens, and returns the response.
 async fn while_waiting(
     server: &Server,
     worker_id: &str,
     change: impl Future<Output = ()>,
 ) -> Value {
-    let waiting = poll(
-        server,
-        "activity",
-        worker_id,
-        json!({"timeout_seconds": 30}),
-    );
+    let waiting = server
+        .worker(worker_id)
+        .poll("activity", json!({"timeout_seconds": 30}));
     let (answer, ()) = tokio::join!(waiting.send(), async {
-        // The poll is in line before anything happens.
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
-        }
+        server.polls_waiting(1).await;
         change.await;
     });
     answer.body
 }
 
-/// As [`while_waiting`], and the task must have come.
+/// Like [`while_waiting`], but the poll must get a task, which is returned.
 async fn woken(server: &Server, worker_id: &str, change: impl Future<Output = ()>) -> Value {
     let body = while_waiting(server, worker_id, change).await;
     assert_eq!(body["poll_status"], "leased", "{body}");
@@ -37,7 +30,7 @@ async fn woken(server: &Server, worker_id: &str, change: impl Future<Output = ()
 }
 
 #[tokio::test]
-async fn by_the_end_of_an_attempt() {
+async fn the_end_of_an_attempt_wakes_a_poll() {
     let server = two_workers().await;
     schedule(
         &server,
@@ -51,7 +44,7 @@ async fn by_the_end_of_an_attempt() {
 }
 
 #[tokio::test]
-async fn by_a_failed_attempt() {
+async fn a_failed_attempt_wakes_a_poll() {
     let server = two_workers().await;
     schedule(
         &server,
@@ -62,7 +55,7 @@ async fn by_a_failed_attempt() {
     let first = take(&server, "a").await;
     woken(&server, "a", async {
         let failure = json!({"failure": {"message": "no"}});
-        crate::support::worker::activity_report(&server, &first, "fail", failure)
+        crate::support::activity_report(&server, &first, "fail", failure)
             .accepted(200)
             .await;
     })
@@ -70,7 +63,7 @@ async fn by_a_failed_attempt() {
 }
 
 #[tokio::test]
-async fn by_a_close_that_makes_room_for_another_session() {
+async fn a_close_that_frees_a_place_wakes_a_poll() {
     let server = two_workers().await;
     super::register(&server, "one", json!({"max_concurrent_worker_sessions": 1})).await;
     outcome(create(&server, "one", "s1", json!({})), 201, "created").await;
@@ -83,7 +76,7 @@ async fn by_a_close_that_makes_room_for_another_session() {
 }
 
 #[tokio::test]
-async fn by_a_create_of_what_must_exist() {
+async fn creating_a_required_session_wakes_a_poll() {
     let server = two_workers().await;
     schedule(
         &server,
@@ -99,7 +92,7 @@ async fn by_a_create_of_what_must_exist() {
 }
 
 #[tokio::test]
-async fn by_a_registration_with_what_is_required() {
+async fn a_registration_with_the_requirements_wakes_a_poll() {
     let server = two_workers().await;
     let needs = json!({"requirements": ["tpu:v5"]});
     schedule(&server, "wf", json!([in_session("s", needs)])).await;
@@ -111,7 +104,7 @@ async fn by_a_registration_with_what_is_required() {
 }
 
 #[tokio::test]
-async fn at_lease_end() {
+async fn the_end_of_a_session_lease_wakes_a_poll() {
     let server = two_workers().await;
     outcome(
         create(&server, "a", "s", json!({"lease_seconds": 20})),
@@ -125,7 +118,7 @@ async fn at_lease_end() {
 }
 
 #[tokio::test]
-async fn when_the_owner_falls_silent() {
+async fn a_stale_owner_wakes_a_poll() {
     let server = two_workers().await;
     outcome(
         create(&server, "a", "s", json!({"lease_seconds": 1000})),
@@ -140,7 +133,7 @@ async fn when_the_owner_falls_silent() {
 }
 
 #[tokio::test]
-async fn when_the_owner_leaves() {
+async fn a_deregistered_owner_wakes_a_poll() {
     let server = two_workers().await;
     outcome(create(&server, "a", "s", json!({})), 201, "created").await;
     schedule(&server, "wf", json!([in_session("s", json!({}))])).await;
@@ -154,23 +147,18 @@ async fn when_the_owner_leaves() {
 }
 
 #[tokio::test]
-async fn by_a_new_task_only_the_holder() {
+async fn a_new_task_wakes_only_the_holder() {
     let server = two_workers().await;
     outcome(create(&server, "a", "s", json!({})), 201, "created").await;
     let commands = json!([in_session("s", json!({}))]);
     let poll_of = |worker_id: &'static str, seconds: u64| {
-        poll(
-            &server,
-            "activity",
-            worker_id,
-            json!({"timeout_seconds": seconds}),
-        )
-        .send()
+        server
+            .worker(worker_id)
+            .poll("activity", json!({"timeout_seconds": seconds}))
+            .send()
     };
     let (other, holder, ()) = tokio::join!(poll_of("b", 1), poll_of("a", 30), async {
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
-        }
+        server.polls_waiting(2).await;
         schedule(&server, "wf", commands).await;
     });
     assert_eq!(other.body["poll_status"], "empty");
@@ -185,18 +173,13 @@ async fn many_polls_of_many_workers_share_what_there_is() {
         .collect();
     let polls = (0..20).map(|n| {
         let worker_id = if n % 2 == 0 { "a" } else { "b" };
-        poll(
-            &server,
-            "activity",
-            worker_id,
-            json!({"timeout_seconds": 30}),
-        )
-        .send()
+        server
+            .worker(worker_id)
+            .poll("activity", json!({"timeout_seconds": 30}))
+            .send()
     });
     let (answers, _) = tokio::join!(futures::future::join_all(polls), async {
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
+        server.polls_waiting(20).await;
         schedule(&server, "wf", json!(commands)).await
     });
     let mut sessions: Vec<String> = answers

@@ -1,11 +1,10 @@
-//! Updates as workers see them: why their task is there, what completion writes, and whose turn it is (engine.md §4.3 to §4.5,
-//! §5.7; worker-protocol.md §7.5).
+//! Updates as workers see them: why their task exists, what a completion writes, and the order of updates and wakes.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Call, Server, envelope, merge};
-use crate::support::worker::{
-    complete, decided, expect_no_task, payload_of, signal, staffed, types, workflow_task,
+use crate::support::{
+    Call, Server, complete, decided, envelope, expect_no_task, merge, payload_of, signal, staffed,
+    types,
 };
 use crate::worker::workflow_tasks::events::{checked_events, take_id};
 use crate::worker::workflow_tasks::resume_context::{
@@ -24,7 +23,7 @@ fn update<'a>(server: &'a Server, name: &str, fields: Value) -> Call<'a> {
     server.post(&format!("/workflows/wf/update/{name}"), &body)
 }
 
-/// The receipt of an update that was admitted.
+/// Sends an update and returns its receipt.
 async fn admitted(server: &Server, name: &str) -> Value {
     update(server, name, json!({})).accepted(202).await
 }
@@ -42,7 +41,7 @@ fn update_context(receipt: &Value) -> Value {
     })
 }
 
-/// The keys that every event of an update repeats.
+/// Returns the keys that every event of an update repeats.
 fn identity(receipt: &Value) -> Value {
     json!({
         "workflow_command_id": receipt["command_id"], "update_id": receipt["update_id"],
@@ -82,7 +81,7 @@ async fn after_an_update_the_workflow_looks_at_its_newest_condition_again() {
         }
         let task = decided(&server, json!([wait])).await;
         let receipt = admitted(&server, "deposit").await;
-        let woken = workflow_task(&server, "w").await;
+        let woken = server.worker("w").workflow_task().await;
         let done = json!([{"type": "complete_update", "update_id": receipt["update_id"]}]);
         complete(&server, &woken, done).accepted(200).await;
         let events = checked_events(&server, &task).await;
@@ -107,14 +106,14 @@ async fn without_an_open_condition_nothing_follows_an_update() {
     let server = staffed().await;
     decided(&server, commands(TIMER)).await;
     let receipt = admitted(&server, "deposit").await;
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     let done = json!([{"type": "complete_update", "update_id": receipt["update_id"]}]);
     complete(&server, &woken, done).accepted(200).await;
     expect_no_task(&server, "workflow").await;
 }
 
 #[tokio::test]
-async fn a_completed_update() {
+async fn a_completed_update_is_recorded() {
     for (fields, result) in [
         (json!({"result": envelope(r#""ok""#)}), r#""ok""#),
         (json!({}), "null"),
@@ -124,7 +123,7 @@ async fn a_completed_update() {
         let caller = update(&server, "deposit", json!({"wait_for": "completed"})).accepted(200);
         let worker = async {
             // The caller sends first; its update is there once it waits.
-            let woken = workflow_task(&server, "w").await;
+            let woken = server.worker("w").workflow_task().await;
             let done = with(
                 json!({"type": "complete_update", "update_id": woken["workflow_update_id"]}),
                 fields,
@@ -173,7 +172,7 @@ async fn a_failed_update_leaves_the_run_open() {
         let task = decided(&server, commands(TIMER)).await;
         let caller = update(&server, "deposit", json!({"wait_for": "completed"})).accepted(422);
         let worker = async {
-            let woken = workflow_task(&server, "w").await;
+            let woken = server.worker("w").workflow_task().await;
             let failed = with(
                 json!({"type": "fail_update", "update_id": woken["workflow_update_id"], "message": "no money"}),
                 fields.clone(),
@@ -219,7 +218,7 @@ async fn only_the_update_of_the_task_can_be_closed_and_what_is_needed_is_named()
     let task = decided(&server, commands(TIMER)).await;
     let first = admitted(&server, "deposit").await;
     let second = admitted(&server, "deposit").await;
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     assert_eq!(woken["workflow_update_id"], first["update_id"]);
     let before = checked_events(&server, &task).await;
     let id = &first["update_id"];
@@ -239,16 +238,16 @@ async fn only_the_update_of_the_task_can_be_closed_and_what_is_needed_is_named()
     assert_eq!(checked_events(&server, &task).await, before);
     let done = json!([{"type": "complete_update", "update_id": id}]);
     complete(&server, &woken, done).accepted(200).await;
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     expect_context(&next, &update_context(&second));
 }
 
 #[tokio::test]
-async fn an_update_that_ends_with_its_run() {
+async fn an_open_update_is_closed_with_its_run() {
     let server = staffed().await;
     let task = decided(&server, commands(TIMER)).await;
     let receipt = admitted(&server, "deposit").await;
-    crate::support::worker::stop(&server, "terminate").await;
+    crate::support::stop(&server, "terminate").await;
     let events = checked_events(&server, &task).await;
     assert_eq!(types(&events).last(), Some(&"UpdateCompleted"));
     let mut completed = payload_of(&events, "UpdateCompleted").clone();
@@ -266,7 +265,7 @@ async fn an_update_that_ends_with_its_run() {
     );
 }
 
-/// The older of an update and a reason to go on has its turn first, and never both in one task.
+/// The older of an update and a wake gets the next task; a task never has both.
 #[tokio::test]
 async fn updates_and_wakes_take_turns_by_age() {
     for update_first in [true, false] {
@@ -286,7 +285,7 @@ async fn updates_and_wakes_take_turns_by_age() {
         };
         let mut kinds = Vec::new();
         for _ in 0..2 {
-            let task = workflow_task(&server, "w").await;
+            let task = server.worker("w").workflow_task().await;
             kinds.push(task["workflow_wait_kind"].clone());
             let answer = if task["workflow_update_id"].is_null() {
                 commands(TIMER)
@@ -305,17 +304,17 @@ async fn updates_and_wakes_take_turns_by_age() {
     }
 }
 
-/// A start task is for starting: with an update in it both SDKs would run the handler only.
+/// If the first task had an update, both SDKs would run only its handler.
 #[tokio::test]
 async fn the_first_task_is_never_an_update_task() {
     let server = staffed().await;
     server.start("wf").await;
     let receipt = admitted(&server, "deposit").await;
-    let first = workflow_task(&server, "w").await;
+    let first = server.worker("w").workflow_task().await;
     expect_context(&first, &json!({}));
     complete(&server, &first, commands(TIMER))
         .accepted(200)
         .await;
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     expect_context(&next, &update_context(&receipt));
 }

@@ -1,25 +1,17 @@
-//! Updates on the wire: one task per update that settles it and nothing else, and every way to get that wrong (engine.md §7.5;
-//! worker-protocol.md §7; control-plane.md §10.5).
+//! Updates on the wire: one task per update that settles it and nothing else, and every way to get that wrong.
 
-use std::sync::Arc;
-
-use longhaul_host::Config;
-use longhaul_server::Options;
-use longhaul_server::auth::Auth;
-use longhaul_store::memory::Memory;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
-use crate::support::worker::{
-    complete, decided, expect_no_task, history, payload_of, register_for_all, staffed, stop, types,
-    workflow_task,
+use crate::support::{
+    Server, complete, decided, envelope, every_type, expect_no_task, history, payload_of, staffed,
+    stop, types,
 };
 
 /// Workflow `wf` waits for a condition and has one accepted update, whose task is leased.
 async fn with_update(server: &Server) -> (Value, Value) {
     decided(server, json!([{"type": "open_condition_wait"}])).await;
     let accepted = send(server, json!({"input": [1], "request_id": "r"})).await;
-    (accepted, workflow_task(server, "w").await)
+    (accepted, server.worker("w").workflow_task().await)
 }
 
 async fn send(server: &Server, body: Value) -> Value {
@@ -29,7 +21,7 @@ async fn send(server: &Server, body: Value) -> Value {
         .await
 }
 
-/// What a caller who repeats the update of [`with_update`] is told now.
+/// Repeats the update of [`with_update`] and returns the response.
 async fn outcome(server: &Server, status: u16) -> Value {
     let body = json!({"input": [1], "request_id": "r", "wait_for": "completed"});
     server
@@ -39,7 +31,7 @@ async fn outcome(server: &Server, status: u16) -> Value {
 }
 
 #[tokio::test]
-async fn an_updates_task_names_it_and_settles_it() {
+async fn an_update_task_names_its_update_and_closes_it() {
     let server = staffed().await;
     let (accepted, task) = with_update(&server).await;
     assert_eq!(accepted["update_status"], "accepted");
@@ -63,7 +55,7 @@ async fn an_updates_task_names_it_and_settles_it() {
         ["UpdateAccepted", "UpdateApplied", "UpdateCompleted"]
     );
     // The condition is looked at again, by a task that is not the update's.
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     assert_eq!(next["workflow_wait_kind"], "condition");
     assert_eq!(next["workflow_update_id"], Value::Null);
 }
@@ -108,7 +100,7 @@ async fn a_result_is_optional() {
 }
 
 #[tokio::test]
-async fn an_updates_task_takes_nothing_else() {
+async fn an_update_task_accepts_no_other_command() {
     let server = staffed().await;
     let (accepted, task) = with_update(&server).await;
     let settle = json!({"type": "complete_update", "update_id": accepted["update_id"]});
@@ -144,9 +136,9 @@ async fn an_updates_task_takes_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_update_is_settled_once_and_by_its_holder() {
+async fn an_update_is_closed_once_and_by_its_holder() {
     let server = staffed().await;
-    register_for_all(&server, "v").await;
+    server.register("v", every_type()).await;
     let (accepted, task) = with_update(&server).await;
     let settle = json!([{"type": "complete_update", "update_id": accepted["update_id"]}]);
     let mut other = task.clone();
@@ -161,7 +153,7 @@ async fn an_update_is_settled_once_and_by_its_holder() {
         .await;
     complete(&server, &task, settle.clone()).accepted(200).await;
     // The condition's task may not settle it a second time.
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     complete(&server, &next, settle)
         .refused(422, "invalid_commands")
         .await;
@@ -197,16 +189,11 @@ async fn an_oversized_result_fails_its_update_only() {
 
 #[tokio::test]
 async fn pending_updates_are_limited() {
-    let mut config = Config::default();
-    config.limits.pending_updates = 2;
-    let server = Server::on(
-        Arc::new(Memory::new()),
-        config,
-        Auth::open(),
-        Options::default(),
-    )
+    let server = Server::configured(|config| {
+        config.limits.pending_updates = 2;
+    })
     .await;
-    register_for_all(&server, "w").await;
+    server.register("w", every_type()).await;
     decided(&server, json!([{"type": "open_condition_wait"}])).await;
     for _ in 0..2 {
         send(&server, json!({})).await;
@@ -217,7 +204,7 @@ async fn pending_updates_are_limited() {
         .await;
     assert_eq!(refusal["limit_kind"], "pending_update_count");
     // Settling one makes room.
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let settle = json!([{"type": "complete_update", "update_id": task["workflow_update_id"]}]);
     complete(&server, &task, settle).accepted(200).await;
     send(&server, json!({})).await;

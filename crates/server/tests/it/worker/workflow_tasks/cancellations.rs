@@ -1,15 +1,13 @@
-//! Cooperative cancellation on the wire: requested once, delivered at one place, activities stopped by receipt
-//! (engine.md §8.4; worker-protocol.md §12).
+//! Cooperative cancellation on the wire: requested once, delivered at one place, activities stopped by receipt.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Call, Server};
-use crate::support::worker::{
-    activity_report, activity_task, complete, decided, expect_no_task, history, payload_of, poll,
-    register_for_all, report, types, workflow_task,
+use crate::support::{
+    Call, Server, activity_report, complete, decided, every_type, expect_no_task, history,
+    payload_of, report, types,
 };
 
-/// A server with a worker `w` that takes part in cancellation.
+/// A server with a worker `w` that supports cooperative cancellation.
 async fn capable() -> Server {
     let server = Server::open().await;
     let fields = json!({"supported_workflow_types": [], "supported_activity_types": [],
@@ -22,7 +20,7 @@ fn ask<'a>(server: &'a Server, body: &Value) -> Call<'a> {
     server.post("/workflows/wf/request-cancellation", body)
 }
 
-/// Workflow `wf` sleeps and is asked to end; the request and the task that brings it.
+/// Requests the cancellation of a sleeping `wf`. Returns the request and the task that delivers it.
 async fn asked(server: &Server) -> (Value, Value) {
     decided(
         server,
@@ -37,7 +35,7 @@ async fn asked(server: &Server) -> (Value, Value) {
     .await;
     (
         answer["cancellation_request"].clone(),
-        workflow_task(server, "w").await,
+        server.worker("w").workflow_task().await,
     )
 }
 
@@ -128,7 +126,7 @@ async fn malformed_requests_and_deliveries_are_refused() {
         .await;
     let answer = ask(&server, &json!({})).accepted(202).await;
     let request = &answer["cancellation_request"];
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     for (field, value) in [
         ("call_kind", json!("nap")),
         ("call_kind", json!(null)),
@@ -185,11 +183,11 @@ async fn only_the_holder_of_the_lease_delivers() {
 }
 
 #[tokio::test]
-async fn only_workers_that_take_part_get_the_task() {
+async fn only_capable_workers_get_the_task() {
     let server = Server::open().await;
-    register_for_all(&server, "plain").await;
+    server.register("plain", every_type()).await;
     server.start("wf").await;
-    let task = workflow_task(&server, "plain").await;
+    let task = server.worker("plain").workflow_task().await;
     let refusal = ask(&server, &json!({}))
         .refused(409, "active_claim_cancellation_not_supported")
         .await;
@@ -209,11 +207,13 @@ async fn only_workers_that_take_part_get_the_task() {
         "capabilities": ["cooperative_cancellation"]});
     server.register("w", fields).await;
     ask(&server, &json!({})).accepted(202).await;
-    let nothing = poll(&server, "workflow", "plain", json!({}))
+    let nothing = server
+        .worker("plain")
+        .poll("workflow", json!({}))
         .accepted(200)
         .await;
     assert_eq!(nothing["poll_status"], "empty");
-    workflow_task(&server, "w").await;
+    server.worker("w").workflow_task().await;
 }
 
 #[tokio::test]
@@ -225,10 +225,10 @@ async fn a_delivery_waits_for_an_activity_that_must_stop() {
             "cancellation_policy": "wait_cancellation_completed"}]),
     )
     .await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     let answer = ask(&server, &json!({})).accepted(202).await;
     let request = &answer["cancellation_request"];
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let body = json!({"request_id": request["request_id"], "sequence": 1, "call_kind": "activity"});
     let waiting = report(&server, &task, "deliver-cancellation", body.clone())
         .accepted(200)
@@ -282,7 +282,7 @@ async fn a_delivery_waits_for_an_activity_that_must_stop() {
         assert_eq!(known["duplicate"], duplicate);
         assert_eq!(known["heartbeat_recorded"], false);
     }
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let delivered = report(&server, &task, "deliver-cancellation", body)
         .accepted(200)
         .await;
@@ -350,7 +350,7 @@ async fn a_request_id_is_recognised_also_after_the_close() {
 }
 
 #[tokio::test]
-async fn a_request_is_answered_for_by_the_run_that_recorded_it() {
+async fn a_repeated_request_is_answered_by_the_run_that_recorded_it() {
     let server = capable().await;
     let (request, task) = asked(&server).await;
     let repeat = json!({"request_id": "later"});
@@ -369,7 +369,7 @@ async fn a_request_is_answered_for_by_the_run_that_recorded_it() {
 }
 
 #[tokio::test]
-async fn a_place_out_of_reach_is_refused() {
+async fn a_delivery_at_an_unreachable_call_is_refused() {
     let server = capable().await;
     let (request, task) = asked(&server).await;
     for (field, value) in [

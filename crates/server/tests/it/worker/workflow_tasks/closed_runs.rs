@@ -1,11 +1,10 @@
-//! What a worker is told when its run closed under it (worker-protocol.md §5.3, §8.5, §8.6; engine.md §2.4, §6.5, §8.2).
+//! Reports on tasks of closed runs.
 
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
-use crate::support::worker::{
-    activity_report, activity_task, complete, decided, expect_no_task, fail, history, report,
-    running_activity, signal, staffed, stop, types, workflow_task,
+use crate::support::{
+    Server, activity_report, complete, decided, expect_no_task, fail, history, report,
+    running_activity, signal, staffed, stop, types,
 };
 
 const WORKFLOW_CALLS: [&str; 4] = ["history", "heartbeat", "complete", "fail"];
@@ -20,11 +19,11 @@ fn fields(verb: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_stopped_run_is_told_to_every_call_on_its_task() {
+async fn every_call_on_a_task_of_a_stopped_run_is_refused() {
     for (verb, status) in [("cancel", "cancelled"), ("terminate", "terminated")] {
         let server = staffed().await;
         server.start("wf").await;
-        let task = workflow_task(&server, "w").await;
+        let task = server.worker("w").workflow_task().await;
         server.advance(7).await;
         stop(&server, verb).await;
         let described = server.get("/workflows/wf").accepted(200).await;
@@ -82,7 +81,7 @@ async fn a_run_that_ended_by_itself_is_closed_without_a_request_to_stop() {
     ] {
         let server = staffed().await;
         server.start("wf").await;
-        let task = workflow_task(&server, "w").await;
+        let task = server.worker("w").workflow_task().await;
         complete(&server, &task, json!([command]))
             .accepted(200)
             .await;
@@ -126,9 +125,9 @@ fn expect_timed_out(refusal: &Value, task: &Value) {
 }
 
 #[tokio::test]
-async fn a_report_after_the_runs_deadline_is_told_so_with_the_callers_ids() {
+async fn a_report_after_the_runs_deadline_is_refused_with_the_callers_ids() {
     let server = with_run_timeout(10).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     server.advance(10).await;
     assert_eq!(
         types(&history(&server, &task).await)[2..],
@@ -154,7 +153,7 @@ async fn a_report_after_the_runs_deadline_is_told_so_with_the_callers_ids() {
 async fn a_report_that_finds_the_deadline_passed_closes_the_run_itself() {
     for call in WORKFLOW_CALLS {
         let server = with_run_timeout(10).await;
-        let task = workflow_task(&server, "w").await;
+        let task = server.worker("w").workflow_task().await;
         // Before the sweep has seen it.
         server.clock.advance_seconds(10);
         let reason = if ["complete", "fail"].contains(&call) {
@@ -178,7 +177,7 @@ async fn a_report_that_finds_the_deadline_passed_closes_the_run_itself() {
 async fn signals_held_back_are_in_history_before_the_run_stops() {
     let server = staffed().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     signal(&server, "go", json!([])).await;
     stop(&server, "cancel").await;
     assert_eq!(
@@ -188,7 +187,7 @@ async fn signals_held_back_are_in_history_before_the_run_stops() {
 }
 
 #[tokio::test]
-async fn an_activity_of_a_stopped_run_learns_it_from_every_call() {
+async fn every_call_on_an_activity_of_a_stopped_run_is_refused() {
     for (verb, status) in [("cancel", "cancelled"), ("terminate", "terminated")] {
         let server = staffed().await;
         let task = running_activity(&server, json!({})).await;
@@ -264,8 +263,8 @@ async fn an_activity_of_a_run_that_ended_by_itself_is_not_cancelled() {
         )
         .await;
         signal(&server, "go", json!([])).await;
-        let activity = activity_task(&server, "w").await;
-        let task = workflow_task(&server, "w").await;
+        let activity = server.worker("w").activity_task().await;
+        let task = server.worker("w").workflow_task().await;
         complete(&server, &task, json!([{"type": "complete_workflow"}]))
             .accepted(200)
             .await;
@@ -299,7 +298,7 @@ async fn an_activity_of_a_run_that_ended_by_itself_is_not_cancelled() {
 #[tokio::test]
 async fn an_activity_that_outlives_its_runs_deadline_is_ignored() {
     let server = with_run_timeout(10).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     complete(
         &server,
         &task,
@@ -307,7 +306,7 @@ async fn an_activity_that_outlives_its_runs_deadline_is_ignored() {
     )
     .accepted(200)
     .await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     server.clock.advance_seconds(10);
     let refusal = activity_report(&server, &activity, "complete", json!({}))
         .refused(409, "run_closed")
@@ -328,7 +327,7 @@ async fn an_activity_that_outlives_its_runs_deadline_is_ignored() {
 async fn a_late_failure_of_a_stopped_run_is_no_repeat() {
     let server = staffed().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     fail(&server, &task, json!({"message": "no"}))
         .accepted(200)
         .await;

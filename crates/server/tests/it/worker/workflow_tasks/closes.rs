@@ -1,16 +1,14 @@
-//! What the end of a run writes, whoever ends it (engine.md §5.2, §8.1).
+//! The events of the end of a run, for every way in which it can end.
 
 use serde_json::json;
 
-use crate::support::server::{envelope, merge};
-use crate::support::worker::{
-    activity_task, complete, decided, history, payload_of, signal, staffed, stop, types,
-    workflow_task,
+use crate::support::{
+    complete, decided, envelope, history, merge, payload_of, signal, staffed, stop, types,
 };
 use crate::worker::workflow_tasks::events::{checked_events, recorded, take_id};
 
 #[tokio::test]
-async fn a_completed_run() {
+async fn a_completed_run_records_its_result() {
     for (result, output) in [
         (
             json!({"result": envelope(r#""done""#)}),
@@ -28,7 +26,7 @@ async fn a_completed_run() {
 }
 
 #[tokio::test]
-async fn a_failed_run() {
+async fn a_failed_run_records_its_failure() {
     let server = staffed().await;
     let exception = json!({"type": "CardDeclined", "properties": {"code": 7}});
     let command = json!({
@@ -50,7 +48,7 @@ async fn a_failed_run() {
 }
 
 #[tokio::test]
-async fn a_run_that_continues() {
+async fn a_run_that_continues_as_new_starts_the_next_run() {
     for (fields, arguments, workflow_type) in [
         (json!({}), envelope(r#"["first"]"#), "greet"),
         (
@@ -63,7 +61,7 @@ async fn a_run_that_continues() {
         server
             .start_with(json!({"workflow_id": "wf", "workflow_type": "greet", "input": ["first"]}))
             .await;
-        let task = workflow_task(&server, "w").await;
+        let task = server.worker("w").workflow_task().await;
         let mut command = json!({"type": "continue_as_new"});
         merge(&mut command, fields);
         complete(
@@ -81,7 +79,7 @@ async fn a_run_that_continues() {
             continued,
             json!({"sequence": 2, "continued_to_run_number": 2, "closed_reason": "continued"})
         );
-        let next = workflow_task(&server, "w").await;
+        let next = server.worker("w").workflow_task().await;
         assert_eq!(
             (&next["run_id"], &next["workflow_id"]),
             (&json!(next_run), &json!("wf"))
@@ -105,13 +103,13 @@ async fn a_run_that_continues() {
 async fn a_signal_that_arrives_while_a_run_continues_goes_to_the_new_one() {
     let server = staffed().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     signal(&server, "go", json!([1])).await;
     complete(&server, &task, json!([{"type": "continue_as_new"}]))
         .accepted(200)
         .await;
     assert!(!types(&history(&server, &task).await).contains(&"SignalReceived"));
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     assert_eq!(
         types(&checked_events(&server, &next).await),
         ["WorkflowStarted", "SignalReceived"]
@@ -119,7 +117,7 @@ async fn a_signal_that_arrives_while_a_run_continues_goes_to_the_new_one() {
 }
 
 #[tokio::test]
-async fn a_stopped_run_closes_what_it_waits_for() {
+async fn a_stopped_run_closes_its_open_waits() {
     for (verb, requested, closed, status) in [
         (
             "cancel",
@@ -145,7 +143,7 @@ async fn a_stopped_run_closes_what_it_waits_for() {
             ]),
         )
         .await;
-        let activity = activity_task(&server, "w").await;
+        let activity = server.worker("w").activity_task().await;
         stop(&server, verb).await;
         let events = checked_events(&server, &task).await;
         assert_eq!(
@@ -200,7 +198,7 @@ async fn a_stopped_run_closes_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn a_run_at_its_deadline() {
+async fn a_run_at_its_deadline_times_out() {
     for (field, kind) in [
         ("run_timeout_seconds", "run_timeout"),
         ("execution_timeout_seconds", "execution_timeout"),
@@ -209,7 +207,7 @@ async fn a_run_at_its_deadline() {
         server
             .start_with(json!({"workflow_id": "wf", "workflow_type": "greet", field: 10}))
             .await;
-        let task = workflow_task(&server, "w").await;
+        let task = server.worker("w").workflow_task().await;
         complete(&server, &task, json!([{"type": "schedule_activity", "activity_type": "say"}, {"type": "start_timer", "delay_seconds": 60}])).accepted(200).await;
         server.advance(10).await;
         let events = checked_events(&server, &task).await;

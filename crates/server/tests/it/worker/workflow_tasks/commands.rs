@@ -1,14 +1,12 @@
-//! Which commands a completion takes, and what is wrong with the others (worker-protocol.md §7; engine.md §3.2, §3.3). What they
-//! write is in `events`.
+//! Which commands a completion accepts, and how others are refused. What they write is in `events`.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope, merge};
-use crate::support::worker::{
-    complete, expect_no_task, history, signal, staffed, types, workflow_task,
+use crate::support::{
+    Server, complete, envelope, expect_no_task, history, leased_task, merge, signal, types,
 };
 
-/// One valid command of every type the server offers.
+/// Returns one valid command of every type that the server advertises.
 fn valid_commands() -> Vec<Value> {
     vec![
         json!({"type": "schedule_activity", "activity_type": "say"}),
@@ -29,7 +27,7 @@ fn valid_commands() -> Vec<Value> {
     ]
 }
 
-/// A timer that is member `index` of a group of `size`.
+/// Returns a timer that is member `index` of a group of `size`.
 pub(in crate::worker) fn grouped_timer(base: u64, size: u64, index: u64) -> Value {
     let mut command = json!({"type": "start_timer", "delay_seconds": 10 + index});
     merge(
@@ -52,16 +50,9 @@ fn group(prefix: &str, kind: &str, base: u64, size: u64, index: u64) -> Value {
     fields
 }
 
-async fn fresh_task() -> (Server, Value) {
-    let server = staffed().await;
-    server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
-    (server, task)
-}
-
-/// The fields that are wrong with these commands; nothing was applied and the task is still leased.
+/// Returns the wrong fields of these commands, and checks that nothing was applied and the task is still leased.
 async fn wrong_fields(commands: Value) -> Vec<String> {
-    let (server, task) = fresh_task().await;
+    let (server, task) = leased_task().await;
     let fields = complete(&server, &task, commands).invalid().await;
     assert_eq!(history(&server, &task).await.len(), 2);
     complete(&server, &task, json!([{"type": "complete_workflow"}]))
@@ -71,8 +62,8 @@ async fn wrong_fields(commands: Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_offered_command_is_taken_and_no_other() {
-    let (server, task) = fresh_task().await;
+async fn only_advertised_commands_are_accepted() {
+    let (server, task) = leased_task().await;
     let mut offered: Vec<Value> = task_commands(&server).await;
     // These speak about something that is recorded: they are wrong here, but known.
     for remark in [
@@ -88,7 +79,7 @@ async fn every_offered_command_is_taken_and_no_other() {
         if remark == "fail_update" {
             command["message"] = json!("no");
         }
-        let (server, task) = fresh_task().await;
+        let (server, task) = leased_task().await;
         complete(&server, &task, json!([command]))
             .refused(422, "invalid_commands")
             .await;
@@ -102,7 +93,7 @@ async fn every_offered_command_is_taken_and_no_other() {
     assert_eq!(offered, valid, "one example per offered command");
     drop(task);
     for command in valid_commands() {
-        let (server, task) = fresh_task().await;
+        let (server, task) = leased_task().await;
         complete(&server, &task, json!([command]))
             .accepted(200)
             .await;
@@ -371,7 +362,7 @@ async fn a_field_that_belongs_to_another_command_is_refused_unless_it_is_null() 
             wrong_fields(with(value)).await,
             [format!("commands.0.{field}")]
         );
-        let (server, task) = fresh_task().await;
+        let (server, task) = leased_task().await;
         complete(&server, &task, with(Value::Null))
             .accepted(200)
             .await;
@@ -380,7 +371,7 @@ async fn a_field_that_belongs_to_another_command_is_refused_unless_it_is_null() 
 
 #[tokio::test]
 async fn unknown_fields_are_ignored() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = leased_task().await;
     let command = json!({"type": "start_timer", "delay_seconds": 5, "newer": {"than": "this"}, "observability_context": {}, "cancellation_scope_id": "root"});
     complete(&server, &task, json!([command]))
         .accepted(200)
@@ -388,7 +379,7 @@ async fn unknown_fields_are_ignored() {
 }
 
 #[tokio::test]
-async fn everything_that_is_wrong_is_named_at_once() {
+async fn all_mistakes_are_reported_together() {
     let commands = json!([
         {"type": "start_timer", "delay_seconds": -1},
         {"type": "schedule_activity"},
@@ -405,7 +396,7 @@ async fn everything_that_is_wrong_is_named_at_once() {
 }
 
 #[tokio::test]
-async fn a_stream_of_output_is_not_taken_yet() {
+async fn output_streams_are_refused() {
     let command = json!({"type": "record_side_effect", "result": envelope("1"), "workflow_stream": {"operation": "append"}});
     assert_eq!(
         wrong_fields(json!([command])).await,
@@ -414,8 +405,8 @@ async fn a_stream_of_output_is_not_taken_yet() {
 }
 
 #[tokio::test]
-async fn a_repeated_condition_wait_is_no_new_one() {
-    let (server, task) = fresh_task().await;
+async fn a_repeated_condition_wait_opens_no_second_one() {
+    let (server, task) = leased_task().await;
     let wait =
         json!([{"type": "open_condition_wait", "condition_key": "ready", "timeout_seconds": 60}]);
     complete(&server, &task, wait.clone()).accepted(200).await;
@@ -425,7 +416,7 @@ async fn a_repeated_condition_wait_is_no_new_one() {
         ["ConditionWaitOpened", "TimerScheduled"]
     );
     signal(&server, "go", json!([])).await;
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     let answer = complete(&server, &woken, wait).accepted(200).await;
     assert_eq!(
         (&answer["run_status"], &answer["reason"]),
@@ -440,12 +431,12 @@ async fn a_repeated_condition_wait_is_no_new_one() {
 
 #[tokio::test]
 async fn a_repeated_group_is_no_new_one_and_a_different_one_is_refused() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = leased_task().await;
     let both = json!([grouped_timer(1, 2, 0), grouped_timer(1, 2, 1)]);
     complete(&server, &task, both.clone()).accepted(200).await;
     let recorded = history(&server, &task).await.len();
     signal(&server, "go", json!([])).await;
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
 
     let mut other_kind = both.clone();
     other_kind[0] = json!({"type": "schedule_activity", "activity_type": "say"});
@@ -488,7 +479,7 @@ async fn a_group_is_complete_and_numbered_like_its_members() {
         json!([unlike_its_path, member(1, 2, 1)]),
         json!([wrong_id, member(1, 2, 1)]),
     ] {
-        let (server, task) = fresh_task().await;
+        let (server, task) = leased_task().await;
         let answer = complete(&server, &task, commands.clone()).send().await;
         assert_eq!(answer.status, 422, "{commands}");
         let reason = answer.text("reason");
@@ -498,7 +489,7 @@ async fn a_group_is_complete_and_numbered_like_its_members() {
         );
         assert_eq!(history(&server, &task).await.len(), 2, "{commands}");
     }
-    let (server, task) = fresh_task().await;
+    let (server, task) = leased_task().await;
     let refusal = complete(&server, &task, json!([member(2, 2, 0), member(2, 2, 1)]))
         .refused(422, "invalid_commands")
         .await;
@@ -524,9 +515,9 @@ async fn a_group_of_more_than_a_thousand_is_refused() {
 #[tokio::test]
 async fn a_change_keeps_its_first_version() {
     let marker = |version: i64| json!([{"type": "record_version_marker", "change_id": "c", "version": version, "min_supported": -1, "max_supported": 2}]);
-    let (server, task) = fresh_task().await;
+    let (server, task) = leased_task().await;
     complete(&server, &task, marker(1)).accepted(200).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let before = history(&server, &task).await.len();
     let refusal = complete(&server, &task, marker(2))
         .refused(422, "version_marker_conflict")
@@ -544,7 +535,7 @@ async fn a_change_keeps_its_first_version() {
 
 #[tokio::test]
 async fn commands_are_applied_in_order_with_ascending_numbers() {
-    let (server, task) = fresh_task().await;
+    let (server, task) = leased_task().await;
     let mut commands = valid_commands();
     commands.truncate(9);
     complete(&server, &task, json!(commands))

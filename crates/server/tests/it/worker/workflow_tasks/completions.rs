@@ -1,17 +1,16 @@
-//! Ending a workflow task: lease guards in their order, repeats, and that a refusal changes nothing (worker-protocol.md §5.1 to
-//! §5.4). Closed runs have a file of their own.
+//! Ending a workflow task: lease guards in their order, repeats, and that a refusal changes nothing. Closed runs have a file of
+//! their own.
 
 use serde_json::{Value, json};
 
-use crate::support::server::Server;
-use crate::support::worker::{
-    complete, decided, expect_no_task, fail, history, id, register_for_all, report, staffed,
-    workflow_task,
+use crate::support::{
+    Server, complete, decided, every_type, expect_no_task, fail, history, id, leased_task, report,
+    staffed,
 };
 
 const VERBS: [&str; 4] = ["history", "heartbeat", "complete", "fail"];
 
-/// A well-formed body for any of the four calls.
+/// Returns a valid body for one of the four calls.
 fn fields(verb: &str) -> Value {
     match verb {
         "history" => json!({"next_history_page_token": "MA=="}),
@@ -19,13 +18,6 @@ fn fields(verb: &str) -> Value {
         "fail" => json!({"failure": {"message": "no"}}),
         _ => json!({}),
     }
-}
-
-async fn leased_task() -> (Server, Value) {
-    let server = staffed().await;
-    server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
-    (server, task)
 }
 
 #[tokio::test]
@@ -66,7 +58,7 @@ async fn a_completion_names_the_tasks_it_created() {
     assert_eq!(created.len(), 2);
     for expected in created {
         assert_eq!(
-            crate::support::worker::activity_task(&server, "w").await["task_id"],
+            server.worker("w").activity_task().await["task_id"],
             expected
         );
     }
@@ -94,7 +86,7 @@ async fn owner_and_attempt_are_needed() {
     for verb in VERBS {
         let with = |wrong: Value| {
             let mut body = fields(verb);
-            crate::support::server::merge(&mut body, wrong);
+            crate::support::merge(&mut body, wrong);
             report(&server, &task, verb, body)
         };
         assert_eq!(
@@ -147,7 +139,7 @@ async fn the_owner_may_be_called_worker_id() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_renews_the_lease_and_says_how_the_run_is() {
+async fn a_heartbeat_renews_the_lease_and_returns_the_run_status() {
     let (server, task) = leased_task().await;
     server.advance(100).await;
     let answer = report(&server, &task, "heartbeat", json!({})).send().await;
@@ -181,12 +173,12 @@ async fn reading_history_does_not_renew_the_lease() {
         .await;
     server.advance(100).await;
     assert_eq!(
-        workflow_task(&server, "w").await["workflow_task_attempt"],
+        server.worker("w").workflow_task().await["workflow_task_attempt"],
         2
     );
 }
 
-/// What every refused call says besides its own fields.
+/// Checks the fields that every refusal has.
 fn expect_refusal_of(refusal: &Value, task_id: &str) {
     assert_eq!(refusal["task_id"], task_id);
     assert_eq!(refusal["workflow_task_attempt"], 1);
@@ -214,12 +206,12 @@ async fn an_unknown_task_is_not_found() {
             .await;
         expect_refusal_of(&refusal, id(&task));
     }
-    let activity = crate::support::worker::running_activity;
+    let activity = crate::support::running_activity;
     let other = staffed().await;
     let activity = activity(&other, json!({})).await;
     let as_workflow = json!({"lease_owner": "w", "workflow_task_attempt": 1});
     other
-        .worker(
+        .worker_post(
             &format!("/workflow-tasks/{}/heartbeat", id(&activity)),
             &as_workflow,
         )
@@ -228,7 +220,7 @@ async fn an_unknown_task_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_not_leased_says_what_it_is() {
+async fn a_task_that_is_not_leased_shows_its_status() {
     let (server, task) = leased_task().await;
     fail(&server, &task, json!({"message": "no"}))
         .accepted(200)
@@ -241,7 +233,7 @@ async fn a_task_that_is_not_leased_says_what_it_is() {
         assert_eq!(refusal["task_status"], "ready", "{verb}");
     }
     server.advance(1).await;
-    let again = workflow_task(&server, "w").await;
+    let again = server.worker("w").workflow_task().await;
     complete(&server, &again, json!([{"type": "open_condition_wait"}]))
         .accepted(200)
         .await;
@@ -273,13 +265,13 @@ async fn an_expired_lease_is_over_at_its_very_end() {
 #[tokio::test]
 async fn after_expiry_the_next_claim_wins_and_the_old_worker_commits_nothing() {
     let (server, task) = leased_task().await;
-    register_for_all(&server, "v").await;
+    server.register("v", every_type()).await;
     server.advance(300).await;
     complete(&server, &task, json!([{"type": "complete_workflow"}]))
         .refused(409, "lease_expired")
         .await;
 
-    let again = workflow_task(&server, "v").await;
+    let again = server.worker("v").workflow_task().await;
     assert_eq!(
         (&again["task_id"], &again["workflow_task_attempt"]),
         (&task["task_id"], &json!(2))
@@ -298,10 +290,10 @@ async fn after_expiry_the_next_claim_wins_and_the_old_worker_commits_nothing() {
 }
 
 #[tokio::test]
-async fn an_old_attempt_of_the_same_worker_is_told_the_current_one() {
+async fn an_old_attempt_is_refused_with_the_current_one() {
     let (server, task) = leased_task().await;
     server.advance(300).await;
-    let again = workflow_task(&server, "w").await;
+    let again = server.worker("w").workflow_task().await;
     for verb in VERBS {
         let refusal = report(&server, &task, verb, fields(verb))
             .refused(409, "workflow_task_attempt_mismatch")
@@ -321,7 +313,7 @@ async fn an_old_attempt_of_the_same_worker_is_told_the_current_one() {
 }
 
 #[tokio::test]
-async fn the_owner_is_looked_at_before_the_attempt_and_the_shape_before_both() {
+async fn the_body_is_checked_before_the_owner_and_the_owner_before_the_attempt() {
     let (server, task) = leased_task().await;
     let mut stranger = task.clone();
     stranger["lease_owner"] = json!("v");
@@ -410,7 +402,7 @@ async fn a_repeated_failure_is_answered_as_before_until_the_task_is_leased_again
     assert_eq!((again.status.as_u16(), again.bare()), (200, expected));
     // The repeat is no second failure: the back-off is still one second.
     server.advance(1).await;
-    let second = workflow_task(&server, "w").await;
+    let second = server.worker("w").workflow_task().await;
     assert_eq!(second["workflow_task_attempt"], 2);
     complete(&server, &second, json!([{"type": "complete_workflow"}]))
         .accepted(200)
@@ -437,7 +429,7 @@ async fn a_structural_limit_fails_the_run_and_not_the_request() {
     );
     let events = history(&server, &task).await;
     assert_eq!(
-        crate::support::worker::types(&events),
+        crate::support::types(&events),
         ["StartAccepted", "WorkflowStarted", "WorkflowFailed"]
     );
     let failure = &events[2]["payload"];
@@ -456,7 +448,7 @@ async fn a_structural_limit_fails_the_run_and_not_the_request() {
 #[tokio::test]
 async fn pending_activities_and_timers_and_payload_sizes_are_limited() {
     let large = "x".repeat(2 * 1024 * 1024);
-    let large = crate::support::server::envelope(&format!("{large:?}"));
+    let large = crate::support::envelope(&format!("{large:?}"));
     let timer = json!({"type": "start_timer", "delay_seconds": 1});
     let activity = json!({"type": "schedule_activity", "activity_type": "say"});
     for (commands, kind) in [
@@ -482,15 +474,15 @@ async fn pending_activities_and_timers_and_payload_sizes_are_limited() {
 }
 
 #[tokio::test]
-async fn a_lost_task_is_no_retry_of_the_run() {
+async fn a_lost_task_is_not_a_retry_of_the_run() {
     let (server, task) = leased_task().await;
     server.advance(300).await;
-    let second = workflow_task(&server, "w").await;
+    let second = server.worker("w").workflow_task().await;
     fail(&server, &second, json!({"message": "no"}))
         .accepted(200)
         .await;
     server.advance(1).await;
-    let third = workflow_task(&server, "w").await;
+    let third = server.worker("w").workflow_task().await;
     assert_eq!(third["workflow_task_attempt"], 3);
     assert_eq!(
         (&third["run_id"], &third["history_events"]),
@@ -508,14 +500,14 @@ async fn a_client_of_the_first_minor_runs_a_workflow() {
     let server = Server::open().await;
     let body = json!({"worker_id": "old", "task_queue": "default", "runtime": "php"});
     server
-        .worker("/register", &body)
+        .worker_post("/register", &body)
         .protocol(Some("1.0"))
         .accepted(201)
         .await;
     server.start("wf").await;
     let poll = json!({"worker_id": "old", "task_queue": "default", "timeout_seconds": 1});
     let task = server
-        .worker("/workflow-tasks/poll", &poll)
+        .worker_post("/workflow-tasks/poll", &poll)
         .protocol(Some("1.0"))
         .accepted(200)
         .await["task"]
@@ -529,22 +521,17 @@ async fn a_client_of_the_first_minor_runs_a_workflow() {
     .accepted(200)
     .await;
     let activity = server
-        .worker("/activity-tasks/poll", &poll)
+        .worker_post("/activity-tasks/poll", &poll)
         .protocol(Some("1.0"))
         .accepted(200)
         .await["task"]
         .clone();
-    crate::support::worker::activity_report(
-        &server,
-        &activity,
-        "complete",
-        json!({"result": "done"}),
-    )
-    .protocol(Some("1.0"))
-    .accepted(200)
-    .await;
+    crate::support::activity_report(&server, &activity, "complete", json!({"result": "done"}))
+        .protocol(Some("1.0"))
+        .accepted(200)
+        .await;
     let task = server
-        .worker("/workflow-tasks/poll", &poll)
+        .worker_post("/workflow-tasks/poll", &poll)
         .protocol(Some("1.0"))
         .accepted(200)
         .await["task"]

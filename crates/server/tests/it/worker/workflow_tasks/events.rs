@@ -1,15 +1,13 @@
-//! What every command writes: keys and values of the events (engine.md §5). Activity reports are in `activities`, the ends of
-//! runs in `closes`.
+//! What every command writes: keys and values of the events. Activity reports are in `activities`, the ends of runs in `closes`.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope, merge};
-use crate::support::worker::{
-    activity_report, activity_task, complete, decided, fail, history, payload_of, signal, staffed,
-    types, workflow_task,
+use crate::support::{
+    Server, activity_report, complete, decided, envelope, fail, history, merge, payload_of, signal,
+    staffed, types,
 };
 
-/// Every event of the run as workers see it, checked against the published schema and the rules that hold for all of them.
+/// Returns every event of the run, checked against the published schema and the rules for all events.
 pub(in crate::worker) async fn checked_events(server: &Server, task: &Value) -> Vec<Value> {
     let schema: Value = serde_json::from_str(include_str!(
         "../../../contract/history-event-payloads.schema.json"
@@ -65,7 +63,7 @@ pub(in crate::worker) fn take_id(payload: &mut Value, key: &str) -> String {
     id
 }
 
-/// The payload of the only event of this type after the first task was decided with these commands.
+/// Completes the first task with these commands and returns the payload of the only event of this type.
 pub(in crate::worker) async fn recorded(commands: Value, event_type: &str) -> Value {
     let server = staffed().await;
     let task = decided(&server, commands).await;
@@ -73,12 +71,12 @@ pub(in crate::worker) async fn recorded(commands: Value, event_type: &str) -> Va
 }
 
 #[tokio::test]
-async fn a_start() {
+async fn a_start_writes_two_events() {
     let server = staffed().await;
     let run_id = server
         .start_with(json!({"workflow_id": "wf", "workflow_type": "greet", "run_timeout_seconds": 600, "execution_timeout_seconds": 3600}))
         .await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let events = checked_events(&server, &task).await;
     assert_eq!(types(&events), ["StartAccepted", "WorkflowStarted"]);
     let mut accepted = events[0]["payload"].clone();
@@ -107,7 +105,7 @@ async fn a_start() {
 }
 
 #[tokio::test]
-async fn an_activity_as_it_was_asked_for() {
+async fn a_scheduled_activity_is_recorded_with_its_options() {
     let command = json!({
         "type": "schedule_activity", "activity_type": "charge", "queue": "payments", "arguments": envelope("[1]"),
         "retry_policy": {"max_attempts": 3, "backoff_seconds": [1, 2], "non_retryable_error_types": []},
@@ -160,14 +158,14 @@ async fn no_default_is_put_into_the_policy_of_an_activity() {
 }
 
 #[tokio::test]
-async fn an_attempt_that_started() {
+async fn a_claimed_attempt_is_recorded() {
     let server = staffed().await;
     decided(
         &server,
         json!([{"type": "schedule_activity", "activity_type": "say"}]),
     )
     .await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     let events = checked_events(&server, &activity).await;
     let mut started = payload_of(&events, "ActivityStarted").clone();
     started
@@ -184,7 +182,7 @@ async fn an_attempt_that_started() {
 }
 
 #[tokio::test]
-async fn a_timer_from_its_start_to_its_end() {
+async fn a_timer_is_recorded_from_start_to_end() {
     let server = staffed().await;
     let task = decided(
         &server,
@@ -211,7 +209,7 @@ async fn a_timer_from_its_start_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_timer_without_delay_fires_in_the_same_breath() {
+async fn a_timer_without_delay_fires_at_once() {
     let server = staffed().await;
     let task = decided(
         &server,
@@ -223,13 +221,13 @@ async fn a_timer_without_delay_fires_in_the_same_breath() {
         ["TimerScheduled", "TimerFired"]
     );
     assert_eq!(
-        workflow_task(&server, "w").await["workflow_wait_kind"],
+        server.worker("w").workflow_task().await["workflow_wait_kind"],
         "timer"
     );
 }
 
 #[tokio::test]
-async fn a_condition_wait_that_came_true() {
+async fn a_satisfied_condition_wait_is_recorded() {
     let server = staffed().await;
     let wait = json!({
         "type": "open_condition_wait", "condition_key": "ready", "condition_definition_fingerprint": "sha256:1",
@@ -237,7 +235,7 @@ async fn a_condition_wait_that_came_true() {
     });
     let task = decided(&server, json!([wait])).await;
     signal(&server, "go", json!([])).await;
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     complete(
         &server,
         &woken,
@@ -299,7 +297,7 @@ async fn a_condition_wait_that_came_true() {
 }
 
 #[tokio::test]
-async fn a_condition_wait_that_timed_out_is_a_fired_timer_and_nothing_more() {
+async fn a_condition_timeout_is_only_a_fired_timer() {
     let server = staffed().await;
     let task = decided(
         &server,
@@ -339,7 +337,7 @@ async fn a_timeout_does_not_come_while_a_task_is_being_decided() {
     let wait = json!([{"type": "open_condition_wait", "timeout_seconds": 10}]);
     let task = decided(&server, wait.clone()).await;
     signal(&server, "go", json!([])).await;
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     server.advance(10).await;
     assert_eq!(
         types(&history(&server, &task).await)[4..],
@@ -353,7 +351,7 @@ async fn a_timeout_does_not_come_while_a_task_is_being_decided() {
 }
 
 #[tokio::test]
-async fn a_signal_wait_that_was_answered() {
+async fn a_satisfied_signal_wait_is_recorded() {
     let server = staffed().await;
     let task = decided(
         &server,
@@ -361,7 +359,7 @@ async fn a_signal_wait_that_was_answered() {
     )
     .await;
     let accepted = signal(&server, "go", json!(["alice"])).await;
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     complete(&server, &woken, json!([{"type": "complete_workflow"}]))
         .accepted(200)
         .await;
@@ -412,11 +410,11 @@ async fn a_signal_wait_that_was_answered() {
 }
 
 #[tokio::test]
-async fn a_signal_that_nobody_waits_for() {
+async fn a_signal_without_a_wait_is_recorded() {
     let server = staffed().await;
     server.start("wf").await;
     let accepted = signal(&server, "go", json!([])).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let events = checked_events(&server, &task).await;
     let received = payload_of(&events, "SignalReceived");
     let command = accepted["command_id"].as_str().expect("an id");
@@ -435,7 +433,7 @@ async fn a_signal_that_nobody_waits_for() {
 }
 
 #[tokio::test]
-async fn recorded_values() {
+async fn values_that_workflow_code_records_are_in_history() {
     let marker = json!({"type": "record_version_marker", "change_id": "c", "version": 1, "min_supported": -1, "max_supported": 1});
     assert_eq!(
         recorded(
@@ -456,7 +454,7 @@ async fn search_attributes_are_merged_and_change_what_lists_show() {
     let server = staffed().await;
     let start = json!({"workflow_id": "wf", "workflow_type": "greet"});
     server.start_with(start).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let first =
         json!({"type": "upsert_search_attributes", "attributes": {"Region": "eu", "Old": "x"}});
     let second = json!({"type": "upsert_search_attributes", "attributes": {"Tier": "gold", "Old": null}, "attribute_types": {"Tier": "keyword"}});
@@ -518,7 +516,7 @@ async fn a_grouped_call_keeps_its_group_on_every_event() {
     merge(&mut timer, group("mixed", 1));
     let server = staffed().await;
     let task = decided(&server, json!([activity, timer])).await;
-    let first = activity_task(&server, "w").await;
+    let first = server.worker("w").activity_task().await;
     activity_report(&server, &first, "heartbeat", json!({"details": 1}))
         .accepted(200)
         .await;
@@ -530,11 +528,11 @@ async fn a_grouped_call_keeps_its_group_on_every_event() {
     )
     .accepted(200)
     .await;
-    let second = activity_task(&server, "w").await;
+    let second = server.worker("w").activity_task().await;
     activity_report(&server, &second, "complete", json!({}))
         .accepted(200)
         .await;
-    crate::support::worker::expect_no_task(&server, "workflow").await;
+    crate::support::expect_no_task(&server, "workflow").await;
     server.advance(30).await;
     let events = checked_events(&server, &task).await;
     assert_eq!(
@@ -557,7 +555,7 @@ async fn a_grouped_call_keeps_its_group_on_every_event() {
         }
     }
     assert_eq!(
-        workflow_task(&server, "w").await["workflow_event_type"],
+        server.worker("w").workflow_task().await["workflow_event_type"],
         "TimerFired",
         "all members are done"
     );
@@ -567,7 +565,7 @@ async fn a_grouped_call_keeps_its_group_on_every_event() {
 async fn a_failed_task_writes_nothing() {
     let server = staffed().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     fail(&server, &task, json!({"message": "no"}))
         .accepted(200)
         .await;

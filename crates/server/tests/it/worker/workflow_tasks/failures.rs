@@ -1,17 +1,16 @@
-//! A worker reports that it could not do a workflow task (worker-protocol.md §5.5; engine.md §3.5).
+//! A worker reports that it could not do a workflow task.
 
 use serde_json::{Value, json};
 
-use crate::support::worker::{
-    activity_report, activity_task, complete, decided, expect_no_task, fail, history, signal,
-    staffed, types, workflow_task,
+use crate::support::{
+    activity_report, complete, decided, expect_no_task, fail, history, signal, staffed, types,
 };
 
 #[tokio::test]
 async fn a_failed_task_comes_back_and_the_run_stays_open() {
     let server = staffed().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let failure = json!({"message": "it broke", "type": "ValueError", "stack_trace": "line 1", "sequence": 3, "reason": "odd"});
     let answer = fail(&server, &task, failure).send().await;
     assert_eq!(answer.status, 200);
@@ -40,7 +39,7 @@ async fn a_failed_task_comes_back_and_the_run_stays_open() {
     );
     expect_no_task(&server, "workflow").await;
     server.advance(1).await;
-    let again = workflow_task(&server, "w").await;
+    let again = server.worker("w").workflow_task().await;
     assert_eq!(
         (&again["task_id"], &again["workflow_task_attempt"]),
         (&task["task_id"], &json!(2))
@@ -52,7 +51,7 @@ async fn a_failed_task_comes_back_and_the_run_stays_open() {
 async fn a_failure_needs_a_message() {
     let server = staffed().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     for (failure, field) in [
         (json!(null), "failure"),
         (json!("text"), "failure"),
@@ -81,9 +80,9 @@ async fn a_failure_needs_a_message() {
     .await;
 }
 
-/// Fails the ready task and checks that it comes back after exactly so many seconds.
-async fn comes_back_after(server: &crate::support::server::Server, failure: &Value, seconds: u64) {
-    let task = workflow_task(server, "w").await;
+/// Fails the ready task and checks that it is ready again after exactly this many seconds.
+async fn comes_back_after(server: &crate::support::Server, failure: &Value, seconds: u64) {
+    let task = server.worker("w").workflow_task().await;
     fail(server, &task, failure.clone()).accepted(200).await;
     server.advance(seconds - 1).await;
     expect_no_task(server, "workflow").await;
@@ -98,7 +97,7 @@ async fn the_back_off_doubles_up_to_a_minute_and_starts_again_after_a_success() 
     for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
         comes_back_after(&server, &failure, seconds).await;
     }
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     assert_eq!(task["workflow_task_attempt"], 9);
     complete(&server, &task, json!([{"type": "open_condition_wait"}]))
         .accepted(200)
@@ -120,7 +119,7 @@ async fn a_replay_failure_waits_a_minute_at_once() {
         let server = staffed().await;
         server.start("wf").await;
         comes_back_after(&server, &failure, 60).await;
-        let task = workflow_task(&server, "w").await;
+        let task = server.worker("w").workflow_task().await;
         complete(&server, &task, json!([{"type": "complete_workflow"}]))
             .accepted(200)
             .await;
@@ -131,7 +130,7 @@ async fn a_replay_failure_waits_a_minute_at_once() {
 async fn a_signal_does_not_shorten_the_back_off_but_is_seen_after_it() {
     let server = staffed().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     signal(&server, "early", json!([])).await;
     fail(&server, &task, json!({"message": "no"}))
         .accepted(200)
@@ -144,7 +143,10 @@ async fn a_signal_does_not_shorten_the_back_off_but_is_seen_after_it() {
     signal(&server, "late", json!([])).await;
     expect_no_task(&server, "workflow").await;
     server.advance(1).await;
-    assert_eq!(workflow_task(&server, "w").await["total_history_events"], 4);
+    assert_eq!(
+        server.worker("w").workflow_task().await["total_history_events"],
+        4
+    );
 }
 
 const WAITING: &str = "WorkflowTaskWaitingForHistory";
@@ -160,11 +162,11 @@ async fn waiting_for_history_is_an_empty_decision() {
         ]),
     )
     .await;
-    let first = activity_task(&server, "w").await;
+    let first = server.worker("w").activity_task().await;
     activity_report(&server, &first, "complete", json!({}))
         .accepted(200)
         .await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let before = history(&server, &task).await.len();
     let waiting =
         json!({"type": WAITING, "message": "Workflow task waiting for scheduled history."});
@@ -195,11 +197,11 @@ async fn waiting_for_history_is_an_empty_decision() {
     complete(&server, &task, json!([{"type": "complete_workflow"}]))
         .refused(409, "task_not_leased")
         .await;
-    let second = activity_task(&server, "w").await;
+    let second = server.worker("w").activity_task().await;
     activity_report(&server, &second, "complete", json!({}))
         .accepted(200)
         .await;
-    let woken = workflow_task(&server, "w").await;
+    let woken = server.worker("w").workflow_task().await;
     assert_ne!(woken["task_id"], task["task_id"]);
     assert_eq!(woken["workflow_wait_kind"], "activity");
 }
@@ -213,7 +215,7 @@ async fn what_arrived_during_the_task_wakes_the_run_again_after_waiting() {
     )
     .await;
     signal(&server, "one", json!([])).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     signal(&server, "two", json!([])).await;
     let answer = fail(
         &server,
@@ -223,7 +225,7 @@ async fn what_arrived_during_the_task_wakes_the_run_again_after_waiting() {
     .accepted(200)
     .await;
     assert_eq!(answer["outcome"], "waiting_for_history");
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     assert_eq!(next["task_id"], answer["next_task_id"]);
     assert_eq!(next["workflow_wait_kind"], "signal");
 }

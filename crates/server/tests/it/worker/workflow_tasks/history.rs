@@ -1,17 +1,14 @@
-//! Reading the history of a leased task in pages, plain and compressed (worker-protocol.md §4.5, §4.6; engine.md §4.6).
+//! Reading the history of a leased task in pages, plain and compressed.
 
 use longhaul_protocol::describe::restore_history;
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
-use crate::support::worker::{
-    complete, decided, leased, poll, report, signal, staffed, workflow_task,
-};
+use crate::support::{Server, complete, decided, envelope, leased, report, signal, staffed};
 
-/// A leased task of a run with `count` events.
+/// Returns a leased task of a run with `count` events.
 async fn task_with_events(server: &Server, count: usize) -> Value {
     grown(server, count).await;
-    let task = workflow_task(server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     assert_eq!(task["total_history_events"], count);
     task
 }
@@ -30,7 +27,7 @@ fn sequences(events: &Value) -> Vec<u64> {
         .collect()
 }
 
-/// All events, the poll's page first, then page after page.
+/// Reads all events: the poll's page first, then page after page.
 async fn read_all(server: &Server, task: &Value, first_token: &Value, fields: Value) -> Vec<u64> {
     let mut read = Vec::new();
     let mut token = first_token.clone();
@@ -114,7 +111,7 @@ async fn pages_of_any_size_have_no_gap_and_no_overlap() {
 }
 
 #[tokio::test]
-async fn the_beginning_is_a_token_that_workers_know_by_heart() {
+async fn the_token_of_the_first_page_is_fixed() {
     let server = staffed().await;
     let task = task_with_events(&server, 5).await;
     assert_eq!(task["next_history_page_token"], Value::Null);
@@ -133,7 +130,9 @@ async fn the_beginning_is_a_token_that_workers_know_by_heart() {
 async fn the_first_page_is_as_long_as_the_poll_asks() {
     let server = staffed().await;
     grown(&server, 6).await;
-    let answer = poll(&server, "workflow", "w", json!({"history_page_size": 2}))
+    let answer = server
+        .worker("w")
+        .poll("workflow", json!({"history_page_size": 2}))
         .send()
         .await;
     let task = leased(answer);
@@ -175,7 +174,7 @@ async fn a_page_after_the_end_is_empty() {
     let server = staffed().await;
     let task = task_with_events(&server, 4).await;
     for after in [4_u64, 5, 1_000_000, u64::MAX] {
-        let token = crate::support::worker::base64(after.to_string().as_bytes());
+        let token = crate::support::base64(after.to_string().as_bytes());
         let page = report(
             &server,
             &task,
@@ -193,7 +192,7 @@ async fn a_page_after_the_end_is_empty() {
 }
 
 #[tokio::test]
-async fn what_is_no_token_is_refused() {
+async fn an_invalid_token_is_refused() {
     let server = staffed().await;
     let task = task_with_events(&server, 4).await;
     for token in [
@@ -230,15 +229,15 @@ async fn what_is_no_token_is_refused() {
 async fn the_pages_of_a_lease_end_where_the_lease_began() {
     let server = staffed().await;
     server.start("wf").await;
-    let first = workflow_task(&server, "w").await;
+    let first = server.worker("w").workflow_task().await;
     let commands = json!([{"type": "schedule_activity", "activity_type": "say"}, {"type": "open_condition_wait"}]);
     complete(&server, &first, commands).accepted(200).await;
-    let activity = crate::support::worker::activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     signal(&server, "go", json!([])).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let seen = task["total_history_events"].clone();
     // The result is appended at once, the signal waits for the end of the task: neither is in the pages of this lease.
-    crate::support::worker::activity_report(&server, &activity, "complete", json!({}))
+    crate::support::activity_report(&server, &activity, "complete", json!({}))
         .accepted(200)
         .await;
     signal(&server, "go", json!([])).await;
@@ -255,23 +254,20 @@ async fn the_pages_of_a_lease_end_where_the_lease_began() {
     complete(&server, &task, json!([{"type": "open_condition_wait"}]))
         .accepted(200)
         .await;
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     let more = next["total_history_events"].as_u64();
     assert!(more > seen.as_u64(), "{more:?} after {seen}");
 }
 
-/// The plain page and the compressed one of a run with `count` events.
+/// Returns the plain and the compressed page of a run with `count` events.
 async fn both_forms(count: usize, accept: &str) -> (Value, Value) {
     let server = staffed().await;
     grown(&server, count).await;
-    let answer = poll(
-        &server,
-        "workflow",
-        "w",
-        json!({"accept_history_encoding": accept}),
-    )
-    .send()
-    .await;
+    let answer = server
+        .worker("w")
+        .poll("workflow", json!({"accept_history_encoding": accept}))
+        .send()
+        .await;
     let polled = leased(answer);
     let from_start = json!({"next_history_page_token": "MA==", "accept_history_encoding": accept});
     let page = report(&server, &polled, "history", from_start)

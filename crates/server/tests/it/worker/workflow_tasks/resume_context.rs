@@ -1,41 +1,15 @@
-//! Why a workflow task is there: every field of the resume context by its source (engine.md §4.5).
+//! Why a workflow task exists: every field of the resume context, by its source.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, envelope};
-use crate::support::worker::{
-    activity_report, activity_task, complete, decided, fail, history, payload_of, poll, report,
-    signal, staffed, workflow_task,
+use crate::support::{
+    RESUME_FIELDS, Server, activity_report, complete, decided, envelope, fail, history, payload_of,
+    report, signal, staffed,
 };
 
-const FIELDS: [&str; 22] = [
-    "workflow_wait_kind",
-    "open_wait_id",
-    "resume_source_kind",
-    "resume_source_id",
-    "workflow_update_id",
-    "update_name",
-    "workflow_signal_id",
-    "signal_name",
-    "signal_wait_id",
-    "signal_arguments",
-    "workflow_command_id",
-    "activity_execution_id",
-    "activity_attempt_id",
-    "activity_type",
-    "child_call_id",
-    "child_workflow_run_id",
-    "workflow_sequence",
-    "workflow_event_type",
-    "timer_id",
-    "condition_wait_id",
-    "condition_key",
-    "condition_definition_fingerprint",
-];
-
-/// Exactly these fields are set; all others are there and null.
+/// Checks that exactly these fields are set; all others are present and null.
 pub(in crate::worker) fn expect_context(task: &Value, expected: &Value) {
-    for field in FIELDS {
+    for field in RESUME_FIELDS {
         let found = task
             .get(field)
             .unwrap_or_else(|| panic!("{field} is missing"));
@@ -43,42 +17,42 @@ pub(in crate::worker) fn expect_context(task: &Value, expected: &Value) {
         assert_eq!(found, wanted, "{field}");
     }
     for field in expected.as_object().expect("fields").keys() {
-        assert!(FIELDS.contains(&field.as_str()), "{field}");
+        assert!(RESUME_FIELDS.contains(&field.as_str()), "{field}");
     }
 }
 
-/// The context stays what it is when the task is delivered again.
+/// Checks the context of the next task, and that it is the same when the task is delivered again.
 pub(in crate::worker) async fn expect_context_also_after_redelivery(
     server: &Server,
     expected: &Value,
 ) {
-    let task = workflow_task(server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     expect_context(&task, expected);
     fail(server, &task, json!({"message": "no"}))
         .accepted(200)
         .await;
     server.advance(1).await;
-    let again = workflow_task(server, "w").await;
+    let again = server.worker("w").workflow_task().await;
     assert_eq!(again["task_id"], task["task_id"]);
     expect_context(&again, expected);
 }
 
 #[tokio::test]
-async fn a_start_has_none() {
+async fn a_first_task_has_no_resume_context() {
     let server = staffed().await;
     server.start("wf").await;
     expect_context_also_after_redelivery(&server, &json!({})).await;
 }
 
 #[tokio::test]
-async fn a_continued_run_has_none() {
+async fn a_continued_run_has_no_resume_context() {
     let server = staffed().await;
     decided(&server, json!([{"type": "continue_as_new"}])).await;
     expect_context_also_after_redelivery(&server, &json!({})).await;
 }
 
 #[tokio::test]
-async fn progress_without_anything_to_wait_for_has_none() {
+async fn a_task_without_a_wait_has_no_resume_context() {
     let server = staffed().await;
     decided(
         &server,
@@ -100,7 +74,7 @@ async fn an_activity_names_execution_attempt_and_event() {
     ] {
         let server = staffed().await;
         decided(&server, json!([{"type": "start_timer", "delay_seconds": 900}, {"type": "schedule_activity", "activity_type": "say"}])).await;
-        let activity = activity_task(&server, "w").await;
+        let activity = server.worker("w").activity_task().await;
         activity_report(&server, &activity, verb, fields)
             .accepted(200)
             .await;
@@ -125,7 +99,7 @@ async fn a_timed_out_activity_is_named_too() {
     let server = staffed().await;
     decided(&server, json!([{"type": "schedule_activity", "activity_type": "say", "schedule_to_start_timeout": 5}])).await;
     server.advance(5).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let execution =
         payload_of(&history(&server, &task).await, "ActivityScheduled")["activity_execution_id"]
             .clone();
@@ -222,14 +196,14 @@ async fn a_signal_wait_that_timed_out_names_wait_and_timer() {
     expect_context_also_after_redelivery(&server, &expected).await;
 }
 
-/// A name without arguments would make the published Rust SDK take the wait for answered.
+/// The published Rust SDK treats a name without arguments as a received signal.
 #[tokio::test]
 async fn a_signal_wait_that_timed_out_gives_rust_no_name() {
     let server = with_rust_worker().await;
     let wait = json!([{"type": "open_signal_wait", "signal_name": "go", "timeout_seconds": 30}]);
     decided(&server, wait).await;
     server.advance(30).await;
-    let task = workflow_task(&server, "r").await;
+    let task = server.worker("r").workflow_task().await;
     assert_eq!(task["workflow_wait_kind"], "signal");
     assert_eq!(
         (&task["signal_name"], &task["signal_arguments"]),
@@ -275,11 +249,11 @@ async fn a_signal_for_a_recorded_wait_is_handed_over_to_every_runtime() {
         expected["signal_name"] = json!("go");
         expected["signal_wait_id"] = wait.clone();
         expected["signal_arguments"] = envelope(r#"["alice"]"#);
-        let woken = workflow_task(&server, worker).await;
+        let woken = server.worker(worker).workflow_task().await;
         expect_context(&woken, &expected);
         // Lost, it is delivered again; completed, it is applied once.
         server.advance(300).await;
-        let woken = workflow_task(&server, worker).await;
+        let woken = server.worker(worker).workflow_task().await;
         expect_context(&woken, &expected);
         complete(
             &server,
@@ -305,7 +279,7 @@ async fn a_signal_without_a_recorded_wait_has_its_name_only_for_other_runtimes_t
         let accepted = signal(&server, "go", json!([7])).await;
         let events = history(&server, &task).await;
         let received = payload_of(&events, "SignalReceived");
-        let woken = workflow_task(&server, worker).await;
+        let woken = server.worker(worker).workflow_task().await;
         let mut expected = signal_context(&accepted, &received["signal_id"]);
         if named {
             expected["signal_name"] = json!("go");
@@ -322,7 +296,7 @@ async fn the_first_task_never_carries_a_signal_for_rust() {
     let server = with_rust_worker().await;
     server.start("wf").await;
     signal(&server, "go", json!([1])).await;
-    let task = workflow_task(&server, "r").await;
+    let task = server.worker("r").workflow_task().await;
     expect_context(&task, &json!({}));
     assert_eq!(task["total_history_events"], 3);
     // The wait binds the buffered signal, and the next task delivers it.
@@ -333,7 +307,7 @@ async fn the_first_task_never_carries_a_signal_for_rust() {
     )
     .accepted(200)
     .await;
-    let next = workflow_task(&server, "r").await;
+    let next = server.worker("r").workflow_task().await;
     assert_eq!(
         (&next["signal_name"], &next["signal_arguments"]),
         (&json!("go"), &envelope("[1]"))
@@ -357,13 +331,13 @@ async fn one_signal_is_delivered_per_task_in_order() {
     for number in [1, 2] {
         signal(&server, "go", json!([number])).await;
     }
-    let task = workflow_task(&server, "r").await;
+    let task = server.worker("r").workflow_task().await;
     let wait = json!([{"type": "open_signal_wait", "signal_name": "go"}]);
     complete(&server, &task, wait.clone()).accepted(200).await;
-    let first = workflow_task(&server, "r").await;
+    let first = server.worker("r").workflow_task().await;
     assert_eq!(first["signal_arguments"], envelope("[1]"));
     complete(&server, &first, wait).accepted(200).await;
-    let second = workflow_task(&server, "r").await;
+    let second = server.worker("r").workflow_task().await;
     assert_eq!(second["signal_arguments"], envelope("[2]"));
 }
 
@@ -371,13 +345,13 @@ async fn one_signal_is_delivered_per_task_in_order() {
 async fn the_first_of_several_reasons_is_the_one_named() {
     let server = staffed().await;
     decided(&server, json!([{"type": "start_timer", "delay_seconds": 10}, {"type": "schedule_activity", "activity_type": "say"}])).await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     server.advance(10).await;
     activity_report(&server, &activity, "complete", json!({}))
         .accepted(200)
         .await;
     signal(&server, "go", json!([])).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     assert_eq!(task["workflow_wait_kind"], "timer");
     report(&server, &task, "heartbeat", json!({}))
         .accepted(200)
@@ -385,7 +359,9 @@ async fn the_first_of_several_reasons_is_the_one_named() {
     complete(&server, &task, json!([{"type": "complete_workflow"}]))
         .accepted(200)
         .await;
-    let answer = poll(&server, "workflow", "w", json!({}))
+    let answer = server
+        .worker("w")
+        .poll("workflow", json!({}))
         .accepted(200)
         .await;
     assert_eq!(answer["poll_status"], "empty");
@@ -420,7 +396,7 @@ async fn a_child_names_its_call_its_run_and_its_event() {
         json!([{"type": "start_child_workflow", "workflow_type": "child"}]),
     )
     .await;
-    let child = workflow_task(&server, "w").await;
+    let child = server.worker("w").workflow_task().await;
     complete(&server, &child, json!([{"type": "complete_workflow"}]))
         .accepted(200)
         .await;

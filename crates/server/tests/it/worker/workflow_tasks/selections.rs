@@ -1,13 +1,12 @@
-//! Durable selections on the wire: the member that settles first is recorded, members are given up once (engine.md §7.10).
+//! Durable selections on the wire: the member that settles first is recorded, members are given up once.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Server, merge};
-use crate::support::worker::{
-    activity_report, activity_task, complete, history, payload_of, staffed, types, workflow_task,
+use crate::support::{
+    Server, activity_report, complete, history, merge, payload_of, staffed, types,
 };
 
-/// Member `index` of a selection of two calls at the start of a workflow.
+/// Returns member `index` of a selection of two calls.
 fn member(index: u64, kind: &str, mut command: Value) -> Value {
     let entry = json!({
         "parallel_group_id": "select-calls:1:2",
@@ -42,16 +41,16 @@ fn race() -> Value {
     ])
 }
 
-/// Workflow `wf` races an activity against a timer; the first task.
+/// Starts `wf`, which selects between an activity and a timer, and returns its first task.
 async fn racing() -> (Server, Value) {
     let server = staffed().await;
     server.start("wf").await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     complete(&server, &task, race()).accepted(200).await;
     (server, task)
 }
 
-/// The command that gives up the timer, as its events name it.
+/// Returns the command that cancels the timer, with the ids of its events.
 async fn give_up_timer(server: &Server, task: &Value) -> Value {
     let events = history(server, task).await;
     let timer = payload_of(&events, "TimerScheduled")["timer_id"].clone();
@@ -61,9 +60,9 @@ async fn give_up_timer(server: &Server, task: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_first_to_settle_is_recorded_once() {
+async fn the_first_member_to_finish_is_recorded_once() {
     let (server, task) = racing().await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     activity_report(&server, &activity, "complete", json!({}))
         .accepted(200)
         .await;
@@ -85,7 +84,7 @@ async fn the_first_to_settle_is_recorded_once() {
     assert_eq!(names[place - 1], "ActivityCompleted");
     assert_eq!(chosen["resolution_event_id"], events[place - 1]["id"]);
     // The loser goes on and settles without another choice.
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     let commands = json!([{"type": "start_timer", "delay_seconds": 3600}]);
     complete(&server, &next, commands).accepted(200).await;
     server.advance(60).await;
@@ -93,17 +92,20 @@ async fn the_first_to_settle_is_recorded_once() {
     payload_of(&events, "SelectionResolved");
     let fired = payload_of(&events, "TimerFired");
     assert_eq!(fired["sequence"], 2);
-    assert_eq!(workflow_task(&server, "w").await["workflow_id"], "wf");
+    assert_eq!(
+        server.worker("w").workflow_task().await["workflow_id"],
+        "wf"
+    );
 }
 
 #[tokio::test]
 async fn a_member_is_given_up_once() {
     let (server, task) = racing().await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     activity_report(&server, &activity, "complete", json!({}))
         .accepted(200)
         .await;
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     let give_up = give_up_timer(&server, &task).await;
     let commands = json!([give_up, give_up, {"type": "start_timer", "delay_seconds": 5}]);
     complete(&server, &next, commands).accepted(200).await;
@@ -115,7 +117,7 @@ async fn a_member_is_given_up_once() {
     );
     payload_of(&events, "TimerCancelled");
     server.advance(60).await;
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     // Sent again once it is settled: nothing to do.
     complete(
         &server,
@@ -133,11 +135,11 @@ async fn a_member_is_given_up_once() {
 #[tokio::test]
 async fn malformed_members_are_refused_and_change_nothing() {
     let (server, task) = racing().await;
-    let activity = activity_task(&server, "w").await;
+    let activity = server.worker("w").activity_task().await;
     activity_report(&server, &activity, "complete", json!({}))
         .accepted(200)
         .await;
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     let good = give_up_timer(&server, &task).await;
     let before = history(&server, &task).await.len();
     for (field, value) in [

@@ -1,10 +1,9 @@
-//! Message streams on the wire: appended once, read by cursor, kept across runs (engine.md §7.7; control-plane.md §12.1).
+//! Message streams on the wire: appended once, read by cursor, kept across runs.
 
 use serde_json::{Value, json};
 
-use crate::support::server::{Call, Server};
-use crate::support::worker::{
-    complete, decided, history, payload_of, report, staffed, stop, types, workflow_task,
+use crate::support::{
+    Call, Server, complete, decided, history, payload_of, report, staffed, stop, types,
 };
 
 fn append<'a>(server: &'a Server, id: &str, input: Value) -> Call<'a> {
@@ -18,7 +17,7 @@ async fn stream(server: &Server) -> Value {
 }
 
 #[tokio::test]
-async fn a_message_is_taken_once() {
+async fn a_message_is_accepted_once() {
     let server = staffed().await;
     server.start("wf").await;
     let first = append(&server, "a", json!([1])).accepted(202).await;
@@ -66,7 +65,7 @@ async fn a_cursor_moves_forward_within_the_stream() {
     for id in ["a", "b", "c"] {
         append(&server, id, json!([])).accepted(202).await;
     }
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     let read = |position: u64| json!([{"stream_name": "orders", "through_position": position}]);
     let commands = json!([{"type": "start_timer", "delay_seconds": 9}]);
     report(
@@ -86,7 +85,7 @@ async fn a_cursor_moves_forward_within_the_stream() {
     assert_eq!(stream(&server).await["pending_count"], 1);
     // Backwards and beyond the end are not errors: the cursor stays between what was read and what is there.
     server.advance(9).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     report(
         &server,
         &task,
@@ -111,7 +110,7 @@ async fn a_malformed_cursor_changes_nothing() {
     let server = staffed().await;
     server.start("wf").await;
     append(&server, "a", json!([])).accepted(202).await;
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     for cursors in [
         json!("orders"),
         json!([{"stream_name": "orders"}]),
@@ -178,13 +177,13 @@ async fn malformed_messages_are_refused() {
 }
 
 #[tokio::test]
-async fn a_closed_run_takes_no_messages_and_a_continued_one_keeps_them() {
+async fn a_closed_run_refuses_messages_and_a_continued_one_keeps_them() {
     let server = staffed().await;
     server.start("wf").await;
     for id in ["a", "b"] {
         append(&server, id, json!([])).accepted(202).await;
     }
-    let task = workflow_task(&server, "w").await;
+    let task = server.worker("w").workflow_task().await;
     report(
         &server,
         &task,
@@ -205,7 +204,7 @@ async fn a_closed_run_takes_no_messages_and_a_continued_one_keeps_them() {
         (&shown["last_position"], &shown["cursor_position"]),
         (&json!(2), &json!(1))
     );
-    let next = workflow_task(&server, "w").await;
+    let next = server.worker("w").workflow_task().await;
     let events = history(&server, &next).await;
     assert!(
         types(&events).contains(&"SignalReceived"),
