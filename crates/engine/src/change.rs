@@ -1,7 +1,7 @@
-//! What a decision writes: rows that commit together, all or nothing. Wakes follow from the rows after the commit and are
-//! hints only; losing one costs latency, never correctness.
+//! The rows that a decision writes. They commit together, all or nothing. Wakes follow from the rows after the commit and are hints
+//! only: losing one costs latency, never correctness.
 //!
-//! Order matters inside one commit only for the version check: it comes first, and a stale version writes nothing.
+//! The order inside one commit matters only for the version check: it comes first, and a stale version writes nothing.
 
 use std::sync::Arc;
 
@@ -19,18 +19,19 @@ use crate::digest;
 use crate::run::state::{Core, Part, PartKey, Run, Spec, Status};
 use crate::session::Session;
 
-/// All that one command changes: the run it was decided on, runs it created (a start, children, continue-as-new), and the worker
-/// session that an activity is admitted to or renews. No other run is ever written here: what another run must learn is a letter in this one's outbox.
+/// All changes of one command: the run it was decided on, the runs it created (a start, children, continue-as-new), and the worker
+/// session that an activity is admitted to or renews. No other run is ever written here: a message in the outbox of this run
+/// informs the other run.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     pub run: Option<Box<RunChange>>,
     pub created: Vec<RunChange>,
-    /// Worker sessions that change with it, each in the version after the stored one.
+    /// Worker sessions that change in the same commit, each in the version after the stored one.
     pub sessions: Vec<Session>,
 }
 
 impl Changes {
-    /// Changes of sessions alone.
+    /// Returns changes that contain sessions only.
     pub fn of_sessions(sessions: Vec<Session>) -> Self {
         Self {
             sessions,
@@ -38,20 +39,20 @@ impl Changes {
         }
     }
 
-    /// Every run that is written.
+    /// Returns every run that is written.
     pub fn runs(&self) -> impl Iterator<Item = &RunChange> {
         self.run.as_deref().into_iter().chain(&self.created)
     }
 }
 
-/// New rows of one run.
+/// The new rows of one run.
 #[derive(Clone, Debug)]
 pub struct RunChange {
     pub spec: Arc<Spec>,
-    /// None when the run is new.
+    /// `None` if the run is new.
     pub base_version: Option<u64>,
     pub core: Core,
-    /// None deletes the part.
+    /// `None` deletes the part.
     pub parts: Vec<(PartKey, Option<Part>)>,
     pub events: Vec<Event>,
     pub tasks: Vec<TaskRow>,
@@ -59,17 +60,17 @@ pub struct RunChange {
     /// Commands that are deleted, by sequence, together with their request ids.
     pub forgotten_commands: Vec<u64>,
     pub instance: Option<InstanceChange>,
-    /// Whether this change sets search attributes, so that their index entries are written anew.
+    /// Whether this change sets search attributes, so that their index entries are rewritten.
     pub sets_search_attributes: bool,
 }
 
 impl RunChange {
-    /// The version the run has after this change.
+    /// Returns the version of the run after this change.
     pub fn version(&self) -> u64 {
         self.base_version.map_or(1, |base| base + 1)
     }
 
-    /// The run after this change. `before` is the run it was decided on, or None for a new run.
+    /// Returns the run after this change. `before` is the run it was decided on, or `None` for a new run.
     pub fn apply(&self, before: Option<Run>) -> Run {
         let mut run = before.unwrap_or_else(|| Run {
             version: 0,
@@ -117,7 +118,7 @@ impl TaskKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
-    /// Ready later; its run's alarm will offer it.
+    /// Ready later; the alarm of its run will make it ready.
     Scheduled,
     /// May be leased now.
     Ready,
@@ -128,7 +129,7 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// The word of the wire, which does not tell "later" from "now".
+    /// Returns the name on the wire, which does not distinguish "later" from "now".
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled | Self::Ready => "ready",
@@ -147,7 +148,7 @@ impl TaskStatus {
     }
 }
 
-/// A task as matching, lookups by id and operators see it. The run decides; this row follows.
+/// The task row for matching, lookups by id and operators. The run decides; this row follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskRow {
     pub task_id: TaskId,
@@ -169,7 +170,7 @@ pub struct TaskRow {
     /// What the worker must be able to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_capability: Option<String>,
-    /// The only worker that may have it now.
+    /// The only worker that may lease it now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_for: Option<WorkerId>,
     /// The session that an activity must run in.
@@ -185,23 +186,23 @@ pub struct TaskRow {
     pub lease_expires_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll_request_id: Option<String>,
-    /// What a finished task answers to a repeat of the call that finished it.
+    /// The reply to a repeat of the call that finished the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Box<ClosedTask>>,
 }
 
-/// The memory of a finished task.
+/// The record of a finished task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosedTask {
-    /// The call that finished it; none when the run or a timeout did.
+    /// The call that finished it; `None` if the run or a timeout did.
     #[serde(default, rename = "report", skip_serializing_if = "Option::is_none")]
     pub reply: Option<StoredReply>,
-    /// Attempts of this task that may come back late.
+    /// Attempts of this task that may still report late.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<ActivityAttemptId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity_status: Option<ActivityEnd>,
-    /// Whether the worker has said that its callback stopped.
+    /// Whether the worker has reported that its callback stopped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
 }
@@ -236,7 +237,7 @@ pub struct StoredReply {
     pub attempt_id: Option<ActivityAttemptId>,
     #[serde(rename = "answer")]
     pub outcome: TaskOutcome,
-    /// What a failure says for people, beyond what history keeps.
+    /// Details of a failure for people, beyond the recorded history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diagnosis: Option<Box<Diagnosis>>,
 }
@@ -324,7 +325,7 @@ pub struct WorkflowTaskFailed {
 pub enum FailOutcome {
     /// Replay met only work that is still pending. It is not a failure.
     WaitingForHistory,
-    /// The task comes back later.
+    /// The task becomes ready again later.
     Failed,
 }
 
@@ -375,7 +376,7 @@ pub enum LimitReason {
     StructuralLimitExceeded,
 }
 
-/// What a worker said about a failure for people only.
+/// Details of a failure that a worker reported for people only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnosis {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -444,7 +445,7 @@ pub enum CommandStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CommandRow {
     pub command_id: CommandId,
-    /// Per workflow, increasing.
+    /// Increases per workflow.
     pub sequence: u64,
     #[serde(rename = "type")]
     pub command_type: CommandType,
@@ -455,11 +456,11 @@ pub struct CommandRow {
     pub requested_run_id: Option<RunId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Set while an update is open, in the part that holds it. The row of a command has them only if an earlier release wrote it:
-    /// they can be large, and the event of an accepted command has them.
+    /// Set while an update is open, in the part that holds it. Only command rows that an earlier release wrote contain the
+    /// arguments: they can be large, and the event of an accepted command contains them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Payload>,
-    /// What a repeat with the same request id is compared with.
+    /// A repeat with the same request id is compared with this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments_digest: Option<String>,
     pub status: CommandStatus,
@@ -470,20 +471,21 @@ pub struct CommandRow {
     pub rejection_reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
-    /// How it came in; text of the server's that is only kept.
+    /// How the command arrived: text from the server, stored and never interpreted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
     pub at: Timestamp,
-    /// Its place in its stream, when it is a message.
+    /// Its position in its stream, if it is a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// What became of it, when it is an update.
+    /// The state of the update, if it is an update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Box<UpdateRecord>>,
 }
 
 impl CommandRow {
-    /// Whether the command was refused, or found nothing to do. Such commands write no event, so nothing else limits their number.
+    /// Returns whether the command was refused, or had nothing to do. Such commands write no event, so nothing else limits their
+    /// number.
     pub fn is_without_effect(&self) -> bool {
         self.status == CommandStatus::Rejected
             || [
@@ -495,7 +497,7 @@ impl CommandRow {
             .contains(&self.outcome.as_str())
     }
 
-    /// Whether a repeat has the same arguments.
+    /// Returns whether a repeat has the same arguments.
     pub(crate) fn has_arguments(&self, arguments: Option<&Payload>) -> bool {
         match (&self.arguments_digest, arguments) {
             (Some(digest), Some(arguments)) => *digest == digest::of(arguments),
@@ -504,7 +506,7 @@ impl CommandRow {
         }
     }
 
-    /// The row as it is stored.
+    /// Returns the row as it is stored.
     pub(crate) fn without_arguments(self) -> Self {
         Self {
             arguments: None,
@@ -513,7 +515,7 @@ impl CommandRow {
     }
 }
 
-/// An update as its caller and operators see it. Rewritten once, when the update is over.
+/// An update for its caller and for operators. Rewritten once, when the update has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpdateRecord {
     pub update_id: UpdateId,
@@ -523,7 +525,7 @@ pub struct UpdateRecord {
     pub workflow_sequence: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Payload>,
-    /// History sequence of its `UpdateCompleted`, which has the result too.
+    /// History sequence of its `UpdateCompleted` event, which also contains the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_event: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

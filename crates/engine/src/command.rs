@@ -1,4 +1,4 @@
-//! Every command that can change a run, in one list. A type that is not listed here cannot be decided: [`Command`] asks for its
+//! Every command that can change a run, in one list. A type that is not listed here cannot be decided: [`Command`] requires its
 //! [`CommandKind`]. Each command has a file in the folder of its family under `run/`.
 
 use crate::run::state::Run;
@@ -6,14 +6,14 @@ use crate::{Decision, Moment};
 
 /// One input to an existing run.
 pub trait Command: Listed {
-    /// What the caller gets once the decision is durable.
+    /// The reply to the caller once the decision is durable.
     type Reply;
 
     /// Decides on `run` as it is at `moment`.
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply>;
 }
 
-/// A command of the list.
+/// A type that is in the list of commands.
 pub trait Listed {
     const KIND: CommandKind;
 }
@@ -44,7 +44,7 @@ macro_rules! commands {
             /// Every kind, in the order of the list.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The name in logs.
+            /// Returns the name in logs.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -60,7 +60,7 @@ macro_rules! commands {
 
 commands! {
     // From the control plane.
-    /// Starts a workflow, or finds the run that its id already has.
+    /// Starts a workflow, or returns the run that already has its id.
     Start = "start" in start;
     SignalRun = "signal" in message::external;
     UpdateRun = "update" in message::update;
@@ -77,7 +77,7 @@ commands! {
     /// Reads only, unless the run's deadline has passed.
     ReadHistory = "read_history" in workflow_task::read_history;
     HeartbeatWorkflowTask = "heartbeat_workflow_task" in workflow_task::heartbeat;
-    /// The one place where workflow commands become events.
+    /// The only place where workflow commands become events.
     CompleteWorkflowTask = "complete_workflow_task" in workflow_task::complete;
     FailWorkflowTask = "fail_workflow_task" in workflow_task::fail;
     ReleaseWorkflowTask = "release_workflow_task" in workflow_task::release;
@@ -101,7 +101,7 @@ commands! {
     // From other runs, by the outbox.
     ReportChildRun = "report_child_run" in family::child;
     PassOnCancellation = "pass_on_cancellation" in cancellation;
-    /// The receiver has the message; its sender forgets it.
+    /// The receiver has the message; its sender deletes it.
     ConfirmDelivery = "confirm_delivery" in family::outbox;
 
     // From the host itself.

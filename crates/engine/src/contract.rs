@@ -1,7 +1,8 @@
-//! Declared handlers: a worker may say which arguments its handlers take, and a message that cannot fit is refused at the door
+//! Declared handlers: a worker may declare the arguments of its handlers. A message that cannot match is then refused on arrival
 //! instead of failing the workflow later.
 //!
-//! Only what is surely wrong is refused: a type this module does not know, or one the worker left out, takes everything.
+//! Only arguments that are surely wrong are refused: a type that this module does not know, or that the worker left out, accepts
+//! everything.
 
 use longhaul_protocol::Payload;
 use longhaul_protocol::payload::Value as Argument;
@@ -13,17 +14,17 @@ use serde_json::Value;
 pub struct Declared {
     /// Empty when nothing is declared.
     pub names: Vec<String>,
-    /// `{name, parameters: […]}` for those handlers that say so.
+    /// `{name, parameters: […]}` for the handlers that declare parameters.
     pub contracts: Vec<Value>,
 }
 
 impl Declared {
-    /// Whether a message of this name has a handler, as far as is known.
+    /// Returns whether a message of this name has a handler, as far as is known.
     pub fn knows(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|declared| declared == name)
     }
 
-    /// What is wrong with the arguments, by parameter.
+    /// Returns the errors in the arguments, by parameter.
     pub fn check(&self, name: &str, arguments: &Payload) -> FieldErrors {
         let mut errors = FieldErrors::new();
         let contract = self
@@ -80,7 +81,7 @@ impl Declared {
     }
 }
 
-/// Whether the argument is of one of the declared types (`a|b`).
+/// Returns whether the argument has one of the declared types (`a|b`).
 fn fits(argument: &Argument, parameter: &Value) -> bool {
     let Some(types) = parameter["type"].as_str() else {
         return true;
@@ -94,7 +95,7 @@ fn fits(argument: &Argument, parameter: &Value) -> bool {
     types.split('|').any(|name| match name {
         "bool" => matches!(argument, Argument::Bool(_)),
         "int" => matches!(argument, Argument::Long(_)),
-        // A whole number is a fine float in every language that declares one.
+        // A whole number is a valid float in every language that declares one.
         "float" => matches!(argument, Argument::Long(_) | Argument::Double(_)),
         "string" => matches!(argument, Argument::String(_) | Argument::Bytes(_)),
         "array" => matches!(argument, Argument::Array(_) | Argument::Map(_)),
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_fit_are_taken() {
+    fn matching_arguments_are_accepted() {
         let two = json!([
             parameter("who", "string", true),
             parameter("often", "int|float", false)
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_cannot_fit_name_the_parameter() {
+    fn errors_name_the_parameter_that_does_not_match() {
         let two = json!([
             parameter("who", "string", true),
             parameter("often", "int", false)
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_declared_is_taken() {
+    fn undeclared_messages_and_parameters_are_accepted() {
         assert!(Declared::default().knows("anything"));
         assert!(
             Declared::default()

@@ -1,11 +1,11 @@
-//! Comparing payloads by meaning. Two payloads of one meaning can differ in bytes (the order of a map, the layout of blocks), so
+//! Comparing payloads by meaning. Two payloads with one meaning can differ in bytes (the order of a map, the layout of blocks), so
 //! they are compared decoded, or by a digest of one canonical form.
 
 use longhaul_protocol::Payload;
 use sha2::{Digest as _, Sha256};
 
-/// The digest of what a payload means. A request id is compared with it long after the arguments themselves are gone, so it must
-/// not be possible to find other arguments for it.
+/// Returns the digest of the meaning of a payload. A request id is compared with it long after the arguments themselves are gone,
+/// so it must not be possible to find other arguments for it.
 pub(crate) fn of(payload: &Payload) -> String {
     let canonical = payload.decode().and_then(|mut value| {
         value.sort_keys();
@@ -16,7 +16,7 @@ pub(crate) fn of(payload: &Payload) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether two payloads mean the same.
+/// Returns whether two payloads have the same meaning.
 pub(crate) fn same_value(left: Option<&Payload>, right: Option<&Payload>) -> bool {
     match (left, right) {
         (Some(left), Some(right)) => {
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_values_apart_and_not_their_encodings() {
+    fn a_digest_distinguishes_values_but_not_their_encodings() {
         let one = payload(&[("a", 1), ("b", 2)]);
         let same = payload(&[("b", 2), ("a", 1)]);
         assert_ne!(one, same);

@@ -34,7 +34,7 @@ pub use rejection::Rejection;
 
 use longhaul_protocol::Timestamp;
 
-/// What a decision may depend on besides the run and the command.
+/// The inputs of a decision besides the run and the command.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
     /// Read once per command, by the host.
@@ -53,7 +53,7 @@ pub struct Decision<R> {
 }
 
 impl<R> Decision<R> {
-    /// Refused, and nothing changes.
+    /// Refuses the command and changes nothing.
     pub fn reject(rejection: Rejection) -> Self {
         Self {
             changes: Changes::default(),
@@ -61,7 +61,7 @@ impl<R> Decision<R> {
         }
     }
 
-    /// Answered without a change.
+    /// Accepts the command without a change.
     pub fn unchanged(reply: R) -> Self {
         Self {
             changes: Changes::default(),

@@ -1,5 +1,5 @@
-//! Every number the rules depend on, with its default. They come in with each command, so that a test or an
-//! operator can choose others without the engine knowing where from.
+//! Every number that the rules depend on, with its default. The limits arrive with each command, so that a test or an operator can
+//! choose others and the engine need not know their source.
 
 use longhaul_protocol::history::LimitBreach;
 
@@ -8,7 +8,7 @@ use longhaul_protocol::history::LimitBreach;
 pub struct Limits {
     /// Base64 text of one payload. 2 MiB keeps one request with several payloads below the body limit.
     pub payload_bytes: u64,
-    /// Commands in one completion: a group of 1000 members, which both SDKs allow, plus what stands beside it.
+    /// Commands in one completion: a group of 1000 members, which both SDKs allow, and the commands around it.
     pub commands_per_completion: u64,
     /// Events one completion may write.
     pub events_per_transaction: u64,
@@ -21,7 +21,7 @@ pub struct Limits {
     pub pending_signal_bytes: u64,
     pub pending_children: u64,
     pub pending_updates: u64,
-    /// Message streams of a workflow. Their positions are rewritten by every transition and go with the workflow when it continues
+    /// Message streams of a workflow. Every transition rewrites their positions, and they stay with the workflow when it continues
     /// as new, so nothing else limits them.
     pub message_streams: u64,
     /// Memo given at the start.
@@ -30,14 +30,14 @@ pub struct Limits {
     pub search_attribute_count: u64,
     pub search_attribute_key_bytes: u64,
     pub search_attribute_value_bytes: u64,
-    /// Events, bytes and fan-out from which a worker is told that the end approaches; zero turns a dimension off.
+    /// Events, bytes and fan-out from which a worker is warned that the limit is near; zero turns a dimension off.
     pub budget_soft: Budget,
-    /// From which it is told to continue as new.
+    /// Thresholds from which a worker is advised to continue as new.
     pub budget_hard: Budget,
     /// Long, because a lost lease ends a Rust worker's process.
     pub workflow_task_lease_seconds: u64,
     pub activity_lease_seconds: u64,
-    /// Time for cleanup after a cancellation request that does not say.
+    /// Time for cleanup after a cancellation request that does not name one.
     pub cleanup_seconds: u64,
     /// Back-off after a failed workflow task: one second, doubled each time up to this.
     pub workflow_task_backoff_max_seconds: u64,
@@ -49,8 +49,9 @@ impl Limits {
     /// The share of a run's events that requests from outside may not use.
     const RESERVE_DIVISOR: u64 = 10;
 
-    /// Events up to which a run accepts requests from outside. The rest, a tenth and with the defaults as much as the largest
-    /// decision, belongs to the workflow: a flood of messages leaves it room to handle them, or to continue as new.
+    /// Returns the number of events up to which a run accepts requests from outside. The rest, a tenth and with the defaults as
+    /// much as the largest decision, belongs to the workflow: a flood of messages leaves it room to handle them, or to continue as
+    /// new.
     pub fn events_for_requests(&self) -> u64 {
         self.events_per_run - self.events_per_run / Self::RESERVE_DIVISOR
     }
@@ -102,7 +103,7 @@ impl Default for Limits {
     }
 }
 
-/// `Err` when `value` is over `configured`.
+/// Returns an error if `value` is over `configured`.
 pub(crate) fn check(kind: &'static str, value: u64, configured: u64) -> Result<(), LimitBreach> {
     if value > configured {
         Err(LimitBreach {

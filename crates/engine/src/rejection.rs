@@ -1,5 +1,5 @@
-//! Every refusal of the engine. A rejection is part of the protocol and expected; each names one reason, and the fields are
-//! what its answer tells beside it.
+//! Every refusal of the engine. A rejection is part of the protocol and expected. Each names one reason; its fields are the other
+//! facts in the reply.
 
 use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{RunId, TaskId, WorkerId};
@@ -17,7 +17,7 @@ pub enum Rejection {
     TaskNotFound,
     #[error("the task cannot be leased now: {}", reason.as_str())]
     NotClaimable { reason: Reason },
-    /// The task's session does not let the worker in.
+    /// The session of the task refuses the worker.
     #[error(transparent)]
     SessionRefused(Box<session::Refusal>),
     #[error("the run is closed")]
@@ -31,62 +31,62 @@ pub enum Rejection {
         owner: WorkerId,
         expires_at: Timestamp,
     },
-    #[error("another worker holds the lease")]
+    #[error("a different worker holds the lease")]
     LeaseOwnerMismatch { owner: WorkerId },
-    #[error("the lease is of another attempt")]
+    #[error("the lease belongs to a different attempt")]
     AttemptMismatch { current: u64 },
     #[error("the commands contradict the run's history")]
     InvalidCommands { errors: FieldErrors },
-    #[error("another version of this change is recorded")]
+    #[error("a different version of this change is recorded")]
     VersionMarkerConflict { errors: FieldErrors },
     #[error("the activity has no such attempt")]
     AttemptNotFound,
-    #[error("the attempt belongs to another task")]
+    #[error("the attempt belongs to a different task")]
     TaskMismatch,
-    #[error("another attempt is current")]
+    #[error("a different attempt is current")]
     StaleAttempt,
-    #[error("the attempt is finished")]
+    #[error("the attempt has already finished")]
     AttemptClosed,
     #[error("the activity was cancelled")]
     ActivityCancelled,
-    #[error("the run is closed and takes no more commands")]
+    #[error("the run is closed and accepts no more commands")]
     RunNotActive { status: Status },
-    #[error("the run is open; only a closed one can be archived")]
+    #[error("the run is open; only a closed run can be archived")]
     RunNotClosed,
-    #[error("the run is not the workflow's current one")]
+    #[error("the run is not the current run of the workflow")]
     NotCurrent,
     #[error("the workflow id is in use")]
     AlreadyStarted { run_id: RunId },
-    #[error("the workflow id belongs to another workflow type")]
+    #[error("the workflow id belongs to a different workflow type")]
     OtherWorkflowType { workflow_type: String },
-    #[error("a search attribute is not what this namespace defines")]
+    #[error("a search attribute does not match its definition in this namespace")]
     InvalidSearchAttributes { errors: FieldErrors },
     #[error("structural limit {} exceeded: {} is over {}", .0.kind, .0.value, .0.configured)]
     LimitExceeded(LimitBreach),
-    #[error("the request id stands for another command")]
+    #[error("the request id was already used for a different command")]
     RequestIdConflict {
         command: Box<crate::change::CommandRow>,
         conflict: Vec<&'static str>,
     },
-    #[error("the workflow declares its signals and this is none of them")]
+    #[error("the workflow does not declare this signal")]
     UnknownSignal { declared: Vec<String> },
-    #[error("the arguments do not fit the declared signal")]
+    #[error("the arguments do not match the declared signal")]
     InvalidSignalArguments { errors: FieldErrors },
-    #[error("no worker of the queue can be asked to clean up; use cancel or terminate")]
+    #[error("no worker of the queue supports cancellation requests; use cancel or terminate")]
     NotCooperative,
-    #[error("the worker that holds the workflow task cannot be asked to clean up; try again later")]
+    #[error("the worker that holds the workflow task does not support cancellation requests; try again later")]
     ActiveClaimNotCooperative { task_id: TaskId, attempt: u64 },
-    #[error("the run has another cancellation request, or it was delivered at another call")]
+    #[error("the run has a different cancellation request, or it was delivered at a different call")]
     CancellationMismatch,
-    #[error("the local activity cannot go on: {}", reason.as_str())]
+    #[error("the local activity cannot continue: {}", reason.as_str())]
     LocalActivityRefused { reason: Reason },
-    #[error("the message id stands for another message")]
+    #[error("the message id was already used for a different message")]
     MessageIdentityConflict { position: u64 },
     #[error("{}", .0.message)]
     UpdateRefused(Box<UpdateRefused>),
 }
 
-/// An update that was refused on an open run, and the record of it.
+/// An update that was refused on an open run, with its record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpdateRefused {
     pub reason: Reason,
@@ -95,7 +95,7 @@ pub struct UpdateRefused {
     pub declared: Vec<String>,
 }
 
-/// What a worker is told about a run that ended while it worked.
+/// Facts for a worker about a run that ended while it worked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunClosed {
     pub status: Status,
@@ -145,7 +145,7 @@ impl Rejection {
     }
 }
 
-/// The reason an activity report or heartbeat of a closed run is answered with: who stopped it matters to the worker.
+/// Returns the reason for refusing an activity report or heartbeat of a closed run. The worker must know what stopped it.
 pub fn activity_reason(closed: ClosedReason) -> Reason {
     match closed {
         ClosedReason::Cancelled => Reason::RunCancelled,

@@ -1,6 +1,6 @@
-//! Which builds of a queue's workers are given work. A cohort is all workers of one queue with one
-//! build id, or with none. An operator may drain it (no new work, at once), resume it, promote it (new runs are pinned to it) and
-//! roll a promotion back. What the operator said is a [`Rollout`] row; everything else is derived from it and from the workers.
+//! Which builds of a queue's workers get work. A cohort is all workers of one queue with one build id, or with none. An operator
+//! may drain it (no new work, at once), resume it, promote it (new runs are pinned to it) and roll a promotion back. A [`Rollout`]
+//! row holds the operator's decisions; everything else is derived from it and from the workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,15 @@ use longhaul_protocol::{Reason, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The build id of a worker that takes work of every build.
+/// The build id of a worker that accepts work of every build.
 const EVERY_BUILD: &str = "*";
 
-/// What an operator said about one cohort.
+/// The operator's decisions about one cohort.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollout {
     pub namespace: Namespace,
     pub task_queue: TaskQueue,
-    /// None is the cohort of workers without a build id.
+    /// `None` is the cohort of workers without a build id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build_id: Option<String>,
     /// Set while the cohort drains.
@@ -25,13 +25,13 @@ pub struct Rollout {
     pub drained_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promoted_at: Option<Timestamp>,
-    /// Set when the newest promotion was taken back.
+    /// Set when the newest promotion was rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_at: Option<Timestamp>,
 }
 
 impl Rollout {
-    /// A cohort of which nothing was said.
+    /// Returns a cohort about which nothing was decided.
     pub fn new(namespace: Namespace, task_queue: TaskQueue, build_id: Option<String>) -> Self {
         Self {
             namespace,
@@ -47,7 +47,7 @@ impl Rollout {
         self.drained_at.is_some()
     }
 
-    /// `active` or `draining`.
+    /// Returns `active` or `draining`.
     pub fn drain_intent(&self) -> &'static str {
         if self.is_draining() {
             "draining"
@@ -57,7 +57,7 @@ impl Rollout {
     }
 }
 
-/// What an operator asks for.
+/// A change that an operator requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Drain,
@@ -66,7 +66,7 @@ pub enum Change {
     Rollback,
 }
 
-/// A registered worker of the queue, as far as these rules look at it.
+/// A registered worker of the queue, with the fields that these rules read.
 #[derive(Clone, Debug)]
 pub struct Member<'a> {
     pub build_id: Option<&'a str>,
@@ -82,7 +82,7 @@ pub struct Blockage {
     pub expected_resolution: &'static str,
 }
 
-/// Whether a worker of that build may have a task with that pin; `*` may have all.
+/// Returns whether a worker of that build may lease a task with that pin; `*` may lease all.
 pub fn build_fits(pinned: Option<&str>, build: Option<&str>) -> bool {
     match (pinned, build) {
         (None, _) => true,
@@ -91,14 +91,15 @@ pub fn build_fits(pinned: Option<&str>, build: Option<&str>) -> bool {
     }
 }
 
-/// Whether the cohort of that build drains.
+/// Returns whether the cohort of that build drains.
 pub fn is_draining(rollouts: &[Rollout], build_id: Option<&str>) -> bool {
     rollouts
         .iter()
         .any(|rollout| rollout.build_id.as_deref() == build_id && rollout.is_draining())
 }
 
-/// The cohort that new runs are pinned to: the one promoted last, unless that was rolled back or it drains; then the one before.
+/// Returns the cohort that new runs are pinned to: the one promoted last, unless that was rolled back or it drains; then the one
+/// before.
 pub fn selected(rollouts: &[Rollout]) -> Option<&Rollout> {
     rollouts
         .iter()
@@ -108,7 +109,7 @@ pub fn selected(rollouts: &[Rollout]) -> Option<&Rollout> {
         .map(|(_, rollout)| rollout)
 }
 
-/// The row after the change. Every change is idempotent: what is so already keeps its time.
+/// Returns the row after the change. Every change is idempotent: a repeated change keeps the first time.
 pub fn decide(
     rollouts: &[Rollout],
     members: &[Member<'_>],
@@ -150,7 +151,7 @@ pub fn decide(
     Ok(row)
 }
 
-/// The newest promotion must be told from all others, also within one tick of the clock.
+/// Returns a time after all earlier promotions: the newest must be distinct from all others, even within one tick of the clock.
 fn after_all(rollouts: &[Rollout], now: Timestamp) -> Timestamp {
     rollouts
         .iter()
@@ -159,7 +160,7 @@ fn after_all(rollouts: &[Rollout], now: Timestamp) -> Timestamp {
         .fold(now, Timestamp::max)
 }
 
-/// Everything that is in the way, the most telling first.
+/// Returns everything that prevents the promotion, the most important first.
 fn promotion_blockages(
     known: Option<&Rollout>,
     members: &[Member<'_>],
@@ -201,7 +202,7 @@ fn promotion_blockages(
     } else if cohort.iter().all(|member| member.is_stale) {
         block(
             Reason::MissingWorkerHeartbeat,
-            "No worker of this build was heard lately.",
+            "No worker of this build has sent a heartbeat recently.",
             "Bring the workers of this build back.",
         );
     }
@@ -219,7 +220,7 @@ fn promotion_blockages(
     blockages
 }
 
-/// Workflow types of which live workers of one cohort have several definitions, and how many.
+/// Returns the workflow types of which live workers of one cohort have several definitions, and how many.
 pub fn fingerprint_conflicts<'a>(
     cohort: impl Iterator<Item = &'a Member<'a>>,
 ) -> Vec<(String, usize)> {
@@ -237,26 +238,26 @@ pub fn fingerprint_conflicts<'a>(
         .collect()
 }
 
-/// What a start does when no live worker has the build it is pinned to.
+/// What happens to a start if no live worker has the build it is pinned to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FleetValidation {
-    /// It is accepted, waits, and shows it.
+    /// It is accepted and waits; lists show that it waits.
     #[default]
     Warn,
     /// It is refused.
     Fail,
 }
 
-/// Why a new run is not taken in.
+/// Why a new run is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartRefusal {
     /// Every cohort of the queue drains.
     Draining { build_ids: Vec<Option<String>> },
-    /// No live worker may have it.
+    /// No live worker may lease its tasks.
     NoCompatibleWorker { build_id: String },
 }
 
-/// The build that a new run is pinned to: the one it names, else the promoted one, else none.
+/// Returns the build that a new run is pinned to: the one it names, else the promoted one, else none.
 pub fn admit_start(
     rollouts: &[Rollout],
     members: &[Member<'_>],
@@ -289,7 +290,7 @@ pub fn admit_start(
     }
 }
 
-/// Whether a live worker that does not drain may have tasks of that pin.
+/// Returns whether a live worker that does not drain may lease tasks of that pin.
 pub fn serves(rollouts: &[Rollout], members: &[Member<'_>], pin: &str) -> bool {
     members.iter().any(|member| {
         !member.is_stale
@@ -298,7 +299,7 @@ pub fn serves(rollouts: &[Rollout], members: &[Member<'_>], pin: &str) -> bool {
     })
 }
 
-/// `pending`, `active`, `promoted`, `draining`, `drained` or `rolled_back`.
+/// Returns `pending`, `active`, `promoted`, `draining`, `drained` or `rolled_back`.
 pub fn deployment_state(
     rollouts: &[Rollout],
     rollout: &Rollout,

@@ -1,9 +1,9 @@
-//! A worker's hold on a place where several activities must run. A session is routing state: a row beside
-//! the runs, no event, no history. Here are the row, what time and its owner do to it, renewal and close; who is let in stands
-//! in `acquire`. All of it is a function of rows and `now`; whoever calls holds the row's version and commits on it.
+//! A worker's right to run several activities that share something in its memory. A session is routing state: a row beside the
+//! runs, no event, no history. This module has the row, its changes over time, renewal and close; `acquire` decides which worker
+//! may use it. Everything is a function of rows and `now`; the caller commits on the version of the row.
 //!
-//! What must hold: one owner at a time; the absolute end (`ttl_expires_at`) is set once, at creation; a closed session and one
-//! whose absolute end has come never change again.
+//! What must hold: one owner at a time; the absolute end (`ttl_expires_at`) is set once, at creation; a closed session and one past
+//! its absolute end never change again.
 
 use longhaul_protocol::id::{Namespace, SessionId, TaskQueue, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
@@ -24,14 +24,14 @@ pub use acquire::{
 pub struct Session {
     pub namespace: Namespace,
     pub session_id: SessionId,
-    /// Counts up with every write, from 1; a commit names the version before its own.
+    /// Increases by one with every write, from 1; a commit names the version before its own.
     pub version: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<String>,
     pub queue: TaskQueue,
     pub requirements: Vec<String>,
     pub status: Status,
-    /// Kept after the end: a late call is told whose it was.
+    /// Kept after the end, so that the refusal of a late call can name the owner.
     pub lease_owner: WorkerId,
     pub lease_expires_at: Timestamp,
     pub ttl_expires_at: Timestamp,
@@ -58,9 +58,9 @@ pub enum Status {
     Closed,
     /// Not renewed in time, or at its absolute end.
     Expired,
-    /// Another process took its owner's place.
+    /// Another process replaced its owner.
     Failed,
-    /// Its owner is silent or gone.
+    /// Its owner is silent or no longer registered.
     Orphaned,
 }
 
@@ -73,7 +73,7 @@ impl Status {
         Self::Orphaned,
     ];
 
-    /// The word of the wire.
+    /// Returns the name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -94,7 +94,7 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
-    /// The word of the wire.
+    /// Returns the name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TtlExpired => "ttl_expired",
@@ -104,39 +104,39 @@ impl FailureReason {
     }
 }
 
-/// Whether the worker that a row names as owner is there.
+/// Whether the owner named in a row is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Live,
-    /// Not registered, or not heard of for too long.
+    /// Not registered, or without a heartbeat for too long.
     Gone,
 }
 
 /// Why a session was not acquired, renewed or closed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    #[error("the worker is registered for queue `{registered}`, the session is for `{requested}`")]
+    #[error("the worker is registered for queue `{registered}`, but the session is for `{requested}`")]
     QueueMismatch {
         registered: TaskQueue,
         requested: TaskQueue,
     },
     #[error("the worker does not have what the session requires: {}", missing.join(", "))]
     RequirementsNotMet { missing: Vec<String> },
-    #[error("there is no such session, and using it does not create it")]
+    #[error("there is no such session, and the request does not create it")]
     Missing,
-    #[error("the worker may hold {max} sessions and does")]
+    #[error("the worker already holds its maximum of {max} sessions")]
     WorkerLimit { max: u64 },
-    #[error("worker `{}` holds the session", .0.lease_owner)]
+    #[error("the session is held by worker `{}`", .0.lease_owner)]
     OwnedByAnother(Box<Session>),
-    #[error("{} activities may run in the session at once and do", .0.max_concurrent_activities)]
+    #[error("the session is already running its maximum of {} activities", .0.max_concurrent_activities)]
     ActivityLimit(Box<Session>),
-    #[error("the session was closed; its id is used up")]
+    #[error("the session was closed; use a new id")]
     Closed(Box<Session>),
-    #[error("the session's time is over or it may not be taken over; use a new id")]
+    #[error("the session has ended or cannot be taken over; use a new id")]
     ReacquireDisallowed(Box<Session>),
     #[error("there is no such session")]
     NotFound,
-    #[error("the session is not active but {}", .0.status.as_str())]
+    #[error("the session is {}, not active", .0.status.as_str())]
     NotActive(Box<Session>),
     #[error("the session belongs to worker `{}`", .0.lease_owner)]
     OwnerMismatch(Box<Session>),
@@ -159,7 +159,7 @@ impl Refusal {
         }
     }
 
-    /// The session as it was when it refused.
+    /// Returns the session as it was when it refused.
     pub fn session(&self) -> Option<&Session> {
         match self {
             Self::OwnedByAnother(session)
@@ -178,12 +178,12 @@ impl Refusal {
 }
 
 impl Session {
-    /// Neither time nor anybody changes it any more.
+    /// Returns whether the session can no longer change.
     pub fn is_final(&self) -> bool {
         self.status == Status::Closed || self.failure_reason == Some(FailureReason::TtlExpired)
     }
 
-    /// When it became final.
+    /// Returns the time at which it became final.
     pub fn ended_at(&self) -> Option<Timestamp> {
         match self.status {
             Status::Closed => self.closed_at,
@@ -193,7 +193,7 @@ impl Session {
         }
     }
 
-    /// When time alone changes it next.
+    /// Returns the next time at which the row changes without a call.
     pub fn deadline(&self) -> Option<Timestamp> {
         match self.status {
             _ if self.is_final() => None,
@@ -204,12 +204,12 @@ impl Session {
         }
     }
 
-    /// Whether it counts against what its owner may hold.
+    /// Returns whether it counts against the sessions that its owner may hold.
     pub fn is_held(&self, now: Timestamp) -> bool {
         self.status == Status::Active && self.lease_expires_at > now && self.ttl_expires_at > now
     }
 
-    /// The row as it is at `now`; None when nothing changes. The order is the protocol's: absolute end, lease, owner.
+    /// Returns the row as it is at `now`, or `None` if nothing changes. The protocol fixes the order: absolute end, lease, owner.
     pub fn refreshed(&self, owner: Owner, now: Timestamp) -> Option<Self> {
         let (status, why) = if self.is_final() {
             return None;
@@ -231,7 +231,7 @@ impl Session {
         })
     }
 
-    /// Another process took the owner's place: what it held in memory is gone.
+    /// Returns the failed row after another process replaced the owner: everything in the owner's memory is lost.
     pub fn failed(&self, now: Timestamp) -> Option<Self> {
         self.is_held(now).then(|| Self {
             status: Status::Failed,
@@ -240,7 +240,7 @@ impl Session {
         })
     }
 
-    /// The same row, about to be written again.
+    /// Returns the row with the next version, for writing.
     fn rewritten(&self, now: Timestamp) -> Self {
         Self {
             version: self.version + 1,
@@ -249,12 +249,12 @@ impl Session {
         }
     }
 
-    /// As it is at `now`, written again or not.
+    /// Returns the row as it is at `now`, changed or not.
     fn seen(&self, owner: Owner, now: Timestamp) -> Self {
         self.refreshed(owner, now).unwrap_or_else(|| self.clone())
     }
 
-    /// A lease from `now`, never past the absolute end. The same owner never sees its lease move back.
+    /// Returns the end of a lease from `now`, never past the absolute end. For the same owner it never moves back.
     fn lease_until(&self, owner: &WorkerId, seconds: u64, now: Timestamp) -> Timestamp {
         let wanted = now.plus_seconds(seconds);
         let kept = if *owner == self.lease_owner {
@@ -266,7 +266,7 @@ impl Session {
     }
 }
 
-/// The owner renews its lease. Nothing else of the row changes.
+/// Renews the lease of the owner. Nothing else of the row changes.
 pub fn renew(
     session: Option<&Session>,
     owner: Owner,
@@ -290,7 +290,7 @@ pub fn renew(
     })
 }
 
-/// Ends the session for good; None when its owner did so before. Also from a state in which nobody holds it.
+/// Ends the session for good; returns `None` if its owner did so before. A session without a holder can be closed too.
 pub fn close(
     session: Option<&Session>,
     owner: Owner,
@@ -313,7 +313,7 @@ pub fn close(
     }))
 }
 
-/// Whether a running attempt of that worker still stands on its session.
+/// Returns whether a running attempt of that worker may still use its session.
 pub fn is_usable(
     session: Option<&Session>,
     owner: Owner,
@@ -325,7 +325,7 @@ pub fn is_usable(
     })
 }
 
-/// The options an accepted request leaves in the row.
+/// Returns the row with the options of an accepted request.
 fn with_options(session: Session, options: &WorkerSessionOptions, queue: &TaskQueue) -> Session {
     Session {
         connection: options.connection.clone(),

@@ -1,4 +1,4 @@
-//! The only `now` on the server. Everything that depends on time asks here, so a test can move the clock instead of waiting.
+//! The only `now` on the server. Everything that depends on time reads this clock, so a test can move the clock instead of waiting.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,11 +8,11 @@ use longhaul_protocol::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Where the time comes from.
+/// The source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// The present.
+    /// Returns the present time.
     fn now(&self) -> Timestamp;
-    /// Resolves at `at`, or at once when that has passed.
+    /// Resolves at `at`, or at once if that has passed.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'static, ()>;
 }
 
@@ -34,7 +34,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that does not move until a test moves it.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     state: Arc<ManualState>,
@@ -47,7 +47,7 @@ struct ManualState {
 }
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Returns a clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
         Self {
             state: Arc::new(ManualState {
@@ -57,7 +57,7 @@ impl ManualClock {
         }
     }
 
-    /// Moves the clock forward and wakes whoever waited for that.
+    /// Moves the clock forward and wakes everything that waits for that time.
     pub fn advance_seconds(&self, seconds: u64) {
         {
             let mut now = self.state.now.lock();
@@ -85,7 +85,7 @@ impl Clock for ManualClock {
         let state = Arc::clone(&self.state);
         Box::pin(async move {
             loop {
-                // Registered before the look, so a move in between is not missed.
+                // Registered before the check, so that a move in between is not missed.
                 let moved = state.moved.notified();
                 if *state.now.lock() >= at {
                     return;

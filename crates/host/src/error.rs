@@ -1,4 +1,4 @@
-//! What a caller of the host is told when something did not happen.
+//! The errors of the host's operations.
 
 use longhaul_engine::Rejection;
 use longhaul_engine::visibility::Type;
@@ -24,13 +24,13 @@ pub enum Error {
     RunNotFound(WorkflowId, RunId),
     #[error("there is no namespace `{0}`")]
     NamespaceNotFound(Namespace),
-    #[error("namespace `{0}` exists already")]
+    #[error("namespace `{0}` already exists")]
     NamespaceExists(Namespace),
-    #[error("the search attribute name `{0}` has a meaning already")]
+    #[error("the search attribute name `{0}` is reserved")]
     AttributeNameReserved(String),
-    #[error("search attribute `{0}` is defined already")]
+    #[error("search attribute `{0}` is already defined")]
     AttributeExists(String, Type),
-    #[error("a namespace may define {limit} search attributes")]
+    #[error("a namespace may define at most {limit} search attributes")]
     TooManyAttributes { limit: u64 },
     #[error("`{0}` is a system attribute, which every run has")]
     SystemAttribute(String),
@@ -39,7 +39,7 @@ pub enum Error {
     #[error("worker `{0}` is not registered in this namespace")]
     WorkerNotRegistered(WorkerId),
     #[error(
-        "worker `{0}` advertised another definition of workflow type `{1}` before; restart it with a new worker id"
+        "worker `{0}` registered a different definition of workflow type `{1}` before; restart it with a new worker id"
     )]
     DefinitionChanged(WorkerId, String),
     #[error("the worker is registered for queue `{registered}`, not `{requested}`")]
@@ -47,7 +47,7 @@ pub enum Error {
         registered: TaskQueue,
         requested: TaskQueue,
     },
-    #[error("the worker is registered with another build id")]
+    #[error("the worker is registered with a different build id")]
     BuildIdMismatch {
         registered: Option<String>,
         requested: Option<String>,
@@ -58,7 +58,7 @@ pub enum Error {
     /// An update could not be validated.
     #[error(transparent)]
     Validation(#[from] ValidationRefusal),
-    /// A worker's word about a question does not count.
+    /// A worker's report on a question was refused.
     #[error("{}", question_refused(*kind, refusal))]
     Question {
         kind: QuestionKind,
@@ -71,7 +71,7 @@ pub enum Error {
     Session(Box<SessionRefused>),
     #[error("there is no session `{0}` in this namespace")]
     SessionNotFound(SessionId),
-    #[error("every build on queue `{}` is draining; resume one or start workers of another", .0.task_queue)]
+    #[error("every build on queue `{}` is draining; resume one or start workers of another build", .0.task_queue)]
     TaskQueueDraining(Box<DrainingQueue>),
     #[error("no live worker on queue `{task_queue}` has build `{build_id}`")]
     CompatibilityBlocked {
@@ -84,19 +84,19 @@ pub enum Error {
         limit: u64,
         retry_after_seconds: u64,
     },
-    #[error("namespace `{namespace}` has {limit} requests in flight and may not have more")]
+    #[error("namespace `{namespace}` already has its maximum of {limit} requests in flight")]
     RequestConcurrencyExhausted { namespace: Namespace, limit: u64 },
     #[error("too many polls are waiting")]
     TooManyPolls,
     #[error("the server is stopping")]
     Stopping,
-    /// Several commits in a row came second. Nothing was changed.
+    /// Several other commits in a row came first. Nothing was changed.
     #[error("the run is being changed by too many callers at once; try again")]
     Contended,
-    /// The disk or the connection failed. What the log says in full is not for callers.
+    /// The disk or the connection failed. The details are in the log and not for callers.
     #[error("the store cannot be reached now; try again")]
     Unavailable,
-    /// The store's files are damaged. No retry helps, and nothing in the server does.
+    /// The files of the store are damaged. Neither a retry nor the server can help.
     #[error("the store is damaged; an operator must restore a backup")]
     Damaged,
     /// A bug. The request ended, the server did not, nothing was changed.
@@ -105,7 +105,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The machine-readable word for it.
+    /// Returns the machine-readable reason.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Rejected(rejection) => rejection.reason(),
@@ -144,7 +144,7 @@ impl Error {
     }
 }
 
-/// The word for a refused report; the two kinds of question have words of their own.
+/// Returns the reason for a refused report; the two kinds of question have different reasons.
 pub fn question_reason(kind: QuestionKind, refusal: &QuestionRefusal) -> Reason {
     match kind {
         QuestionKind::Query => match refusal {
@@ -173,22 +173,22 @@ fn question_refused(kind: QuestionKind, refusal: &QuestionRefusal) -> String {
         QuestionKind::UpdateValidation => "update validation task",
     };
     match refusal {
-        QuestionRefusal::NotFound => format!("there is no such {task} any more"),
+        QuestionRefusal::NotFound => format!("the {task} no longer exists"),
         QuestionRefusal::NotLeased => format!("the {task} is not leased"),
-        QuestionRefusal::Answered => format!("the {task} was answered in another way"),
-        QuestionRefusal::OwnerMismatch => format!("another worker holds the {task}"),
+        QuestionRefusal::Answered => format!("the {task} already has a different answer"),
+        QuestionRefusal::OwnerMismatch => format!("a different worker holds the {task}"),
         QuestionRefusal::AttemptMismatch { current } => {
             format!("the {task} is at attempt {current}")
         }
         QuestionRefusal::LeaseExpired => format!("the lease on the {task} has run out"),
-        QuestionRefusal::TimedOut => format!("nobody waits for the {task} any more"),
+        QuestionRefusal::TimedOut => format!("the caller no longer waits for the {task}"),
     }
 }
 
-/// Requests that met a store which cannot be reached.
+/// Limits the log of requests while the store cannot be reached.
 static OUTAGES: Quiet = Quiet::new();
 
-/// Requests that met a damaged store.
+/// Limits the log of requests while the store is damaged.
 static DAMAGES: Quiet = Quiet::new();
 
 impl From<longhaul_store::Error> for Error {
@@ -220,5 +220,5 @@ impl From<longhaul_store::Error> for Error {
     }
 }
 
-/// Answers of the host.
+/// The result of a host operation.
 pub type Result<T> = std::result::Result<T, Error>;

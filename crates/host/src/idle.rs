@@ -1,7 +1,7 @@
 //! Whether anything can happen without time passing. For tests that move the clock: they move it when the answer is no.
 //!
 //! Four things act in a host: requests, which the caller counts; the sweeps of runs and of sessions, which report here when they
-//! wait; and the outbox. The holder of a lease may act at any moment, so leases are listed by task.
+//! wait; and the outbox. The holder of a lease may act at any time, so leases are listed by task.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,21 +18,21 @@ use crate::error::Result;
 /// The sweeps that keep a host busy: of runs and of sessions.
 const SWEEPS: usize = 2;
 
-/// After this, what matching was unsure about is looked at again (`session_sweep.rs`).
+/// After this, matching checks uncertain sessions again (`sweeps/sessions.rs`).
 const SECOND_LOOK_SECONDS: u64 = 1;
 
-/// A host in which nothing moves by itself before [`Idle::due_at`], except requests and those who hold leases.
+/// A host in which nothing happens before [`Idle::due_at`], except requests and reports of lease holders.
 #[derive(Clone, Debug)]
 pub struct Idle {
-    /// Polls that wait for a task. A poll that is in flight and not among these may be about to be given one.
+    /// Polls that wait for a task. A poll in flight that is not among these may be about to get one.
     pub polls_waiting: usize,
     /// Tasks whose holders have not reported yet.
     pub leased: Vec<TaskId>,
-    /// The next moment at which time itself makes something happen: a timer, a timeout, the end of a back-off or of a lease.
+    /// The next time at which time itself causes something: a timer, a timeout, the end of a back-off or of a lease.
     pub due_at: Option<Timestamp>,
 }
 
-/// Counts the sweeps that work now.
+/// Counts the sweeps that are working now.
 pub(crate) struct IdleTracker {
     working: AtomicUsize,
     changed: Notify,
@@ -41,7 +41,7 @@ pub(crate) struct IdleTracker {
 impl Default for IdleTracker {
     fn default() -> Self {
         Self {
-            // A sweep that has not begun has everything before it.
+            // A sweep that has not begun has all of its work left.
             working: AtomicUsize::new(SWEEPS),
             changed: Notify::new(),
         }
@@ -63,7 +63,7 @@ impl IdleTracker {
         waiting.await
     }
 
-    /// Something may have become idle.
+    /// Notifies waiters that something may have become idle.
     pub(crate) fn notify(&self) {
         self.changed.notify_waiters();
     }
@@ -77,13 +77,13 @@ impl Host {
     pub async fn idle(&self) -> Result<Option<Idle>> {
         let store = &self.inner.store;
         let mut due = Vec::from_iter(store.next_session_deadline().await?);
-        // Alarms may be early. Where time is moved by hand there are few runs, and each is asked.
+        // Alarms may be early. If a test moves the clock there are few runs, and each is checked.
         for run_id in store.due_runs(Timestamp::MAX, usize::MAX).await? {
             if let Some(run) = self.inner.executor.read(&run_id).await? {
                 due.extend(next_due(&run, self.inner.executor.moment()));
             }
         }
-        // Asked of the store: what is told after commits can come out of order.
+        // Read from the store: hints after commits can arrive out of order.
         let leased = store
             .leased_tasks(&LeaseFilter::default(), usize::MAX)
             .await?;
@@ -92,7 +92,7 @@ impl Host {
             due.push(now.plus_seconds(SECOND_LOOK_SECONDS));
         }
         let due_at = due.into_iter().min();
-        // The bells first: a sweep that goes to work in between is seen to work.
+        // The bells first: a sweep that starts to work in between is seen as working.
         let moves = wakes.bell.is_due(now)
             || wakes.session_bell.is_due(now)
             || wakes.idle.working.load(Ordering::SeqCst) > 0
@@ -105,7 +105,7 @@ impl Host {
         }))
     }
 
-    /// Resolves when something has become idle since this was called. For tests: enable it, ask [`Self::idle`], then wait.
+    /// Resolves when something has become idle since this was called. For tests: enable it, call [`Self::idle`], then wait.
     pub fn rested(&self) -> Notified<'_> {
         self.inner.wakes.idle.changed.notified()
     }

@@ -1,9 +1,9 @@
 //! The shell around the engine: clock, ids, loops and waiting. It loads, lets the engine decide, commits and wakes; it holds no
 //! rule of its own about runs.
 //!
-//! [`Host`] is the interface of the whole: the two bridge contracts (workflow tasks and activity tasks: poll, claim, claim
-//! status, history, complete, fail, heartbeat, status), workers, and the control plane's operations. The HTTP handlers call
-//! only these. Nothing here knows HTTP or JSON bodies.
+//! [`Host`] is the complete interface: workflow tasks and activity tasks (poll, claim, claim status, history, complete, fail,
+//! heartbeat, status), workers, and the operations of the control plane. The HTTP handlers call only these. Nothing here knows HTTP
+//! or JSON bodies.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -62,7 +62,7 @@ pub use registry::rollouts::{Blocked, Cohort, DrainingQueue};
 pub use registry::workers::{Fleet, Registration, WorkerFilter, WorkerList, WorkerView};
 pub use sweeps::audit::AuditPlace;
 
-/// A name for one failure, to find it in the log.
+/// Returns an id for one failure, to find it in the log.
 pub fn mint_error_id() -> String {
     let now = SystemClock.now();
     longhaul_protocol::Ids::new(now, rand::random())
@@ -79,18 +79,18 @@ use clock::{Clock, SystemClock};
 use commit::execute::Executor;
 use commit::wakes::Wakes;
 
-/// Leases whose polls are remembered again after a restart. More than any server holds at once.
+/// Leases whose polls are restored after a restart. More than any server holds at once.
 const RESTORED_LEASES_MAX: usize = 200_000;
 
-/// How a host behaves.
+/// The settings of a host.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub limits: Limits,
-    /// What workers are told to keep to.
+    /// The heartbeat interval that workers must keep.
     pub worker_heartbeat_seconds: u64,
-    /// After this silence a worker counts as stale.
+    /// A worker counts as stale after this silence.
     pub worker_stale_seconds: u64,
-    /// After this much more silence it is forgotten.
+    /// A stale worker is deleted after this much more silence.
     pub worker_forget_seconds: u64,
     /// Bytes of runs kept in memory.
     pub run_cache_bytes: u64,
@@ -121,7 +121,7 @@ impl Default for Config {
     }
 }
 
-/// One server's engine room. Cheap to clone.
+/// The state of one server. Cheap to clone.
 #[derive(Clone)]
 pub struct Host {
     inner: Arc<Inner>,
@@ -142,19 +142,19 @@ struct Inner {
     sessions: operations::sessions::Sessions,
     requests: Arc<operations::request_limits::Requests>,
     config: Config,
-    /// Cancelled first: polls answer and nothing new is leased.
+    /// Cancelled first: waiting polls return and nothing new is leased.
     stopping: CancellationToken,
     tasks: TaskTracker,
 }
 
 impl Host {
-    /// Opens the host on a store and recovers: ready tasks, leases and workers are read, and whatever fell due while nobody
-    /// was here happens now.
+    /// Opens the host on a store and recovers: ready tasks, leases and workers are read, and everything that became due while the
+    /// server was down happens now.
     pub async fn start(store: Arc<dyn Store>, config: Config) -> Result<Self> {
         Self::start_with_clock(store, config, Arc::new(SystemClock)).await
     }
 
-    /// As [`Self::start`], with another clock.
+    /// As [`Self::start`], with the given clock.
     pub async fn start_with_clock(
         store: Arc<dyn Store>,
         config: Config,
@@ -211,7 +211,7 @@ impl Host {
         self.load_sessions().await?;
         for queue in self.inner.store.ready_queues().await? {
             if !self.inner.wakes.dispatch.has_room() {
-                // The rest is read when somebody polls for it.
+                // The rest is read when a worker polls for it.
                 self.inner.wakes.dispatch.leave_out_rest();
                 break;
             }
@@ -229,11 +229,11 @@ impl Host {
         Ok(())
     }
 
-    /// Stops: waiting polls are answered, sweeps end, and what was decided is already durable.
+    /// Stops the host: waiting polls return and sweeps end. All decisions are already durable.
     pub async fn stop(&self) {
         self.begin_stop();
         self.inner.tasks.close();
-        // Nothing here waits on the outside world for long; the bound is for a disk that hangs.
+        // Nothing here waits for external systems for long; the bound is for a disk that hangs.
         if tokio::time::timeout(Duration::from_secs(10), self.inner.tasks.wait())
             .await
             .is_err()
@@ -242,20 +242,20 @@ impl Host {
         }
     }
 
-    /// Answers waiting polls and leases nothing new.
+    /// Makes waiting polls return and leases nothing new.
     pub fn begin_stop(&self) {
         self.inner.stopping.cancel();
     }
 
-    /// Whether the store can write now. Cheap enough to be asked by every prober.
+    /// Checks whether the store can write now. Cheap enough for every health probe.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when it cannot, for example because the disk is full.
+    /// [`Error::Unavailable`] if it cannot, for example because the disk is full.
     pub async fn check_writes(&self) -> Result<()> {
         Ok(self.inner.store.check_writes().await?)
     }
 
-    /// Counters for `/metrics`.
+    /// Returns the counters for `/metrics`.
     pub fn metrics(&self) -> Arc<Metrics> {
         let (wakes, queries) = (&self.inner.wakes, &self.inner.queries);
         let set = |gauge: &prometheus_client::metrics::gauge::Gauge<i64, AtomicI64>, value| {
@@ -275,22 +275,22 @@ impl Host {
         Arc::clone(metrics)
     }
 
-    /// Runs kept in memory, and about how many bytes they take.
+    /// Returns the number of runs in memory, and about how many bytes they take.
     pub fn cached_runs(&self) -> (usize, u64) {
         self.inner.executor.cached()
     }
 
-    /// Task queues and ready tasks kept in memory.
+    /// Returns the number of task queues and ready tasks in memory.
     pub fn queues_in_memory(&self) -> (usize, usize) {
         self.inner.wakes.dispatch.size()
     }
 
-    /// The settings it runs with.
+    /// Returns its settings.
     pub fn config(&self) -> &Config {
         &self.inner.config
     }
 
-    /// The present, by the host's clock.
+    /// Returns the present time of the host's clock.
     pub fn now(&self) -> longhaul_protocol::Timestamp {
         self.inner.clock.now()
     }

@@ -1,4 +1,4 @@
-//! What the host counts. Plain counters and gauges with few labels; rendered by `/metrics`.
+//! The counters and gauges of the host, with few labels; rendered by `/metrics`.
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// One label that says what kind.
+/// One label that names the kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct Kind {
     kind: &'static str,
@@ -83,7 +83,7 @@ impl Metrics {
         );
         registry.register(
             "session_tasks_blocked",
-            "Ready activity tasks whose worker session lets nobody in now",
+            "Ready activity tasks whose worker session admits no worker now",
             self.session_tasks_blocked.clone(),
         );
         registry.register(
@@ -128,7 +128,7 @@ impl Metrics {
         if change.base_version.is_none() {
             self.runs_started.inc();
         }
-        // A closed run still takes commits that only record a refused command; the alarm is gone with the close itself.
+        // A closed run still accepts commits that only record a refused command; its alarm was removed by the close itself.
         if let (Some(closed), false) = (&change.core.closed, change.events.is_empty()) {
             self.runs_closed
                 .get_or_create(&Kind {

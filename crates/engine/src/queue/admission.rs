@@ -1,5 +1,5 @@
-//! How much of a queue may be given out: caps on leases and on dispatches per minute, for a queue, for a
-//! namespace, for a named group of queues. Whoever hands out tasks counts; the rules stand here.
+//! How many tasks of a queue may be leased: caps on leases and on dispatches per minute, for a queue, for a namespace, for a named
+//! group of queues. The host counts; this module has the rules.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::change::TaskKind;
 
-/// The configured caps. None means no limit.
+/// The configured caps. `None` means no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admission {
     pub workflow_tasks: Caps,
@@ -29,7 +29,7 @@ pub struct Caps {
     pub max_dispatches_per_minute_per_budget_group: Option<u64>,
 }
 
-/// Other caps for some queues.
+/// Different caps for some queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Override {
@@ -58,7 +58,7 @@ pub enum Withheld {
 }
 
 impl Withheld {
-    /// The setting's name.
+    /// Returns the name of the setting.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ActiveLeases => "max_active_leases",
@@ -69,7 +69,7 @@ impl Withheld {
         }
     }
 
-    /// Whether waiting helps, rather than a finished task.
+    /// Returns whether time frees the cap, rather than a finished task.
     pub fn is_rate(self) -> bool {
         match self {
             Self::ActiveLeases | Self::NamespaceActiveLeases => false,
@@ -81,13 +81,13 @@ impl Withheld {
 }
 
 impl Admission {
-    /// Whether nothing is limited anywhere, so that nobody needs to count.
+    /// Returns whether nothing is limited anywhere, so that counting is not needed.
     pub fn is_unlimited(&self) -> bool {
         let none = Caps::default();
         self.workflow_tasks == none && self.activity_tasks == none && self.overrides.is_empty()
     }
 
-    /// The caps of one queue: each from the most particular place that sets it.
+    /// Returns the caps of one queue: each from the most specific setting.
     pub fn caps(&self, namespace: &Namespace, queue: &TaskQueue, kind: TaskKind) -> Caps {
         let of = |place: &Override| match kind {
             TaskKind::Workflow => place.workflow_tasks.clone(),
@@ -132,7 +132,7 @@ impl Caps {
         }
     }
 
-    /// Whether one more lease may be granted, or which cap withholds it.
+    /// Checks whether one more lease may be granted; the error names the cap that withholds it.
     pub fn admit(&self, usage: &Usage) -> Result<(), Withheld> {
         let group_cap = self
             .dispatch_budget_group
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_particular_place_sets_a_cap() {
+    fn the_most_specific_setting_determines_a_cap() {
         let admission = Admission {
             workflow_tasks: Caps {
                 max_active_leases: Some(1),
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(cap("elsewhere", "q"), Some(3));
         assert_eq!(cap("elsewhere", "other"), Some(2));
         let other = admission.caps(&"ns".into(), &"q".into(), TaskKind::Activity);
-        assert_eq!(other, Caps::default(), "the other kind has caps of its own");
+        assert_eq!(other, Caps::default(), "the other kind of task has its own caps");
         assert!(!admission.is_unlimited());
         assert!(Admission::default().is_unlimited());
     }

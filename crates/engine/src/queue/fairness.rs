@@ -1,15 +1,16 @@
-//! Which of several ready tasks goes first: the lower priority number, then the fairness class that was dispatched least for its
-//! weight, then age. Counts fade with a half-life, so that a class that was idle for a while is owed nothing and owes nothing.
+//! Which of several ready tasks goes first: the lower priority number, then the fairness class with the fewest dispatches for its
+//! weight, then age. Counts decay with a half-life, so that a class that was idle for a while has neither advantage nor
+//! disadvantage.
 
 use std::collections::BTreeMap;
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::TaskId;
 
-/// Half of a count is forgotten in this time.
+/// A count halves in this time.
 const HALF_LIFE_SECONDS: f64 = 30.0;
 
-/// Classes remembered per queue. The least served are forgotten first, which at worst serves them a little early.
+/// Classes kept per queue. The least served are dropped first, which at worst serves them a little early.
 const CLASSES_MAX: usize = 10_000;
 
 /// Dispatches of a queue by fairness class.
@@ -18,7 +19,7 @@ pub struct Fairness {
     classes: BTreeMap<Option<String>, Count>,
 }
 
-/// What the order of ready tasks depends on.
+/// The facts that the order of ready tasks depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank {
     /// 0 is the most urgent.
@@ -57,7 +58,7 @@ impl Fairness {
         count.at = now;
     }
 
-    /// Recent dispatches of each class, faded.
+    /// Returns the recent dispatches of each class, decayed.
     pub fn recent(&self, now: Timestamp) -> Vec<(Option<String>, f64)> {
         self.classes
             .iter()
@@ -65,7 +66,7 @@ impl Fairness {
             .collect()
     }
 
-    /// Whether the first of two ready tasks goes before the second. Within one class the order is exact: priority, age, id.
+    /// Returns whether the first of two ready tasks goes before the second. Within one class the order is exact: priority, age, id.
     pub fn goes_first(
         &self,
         (first, first_id): (&Rank, &TaskId),
@@ -80,7 +81,7 @@ impl Fairness {
             || (first.priority == second.priority && self.prefers(first, second, now))
     }
 
-    /// Whether the first of two tasks of one priority goes before the second.
+    /// Returns whether the first of two tasks of one priority goes before the second.
     pub fn prefers(&self, first: &Rank, second: &Rank, now: Timestamp) -> bool {
         let (left, right) = (self.share(first, now), self.share(second, now));
         left < right || (left == right && first.available_at < second.available_at)
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_less_served_class_goes_first_and_counts_fade() {
+    fn the_less_served_class_goes_first_and_counts_decay() {
         let start = Timestamp::from_micros(0);
         let mut fairness = Fairness::default();
         for _ in 0..4 {

@@ -11,17 +11,17 @@ use crate::rollout::build_fits;
 /// Workflow types with the updates that they validate.
 pub type Validators = BTreeSet<(String, String)>;
 
-/// What a ready task asks of its worker.
+/// The requirements of a ready task on its worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirements {
     /// Workflow type or activity type.
     pub type_name: String,
-    /// The update to validate, when the task is the validation of an update.
+    /// The update to validate, if the task is the validation of an update.
     pub validates: Option<String>,
     /// The build that the run is pinned to.
     pub compatibility: Option<String>,
     pub capability: Option<String>,
-    /// The only worker that may have the task now.
+    /// The only worker that may lease the task now.
     pub held_for: Option<WorkerId>,
 }
 
@@ -37,7 +37,7 @@ impl From<&TaskRow> for Requirements {
     }
 }
 
-/// What a waiting poll takes: the abilities of its worker.
+/// What a waiting poll accepts: the abilities of its worker.
 #[derive(Clone, Debug)]
 pub struct PollFilter {
     pub worker_id: WorkerId,
@@ -52,7 +52,7 @@ pub struct PollFilter {
 }
 
 impl PollFilter {
-    /// Whether the poll may get the task.
+    /// Returns whether the poll may get the task.
     pub fn accepts(&self, task: &Requirements) -> bool {
         let type_fits = match &task.validates {
             None => self.types.is_empty() || self.types.contains(&task.type_name),
@@ -67,7 +67,7 @@ impl PollFilter {
         type_fits && !is_held_for_another && self.can_run(task)
     }
 
-    /// Whether the worker is able to run the task: it has the build that the run is pinned to, and the capability.
+    /// Returns whether the worker is able to run the task: it has the build that the run is pinned to, and the capability.
     pub fn can_run(&self, task: &Requirements) -> bool {
         let is_capable = task
             .capability
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_without_types_takes_every_type() {
+    fn a_poll_without_types_accepts_every_type() {
         assert!(poll().accepts(&task()));
         let mut other = poll();
         other.types = Arc::new(vec!["refund".to_owned()]);
@@ -116,7 +116,7 @@ mod tests {
     fn a_validation_goes_only_to_a_worker_that_declares_the_validator() {
         let mut validation = task();
         validation.validates = Some("change_address".to_owned());
-        assert!(!poll().accepts(&validation), "every type is not enough");
+        assert!(!poll().accepts(&validation), "accepting every type is not enough");
         let mut validating = poll();
         let declared = ("order".to_owned(), "change_address".to_owned());
         validating.validators = Arc::new(BTreeSet::from([declared]));
@@ -124,11 +124,11 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_held_for_a_worker_goes_to_no_other() {
+    fn a_task_that_is_reserved_for_a_worker_goes_to_no_other() {
         let mut held = task();
         held.held_for = Some(WorkerId::from("w2"));
         assert!(!poll().accepts(&held));
-        assert!(poll().can_run(&held), "it may have it later");
+        assert!(poll().can_run(&held), "it may lease the task later");
         held.held_for = Some(WorkerId::from("w1"));
         assert!(poll().accepts(&held));
     }

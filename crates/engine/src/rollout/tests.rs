@@ -86,7 +86,7 @@ fn the_last_promotion_counts_until_it_is_rolled_back_or_drains() {
     assert_eq!(
         queue.selected(),
         Some(None),
-        "the cohort without a build id"
+        "the cohort without a build id is promoted"
     );
     queue.change(Some("b"), Change::Promote).unwrap();
     assert_eq!(queue.selected(), Some(Some("b")), "promoted again");
@@ -95,7 +95,7 @@ fn the_last_promotion_counts_until_it_is_rolled_back_or_drains() {
 }
 
 #[test]
-fn two_promotions_within_one_tick_are_told_apart() {
+fn two_promotions_within_one_tick_are_distinguished() {
     let mut rows = vec![row(Some("a"))];
     rows[0].promoted_at = Some(at(5));
     let none = Map::new();
@@ -106,7 +106,7 @@ fn two_promotions_within_one_tick_are_told_apart() {
 }
 
 #[test]
-fn a_promotion_names_what_is_in_its_way() {
+fn a_refused_promotion_names_everything_that_prevents_it() {
     let (one, other) = (
         Map::from_iter([("t".to_owned(), Value::from("1"))]),
         Map::from_iter([("t".to_owned(), Value::from("2"))]),
@@ -172,7 +172,7 @@ fn a_start_is_pinned_by_name_or_promotion() {
 }
 
 #[test]
-fn a_queue_whose_every_cohort_drains_takes_no_start() {
+fn a_queue_whose_every_cohort_drains_refuses_starts() {
     let none = Map::new();
     let mut draining = row(Some("a"));
     draining.drained_at = Some(at(1));
@@ -188,7 +188,7 @@ fn a_queue_whose_every_cohort_drains_takes_no_start() {
         build_ids: vec![Some("a".to_owned())],
     });
     assert_eq!(start(&[worker(Some("a"), &none)]), refused);
-    assert_eq!(start(&[]), refused, "its workers are gone already");
+    assert_eq!(start(&[]), refused, "its workers are no longer registered");
     assert_eq!(
         start(&[worker(Some("a"), &none), worker(None, &none)]),
         Ok(None)
@@ -201,7 +201,7 @@ fn a_queue_whose_every_cohort_drains_takes_no_start() {
 }
 
 #[test]
-fn a_pin_is_served_by_its_build_or_by_one_that_takes_all() {
+fn a_pin_is_served_by_its_build_or_by_a_worker_of_every_build() {
     let none = Map::new();
     let mut draining = row(Some("a"));
     draining.drained_at = Some(at(1));

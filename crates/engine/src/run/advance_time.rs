@@ -1,7 +1,7 @@
-//! Time passes: everything of a run that is due by itself. One command serves timers, deadlines, leases and retries, because
-//! all of them are moments at which the run must be looked at; the store keeps the earliest as the run's alarm.
+//! Time passes: applies everything in a run that is due. One command serves timers, deadlines, leases and retries, because all of
+//! them are times at which the run must be checked; the store keeps the earliest as the alarm of the run.
 //!
-//! Invariant: after this, nothing in the run is due at `now`, so the alarm lies in the future or is none.
+//! Invariant: after this, nothing in the run is due at `now`, so the alarm is in the future or `None`.
 
 use longhaul_protocol::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::run::draft::{Draft, WorkflowTasks};
 use crate::run::state::Run;
 use crate::{Command, Decision, Moment};
 
-/// Does whatever is due at the moment of the decision.
+/// Applies everything that is due at the time of the decision.
 #[derive(Clone, Copy, Debug)]
 pub struct AdvanceTime;
 
@@ -33,13 +33,13 @@ impl Command for AdvanceTime {
     }
 }
 
-/// When time next does something to the run. The alarm that is stored with it may be earlier.
+/// Returns the next time at which time changes the run. The stored alarm may be earlier.
 pub fn next_due(run: &Run, moment: Moment<'_>) -> Option<Timestamp> {
     Draft::of(run, moment).next_due()
 }
 
 impl WorkflowTasks<'_, '_> {
-    /// The worker is taken for lost: the same task goes to the next one, and what arrived meanwhile enters history.
+    /// Treats the worker as lost: the same task becomes ready for the next one, and messages that arrived meanwhile enter history.
     pub(crate) fn expire_lease(&mut self) {
         let expired = self
             .draft
@@ -58,7 +58,7 @@ impl WorkflowTasks<'_, '_> {
         }
     }
 
-    /// A task that was put off is ready now.
+    /// Makes a postponed task ready.
     fn offer(&mut self) {
         let now = self.draft.now;
         let Some(task) = &mut self.draft.core.workflow_task else {
@@ -72,7 +72,7 @@ impl WorkflowTasks<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// Everything of an open run that is due, but for its deadlines and letters.
+    /// Applies everything of an open run that is due, except its deadlines and outbox messages.
     pub(crate) fn apply_due(&mut self) {
         self.workflow_task().expire_lease();
         self.workflow_task().offer();

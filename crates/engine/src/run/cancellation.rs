@@ -1,6 +1,6 @@
-//! Cooperative cancellation: the workflow is asked to clean up and end, instead of being closed. The request is
-//! recorded once; a worker that understands it says at which call it reached the code; the work of that call is stopped as its
-//! policy says; cleanup is ordinary work. A run that is still open at the deadline is cancelled.
+//! Cooperative cancellation: the workflow is asked to clean up and end, instead of being closed. The request is recorded once. A
+//! worker that supports it reports the call at which the request reached the code; the work of that call is stopped according to
+//! its policy; cleanup is ordinary work. A run that is still open at the deadline is cancelled.
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{
@@ -21,10 +21,10 @@ use crate::run::workflow_task::lease::Holder;
 use crate::run::workflow_task::wake::LookAgain;
 use crate::{Command, Decision, Moment, Rejection};
 
-/// What a worker must be able to do to be given tasks of a run that was asked to end.
+/// The capability that a worker needs for tasks of a run that was asked to end.
 pub const CAPABILITY: &str = "cooperative_cancellation";
 
-/// The type of the command that a request is recorded as.
+/// The type of the command that records a request.
 const COMMAND_TYPE: CommandType = CommandType::RequestCancellation;
 
 const CONTEXT_SCHEMA: &str = "durable-workflow.cancellation-context/v1";
@@ -32,7 +32,7 @@ const CONTEXT_SCHEMA: &str = "durable-workflow.cancellation-context/v1";
 /// The one cancellation request of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cancellation {
-    /// The command that asked.
+    /// The command that made the request.
     pub request_id: CommandId,
     pub requested_at: Timestamp,
     pub cleanup_deadline_at: Timestamp,
@@ -40,7 +40,7 @@ pub struct Cancellation {
     pub reason: Option<String>,
     /// The event that recorded it.
     pub event_id: EventId,
-    /// Who asked first, when, and through which runs it came here.
+    /// The first requester, the time, and the runs that passed the request on.
     pub context: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<DeliveryPlace>,
@@ -63,34 +63,34 @@ pub struct RequestCancellation {
     pub request: Request,
     pub reason: Option<String>,
     pub budget: CleanupBudget,
-    /// `{type?, id?, label?}` of whoever asked first, not empty.
+    /// `{type?, id?, label?}` of the first requester, not empty.
     pub requester: Value,
     /// The context of the run that passes the request on.
     pub passed_on: Option<Value>,
     /// The run that recorded an earlier request with this request id, if it is not the current one.
     pub earlier_run: Option<Box<EarlierRun>>,
-    /// Whether a worker that understands it is there for this run's tasks.
+    /// Whether a live worker that supports cancellation requests polls for tasks of this run.
     pub capable_worker: bool,
-    /// Whether the worker that holds the workflow task understands it.
+    /// Whether the worker that holds the workflow task supports cancellation requests.
     pub capable_claim: bool,
 }
 
-/// A run that was asked to end, and has another run after it.
+/// A run that was asked to end and that a later run has replaced.
 #[derive(Clone, Debug)]
 pub struct EarlierRun {
     pub status: Status,
     pub cancellation: Cancellation,
 }
 
-/// How long cleanup may take.
+/// The time limit for cleanup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CleanupBudget {
     Seconds(u64),
-    /// A deadline that was set where the request came from.
+    /// A deadline that was set by the sender of the request.
     Until(Timestamp),
 }
 
-/// The request as its caller sees it.
+/// The request for its caller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CancellationReceipt {
     pub run_id: RunId,
@@ -129,7 +129,7 @@ impl Command for RequestCancellation {
             if self.request.request_id.is_none() {
                 return Decision::unchanged(receipt);
             }
-            // Its request id is answered the same when it comes again.
+            // A repeat of its request id gets the same reply.
             let outcome = "cancellation_already_requested";
             draft.record_request(&self.request, COMMAND_TYPE, None, None, outcome, None);
             return draft.finish(Ok(receipt));
@@ -137,7 +137,7 @@ impl Command for RequestCancellation {
         if let Some(rejection) = self.unsupported(run) {
             return Decision::reject(rejection);
         }
-        // It comes once and ends the run, so it may use what other requests must leave.
+        // The request arrives once and ends the run, so it may use the reserve that other requests must leave.
         if let Err(limit) = draft.check_own_events(CANCELLATION_EVENTS) {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }
@@ -154,7 +154,7 @@ impl Command for RequestCancellation {
         }
         let deadline = match self.budget {
             CleanupBudget::Seconds(seconds) => draft.now.plus_seconds(seconds),
-            // It lies after the request, also when the request was long on its way.
+            // The deadline is after the request, even if the request took long to arrive.
             CleanupBudget::Until(deadline) => deadline.max(draft.now.plus_seconds(1)),
         };
         let context = self.context(&draft, &command.command_id, deadline);
@@ -173,7 +173,7 @@ impl Command for RequestCancellation {
 }
 
 impl RequestCancellation {
-    /// The receipt of the same request id, or why there is none.
+    /// Returns the receipt of the same request id, or the reason why there is none.
     fn repeat(&self, run: &Run) -> Option<Decision<CancellationReceipt>> {
         let earlier = match self.request.earlier(run, COMMAND_TYPE, None, None)? {
             Ok(earlier) => earlier,
@@ -208,7 +208,7 @@ impl RequestCancellation {
         }
     }
 
-    /// Where the request began, and every run it came through.
+    /// Returns where the request began, and every run that passed it on.
     fn context(&self, draft: &Draft<'_>, request_id: &CommandId, deadline: Timestamp) -> Value {
         let own = json!({
             "request_id": request_id,
@@ -244,8 +244,8 @@ impl RequestCancellation {
     }
 }
 
-/// A request that another run passes on by letter: it comes at least once and counts once, also when the receiver has continued
-/// as new or closed since.
+/// A request that another run passes on in an outbox message. It arrives at least once and counts once, even if the receiver has
+/// continued as new or closed since.
 #[derive(Clone, Debug)]
 pub struct PassOnCancellation(pub RequestCancellation);
 
@@ -266,7 +266,7 @@ impl Command for PassOnCancellation {
     }
 }
 
-/// The worker found the call at which the request reaches the workflow's code.
+/// The worker found the call at which the request reaches the workflow code.
 #[derive(Clone, Debug)]
 pub struct DeliverCancellation {
     pub holder: Holder,
@@ -274,12 +274,12 @@ pub struct DeliverCancellation {
     pub place: DeliveryPlace,
 }
 
-/// What became of a delivery.
+/// The outcome of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// It is recorded; the lease goes on.
+    /// It is recorded; the lease continues.
     Recorded,
-    /// Work that must stop first is still running; the lease is given up and a new task follows when it has stopped.
+    /// Work that must stop first is still running; the lease ends, and a new task follows when the work has stopped.
     Waiting(StoppingKind),
 }
 
@@ -291,7 +291,7 @@ pub enum StoppingKind {
 }
 
 impl Command for DeliverCancellation {
-    /// With the run and the task, for the answer.
+    /// With the run and the task, for the reply.
     type Reply = (RunId, TaskId, Delivered);
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply> {
@@ -315,7 +315,8 @@ impl Command for DeliverCancellation {
             Some(_) => return Decision::reject(Rejection::CancellationMismatch),
             None => {}
         }
-        // The call is recorded, or among the next. A number out of reach would be the run's last, and leave none for what follows.
+        // The call is recorded, or among the next. A number beyond that would become the last of the run and leave none for later
+        // calls.
         let reach = run.core.last_command_sequence + moment.limits.commands_per_completion;
         if self.place.sequence > reach {
             let message = format!("the run has no call of this number; {reach} is the largest");
@@ -329,7 +330,7 @@ impl Command for DeliverCancellation {
             draft.signals().flush_buffered();
             draft.workflow_task().close(TaskStatus::Completed, None);
             draft.core.status = Status::Waiting;
-            // A signal that only waits for its turn would bring the worker here again at once.
+            // A signal that only waits for its turn would send the worker here again at once.
             if draft.core.next_wake.is_some() || draft.oldest_update().is_some() {
                 draft.workflow_task().choose_next(LookAgain::No);
             }
@@ -359,7 +360,7 @@ impl Cancelling<'_, '_> {
                     cancellation: Some(context.clone()),
                 },
             ));
-        let event = self.draft.events.last().expect("just written");
+        let event = self.draft.events.last().expect("the event was just written");
         let cancellation = Cancellation {
             request_id: request_id.clone(),
             requested_at: event.recorded_at,
@@ -377,12 +378,12 @@ impl Cancelling<'_, '_> {
             workflow_command_id: Some(request_id),
             ..Resume::default()
         });
-        // From now on only workers that understand it may have the task.
+        // From now on only workers that support it may lease the task.
         self.draft.workflow_task().show();
         cancellation
     }
 
-    /// A request that did not reach the code of a run that continues as new is the new run's.
+    /// Moves a request that did not reach the code of a run that continues as new to the new run.
     pub(crate) fn take_over(&mut self, earlier: &Cancellation) {
         let mut context = earlier.context.clone();
         let own = json!(self.draft.spec.run_id);
@@ -405,8 +406,8 @@ impl Cancelling<'_, '_> {
         self.draft.cause.command_id = None;
     }
 
-    /// Asks running work that the delivery must wait for to stop, and says whether there is any. An attempt whose lease ran out is
-    /// taken for stopped.
+    /// Asks running work that the delivery must wait for to stop, and returns whether there is any. An attempt whose lease ran out
+    /// counts as stopped.
     fn still_stopping(
         &mut self,
         place: &DeliveryPlace,
@@ -472,7 +473,7 @@ impl Cancelling<'_, '_> {
         for sequence in interrupted(place) {
             self.interrupt(sequence, cancellation);
         }
-        // The call may not have been recorded; its number is taken all the same.
+        // The call may not have been recorded; its number counts as used anyway.
         let last = place
             .sequence
             .saturating_add(place.sequence_span)
@@ -485,7 +486,7 @@ impl Cancelling<'_, '_> {
         self.draft.cause.command_id = None;
     }
 
-    /// Stops the work of an interrupted call, as its policy says.
+    /// Stops the work of an interrupted call according to its policy.
     fn interrupt(&mut self, sequence: u64, cancellation: &Cancellation) {
         if let Some(activity) = self.draft.activity(sequence) {
             if activity.cancellation_policy != Some(CancellationPolicy::Abandon) {
@@ -502,7 +503,7 @@ impl Cancelling<'_, '_> {
         self.draft.groups().give_up(sequence);
     }
 
-    /// Cleanup has had its time; whether the run is closed for it.
+    /// Closes the run if the time for cleanup has passed; returns whether it did.
     pub(crate) fn close_if_cleanup_is_over(&mut self) -> bool {
         let Some(cancellation) = self.draft.core.cancellation.clone() else {
             return false;
@@ -522,7 +523,7 @@ impl Cancelling<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// Whether the request has not reached the workflow's code yet.
+    /// Returns whether the request has not reached the workflow code yet.
     pub(crate) fn has_undelivered_cancellation(&self) -> bool {
         self.core
             .cancellation
@@ -531,7 +532,7 @@ impl Draft<'_> {
     }
 }
 
-/// Command sequences of the calls that a delivery interrupts.
+/// Returns the command sequences of the calls that a delivery interrupts.
 fn interrupted(place: &DeliveryPlace) -> std::ops::Range<u64> {
     let base = place.operation_sequence.unwrap_or(place.sequence);
     let span = match place.operation_sequence {
@@ -541,7 +542,7 @@ fn interrupted(place: &DeliveryPlace) -> std::ops::Range<u64> {
     base..base.saturating_add(span)
 }
 
-/// Who asked, from what is known of the caller.
+/// Returns the requester, as far as the caller is known.
 pub fn requester(principal: Option<&str>) -> Value {
     let known: Map<String, Value> = principal
         .and_then(|text| serde_json::from_str(text).ok())

@@ -1,7 +1,7 @@
 //! Closing a run. The first committed close wins; afterwards nothing is open in it.
 //!
-//! A workflow that ends by itself closes what is left without events, because they would change what a later replay sees.
-//! A run that is stopped from outside says so for every activity and timer.
+//! A workflow that ends by itself closes its open work without events, because they would change what a later replay sees. A run
+//! that is stopped from outside records the end of every activity and timer.
 
 use longhaul_protocol::history::{
     ActivityCancelled, EventPayload, LimitBreach, WorkflowFailed, WorkflowTimedOut,
@@ -17,8 +17,8 @@ use crate::run::message::external::Stop;
 use crate::run::state::{Closed, ClosedReason, Outcome, Part, PartKey, RunFailure, Status};
 
 impl Draft<'_> {
-    /// Sets the run closed and removes everything open. The terminal event has been written; what follows it are the ends of
-    /// open updates. Other runs learn of it by letter: open children as their policy says, and the parent.
+    /// Closes the run and removes everything open. The terminal event has been written; only the ends of open updates follow it.
+    /// Outbox messages inform other runs: open children according to their policy, and the parent.
     pub(crate) fn close(
         &mut self,
         reason: ClosedReason,
@@ -87,7 +87,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Says for every open activity and timer that it ends here.
+    /// Records the end of every open activity and timer.
     pub(crate) fn cancel_open_work(&mut self, command_id: Option<&CommandId>) {
         for activity in self.open_activities().cloned().collect::<Vec<_>>() {
             self.append(EventPayload::ActivityCancelled(ActivityCancelled {
@@ -110,7 +110,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Closes the run if one of its deadlines has passed; whether it did. Grace: none.
+    /// Closes the run if one of its deadlines has passed; returns whether it did. There is no grace period.
     pub(crate) fn time_out_if_due(&mut self) -> bool {
         let passed = |deadline: Option<longhaul_protocol::Timestamp>| {
             deadline.filter(|deadline| *deadline <= self.now)
@@ -153,9 +153,10 @@ impl Draft<'_> {
         true
     }
 
-    /// `fail_workflow`, or a structural limit that a completion broke.
+    /// Applies `fail_workflow`, or a structural limit that a completion broke.
     pub(crate) fn fail_run(&mut self, command: &FailWorkflow, limit: Option<LimitBreach>) {
-        // The SDKs' words for code that ended because it was asked to: the run is cancelled, not failed.
+        // The failure types that the SDKs use for code that ended because of a cancellation request: the run is cancelled, not
+        // failed.
         const ENDED_AS_ASKED: [&str; 2] = ["WorkflowCancelled", "WorkflowCancellationRequested"];
         if let Some(cancellation) = self.core.cancellation.clone()
             && cancellation.delivered.is_some()
@@ -214,7 +215,7 @@ impl Draft<'_> {
     }
 }
 
-/// The failure of a run whose completion broke a limit.
+/// Returns the failure of a run whose completion broke a limit.
 pub(crate) fn limit_failure(limit: &LimitBreach) -> FailWorkflow {
     FailWorkflow {
         message: format!(

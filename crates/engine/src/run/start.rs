@@ -1,5 +1,5 @@
-//! Starting a workflow, and what a second start of the same id is told. A workflow id is started
-//! once: later runs come from continue-as-new only.
+//! Starting a workflow, and the reply to a second start of the same id. A workflow id is started once: later runs come from
+//! continue-as-new only.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::run::state::{Core, OpenCounts, Resume, Routing, Run, Spec, Status};
 use crate::run::workflow_task::record::check_attributes;
 use crate::{Changes, Command, Decision, Moment, Rejection, limits};
 
-/// Commands without effect that a run remembers: refused ones, and those that found nothing to do. Anybody can send any number of
-/// them. These are enough to see what came in lately, and a page of the command list.
+/// Number of commands without effect that a run keeps: refused ones, and those that had nothing to do. A caller can send any number
+/// of them. These are enough to see recent requests, and fill a page of the command list.
 pub const IDLE_COMMANDS_MAX: usize = 50;
 
 /// A request to start a workflow.
@@ -37,11 +37,11 @@ pub struct Start {
     pub duplicate_policy: DuplicatePolicy,
     pub declared: Map<String, Value>,
     pub principal: Option<String>,
-    /// How the command came in, as text that is kept and never read here.
+    /// How the command arrived: text that is stored and never read here.
     pub context: Option<String>,
 }
 
-/// What to do when the workflow id is taken.
+/// What to do if the workflow id is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DuplicatePolicy {
     #[default]
@@ -49,7 +49,7 @@ pub enum DuplicatePolicy {
     UseExisting,
 }
 
-/// The run that answers a start.
+/// The run in the reply to a start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Started {
     pub run_id: RunId,
@@ -75,7 +75,7 @@ impl StartOutcome {
 }
 
 impl Start {
-    /// The first run of a workflow that does not exist yet.
+    /// Returns the first run of a workflow that does not exist yet.
     pub fn decide_new(&self, moment: Moment<'_>) -> Decision<Started> {
         if let Err(limit) = self.check_limits(moment) {
             return Decision::reject(Rejection::LimitExceeded(limit));
@@ -166,7 +166,7 @@ impl Start {
 impl Command for Start {
     type Reply = Started;
 
-    /// A start of an id that has a run. It changes nothing of the run; the command is kept for audit.
+    /// Decides a start of an id that has a run. It does not change the run; the command is kept for audit.
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Started> {
         if run.spec.workflow_type != self.workflow_type {
             return Decision::reject(Rejection::OtherWorkflowType {
@@ -207,12 +207,12 @@ impl Command for Start {
     }
 }
 
-/// Bytes of the encoded map; base64 needs four characters for three of them.
+/// Returns the bytes of the encoded map; base64 needs four characters for three of them.
 fn memo_bytes(memo: &Payload) -> u64 {
     memo.blob().len() as u64 / 4 * 3
 }
 
-/// The core of a run that has no events yet.
+/// Returns the core of a run that has no events yet.
 pub(crate) fn fresh_core(now: Timestamp) -> Core {
     Core {
         status: Status::Pending,
@@ -242,7 +242,7 @@ pub(crate) fn fresh_core(now: Timestamp) -> Core {
 }
 
 impl Core {
-    /// What a run that takes over, or a child, has from the beginning.
+    /// Gives the next run, or a child, its inherited state.
     pub(crate) fn hand_on_to(&self, next: &mut Self) {
         next.memo.clone_from(&self.memo);
         next.search_attributes = Arc::clone(&self.search_attributes);
@@ -294,7 +294,7 @@ impl Draft<'_> {
         }
     }
 
-    /// An external command for the audit trail, numbered per workflow.
+    /// Records an external command for the audit trail, numbered per workflow.
     pub(crate) fn record_command(
         &mut self,
         command_type: CommandType,
@@ -335,6 +335,6 @@ impl Draft<'_> {
             }
         }
         self.commands.push(row);
-        self.commands.last_mut().expect("just pushed")
+        self.commands.last_mut().expect("the command was just added")
     }
 }

@@ -1,5 +1,5 @@
-//! Who is let into a session: the first admitted request creates it, its owner uses it again, and another
-//! worker takes it over once its holder is lost. Also what matching may know beforehand: to whom a waiting task could go.
+//! Admission to a session: the first admitted request creates it, its owner uses it again, and another worker takes it over once
+//! its holder is lost. Also the forecast for matching: which worker could lease a waiting task.
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, TaskId, TaskQueue, WorkerId};
@@ -7,7 +7,7 @@ use longhaul_protocol::worker_session::WorkerSessionOptions;
 
 use super::{FailureReason, Owner, Refusal, Session, Status, with_options};
 
-/// The worker that asks.
+/// The worker that requests the session.
 #[derive(Clone, Debug)]
 pub struct Applicant {
     pub worker_id: WorkerId,
@@ -26,29 +26,29 @@ pub struct Attempt {
     pub lease_expires_at: Timestamp,
 }
 
-/// What an admission is decided on: everything read before the commit that the row's version guards.
+/// The inputs of an admission, all read before the commit that the version of the row guards.
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// The row as it is stored.
     pub session: Option<Session>,
-    /// Whether the owner named in the row is there.
+    /// Whether the owner named in the row is alive.
     pub owner: Owner,
     pub applicant: Applicant,
-    /// Leased attempts of the session, whoever holds them.
+    /// Leased attempts of the session, of every worker.
     pub attempts: Vec<Attempt>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Created,
-    /// Its owner came again: renewed.
+    /// Renewed by its owner.
     Reused,
-    /// Taken over; what the former owner held in memory is gone.
+    /// Taken over; everything in the former owner's memory is lost.
     Reacquired,
 }
 
 impl Outcome {
-    /// The word of the wire.
+    /// Returns the name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -64,7 +64,7 @@ pub struct Acquired {
     pub outcome: Outcome,
 }
 
-/// Acquires the session for the applicant: for an activity task, or for its own sake. `queue` is the session's for admission:
+/// Acquires the session for the applicant: for an activity task, or explicitly. `queue` is the queue of the session for admission:
 /// the activity's, or that of an explicit create.
 pub fn acquire(
     admission: &Admission,
@@ -116,7 +116,7 @@ pub fn acquire(
 }
 
 impl Applicant {
-    /// Queue first, then what the session requires; exact strings.
+    /// Checks the queue first, then the requirements; they are exact strings.
     fn check(&self, options: &WorkerSessionOptions, queue: &TaskQueue) -> Result<(), Refusal> {
         if self.task_queue != *queue {
             return Err(Refusal::QueueMismatch {
@@ -137,7 +137,7 @@ impl Applicant {
         }
     }
 
-    /// What it holds besides the session in question.
+    /// Checks the number of sessions that the applicant holds besides this one.
     fn check_limit(&self, options: &WorkerSessionOptions, now: Timestamp) -> Result<(), Refusal> {
         let held = self.holds.iter().filter(|session| {
             session.is_held(now)
@@ -153,7 +153,8 @@ impl Applicant {
     }
 }
 
-/// Attempts of a former owner do not count, nor does the task to be claimed.
+/// Returns whether the session runs its maximum of activities. Attempts of a former owner do not count, nor does the task to be
+/// claimed.
 fn is_full(session: &Session, attempts: &[Attempt], but: Option<&TaskId>, now: Timestamp) -> bool {
     let others = attempts
         .iter()
@@ -161,7 +162,7 @@ fn is_full(session: &Session, attempts: &[Attempt], but: Option<&TaskId>, now: T
     count(session, others, now) >= session.max_concurrent_activities
 }
 
-/// Attempts of the owner that run inside the session.
+/// Returns the number of attempts of the owner that run inside the session.
 pub fn running(session: &Session, attempts: &[Attempt], now: Timestamp) -> u64 {
     count(session, attempts.iter(), now)
 }
@@ -176,7 +177,7 @@ fn count<'a>(
     running.count() as u64
 }
 
-/// Whether a session that nobody holds may be held again, by what it and the request allow.
+/// Checks whether a session without a holder may be taken over: the session and the request must allow it.
 fn may_be_retaken(session: &Session, options: &WorkerSessionOptions) -> Result<(), Refusal> {
     if session.status == Status::Closed {
         return Err(Refusal::Closed(Box::new(session.clone())));
@@ -225,18 +226,18 @@ fn create(
     with_options(blank, options, queue)
 }
 
-/// To whom a waiting task of the session could go, as far as the session alone says.
+/// Which worker could lease a waiting task of the session, judged by the session alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionAdmission {
-    /// Any worker of the queue that has what is required and room for one more session.
+    /// Any worker of the queue that meets the requirements and may hold one more session.
     Free,
     /// This worker only.
     Held(WorkerId),
-    /// Nobody now.
+    /// No worker now.
     Blocked(Box<Refusal>),
 }
 
-/// What matching may expect before anybody asks. `session` is the row, None when there is none.
+/// Returns what matching can expect before a worker polls. `session` is the row, `None` if none exists.
 pub fn standing(
     session: Option<&Session>,
     options: &WorkerSessionOptions,
@@ -263,8 +264,8 @@ pub fn standing(
     SessionAdmission::Held(seen.lease_owner)
 }
 
-/// Why a ready task of the session goes to none of these workers; None when one of them could have it, or when there is
-/// nobody to ask and the session itself does not stand in the way.
+/// Returns why none of these workers can lease a ready task of the session. Returns `None` if one of them could, or if there is no
+/// worker to check and the session itself does not prevent it.
 pub fn blocked(
     session: Option<&Session>,
     owner: Owner,
@@ -288,7 +289,7 @@ pub fn blocked(
         .err()
     };
     match &holder {
-        // Only the holder counts; where it polls another queue, nobody here may have the task.
+        // Only the holder counts; if it polls a different queue, no worker here may lease the task.
         Some(holder) => match workers.iter().find(|worker| worker.worker_id == *holder) {
             Some(worker) => refuses(worker),
             None => seen.map(|seen| Refusal::OwnedByAnother(Box::new(seen))),

@@ -1,4 +1,4 @@
-//! Each step of the rules and its neighbour.
+//! Tests each step of the rules, just inside and just outside.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn decide(
     )
 }
 
-/// A session of worker `a`, made at 0 with a lease of 120 and an end at 1800.
+/// Returns a session of worker `a`, created at 0 with a lease of 120 and an end at 1800.
 fn made() -> Session {
     decide(&ask(None, "a"), &options(json!({})), None, 0)
         .unwrap()
@@ -104,7 +104,7 @@ fn the_absolute_end_comes_before_the_lease_and_the_lease_before_the_owner() {
     assert_eq!(seen(&session, Owner::Gone, 119), orphan);
     let end = (Status::Expired, Some(Why::TtlExpired));
     assert_eq!(seen(&session, Owner::Gone, 1800), end);
-    // Also from states in which nobody holds it.
+    // Also from states in which no worker holds it.
     for row in [
         session.refreshed(Owner::Gone, at(1)).unwrap(),
         session.refreshed(Owner::Live, at(120)).unwrap(),
@@ -128,7 +128,7 @@ fn a_final_session_never_changes() {
 }
 
 #[test]
-fn an_orphan_stays_one_when_its_owner_is_heard_again() {
+fn an_orphaned_session_stays_orphaned_when_its_owner_returns() {
     let orphan = made().refreshed(Owner::Gone, at(1)).unwrap();
     assert_eq!(orphan.refreshed(Owner::Live, at(2)), None);
     refused(
@@ -140,7 +140,7 @@ fn an_orphan_stays_one_when_its_owner_is_heard_again() {
 }
 
 #[test]
-fn deadlines_are_the_next_moment_that_changes_the_row() {
+fn the_deadline_is_the_next_time_that_changes_the_row() {
     let session = made();
     assert_eq!(session.deadline(), Some(at(120)));
     let expired = session.refreshed(Owner::Live, at(120)).unwrap();
@@ -160,7 +160,7 @@ fn deadlines_are_the_next_moment_that_changes_the_row() {
 }
 
 #[test]
-fn step_1_the_queue_is_the_workers() {
+fn step_1_the_session_must_be_for_the_queue_of_the_worker() {
     let result = acquire(
         &ask(None, "a"),
         &"default".into(),
@@ -173,7 +173,7 @@ fn step_1_the_queue_is_the_workers() {
 }
 
 #[test]
-fn step_2_requirements_are_exact_strings_and_asked_of_the_owner_too() {
+fn step_2_requirements_are_exact_strings_and_apply_to_the_owner_too() {
     for wanted in ["gpu:A100", "gpu", "gpu:a100-80g", "gpu:*"] {
         let said = options(json!({"requirements": ["gpu:a100", wanted]}));
         for row in [None, Some(made())] {
@@ -190,7 +190,7 @@ fn step_2_requirements_are_exact_strings_and_asked_of_the_owner_too() {
 }
 
 #[test]
-fn step_4_no_row_creates_one_unless_told_not_to() {
+fn step_4_a_missing_row_is_created_unless_the_request_forbids_it() {
     let said = options(json!({"create_if_missing": false}));
     refused(
         decide(&ask(None, "a"), &said, None, 0),
@@ -206,7 +206,7 @@ fn step_4_no_row_creates_one_unless_told_not_to() {
 }
 
 #[test]
-fn step_4_and_9_a_worker_holds_as_many_as_it_said() {
+fn step_4_and_9_a_worker_holds_at_most_its_maximum_of_sessions() {
     let full = |session: Option<Session>, holds: Vec<Session>, now: u64| {
         let mut admission = ask(session, "b");
         admission.applicant.holds = holds;
@@ -214,7 +214,7 @@ fn step_4_and_9_a_worker_holds_as_many_as_it_said() {
     };
     let both = || vec![other("x", "b"), other("y", "b")];
     refused(full(None, both(), 1), Reason::WorkerSessionLimitExceeded);
-    // One below, one whose lease is over, one of somebody else, and the session in question itself.
+    // One below the limit, one with an expired lease, one of another worker, and the session in question itself.
     assert!(full(None, vec![other("x", "b")], 1).is_ok());
     assert!(full(None, both(), 120).is_ok());
     assert!(full(None, vec![other("x", "b"), other("y", "c")], 1).is_ok());
@@ -241,7 +241,7 @@ fn step_5_and_6_only_the_owner_uses_an_active_session() {
     );
     assert_eq!(refusal.session(), Some(&made()));
     let mut admission = ask(Some(made()), "a");
-    // The limit never refuses what is held already.
+    // The limit never refuses a session that the worker already holds.
     admission.applicant.holds = vec![other("x", "a"), other("y", "a"), made()];
     let said =
         options(json!({"lease_seconds": 300, "ttl_seconds": 9, "requirements": ["gpu:a100"]}));
@@ -280,7 +280,7 @@ fn step_6_the_cap_counts_the_owners_live_attempts_of_other_tasks() {
 }
 
 #[test]
-fn step_6_the_stored_cap_counts_not_the_asked_one() {
+fn step_6_the_stored_cap_counts_and_not_the_requested_one() {
     let mut admission = ask(Some(made()), "a");
     admission.attempts = vec![attempt("t1", "a", 99)];
     let said = options(json!({"max_concurrent_activities": 5}));
@@ -291,7 +291,7 @@ fn step_6_the_stored_cap_counts_not_the_asked_one() {
 }
 
 #[test]
-fn step_7_a_closed_session_is_refused_to_everybody() {
+fn step_7_a_closed_session_refuses_every_worker() {
     let closed = close(Some(&made()), Owner::Live, &"a".into(), at(1)).unwrap();
     for id in ["a", "b"] {
         refused(
@@ -302,7 +302,7 @@ fn step_7_a_closed_session_is_refused_to_everybody() {
 }
 
 #[test]
-fn step_8_both_sides_must_allow_the_taking_over_and_time_must_be_left() {
+fn step_8_both_sides_must_allow_the_takeover_and_time_must_be_left() {
     let no = options(json!({"allow_reacquire_after_failure": false}));
     let strict = decide(&ask(None, "a"), &no, None, 0).unwrap().session;
     for (row, said, now) in [
@@ -318,7 +318,7 @@ fn step_8_both_sides_must_allow_the_taking_over_and_time_must_be_left() {
 }
 
 #[test]
-fn step_10_taking_over_leaves_the_absolute_end_alone() {
+fn step_10_a_takeover_does_not_change_the_absolute_end() {
     let rows = [
         made(),
         made().refreshed(Owner::Gone, at(1)).unwrap(),
@@ -352,7 +352,7 @@ fn step_10_taking_over_leaves_the_absolute_end_alone() {
 }
 
 #[test]
-fn a_gone_owner_is_replaced_at_once() {
+fn an_owner_that_is_gone_is_replaced_at_once() {
     let mut admission = ask(Some(made()), "b");
     admission.owner = Owner::Gone;
     let taken = decide(&admission, &options(json!({})), None, 1).unwrap();
@@ -380,7 +380,7 @@ fn renewal_never_moves_the_lease_back_nor_past_the_end() {
 }
 
 #[test]
-fn renewal_asks_whether_it_exists_is_active_and_is_the_callers() {
+fn renewal_requires_an_active_session_of_the_caller() {
     let renew_as = |session: Option<&Session>, id: &str, now: u64| {
         renew(session, Owner::Live, &id.into(), None, at(now))
     };
@@ -394,7 +394,7 @@ fn renewal_asks_whether_it_exists_is_active_and_is_the_callers() {
 }
 
 #[test]
-fn close_is_the_owners_and_final_also_when_nobody_holds_it() {
+fn only_the_owner_closes_a_session_and_closing_is_final() {
     let close_as = |session: Option<&Session>, id: &str, now: u64| {
         close(session, Owner::Live, &id.into(), at(now))
     };
@@ -419,7 +419,7 @@ fn close_is_the_owners_and_final_also_when_nobody_holds_it() {
 }
 
 #[test]
-fn matching_knows_to_whom_a_task_could_go() {
+fn matching_knows_which_worker_could_lease_a_task() {
     let said = options(json!({}));
     assert_eq!(standing(None, &said, &[], at(0)), SessionAdmission::Free);
     let waits = options(json!({"create_if_missing": false}));
@@ -438,17 +438,17 @@ fn matching_knows_to_whom_a_task_could_go() {
     );
     let busy = [attempt("t", "a", 99)];
     let SessionAdmission::Blocked(refusal) = standing(Some(&row), &said, &busy, at(1)) else {
-        panic!("a full session")
+        panic!("the session must be full")
     };
     assert_eq!(refusal.reason(), Reason::SessionActivityLimitExceeded);
     let SessionAdmission::Blocked(refusal) = standing(Some(&row), &said, &[], at(1800)) else {
-        panic!("an ended session")
+        panic!("the session must have ended")
     };
     assert_eq!(refusal.reason(), Reason::SessionReacquireDisallowed);
 }
 
 #[test]
-fn an_operator_is_told_what_stands_in_the_way() {
+fn an_operator_sees_why_a_session_task_is_blocked() {
     let said = options(json!({"requirements": ["gpu:a100"]}));
     let why = |row: Option<&Session>, workers: &[Applicant]| {
         blocked(row, Owner::Live, &said, &[], workers, at(1)).map(|refusal| refusal.reason())

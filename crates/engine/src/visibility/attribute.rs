@@ -1,4 +1,4 @@
-//! Search attribute definitions: which names and types there are, and which values a type takes.
+//! Search attribute definitions: the names and types that exist, and the values that a type accepts.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 use super::term::{Kind, read_time};
 
-/// Bytes of a keyword, and of each item of a keyword list: what an index entry of the reference holds.
+/// Bytes of a keyword, and of each item of a keyword list: the size of an index entry of the reference implementation.
 const KEYWORD_BYTES_MAX: u64 = 255;
 
 /// Bytes of a name.
 pub const NAME_BYTES_MAX: usize = 128;
 
-/// What every run has without being told, as discovery shows it.
+/// The attributes that every run has without a definition, as discovery lists them.
 pub const SYSTEM: [(&str, Type); 8] = [
     ("WorkflowType", Type::Keyword),
     ("WorkflowId", Type::Keyword),
@@ -27,15 +27,15 @@ pub const SYSTEM: [(&str, Type); 8] = [
     ("CloseTime", Type::Datetime),
 ];
 
-/// Other names that queries know for some of the above.
+/// Other names in queries for some of the above.
 const ALIASES: [&str; 3] = ["ExecutionStatus", "ExecutionTime", "BuildIds"];
 
-/// Words of the query language: an attribute of such a name could never be asked for.
+/// Words of the query language: no query could name an attribute of such a name.
 const QUERY_WORDS: [&str; 7] = ["AND", "OR", "NOT", "IN", "STARTS_WITH", "TRUE", "FALSE"];
 
 const RESERVED_PREFIX: &str = "wf_";
 
-/// What an attribute holds.
+/// The type of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Type {
@@ -72,7 +72,7 @@ impl Type {
         }
     }
 
-    /// A type by its name, or by the name that workflow code has for it.
+    /// Returns a type by its name, or by its name in workflow code.
     pub fn read(word: &str) -> Option<Self> {
         match word {
             "string" => Some(Self::Text),
@@ -81,7 +81,7 @@ impl Type {
         }
     }
 
-    /// How its values are compared.
+    /// Returns how its values are compared.
     pub fn kind(self) -> Kind {
         match self {
             Self::Keyword | Self::Text => Kind::Text,
@@ -92,7 +92,7 @@ impl Type {
         }
     }
 
-    /// Whether a value is of this type, whatever its size. Null is of every type: it takes the attribute away.
+    /// Returns whether a value has this type, whatever its size. Null has every type: it deletes the attribute.
     pub fn fits(self, value: &Value) -> bool {
         match (self, value) {
             (_, Value::Null) => true,
@@ -107,7 +107,7 @@ impl Type {
         }
     }
 
-    /// What this type takes, in words.
+    /// Returns a description of the values that this type accepts.
     fn wants(self) -> &'static str {
         match self {
             Self::Keyword | Self::Text => "a string",
@@ -119,7 +119,7 @@ impl Type {
         }
     }
 
-    /// The limit on keywords; the limit on any value is checked elsewhere.
+    /// Checks the limit on keywords; the limit on any value is checked elsewhere.
     fn check_size(self, value: &Value) -> Result<(), LimitBreach> {
         let items = match (self, value) {
             (Self::Keyword, value) => std::slice::from_ref(value),
@@ -140,11 +140,11 @@ impl Type {
 pub enum BadName {
     /// Not a name at all.
     Malformed,
-    /// A name that means something already.
+    /// A name that already has a meaning.
     Reserved,
 }
 
-/// Whether a namespace may define this name.
+/// Checks whether a namespace may define this name.
 pub fn check_name(name: &str) -> Result<(), BadName> {
     let mut bytes = name.bytes();
     let is_name = name.len() <= NAME_BYTES_MAX
@@ -164,7 +164,7 @@ pub fn check_name(name: &str) -> Result<(), BadName> {
     Ok(())
 }
 
-/// Whether the name is one that every run has.
+/// Returns whether every run has an attribute of this name.
 pub fn is_system(name: &str) -> bool {
     SYSTEM.iter().any(|(known, _)| *known == name) || ALIASES.contains(&name)
 }
@@ -188,7 +188,7 @@ impl Definitions {
         self.types.get(name).copied()
     }
 
-    /// By name.
+    /// Returns the definitions, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Type)> {
         self.types
             .iter()
@@ -203,8 +203,8 @@ impl Definitions {
         self.types.is_empty()
     }
 
-    /// What is wrong with attributes that come from outside: a namespace with definitions takes no others. Without any
-    /// definition every scalar and every list of strings is taken as it is.
+    /// Returns the errors in attributes that come from outside: a namespace with definitions accepts no others. Without any
+    /// definition every scalar and every list of strings is accepted.
     pub fn check(&self, attributes: &Map<String, Value>) -> Result<(), FieldErrors> {
         if self.is_empty() {
             return Ok(());
@@ -235,8 +235,8 @@ impl Definitions {
         too_long.then(|| format!("{name} may hold keywords of at most {KEYWORD_BYTES_MAX} bytes"))
     }
 
-    /// What is wrong with a value that workflow code sets. A name that is not defined here is typed by what the run declares for
-    /// it, or by nothing.
+    /// Returns the error in a value that workflow code sets. A name that is not defined here has the type that the run declares for
+    /// it, or none.
     pub(crate) fn contradiction(
         &self,
         name: &str,
@@ -256,7 +256,7 @@ impl Definitions {
         })
     }
 
-    /// The limit on a value that workflow code sets.
+    /// Checks the limit on a value that workflow code sets.
     pub(crate) fn check_size(
         &self,
         name: &str,
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_takes_its_values_and_null_only() {
+    fn a_type_accepts_only_its_values_and_null() {
         let values = [
             json!("x"),
             json!(1),
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn keywords_are_short() {
+    fn a_keyword_has_at_most_its_limit_of_bytes() {
         let definitions: Definitions = [
             ("K".to_owned(), Type::Keyword),
             ("L".to_owned(), Type::KeywordList),

@@ -1,5 +1,5 @@
-//! What a query asks for, typed: every name resolved, every literal of the type its field has, every `NOT` carried down to the
-//! comparison it inverts. [`Condition::matches`] says what it means; stores translate it.
+//! A typed query: every name is resolved, every literal has the type of its field, and every `NOT` is moved down to the comparison
+//! it inverts. [`Condition::matches`] defines the meaning; stores translate it.
 
 use std::cmp::Ordering;
 
@@ -16,11 +16,11 @@ pub enum Condition {
     Test(Test),
     /// The run's status is one of these.
     Status(Vec<Status>),
-    /// The workflow id or the business key holds this text, in whatever case of A to Z. Held in lower case.
+    /// The workflow id or the business key contains this text, ignoring the case of A to Z. Held in lower case.
     FreeText(String),
 }
 
-/// True when one of the field's values matches, so never for a run without the field.
+/// True if one of the field's values matches, so never for a run without the field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Test {
     pub field: Field,
@@ -60,7 +60,7 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
-/// What a condition looks at.
+/// The facts about a run that a condition reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     pub workflow_type: &'a str,
@@ -76,7 +76,7 @@ pub struct Facts<'a> {
 }
 
 impl Condition {
-    /// Whether a run is one of those asked for.
+    /// Returns whether a run matches.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
         match self {
             Self::All(parts) => parts.iter().all(|part| part.matches(facts)),
@@ -132,7 +132,7 @@ impl Matcher {
         }
     }
 
-    /// The matcher that is true for exactly the values for which this one is not.
+    /// Returns the matcher that is true for exactly the values for which this one is not.
     pub(super) fn inverted(self) -> Self {
         match self {
             Self::OneOf(terms) => Self::NoneOf(terms),

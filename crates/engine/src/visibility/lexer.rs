@@ -1,4 +1,4 @@
-//! From the text of a query to its words. Every word remembers where it began, for messages.
+//! From the text of a query to its tokens. Every token records where it began, for messages.
 
 use super::parse::QueryError;
 
@@ -11,7 +11,7 @@ pub(super) struct Token {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Lexeme {
-    /// A field, a keyword or an unquoted literal: which one, its place decides.
+    /// A field, a keyword or an unquoted literal: its position decides which.
     Word(String),
     Quoted(String),
     Operator(Operator),
@@ -36,7 +36,7 @@ impl Lexeme {
     }
 }
 
-/// The words of a query.
+/// Returns the tokens of a query.
 pub(super) fn lex(text: &str) -> Result<Vec<Token>, QueryError> {
     let mut characters = text.chars().enumerate().peekable();
     let mut tokens = Vec::new();
@@ -81,7 +81,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token>, QueryError> {
     Ok(tokens)
 }
 
-/// More than a literal may have: free text is made of words too.
+/// Returns whether a character may be part of a word. This allows more than a literal: free text consists of words too.
 fn is_word_character(character: char) -> bool {
     character.is_alphanumeric() || "_.:-@+".contains(character)
 }
@@ -106,7 +106,7 @@ fn quoted(
         if !matches!(escaped, '\\' | '\'' | '"') {
             return Err(QueryError::new(
                 place,
-                r#"a backslash stands only before \, ' or ""#,
+                r#"a backslash may only precede \, ' or ""#,
             ));
         }
         text.push(escaped);

@@ -1,8 +1,8 @@
-//! What the words of a query are worth: unquoted literals, and the names of statuses.
+//! The values of the words in a query: unquoted literals, and the names of statuses.
 
 use crate::run::state::Status;
 
-/// What an unquoted word is. Quoted text is always text.
+/// The type of an unquoted word. Quoted text is always text.
 pub(super) enum Literal {
     Text,
     Integer(i64),
@@ -29,7 +29,7 @@ impl Literal {
         } else if text.eq_ignore_ascii_case("false") {
             Self::Flag(false)
         } else if is_number(digits) {
-            // An integer beyond 64 bits is still a number, for fields that take any.
+            // An integer beyond 64 bits is still a number, for fields that accept any.
             match text.parse() {
                 Ok(integer) => Self::Integer(integer),
                 Err(_) => Self::Decimal(text.parse().ok()?),
@@ -46,7 +46,7 @@ impl Literal {
     }
 }
 
-/// In no order that matters.
+/// The order does not matter.
 pub(super) const ALL_STATUSES: [Status; 7] = [
     Status::Pending,
     Status::Running,

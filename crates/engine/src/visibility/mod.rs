@@ -1,6 +1,7 @@
-//! Finding runs: search attributes (what they may hold), the query language of lists, and what a query means. All of it pure: a
-//! query is text plus a namespace's definitions in, a typed [`Condition`] out. Stores select by the condition, each in its own
-//! way; [`Condition::matches`] is the meaning they are held to. The language is explained in `docs/visibility.md`.
+//! Finding runs: search attributes (the values they may hold), the query language of lists, and the meaning of a query. All of it
+//! is pure: a query is text plus the definitions of a namespace in, a typed [`Condition`] out. Stores select by the condition, each
+//! in its own way; [`Condition::matches`] is the meaning that they must implement. The language is explained in
+//! `docs/visibility.md`.
 
 pub mod attribute;
 pub mod condition;

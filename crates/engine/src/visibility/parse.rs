@@ -19,7 +19,7 @@ use super::term::{Kind, Term, read_time};
 /// Bytes of a query. Far more than a person writes; a limit at all, because a query is planned before it is run.
 const QUERY_BYTES_MAX: usize = 16 << 10;
 
-/// Parentheses inside parentheses. Each costs a frame of the stack here and a level of the database's expression.
+/// Nested parentheses. Each level costs a frame of the stack here and a level of the database's expression.
 const DEPTH_MAX: usize = 32;
 
 /// Literals of a query altogether: each is a value bound to a statement.
@@ -61,7 +61,7 @@ pub fn parse(text: &str, definitions: &Definitions) -> Result<Condition, QueryEr
     if is_expression(&tokens) {
         return parser.whole();
     }
-    // Words alone: flags joined by AND and OR if they are flags, else text to look for.
+    // Words alone: flags joined by AND and OR if they are flags, else text to search for.
     match (parser.whole(), tokens.as_slice()) {
         (Ok(condition), _) => Ok(condition),
         (
@@ -84,7 +84,7 @@ pub fn parse(text: &str, definitions: &Definitions) -> Result<Condition, QueryEr
     }
 }
 
-/// Whether anything here is more than a word.
+/// Returns whether the tokens contain more than words.
 fn is_expression(tokens: &[Token]) -> bool {
     let has_operator = tokens
         .iter()
@@ -102,21 +102,21 @@ fn is_expression(tokens: &[Token]) -> bool {
 struct Parser<'a> {
     tokens: &'a [Token],
     next: usize,
-    /// The place after the last character.
+    /// The position after the last character.
     end: usize,
     definitions: &'a Definitions,
     depth: usize,
     literals: usize,
 }
 
-/// A field's name resolved: what it is and which literals it takes.
+/// A resolved field name: its kind and the literals that it accepts.
 #[derive(Clone)]
 enum Named {
     Field(Field, Type),
     Status,
 }
 
-/// What follows a field.
+/// The operator after a field.
 enum Verb {
     Compare(Operator),
     In,
@@ -223,7 +223,7 @@ impl<'a> Parser<'a> {
         Ok((named, word))
     }
 
-    /// The operator after a field and whether `NOT` stood before it; None when there is none.
+    /// Returns the operator after a field and whether `NOT` preceded it; `None` if there is no operator.
     fn verb(&mut self) -> Result<Option<(Verb, bool)>, QueryError> {
         let inverts = self.take_word("NOT");
         let verb = match self.peek() {
@@ -251,7 +251,7 @@ impl<'a> Parser<'a> {
             }
             Named::Field(..) | Named::Status => Err(QueryError::new(
                 at,
-                &format!("only a bool attribute stands alone; compare `{name}` with something"),
+                &format!("only a bool attribute can be used alone; compare `{name}` with a value"),
             )),
         }
     }
@@ -336,7 +336,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The next word as a value of the field's type. Nothing is turned into another type.
+    /// Returns the next word as a value of the field's type. Values are never converted to another type.
     fn literal(&mut self, name: &str, wanted: Type) -> Result<Term, QueryError> {
         let (text, is_quoted) = match self.peek() {
             Some(Lexeme::Word(word)) => (word.as_str(), false),
@@ -407,7 +407,7 @@ impl<'a> Parser<'a> {
         QueryError::new(self.at(), message)
     }
 
-    /// Blames the operator that was just taken.
+    /// Returns an error at the operator that was just read.
     fn refuse_verb(&self, message: &str) -> QueryError {
         let at = self.tokens.get(self.next.saturating_sub(1));
         QueryError::new(at.map_or(self.end, |token| token.at), message)
@@ -435,7 +435,7 @@ fn is_keyword(word: &str) -> bool {
         .any(|keyword| word.eq_ignore_ascii_case(keyword))
 }
 
-/// A list holds several strings, so "is not" could mean two things; neither is offered.
+/// Refuses "is not" on a list: a list has several strings, so it could mean two things.
 fn check_list(at: usize, name: &str, field: &Field, matcher: &Matcher) -> Result<(), QueryError> {
     let is_list = matches!(
         field,

@@ -1,12 +1,12 @@
-//! Values as queries compare them, and the index entries of an attribute's value. What is indexed follows from the value alone,
-//! never from a definition: definitions come and go, and the entries stay right.
+//! Values as queries compare them, and the index entries of an attribute's value. The entries follow from the value alone, never
+//! from a definition: definitions change, and the entries stay correct.
 
 use std::cmp::Ordering;
 
 use longhaul_protocol::Timestamp;
 use serde_json::{Number, Value};
 
-/// One thing to compare with.
+/// One value to compare with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Term {
     Text(String),
@@ -16,7 +16,7 @@ pub enum Term {
     Time(Timestamp),
 }
 
-/// How an index entry is compared. Entries of different kinds never meet.
+/// How an index entry is compared. Entries of different kinds are never compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Text,
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// The entries of one attribute's value. A string that reads as a time can be found as either.
+/// Returns the entries of one attribute's value. A string that reads as a time can be found as either.
 pub fn indexed(value: &Value) -> Vec<(Kind, Term)> {
     match value {
         Value::Null | Value::Object(_) => Vec::new(),
@@ -61,12 +61,12 @@ pub fn indexed(value: &Value) -> Vec<(Kind, Term)> {
 fn number_term(number: &Number) -> Term {
     match number.as_i64() {
         Some(integer) => Term::Integer(integer),
-        // JSON has no number that is not finite, so there always is one.
+        // JSON has only finite numbers, so the conversion always succeeds.
         None => Term::Double(number.as_f64().unwrap_or_default()),
     }
 }
 
-/// An RFC 3339 time with its zone, to the microsecond. The parser below takes more forms than the standard has.
+/// Returns an RFC 3339 time with its zone, to the microsecond. The parser below accepts more forms than the standard has.
 pub(super) fn read_time(text: &str) -> Option<Timestamp> {
     let bytes = text.as_bytes();
     let digits = |from: usize, to: usize| {
@@ -111,7 +111,7 @@ pub(super) fn read_time(text: &str) -> Option<Timestamp> {
 }
 
 impl Term {
-    /// Numbers compare by what they are worth, exactly; terms of different sorts do not compare.
+    /// Compares numbers by value, exactly; terms of different types do not compare.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => Some(a.cmp(b)),
@@ -129,7 +129,7 @@ impl Term {
     }
 }
 
-/// Turning either into the other's type would round.
+/// Compares without conversion: converting either to the other's type would round.
 fn compare_mixed(integer: i64, double: f64) -> Ordering {
     // Two to the power of 63: the first double above every integer.
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_standard() {
+    fn only_times_of_the_standard_are_accepted() {
         for text in [
             "2026-01-01T00:00:00Z",
             "2026-01-01t00:00:00z",

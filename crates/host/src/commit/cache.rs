@@ -1,5 +1,5 @@
-//! Runs in memory, bounded in number and bytes. A copy of what is stored: dropping a run costs one read, never more. The weight
-//! of a run is kept up to date by what each change adds and removes, so nothing walks a whole run but the one that reads it.
+//! Runs in memory, bounded in number and bytes. A copy of the stored runs: dropping a run costs one read, never more. Each change
+//! updates the weight of its run by what it adds and removes, so only a read of a whole run walks all of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ pub(crate) struct Cache {
 
 struct Cells {
     by_run: HashMap<RunId, Arc<Cell>>,
-    /// Counts uses, to tell what was used lately.
+    /// Counts uses, to find the least recently used run.
     clock: u64,
-    /// What the runs here weigh.
+    /// The weight of the runs here.
     bytes: u64,
-    /// Room is made when they weigh more than this: the limit, or more while runs in use alone exceed it.
+    /// Runs are dropped above this weight: the limit, or more while runs in use alone exceed it.
     make_room_above: u64,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct CellState {
 }
 
 impl CellState {
-    /// Moves the run on. Returns what it weighs now, given what it weighed before.
+    /// Applies a change to the run. Returns its new weight, given its weight before.
     fn apply(&mut self, change: &RunChange, weight_before: u64) -> u64 {
         let before = self.run.take();
         let parts = change.parts.iter();
@@ -76,7 +76,7 @@ impl CellState {
 }
 
 impl Cell {
-    /// Whether nobody needs this copy: it is not in use, and everything that was written to it is known to be durable.
+    /// Returns whether this copy can be dropped: it is not in use, and everything that was written to it is known to be durable.
     fn is_idle(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1
             && self.hints.is_empty()
@@ -100,7 +100,7 @@ impl Cache {
         }
     }
 
-    /// The run's cell, made when there is none.
+    /// Returns the cell of the run, creating it if it does not exist.
     pub(crate) fn cell(&self, run_id: &RunId) -> Arc<Cell> {
         let mut cells = self.cells.lock();
         cells.clock += 1;
@@ -122,7 +122,7 @@ impl Cache {
         cell
     }
 
-    /// Takes in a run that a commit on its way creates.
+    /// Adds a run that a pending commit creates.
     pub(crate) fn add_created(
         &self,
         created: &RunChange,
@@ -154,14 +154,14 @@ impl Cache {
         cell
     }
 
-    /// Moves the cell's run on and takes note of what it weighs now.
+    /// Applies a change to the cell's run and records its new weight.
     pub(crate) fn apply(&self, cell: &Cell, state: &mut CellState, change: &RunChange) {
         let before = cell.weight.load(Ordering::Relaxed);
         let now = state.apply(change, before);
         self.weigh(cell, now);
     }
 
-    /// The cell holds another run than before, or none.
+    /// Records the weight of a cell that holds a different run than before, or none.
     pub(crate) fn reloaded(&self, cell: &Cell, state: &CellState) {
         self.weigh(cell, state.run.as_ref().map_or(0, weight_of_run));
     }
@@ -187,7 +187,7 @@ impl Cache {
         drop(cells);
     }
 
-    /// Runs in memory and what they weigh.
+    /// Returns the number of runs in memory and their weight.
     pub(crate) fn size(&self) -> (usize, u64) {
         let cells = self.cells.lock();
         (cells.by_run.len(), cells.bytes)
@@ -200,9 +200,9 @@ impl Cells {
         self.bytes = self.bytes.saturating_sub(weight);
     }
 
-    /// Drops the least recently used runs when there are too many or they weigh too much, so far that it need not be done again
-    /// soon. A cell in use stays. The cell used last stays too: a run that is heavier than the limit would otherwise be read
-    /// again for every command. The caller frees what was dropped, after it has let go of the lock.
+    /// Drops the least recently used runs if they are too many or too heavy, far enough that it need not be repeated soon. A cell
+    /// in use stays. The cell used last stays too: a run that is heavier than the limit would otherwise be read again for every
+    /// command. The caller frees the dropped cells, after it has released the lock.
     fn make_room(&mut self, bytes_max: u64) -> Vec<Arc<Cell>> {
         let too_many = self.by_run.len() >= CACHED_RUNS_MAX;
         if !too_many && self.bytes <= self.make_room_above {

@@ -1,9 +1,9 @@
-//! The one way in: load → decide → commit → wake.
+//! The single entry point for commands: load → decide → commit → wake.
 //!
-//! Within this process, commands on one run decide one after another on a cached copy, and each commit is handed to the
-//! store before the next command decides; so several commands of one run share a sync to disk. Nothing is answered before
-//! everything it rests on is durable. The version check in the store is the real guarantee: when a commit comes second, the
-//! cached copy is dropped and the command is decided again on what is stored.
+//! Within this process, commands on one run decide one after another on a cached copy, and each commit is handed to the store
+//! before the next command decides; so several commands of one run share a sync to disk. A reply is sent only after everything it
+//! depends on is durable. The version check in the store is the real guarantee: if another commit came first, the cached copy is
+//! dropped and the command is decided again on the stored run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::commit::hints::{Commit, Hints};
 use crate::commit::wakes::Wakes;
 use crate::error::{Error, Result};
 
-/// How often a command is decided again after losing to another commit, before its caller is told to come back. Losing
-/// once is ordinary with several servers; losing eight times in a row means something is wrong.
+/// How often a command is decided again after losing to another commit, before its caller is asked to retry. Losing once is
+/// ordinary with several servers; losing eight times in a row means something is wrong.
 const CONFLICT_RETRIES: usize = 8;
 
 /// Decides and commits.
@@ -57,10 +57,10 @@ pub(crate) struct Tries<'e> {
 }
 
 impl Tries<'_> {
-    /// Takes the run's lock. `Ok(None)` when there is no such run.
+    /// Takes the lock of the run. Returns `Ok(None)` if there is no such run.
     ///
     /// # Errors
-    /// [`Error::Contended`] when the command lost too often.
+    /// [`Error::Contended`] if the command lost too often.
     pub(crate) async fn next(&mut self) -> Result<Option<Locked<'_>>> {
         if self.left == 0 {
             return Err(Error::Contended);
@@ -70,7 +70,7 @@ impl Tries<'_> {
         self.executor.lock(&self.cell, &self.run_id).await
     }
 
-    /// Goes on with the run that took over.
+    /// Continues with the successor of the run.
     pub(crate) fn follow(&mut self, run_id: RunId) {
         self.run_id = run_id;
     }
@@ -88,7 +88,7 @@ impl Locked<'_> {
         self.state.run.as_ref().expect("a locked run is loaded")
     }
 
-    /// Waits until all that this process wrote to the run is durable, so that rows read from the store are current.
+    /// Waits until everything that this process wrote to the run is durable, so that rows read from the store are current.
     pub(crate) async fn wait_for_commits(&self) -> Result<()> {
         match self.state.tail.clone() {
             Some(tail) => Ok(tail.await?),
@@ -96,7 +96,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Decides, commits and wakes. `Ok(None)` when another commit came first.
+    /// Decides, commits and wakes. Returns `Ok(None)` if another commit came first.
     pub(crate) async fn decide<C: Command>(mut self, command: &C) -> Result<Option<C::Reply>> {
         let decision = self
             .executor
@@ -121,8 +121,8 @@ impl Locked<'_> {
         }
     }
 
-    /// A decision that writes nothing is not checked by a commit. Where other servers write too, the copy it was made on is
-    /// compared with the store instead.
+    /// Returns whether the copy is current. A decision that writes nothing is not checked by a commit; if other servers write too,
+    /// its copy is compared with the store instead.
     async fn is_current(&self) -> Result<bool> {
         if !self.executor.store.is_shared() {
             return Ok(true);
@@ -158,7 +158,7 @@ impl Executor {
         }
     }
 
-    /// Decides one command on one run. `Ok(None)` when there is no such run.
+    /// Decides one command on one run. Returns `Ok(None)` if there is no such run.
     pub(crate) async fn execute<C: Command>(
         &self,
         run_id: &RunId,
@@ -173,7 +173,7 @@ impl Executor {
         Ok(None)
     }
 
-    /// For a command that depends on something that is read under the run's lock.
+    /// Begins a command that depends on something that is read under the lock of the run.
     pub(crate) fn tries(&self, run_id: &RunId) -> Tries<'_> {
         Tries {
             executor: self,
@@ -183,7 +183,7 @@ impl Executor {
         }
     }
 
-    /// Starts a workflow that has no run yet. [`StoreError::Conflict`] surfaces as `Contended`: the id was taken meanwhile.
+    /// Starts a workflow that has no run yet. [`StoreError::Conflict`] becomes `Contended`: the id was taken meanwhile.
     pub(crate) async fn create(&self, start: &Start) -> Result<Started> {
         let decision = self.decide(Start::KIND, |moment| start.decide_new(moment))?;
         let reply = decision.reply?;
@@ -199,7 +199,7 @@ impl Executor {
         }
     }
 
-    /// Commits sessions on their own; false when another commit of one of them came first.
+    /// Commits sessions alone; returns false if another commit of one of them came first.
     pub(crate) async fn commit_sessions(&self, sessions: Vec<Session>) -> Result<bool> {
         let changes = Arc::new(Changes::of_sessions(sessions));
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
@@ -212,7 +212,7 @@ impl Executor {
         }
     }
 
-    /// The run as it is now, durable.
+    /// Returns the run as it is now, once it is durable.
     pub(crate) async fn read(&self, run_id: &RunId) -> Result<Option<Run>> {
         let cell = self.cache.cell(run_id);
         let Some(mut locked) = self.lock(&cell, run_id).await? else {
@@ -230,7 +230,7 @@ impl Executor {
         Ok(Some(run))
     }
 
-    /// A panic while deciding is a bug that ends this request only: nothing was written, and the run is untouched.
+    /// Decides the command. A panic is a bug that ends this request only: nothing was written, and the run is unchanged.
     fn decide<R>(
         &self,
         kind: CommandKind,
@@ -239,7 +239,7 @@ impl Executor {
         catch_unwind(AssertUnwindSafe(|| decide(self.moment()))).map_err(|_| {
             tracing::error!(
                 command = kind.as_str(),
-                "a decision panicked; the request was answered internal_error and nothing was committed"
+                "a decision panicked; the reply was internal_error and nothing was committed"
             );
             Error::Internal
         })
@@ -264,7 +264,7 @@ impl Executor {
         }))
     }
 
-    /// Hands the changes to the store and moves the cached run on.
+    /// Hands the changes to the store and applies them to the cached run.
     fn conclude<R>(
         &self,
         cell: &Cell,
@@ -280,7 +280,7 @@ impl Executor {
         if let Some(change) = &changes.run {
             self.cache.apply(cell, state, change);
         }
-        // Changes of a session alone do not follow upon the run's own: it rests on both.
+        // Changes of sessions alone do not replace the newest commit of the run: the reply depends on both.
         if changes.run.is_some() {
             state.tail = Some(commit.clone());
         }
@@ -299,7 +299,7 @@ impl Executor {
         })
     }
 
-    /// Runs that this commit creates are known before anybody asks for them.
+    /// Adds the runs that this commit creates to the cache, before any caller can request them.
     fn remember_created(&self, changes: &Arc<Changes>, commit: &Commit) -> Vec<Arc<Hints>> {
         let remember = |(place, created)| {
             let hints = Arc::<Hints>::default();
@@ -310,12 +310,12 @@ impl Executor {
         changes.created.iter().enumerate().map(remember).collect()
     }
 
-    /// Runs in memory, and about how many bytes they take.
+    /// Returns the number of runs in memory, and about how many bytes they take.
     pub(crate) fn cached(&self) -> (usize, u64) {
         self.cache.size()
     }
 
-    /// The cached copy rests on a commit that did not happen: drop it. A conflict is worth another try, an outage is not.
+    /// Drops the cached copy, which contains a commit that did not happen. A conflict is retried, an outage is not.
     async fn recover(&self, cell: &Arc<Cell>, error: StoreError) -> Result<()> {
         {
             let mut state = cell.state.lock().await;
@@ -330,12 +330,12 @@ impl Executor {
     }
 }
 
-/// What the caller is told, once that may be said.
+/// The reply or refusal, sent once it is durable.
 type Verdict<R> = std::result::Result<R, longhaul_engine::Rejection>;
 
 /// What a reply waits for.
 enum Durable {
-    /// Nothing new was written; what the decision rests on may still be on its way to disk.
+    /// Nothing new was written; the changes that the decision depends on may still be on their way to disk.
     Resting(Option<Commit>),
     Committing(Finishing),
 }
@@ -350,13 +350,13 @@ impl Durable {
     }
 }
 
-/// A commit on its way, and whom to tell afterwards. The caller may hang up while it waits; the commit happens all the same,
-/// and dropping this early hands the telling to a task of its own.
+/// A pending commit, and the hints to send afterwards. The caller may hang up while it waits; the commit still happens, and
+/// dropping this early hands the hints to a task of its own.
 struct Finishing {
     commit: Option<Commit>,
-    /// Of the run that was decided on.
+    /// The hints of the run that was decided on.
     own: Option<Arc<Hints>>,
-    /// Of the runs that are created.
+    /// The hints of the created runs.
     created: Vec<Arc<Hints>>,
     wakes: Arc<Wakes>,
 }
@@ -392,7 +392,7 @@ impl Drop for Finishing {
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                // A failed commit is told too: hints of the run's other commits may wait behind it.
+                // A failed commit is handled too: hints of the run's other commits may wait behind it.
                 let _ = commit.await;
                 rest.deliver();
             });
@@ -452,7 +452,7 @@ mod tests {
         (run_id, run.core.workflow_task.unwrap().id)
     }
 
-    /// Decides and hands the commit to the store; whoever asked has not looked at its answer yet.
+    /// Decides and hands the commit to the store, without waiting for it.
     async fn begin<C: Command>(executor: &Executor, run_id: &RunId, command: C) -> Durable {
         let cell = executor.cache.cell(run_id);
         let mut locked = executor.lock(&cell, run_id).await.unwrap().unwrap();
@@ -488,12 +488,12 @@ mod tests {
         leased.wait().await.unwrap();
         assert!(
             executor.wakes.leased_row(&task_id).is_none(),
-            "the lease is over, and nobody would ever take note of its end again"
+            "the lease has ended, and no later hint would record its end"
         );
     }
 
     #[tokio::test]
-    async fn hints_of_a_caller_that_hung_up_are_delivered_in_their_order() {
+    async fn hints_of_a_caller_that_hung_up_are_delivered_in_order() {
         let executor = executor();
         let (task_id, leased, released) = lease_and_give_back(&executor).await;
         drop(leased);

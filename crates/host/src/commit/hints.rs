@@ -1,7 +1,7 @@
-//! Delivers the changes of a commit to waiting polls and callers, in the order of each run's versions. A caller learns that its
-//! commit is durable on its own task, at any time; a hint that came late would undo a newer one: a task that is finished would
-//! be counted as leased for ever. So each run has a line of hints, in the order of its commits, and whoever finishes a commit
-//! delivers all that is due, oldest first.
+//! Delivers the changes of a commit to waiting polls and callers, in the order of each run's versions. The task of a caller may see
+//! at any time that its commit is durable, and a late hint would undo a newer one: a finished task would be counted as leased
+//! without end. So each run has a queue of hints, in the order of its commits, and each finished commit delivers all that are due,
+//! oldest first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::commit::wakes::Wakes;
 
-/// A commit that several may wait for.
+/// A commit that several tasks may wait for.
 pub(crate) type Commit = Shared<BoxFuture<'static, Result<(), StoreError>>>;
 
 /// The hints of one run that are not delivered yet.
@@ -33,17 +33,17 @@ struct Hint {
 enum About {
     /// The run it was decided on, and sessions.
     Decided,
-    /// The created run of this place.
+    /// The created run with this index.
     Created(usize),
 }
 
 impl Hints {
-    /// The next commit of the run. Called in the order of versions: under the run's lock, or before the run is known.
+    /// Adds the next commit of the run. Called in the order of versions: under the lock of the run, or before the run is known.
     pub(crate) fn expect(&self, commit: &Commit, changes: &Arc<Changes>) {
         self.push(commit, changes, About::Decided);
     }
 
-    /// The commit that creates the run.
+    /// Adds the commit that creates the run.
     pub(crate) fn expect_created(&self, commit: &Commit, changes: &Arc<Changes>, place: usize) {
         self.push(commit, changes, About::Created(place));
     }
@@ -60,9 +60,9 @@ impl Hints {
         self.waiting.lock().is_empty()
     }
 
-    /// Delivers every hint whose commit is known to be durable, and those before it. A store answers the commits of a run in
-    /// order, so when one is answered all before it are. A task that finds one of them still being polled by another task
-    /// leaves the rest to that task, which comes here when it is done.
+    /// Delivers every hint whose commit is known to be durable, and those before it. A store resolves the commits of a run in
+    /// order, so when one is resolved all before it are. If another task is still polling one of them, the rest is left to that
+    /// task, which comes here when it is done.
     pub(crate) fn deliver(&self, wakes: &Wakes) {
         let mut waiting = self.waiting.lock();
         while let Some(first) = waiting.front() {
@@ -80,7 +80,7 @@ impl Hint {
     fn tell(&self, wakes: &Wakes) {
         let run: Option<&RunChange> = match self.about {
             About::Decided => {
-                // Sessions first: a task that follows is offered by what its session says now.
+                // Sessions first: a task that follows is matched with the newest state of its session.
                 wakes.wake_sessions(&self.changes.sessions);
                 self.changes.run.as_deref()
             }

@@ -1,5 +1,5 @@
-//! Locks by name, for as long as somebody wants them. They keep callers of this process from deciding in vain; what is true
-//! among several servers is decided by the versions of rows.
+//! Locks by name, kept as long as a caller uses them. They spare callers of this process decisions in vain; among several servers
+//! the versions of rows decide.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-/// Names of locks that are remembered before those that nobody holds are cleared out.
+/// Names of locks that are kept before unused ones are removed.
 const IDLE_MAX: usize = 1024;
 
 pub(crate) struct Locks<K> {

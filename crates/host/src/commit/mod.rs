@@ -1,4 +1,4 @@
-//! The one way in: load, decide, commit, wake.
+//! The single entry point for commands: load, decide, commit, wake.
 
 pub(crate) mod cache;
 pub(crate) mod execute;

@@ -1,5 +1,5 @@
 //! Hints after a commit: polls waiting for a queue, callers waiting for a run, the alarm loop. Losing one costs latency, never
-//! correctness. A waiter registers before it looks, so nothing slips between.
+//! correctness. A waiter registers before it checks, so nothing is missed in between.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::sweeps::outbox::Outbox;
 /// costs one read.
 const LEASED_ROWS_MAX: usize = 50_000;
 
-/// Where committed changes are told to whoever waits.
+/// Sends hints about committed changes to everything that waits.
 pub(crate) struct Wakes {
     pub(crate) dispatch: Dispatch,
     pub(crate) bell: AlarmBell,
@@ -33,7 +33,7 @@ pub(crate) struct Wakes {
     pub(crate) outbox: Outbox,
     pub(crate) idle: IdleTracker,
     worker_stale_seconds: u64,
-    /// Rows of leased tasks: reports come by task id, and this saves a read for each.
+    /// Rows of leased tasks: reports arrive by task id, and this saves a read for each.
     leased: Mutex<HashMap<TaskId, TaskRow>>,
     watched: Mutex<HashMap<RunId, Watched>>,
 }
@@ -63,7 +63,7 @@ impl Wakes {
         }
     }
 
-    /// Tells which sessions a durable commit changed.
+    /// Sends hints about the sessions that a durable commit changed.
     pub(crate) fn wake_sessions(&self, sessions: &[Session]) {
         if sessions.is_empty() {
             return;
@@ -71,14 +71,14 @@ impl Wakes {
         self.dispatch.sessions_changed(sessions);
         for session in sessions {
             if let Some(deadline) = session.deadline() {
-                // Its owner may fall silent before that.
+                // Its owner may become silent before that.
                 let silent = session.updated_at.plus_seconds(self.worker_stale_seconds);
                 self.session_bell.set_no_later_than(deadline.min(silent));
             }
         }
     }
 
-    /// Tells what a durable commit changed in a run. Called in the order of the run's versions (`hints.rs`).
+    /// Sends hints about the changes of a durable commit to a run. Called in the order of the run's versions (`hints.rs`).
     pub(crate) fn wake_run(&self, change: &RunChange) {
         self.metrics.committed(change);
         self.outbox.note(change);
@@ -95,7 +95,7 @@ impl Wakes {
         }
     }
 
-    /// Takes note of a durable task row.
+    /// Records a durable task row.
     pub(crate) fn show(&self, row: &TaskRow) {
         if row.status == TaskStatus::Leased {
             let before = self.remember_leased(row);
@@ -126,12 +126,12 @@ impl Wakes {
         leased.insert(row.task_id.clone(), row.clone())
     }
 
-    /// The row of a leased task, if this process knows it.
+    /// Returns the row of a leased task, if this process has it.
     pub(crate) fn leased_row(&self, task_id: &TaskId) -> Option<TaskRow> {
         self.leased.lock().get(task_id).cloned()
     }
 
-    /// Watches a run for new events. Register first, look second, wait third.
+    /// Watches a run for new events. Register first, check second, wait third.
     pub(crate) fn watch(self: &Arc<Self>, run_id: &RunId) -> Watch {
         let mut watched = self.watched.lock();
         let entry = watched.entry(run_id.clone()).or_insert_with(|| Watched {
@@ -147,7 +147,7 @@ impl Wakes {
     }
 }
 
-/// A registered interest in one run.
+/// A registered watch of one run.
 pub(crate) struct Watch {
     wakes: Arc<Wakes>,
     run_id: RunId,

@@ -1,6 +1,6 @@
-//! About how many bytes a value takes in memory, for limits that count bytes. What the value would write if it were stored is
-//! added up without writing it: a text counts by its length, which is known, so a payload of megabytes costs no more than a
-//! short one. Shared values count every time they occur; an estimate may be too high, not too low by much.
+//! Estimates how many bytes a value takes in memory, for limits that count bytes. It adds up the serialized form without writing
+//! it: a text counts by its length, which is known, so a payload of megabytes costs no more than a short one. Shared values count
+//! every time they occur; an estimate may be too high, not too low by much.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ use serde::ser::{
     SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
-/// Every value inside another, with the pointer, length and allocation that come with it.
+/// Every nested value, with its pointer, length and allocation.
 const NODE: u64 = 32;
 
-/// A run without anything in it: its cell, its place in the cache, ids and empty tables.
+/// An empty run: its cell, its entry in the cache, ids and empty tables.
 const RUN: u64 = 1024;
 
-/// About how many bytes the value takes.
+/// Returns about how many bytes the value takes.
 pub(crate) fn weight<T: Serialize + ?Sized>(value: &T) -> u64 {
     let mut scale = Scale(0);
-    // Nothing that is stored refuses to be written; if it did, what was seen before counts.
+    // Every stored value can be serialized; otherwise the part seen so far counts.
     let _ = value.serialize(&mut scale);
     scale.0
 }
 
-/// About how many bytes the run takes. Walks all of it: for runs that were just read or made.
+/// Returns about how many bytes the run takes. Walks all of it: for runs that were just read or created.
 pub(crate) fn weight_of_run(run: &Run) -> u64 {
     let parts: u64 = run.parts.values().map(weight).sum();
     RUN + weight(&*run.spec) + weight(&run.core) + parts
@@ -62,7 +62,7 @@ impl serde::ser::Error for Unweighable {
 
 type Weighed = Result<(), Unweighable>;
 
-/// Values that take no more than their place.
+/// Values without an allocation of their own.
 macro_rules! small {
     ($($method:ident $type:ty,)+) => {$(
         fn $method(self, _: $type) -> Weighed {
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_weighs_what_its_texts_are_long() {
+    fn a_value_weighs_the_length_of_its_texts() {
         let short = weight(&json!({"a": [1, true, null], "b": "x"}));
         let long = weight(&json!({"a": [1, true, null], "b": "x".repeat(1001)}));
         assert_eq!(long - short, 1000);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_weighs_its_text() {
+    fn a_payload_weighs_the_length_of_its_text() {
         let payload = Payload::encode(&Value::String("x".repeat(300_000))).unwrap();
         let length = payload.blob().len() as u64;
         let weighed = weight(&payload);

@@ -1,7 +1,7 @@
-//! What counts against the caps on leases and dispatches: leases held, tasks on their way to a lease, dispatches of the last
-//! minute; per queue, per namespace and per budget group. The rules stand in `engine::queue`; without caps nothing is counted.
+//! Counts against the caps on leases and dispatches: leases held, tasks on their way to a lease, dispatches of the last minute; per
+//! queue, per namespace and per budget group. The rules are in `engine::queue`; without caps nothing is counted.
 //!
-//! Kept in memory and read back from stored leases at start. Dispatches of the last minute start again at zero.
+//! Kept in memory and restored from stored leases at start. Dispatches of the last minute start at zero again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use longhaul_store::QueueKey;
 
 use crate::matching::rate::Rate;
 
-/// Why a poll gets nothing although there is work, and when to ask again.
+/// Why a poll gets nothing although there is work, and when to poll again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
     pub cap: Withheld,
-    /// When the window of a rate moves on; a cap on leases has no such moment.
+    /// When the window of a rate moves on; a cap on leases has no such time.
     pub room_at: Option<Timestamp>,
 }
 
-/// Queues whose caps are remembered; they are found again from the settings.
+/// Queues whose caps are cached; others are computed from the settings.
 const CAPS_MAX: usize = 10_000;
 
-/// Counts of nothing are looked for after this many dispatches, or as many as there are counts.
+/// Empty counters are removed after this many dispatches, or as many as there are counters.
 const TIDY_AFTER_DISPATCHES: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ pub(crate) struct AdmissionCounter {
     is_unlimited: bool,
     caps: HashMap<QueueKey, Arc<Caps>>,
     counts: HashMap<Scope, Count>,
-    /// Dispatches since counts of nothing were last forgotten.
+    /// Dispatches since empty counters were last removed.
     dispatches: usize,
 }
 
@@ -73,7 +73,7 @@ impl AdmissionCounter {
         self.is_unlimited
     }
 
-    /// The caps that apply to a queue.
+    /// Returns the caps that apply to a queue.
     pub(crate) fn caps(&mut self, queue: &QueueKey) -> Arc<Caps> {
         if let Some(caps) = self.caps.get(queue) {
             return Arc::clone(caps);
@@ -89,7 +89,7 @@ impl AdmissionCounter {
         caps
     }
 
-    /// What counts against them now.
+    /// Returns what counts against them now.
     pub(crate) fn usage(&self, queue: &QueueKey, caps: &Caps, now: Timestamp) -> Usage {
         let of = |scope: &Scope| {
             self.counts.get(scope).map_or((0, 0), |count| {
@@ -112,7 +112,7 @@ impl AdmissionCounter {
         }
     }
 
-    /// Whether one more task of the queue may be leased.
+    /// Checks whether one more task of the queue may be leased.
     pub(crate) fn admit(&mut self, queue: &QueueKey, now: Timestamp) -> Result<(), Throttle> {
         if self.is_unlimited {
             return Ok(());
@@ -150,29 +150,29 @@ impl AdmissionCounter {
         Some(count.dispatched.room_at(cap, now))
     }
 
-    /// A task is on its way to a lease.
+    /// Counts a task on its way to a lease.
     pub(crate) fn reserve(&mut self, queue: &QueueKey) {
         self.each(queue, |count| count.reserved += 1);
     }
 
-    /// It was leased, or came to nothing.
+    /// Ends the count of a task that was leased, or could not be.
     pub(crate) fn end_reservation(&mut self, queue: &QueueKey) {
         self.each(queue, |count| {
             count.reserved = count.reserved.saturating_sub(1)
         });
     }
 
-    /// A lease was granted.
+    /// Counts a granted lease.
     pub(crate) fn lease(&mut self, queue: &QueueKey) {
         self.each(queue, |count| count.leases += 1);
     }
 
-    /// A lease ended.
+    /// Counts an ended lease.
     pub(crate) fn release(&mut self, queue: &QueueKey) {
         self.each(queue, |count| count.leases = count.leases.saturating_sub(1));
     }
 
-    /// A task was dispatched.
+    /// Counts a dispatched task.
     pub(crate) fn dispatch(&mut self, queue: &QueueKey, now: Timestamp) {
         self.dispatches += 1;
         if self.dispatches > self.counts.len().max(TIDY_AFTER_DISPATCHES) {

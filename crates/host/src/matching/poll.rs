@@ -1,5 +1,5 @@
-//! A poll, from the worker's registration to a lease. A client may hang up at any moment: what it was waiting for goes to the
-//! next in line, and what it was about to be given is found again by its poll request id.
+//! A poll, from the worker's registration to a lease. A client may hang up at any time: the task that it was waiting for goes to
+//! the next poll, and one that it was about to get is found again by its poll request id.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,7 @@ use crate::matching::dispatch::{
 use crate::matching::poll_dedup::{ClaimTarget, DedupOutcome, FirstPoll, PollKey, Polls};
 use crate::registry::workers::RegisteredWorker;
 
-/// How often a waiting poll looks into a store that other servers write to as well. A safety net, not the way a task is
-/// usually found.
+/// How often a waiting poll reads a store that other servers write to as well. A safety net, not the usual way to find a task.
 const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A worker's request for one task.
@@ -33,7 +32,7 @@ pub struct Poll {
     pub task_queue: TaskQueue,
     pub build_id: Option<String>,
     pub poll_request_id: Option<String>,
-    /// Zero answers at once.
+    /// Zero returns at once.
     pub timeout: Duration,
 }
 
@@ -41,13 +40,13 @@ pub struct Poll {
 #[derive(Clone, Debug)]
 pub enum Polled<T> {
     Leased(T),
-    /// Nothing came before the timeout, or the server began to stop.
+    /// No task came before the timeout, or the server began to stop.
     Empty,
-    /// There is work, and a cap withholds it.
+    /// There is work, but a cap withholds it.
     Throttled(Throttle),
 }
 
-/// What a waiting poll comes to.
+/// The outcome of waiting.
 enum Next {
     Task(ReadyTask),
     Empty,
@@ -55,7 +54,7 @@ enum Next {
 }
 
 impl<T> Polled<T> {
-    /// The same outcome with another view of the task.
+    /// Returns the same outcome with another view of the task.
     pub fn map<U>(self, view: impl FnOnce(T) -> U) -> Polled<U> {
         match self {
             Self::Leased(task) => Polled::Leased(view(task)),
@@ -70,12 +69,12 @@ pub(crate) trait Claim: Send + Sync + Clone + 'static {
     type Reply: Send + 'static;
 
     fn kind(&self) -> TaskKind;
-    /// What the task is called in counters.
+    /// Returns the name of the task in counters.
     fn label(&self) -> &'static str {
         self.kind().as_str()
     }
     fn poll_filter(&self, worker: &RegisteredWorker) -> PollFilter;
-    /// Where polls of this kind wait, and what they were answered with.
+    /// Returns where polls of this kind wait, and their recent replies.
     fn poll_queues<'a>(&self, host: &'a Host) -> PollQueues<'a> {
         PollQueues {
             dispatch: &host.inner.wakes.dispatch,
@@ -83,7 +82,7 @@ pub(crate) trait Claim: Send + Sync + Clone + 'static {
             is_stored: true,
         }
     }
-    /// Leases the task, or leases it again to the same poll; None when it is not to be had.
+    /// Leases the task, or leases it again to the same poll; returns `None` if it cannot be leased.
     fn claim(
         &self,
         host: &Host,
@@ -149,19 +148,19 @@ impl Host {
             let claimed = self
                 .claim(&queue, task, &worker, poll, claim, &mut first)
                 .await?;
-            // None: somebody else was quicker, or the task is gone. The next one.
+            // `None`: another worker was quicker, or the task is gone. Try the next one.
             if let Some(reply) = claimed {
                 self.inner.wakes.metrics.polled("leased");
                 self.inner.wakes.metrics.leased(claim.label());
                 return Ok(Polled::Leased(reply));
             }
-            // The registration may have changed while the poll waited, and with it what the worker may have.
+            // The registration may have changed while the poll waited, and with it the tasks that the worker may lease.
             worker = self.polling_worker(poll).await?;
             filter = claim.poll_filter(&worker);
         }
     }
 
-    /// Waits behind a poll with the same id, or takes its place, or gets the same answer.
+    /// Waits behind a poll with the same id, or replaces it, or gets the same reply.
     async fn deduplicate<C: Claim>(
         &self,
         key: &PollKey,
@@ -200,7 +199,7 @@ impl Host {
         }
     }
 
-    /// A worker whose build drains gets nothing new.
+    /// Refuses a worker whose build drains: it gets nothing new.
     pub(crate) fn refuse_draining(&self, worker: &RegisteredWorker) -> Result<()> {
         let row = &worker.row;
         if self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()) {
@@ -210,7 +209,7 @@ impl Host {
         Ok(())
     }
 
-    /// The next task for this worker, or what the waiting came to.
+    /// Returns the next task for this worker, or the outcome of waiting.
     async fn next_task(
         &self,
         queue: &QueueKey,
@@ -222,8 +221,8 @@ impl Host {
         let mut rollouts = self.inner.rollouts.watch();
         self.refresh_rollouts().await?;
         let shared = poll_queues.is_stored && self.inner.store.is_shared();
-        // Another server's commits do not wake this one's polls: where there may be any, look before waiting, and then now
-        // and then.
+        // Commits of another server do not wake the polls of this one: if there may be any, check the store before waiting, and
+        // then from time to time.
         let mut look_at = shared.then(Instant::now);
         loop {
             if self.inner.stopping.is_cancelled() {
@@ -253,7 +252,7 @@ impl Host {
                         handed = line.handed() => {
                             line.ticket = None;
                             match handed {
-                                // Drained in the moment of the handing over: the next in line gets it.
+                                // Drained while the task was handed over: the next waiting poll gets it.
                                 Some(task) if self.refuse_draining(worker).is_err() => {
                                     poll_queues.dispatch.end_reservation(queue, &task.reservation(), Some(task));
                                     continue;
@@ -284,8 +283,8 @@ impl Host {
         }
     }
 
-    /// Claims a task that was taken from the queue; None when it is not to be had any more. The poll's id is bound to the task
-    /// before the claim: a client that hangs up now and sends the same poll again is given this task, leased or not yet.
+    /// Claims a task that was taken from the queue; returns `None` if it can no longer be leased. The id of the poll is bound to
+    /// the task before the claim: a client that hangs up now and repeats the poll gets this task, leased or not yet.
     async fn claim<C: Claim>(
         &self,
         queue: &QueueKey,
@@ -319,7 +318,7 @@ impl Host {
                 }
                 Ok(Some(reply))
             }
-            // The task stays ready; the next worker that its session lets in gets it.
+            // The task stays ready; the next worker that its session admits gets it.
             Err(Error::Rejected(Rejection::SessionRefused(refusal))) => {
                 if let Some(session_id) = &granted.session_id {
                     self.note_session_refusal(&queue.namespace, session_id, &refusal);
@@ -327,7 +326,7 @@ impl Host {
                     let stored = store.session(&queue.namespace, session_id).await?;
                     let fresh = self.polling_worker(poll).await?;
                     let filter = claim.poll_filter(&fresh);
-                    // Nothing waits from here on: a poll that ends early has given the task back.
+                    // Nothing waits from here on: a poll that ends early has returned the task.
                     if let Some(task) = taken.task.take() {
                         poll_queues
                             .dispatch
@@ -351,7 +350,7 @@ impl Host {
         }
     }
 
-    /// Fills the in-memory queue from the store, with fewer tasks when memory is full.
+    /// Fills the in-memory queue from the store, with fewer tasks if memory is full.
     pub(crate) async fn refill(&self, queue: &QueueKey) -> Result<()> {
         let dispatch = &self.inner.wakes.dispatch;
         let limit = |max: usize| {
@@ -378,8 +377,8 @@ enum DedupResult<R> {
     Answered(Polled<R>),
 }
 
-/// A task that was taken from the queue and is not leased yet. Whatever ends the claim early puts it back; if it was leased
-/// after all, the next claim of it is refused and nothing else happens.
+/// A task that was taken from the queue and is not leased yet. It goes back if the claim ends early; if it was leased after all,
+/// the next claim of it is refused and nothing else happens.
 struct TakenTask<'a> {
     dispatch: &'a Dispatch,
     queue: &'a QueueKey,
@@ -394,7 +393,7 @@ impl Drop for TakenTask<'_> {
     }
 }
 
-/// Leaves the line when the poll ends for whatever reason.
+/// Leaves the queue when the poll ends, for any reason.
 struct WaitingPoll<'a> {
     dispatch: &'a Dispatch,
     ticket: Option<Ticket>,

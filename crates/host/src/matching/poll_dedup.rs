@@ -1,5 +1,5 @@
-//! Long polls and their idempotency. A poll that carries a request id and is sent again gets the answer of the first: the same
-//! task while its lease lives. Without this a lost response strands a task until its lease expires.
+//! Long polls and their idempotency. A repeated poll with the same request id gets the reply of the first: the same task while its
+//! lease is valid. Without this a lost response makes a task wait until its lease expires.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use longhaul_store::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// Answered polls that are remembered while their leases live, about a kilobyte each. The answer to a poll beyond that is given once:
-/// if it is lost, the task comes back when its lease ends.
+/// Replies to polls that are kept while their leases are valid, about a kilobyte each. Beyond that a reply is sent once: if it is
+/// lost, the task becomes ready again when its lease ends.
 const GRANTS_MAX: usize = 50_000;
 
-/// What makes two polls the same.
+/// Identifies polls that are the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PollKey {
     pub(crate) queue: QueueKey,
@@ -22,7 +22,7 @@ pub(crate) struct PollKey {
     pub(crate) request_id: String,
 }
 
-/// The task that a poll was answered with.
+/// The task in the reply to a poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimTarget {
     pub(crate) task_id: TaskId,
@@ -39,7 +39,7 @@ enum Entry {
     ClaimTarget(ClaimTarget),
 }
 
-/// Polls in flight and the leases they were answered with.
+/// Polls in flight and the leases in their replies.
 #[derive(Default)]
 pub(crate) struct Polls {
     state: Mutex<State>,
@@ -51,17 +51,17 @@ struct State {
     by_task: HashMap<TaskId, PollKey>,
 }
 
-/// What a poll should do.
+/// What a poll should do next.
 pub(crate) enum DedupOutcome {
     /// It is the first with this id.
     First(FirstPoll),
-    /// Wait for the first, then ask again.
+    /// Wait for the first, then check again.
     After(watch::Receiver<()>),
-    /// The first was given this.
+    /// The first got this task.
     Again(ClaimTarget),
 }
 
-/// The poll that others with the same id wait for. Dropping it without a grant lets them go.
+/// The poll that others with the same id wait for. Dropping it without a grant releases them.
 pub(crate) struct FirstPoll {
     polls: Arc<Polls>,
     key: PollKey,
@@ -88,7 +88,7 @@ impl Polls {
         }
     }
 
-    /// The lease behind a remembered grant is gone.
+    /// Removes a grant whose lease has ended.
     pub(crate) fn forget(&self, key: &PollKey) {
         let mut state = self.state.lock();
         if let Some(Entry::ClaimTarget(granted)) = state.entries.get(key) {
@@ -98,7 +98,7 @@ impl Polls {
         }
     }
 
-    /// The task was not to be had after all: the poll goes on as the first with its id, unless another took its place.
+    /// The task could not be leased after all: the poll continues as the first with its id, unless another replaced it.
     pub(crate) fn regain(self: &Arc<Self>, key: &PollKey) -> Option<FirstPoll> {
         self.forget(key);
         match self.enter(key) {
@@ -107,7 +107,7 @@ impl Polls {
         }
     }
 
-    /// The task is no longer leased by the poll that got it.
+    /// Removes the grant of a task that its poll no longer leases.
     pub(crate) fn released(&self, task_id: &TaskId) {
         let mut state = self.state.lock();
         if let Some(key) = state.by_task.remove(task_id) {
@@ -115,7 +115,7 @@ impl Polls {
         }
     }
 
-    /// After a restart: what stored leases say about the polls that were answered with them.
+    /// Restores the grant of a stored lease after a restart.
     pub(crate) fn restore(&self, row: &TaskRow) {
         let (Some(owner), Some(request_id)) = (&row.lease_owner, &row.poll_request_id) else {
             return;
@@ -142,7 +142,7 @@ impl Polls {
     }
 }
 
-/// The session that a task must run in.
+/// Returns the session that a task must run in.
 pub(crate) fn session_of(row: &TaskRow) -> Option<SessionId> {
     let options = row.worker_session.as_ref()?;
     Some(options.session_id.clone())
@@ -154,7 +154,7 @@ impl State {
             self.entries.remove(&key);
             return;
         }
-        // A task has one lease: a poll that was bound to it before and came to nothing is forgotten.
+        // A task has one lease: a poll that was bound to it before without success is removed.
         if let Some(before) = self.by_task.insert(granted.task_id.clone(), key.clone())
             && before != key
         {

@@ -1,12 +1,12 @@
-//! How often something happened in the last minute, in one-second buckets. Kept in memory: it tells how busy this server is now,
-//! and a restart may forget it. Seconds come from the host's clock.
+//! Counts how often something happened in the last minute, in one-second buckets. Kept in memory: it shows how busy this server is
+//! now, and a restart may lose it. Seconds come from the host's clock.
 
 use longhaul_protocol::Timestamp;
 
 /// One minute.
 const BUCKETS: usize = 60;
 
-/// A count that forgets what is older than a minute.
+/// A count without everything older than a minute.
 #[derive(Clone)]
 pub(crate) struct Rate {
     /// Second of the newest count.
@@ -32,7 +32,7 @@ impl Rate {
         self.last_minute_at(second(now))
     }
 
-    /// When fewer than `cap` of what is counted now will be left.
+    /// Returns when fewer than `cap` of the present counts will be left.
     pub(crate) fn room_at(&self, cap: u64, now: Timestamp) -> Timestamp {
         let at = second(now);
         let mut left = self.last_minute_at(at);
@@ -69,7 +69,7 @@ fn second(now: Timestamp) -> u64 {
     u64::try_from(now.as_micros() / 1_000_000).unwrap_or(0)
 }
 
-/// The first second that is not forgotten.
+/// Returns the first second that still counts.
 fn oldest(second: u64) -> u64 {
     (second + 1).saturating_sub(BUCKETS as u64)
 }
@@ -87,13 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_is_remembered_and_no_more() {
+    fn only_the_last_minute_counts() {
         let mut rate = Rate::default();
         for second in [0, 0, 10, 59] {
             rate.count(at(second));
         }
         assert_eq!(rate.last_minute(at(59)), 4);
-        assert_eq!(rate.last_minute(at(60)), 2, "the first second is over");
+        assert_eq!(rate.last_minute(at(60)), 2, "the first second no longer counts");
         assert_eq!(rate.last_minute(at(70)), 1);
         assert_eq!(rate.last_minute(at(119)), 0);
         rate.count(at(1000));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn room_comes_when_enough_is_forgotten() {
+    fn room_comes_when_old_counts_expire() {
         let mut rate = Rate::default();
         for second in [100, 100, 110] {
             rate.count(at(second));

@@ -1,5 +1,5 @@
-//! Activities in numbers, for operators: what is open now, read from the open runs, and what happened since the server started,
-//! counted as it was committed. Local activities are told apart from those that wait in queues.
+//! Activities in numbers, for operators: the open ones, read from the open runs, and events since the server started, counted as
+//! they were committed. Local activities are counted separately from those that wait in queues.
 
 use std::collections::HashMap;
 
@@ -14,21 +14,21 @@ use parking_lot::Mutex;
 use crate::Host;
 use crate::error::Result;
 
-/// Open runs that are looked at; beyond them the numbers say that they are not whole.
+/// Open runs that are read; beyond them the numbers are marked as incomplete.
 const RUNS_MAX: usize = 10_000;
 
-/// Runs read in one go.
+/// Runs read at a time.
 const PAGE: usize = 500;
 
-/// Where the marker of a local activity stands at the latest; arguments, which can be long, come after it.
+/// The latest position of the marker of a local activity; arguments, which can be long, come after it.
 const MARKER_BYTES_MAX: usize = 4096;
 
-/// What is open, and what happened.
+/// Open activities, and past events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActivityCounts {
     pub queued: OpenActivities,
     pub local: OpenActivities,
-    /// Open ones that were tried before.
+    /// Open ones that had an earlier attempt.
     pub retrying: u64,
     /// Open ones past a deadline that is not applied yet.
     pub timeout_overdue: u64,
@@ -36,11 +36,11 @@ pub struct ActivityCounts {
     pub max_attempt_count: u64,
     pub queued_totals: ActivityTotals,
     pub local_totals: ActivityTotals,
-    /// Whether every open run was looked at.
+    /// Whether every open run was read.
     pub is_whole: bool,
 }
 
-/// Activities that are not over.
+/// Activities that have not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenActivities {
     pub pending: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Takes note of a commit, and tells what of it was local.
+    /// Counts a commit, and calls `on_local` for each count of a local activity.
     pub(crate) fn committed(&self, change: &RunChange, on_local: impl Fn(&'static str)) {
         let mut activity = change
             .events
@@ -106,7 +106,7 @@ fn is_local(event: &Event) -> bool {
 }
 
 impl ActivityTotals {
-    /// What it was counted as, if it was.
+    /// Returns what it was counted as, if it was.
     fn count(&mut self, event: &Event) -> Option<&'static str> {
         let (counter, kind) = match event.event_type {
             "ActivityScheduled" => (&mut self.scheduled, "scheduled"),
@@ -171,7 +171,7 @@ impl ActivityCounts {
 }
 
 impl Host {
-    /// The activities of a namespace in numbers.
+    /// Returns the activities of a namespace in numbers.
     pub async fn activity_counts(&self, namespace: &Namespace) -> Result<ActivityCounts> {
         let mut counts = ActivityCounts::default();
         (counts.queued_totals, counts.local_totals) =

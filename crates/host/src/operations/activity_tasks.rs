@@ -21,7 +21,7 @@ use crate::matching::poll_dedup::{ClaimTarget, session_of};
 use crate::operations::tasks::ClaimStatus;
 use crate::registry::workers::RegisteredWorker;
 
-/// The worker that speaks about an attempt, and which attempt it is.
+/// The worker that reports on an attempt, and the attempt.
 #[derive(Clone, Debug)]
 pub struct AttemptIdentity {
     pub namespace: Namespace,
@@ -123,7 +123,7 @@ impl Host {
             .sessions
             .lock_both(namespace, &command.worker_id, session_id)
             .await;
-        // What admits the task is read under the run's lock. Its commit is refused if any of that changed meanwhile.
+        // The facts that admit the task are read under the lock of the run. The commit is refused if any of them changed meanwhile.
         let mut tries = self.inner.executor.tries(&granted.run_id);
         let mut claimed = None;
         while let Some(locked) = tries.next().await? {
@@ -144,7 +144,7 @@ impl Host {
         Ok(claimed)
     }
 
-    /// Whether a task is claimed, can be, or cannot.
+    /// Returns whether a task is claimed, can be claimed, or cannot.
     pub async fn activity_claim_status(
         &self,
         namespace: &Namespace,
@@ -154,7 +154,7 @@ impl Host {
             .await
     }
 
-    /// The activity succeeded.
+    /// Completes the activity.
     pub async fn complete_activity_task(
         &self,
         identity: &AttemptIdentity,
@@ -167,7 +167,7 @@ impl Host {
         .await
     }
 
-    /// The attempt failed.
+    /// Fails the attempt.
     pub async fn fail_activity_task(
         &self,
         identity: &AttemptIdentity,
@@ -180,7 +180,7 @@ impl Host {
         .await
     }
 
-    /// The worker is alive; the answer says whether it should go on.
+    /// Renews the lease; the reply contains whether the worker should continue.
     pub async fn heartbeat_activity_task(
         &self,
         identity: &AttemptIdentity,
@@ -190,7 +190,7 @@ impl Host {
             .await
     }
 
-    /// Whether the worker should go on, without renewing anything.
+    /// Returns whether the worker should continue, without renewing anything.
     pub async fn activity_task_status(&self, identity: &AttemptIdentity) -> Result<HeartbeatReply> {
         self.heartbeat(identity, &HeartbeatRequest::Status).await
     }

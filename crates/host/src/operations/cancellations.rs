@@ -33,7 +33,8 @@ impl Host {
         .await
     }
 
-    /// The run that recorded an earlier request with the same id. Both are fixed once they are recorded, so no lock is needed.
+    /// Returns the run that recorded an earlier request with the same id. Both never change once they are recorded, so no lock is
+    /// needed.
     async fn earlier_cancellation(&self, target: &CommandTarget) -> Result<Option<EarlierRun>> {
         let Some(request_id) = &target.request_id else {
             return Ok(None);
@@ -55,7 +56,7 @@ impl Host {
         }))
     }
 
-    /// Another run passes its request on; `context` is that run's.
+    /// Applies a request that another run passes on; `context` is that run's.
     pub(crate) async fn pass_on_cancellation(
         &self,
         target: &CommandTarget,
@@ -102,7 +103,7 @@ impl Host {
         lease.is_none_or(|lease| self.worker_can(&run.spec.namespace, &lease.owner, CAPABILITY))
     }
 
-    /// Records where the request reached the workflow's code.
+    /// Records where the request reached the workflow code.
     pub async fn deliver_cancellation(
         &self,
         holder: &TaskHolder,
@@ -117,7 +118,7 @@ impl Host {
         .await
     }
 
-    /// A worker's activity callback has stopped.
+    /// Records that the activity callback of a worker has stopped.
     pub async fn acknowledge_activity_stop(
         &self,
         identity: &AttemptIdentity,

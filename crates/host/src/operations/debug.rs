@@ -1,5 +1,4 @@
-//! Everything an operator asks about one run that does not seem to move. Gathered here, judged by
-//! `engine::run::health`.
+//! Everything that an operator needs about one run that does not seem to move. Collected here, judged by `engine::run::health`.
 
 use std::collections::HashMap;
 
@@ -18,7 +17,7 @@ use crate::error::Result;
 use crate::operations::sessions::attempt;
 use crate::operations::workflows::Description;
 
-/// Events looked at for what happened lately: far more than is shown of them, and fewer when so many do not fit on a page.
+/// Number of newest events to read: far more than are shown, and fewer if so many do not fit on a page.
 const RECENT_EVENTS: [usize; 4] = [1000, 50, 5, 1];
 
 /// Failures whose traces are looked up: as many as are shown.
@@ -27,7 +26,7 @@ const TRACED_FAILURES_MAX: usize = 10;
 /// Activities of sessions that are judged: more than are shown.
 const JUDGED_ACTIVITIES_MAX: usize = 100;
 
-/// A run and what is the matter with it.
+/// A run and its diagnosis.
 #[derive(Clone, Debug)]
 pub struct DebugView {
     pub description: Description,
@@ -37,9 +36,9 @@ pub struct DebugView {
     pub next_event: Option<NextEvent>,
     /// The newest events, oldest first.
     pub recent: Vec<StoredEvent>,
-    /// Why the session of a ready activity lets nobody have it, by the sequence of the call.
+    /// Why the session of a ready activity admits no worker, by the sequence of the call.
     pub session_blocked: Blocked,
-    /// What workers said about failures for people only, by the task that failed.
+    /// Details of failures that workers reported for people only, by the task that failed.
     pub diagnoses: HashMap<TaskId, Diagnosis>,
 }
 
@@ -108,7 +107,7 @@ impl Host {
         })
     }
 
-    /// The newest events, oldest first: as many as a page holds, fewer when they are large.
+    /// Returns the newest events, oldest first: as many as a page holds, fewer if they are large.
     async fn newest_events(&self, run_id: &RunId, end: u64) -> Result<Vec<StoredEvent>> {
         let mut events = Vec::new();
         for window in RECENT_EVENTS {
@@ -121,7 +120,7 @@ impl Host {
         Ok(events)
     }
 
-    /// Asks the rules for every ready activity of a session, as if each live worker of its queue had polled.
+    /// Checks the session rules for every ready activity of a session, as if each live worker of its queue had polled.
     async fn session_blocked(&self, run: &Run) -> Result<Blocked> {
         let mut blocked = Blocked::new();
         let namespace = &run.spec.namespace;

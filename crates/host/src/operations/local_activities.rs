@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::operations::workflow_tasks::TaskHolder;
 
 impl Host {
-    /// Records the commands that the workflow gave before a local call.
+    /// Records the commands that the workflow sent before a local call.
     pub async fn checkpoint_commands(
         &self,
         holder: &TaskHolder,

@@ -1,4 +1,4 @@
-//! What the server calls, a file per resource.
+//! The operations that the server calls, a file per resource.
 
 pub(crate) mod acceptance;
 pub(crate) mod activity_counts;

@@ -16,7 +16,7 @@ use crate::registry::workers::{RegisteredWorker, WorkerView};
 /// Leases shown for one queue.
 const SHOWN_LEASES_MAX: usize = 50;
 
-/// One queue with who works on it.
+/// One queue with its workers.
 #[derive(Clone, Debug)]
 pub struct QueueView {
     pub name: TaskQueue,
@@ -36,7 +36,7 @@ pub struct QueueAdmission {
     pub usage: Usage,
 }
 
-/// What happened to one kind of task in the last minute, on this server.
+/// The rates of one kind of task in the last minute, on this server.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueRates {
     pub kind: TaskKind,
@@ -45,7 +45,8 @@ pub struct QueueRates {
 }
 
 impl Host {
-    /// Queues that have tasks or workers and whose names come after that, at most `limit`, by name; and whether there are more.
+    /// Returns the queues that have tasks or workers and whose names come after `after`, at most `limit`, by name; and whether
+    /// there are more.
     pub async fn task_queues(
         &self,
         namespace: &Namespace,
@@ -94,7 +95,7 @@ impl Host {
         }
     }
 
-    /// One queue and its current leases. An unknown queue is an empty one.
+    /// Returns one queue and its current leases. An unknown queue is an empty one.
     pub async fn task_queue(
         &self,
         namespace: &Namespace,
@@ -120,7 +121,7 @@ impl Host {
         Ok((view, leases))
     }
 
-    /// How ready tasks of a queue stand in line.
+    /// Returns the order of the ready tasks of a queue.
     pub fn queue_fairness(
         &self,
         namespace: &Namespace,

@@ -1,5 +1,4 @@
-//! How many requests a namespace may make: so many per minute, so many at once. Off unless configured.
-//! Counted in memory, per server.
+//! How many requests a namespace may make: per minute, and at once. Off unless configured. Counted in memory, per server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,14 +12,14 @@ use crate::Host;
 use crate::error::{Error, Result};
 use crate::matching::rate::Rate;
 
-/// A request that is held longer is not counted any more: whoever made it is likely gone.
+/// A request that is held longer no longer counts: its caller has probably gone.
 const SLOT_SECONDS: u64 = 120;
 
-/// The caps; none means no limit.
+/// The caps; `None` means no limit.
 #[derive(Clone, Debug, Default)]
 pub struct RequestCaps {
     pub usual: NamespaceCaps,
-    /// What no override passes.
+    /// Limits that no override may exceed.
     pub hard: NamespaceCaps,
     pub overrides: BTreeMap<String, NamespaceCaps>,
 }
@@ -68,7 +67,7 @@ struct Counts {
     held: HashMap<u64, Timestamp>,
 }
 
-/// A request's place; dropping it frees it.
+/// The slot of a request; dropping it frees it.
 pub struct RequestSlot {
     requests: Arc<Requests>,
     namespace: Namespace,
@@ -84,7 +83,7 @@ impl Drop for RequestSlot {
 }
 
 impl Host {
-    /// A place for one more request of the namespace; None when nothing is limited there.
+    /// Returns a slot for one more request of the namespace, or `None` if nothing is limited there.
     pub fn admit_request(&self, namespace: &Namespace) -> Result<Option<RequestSlot>> {
         let caps = self.inner.config.request_caps.of(namespace);
         if caps == NamespaceCaps::default() {

@@ -1,8 +1,8 @@
-//! Sessions of workers: what workers and operators do with them by name. The rules stand in `engine::session`; here rows are
-//! read, decided on and committed, and whoever waits for a session is told. Admission of activities is in `activity_tasks`,
-//! what time does in `session_sweep`.
+//! Worker sessions: the operations of workers and operators by session id. The rules are in `engine::session`; this module reads
+//! rows, decides, commits and notifies the waiting polls. Admission of activities is in `activity_tasks`, changes over time in
+//! `sweeps/sessions`.
 //!
-//! Locks are taken in the order worker, session, run. They spare conflicts; the version of the row decides.
+//! Locks are taken in the order worker, session, run. They prevent conflicts; the version of the row decides.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Waits until no other admission of this worker is decided, nor anything on this session.
+    /// Waits until no other admission of this worker, and nothing on this session, is being decided.
     pub(crate) async fn lock_both(
         &self,
         namespace: &Namespace,
@@ -61,11 +61,11 @@ impl Sessions {
     }
 }
 
-/// A session with its holder's standing.
+/// A session with the state of its holder.
 #[derive(Clone, Debug)]
 pub struct SessionView {
     pub session: Session,
-    /// The registration behind the owner; none when it is gone.
+    /// The registration of the owner; `None` if it no longer exists.
     pub holder: Option<Holder>,
     pub active_activity_count: u64,
 }
@@ -79,7 +79,7 @@ pub struct Holder {
     pub is_stale: bool,
 }
 
-/// What became of an explicit call.
+/// The outcome of an explicit call.
 #[derive(Clone, Debug)]
 pub struct SessionReceipt {
     /// `created`, `reused`, `reacquired`, `heartbeat_recorded`, `closed` or `already_closed`.
@@ -87,7 +87,7 @@ pub struct SessionReceipt {
     pub view: SessionView,
 }
 
-/// A refusal with the session as it was.
+/// A refusal with the session at that time.
 #[derive(Clone, Debug)]
 pub struct SessionRefused {
     pub refusal: Refusal,
@@ -98,7 +98,7 @@ pub struct SessionRefused {
 #[derive(Clone, Debug)]
 pub struct SessionList {
     pub sessions: Vec<SessionView>,
-    /// Where the next page begins, when there is one.
+    /// Where the next page begins, if there is one.
     pub next: Option<(Timestamp, SessionId)>,
     pub counts: SessionCounts,
 }
@@ -119,7 +119,7 @@ impl SessionCounts {
 }
 
 impl Host {
-    /// A worker makes a session, or uses it again, or takes it over.
+    /// Creates a session for a worker, or renews it, or takes it over.
     pub async fn create_session(
         &self,
         namespace: &Namespace,
@@ -166,7 +166,7 @@ impl Host {
         Err(Error::Contended)
     }
 
-    /// The holder renews its session.
+    /// Renews a session for its holder.
     pub async fn heartbeat_session(
         &self,
         namespace: &Namespace,
@@ -194,7 +194,7 @@ impl Host {
         Err(Error::Contended)
     }
 
-    /// The holder ends its session for good.
+    /// Ends a session for good, for its holder.
     pub async fn close_session(
         &self,
         namespace: &Namespace,
@@ -212,7 +212,7 @@ impl Host {
             match session::close(stored.as_ref(), owner, worker_id, self.now()) {
                 Ok(Some(session)) if self.write_session(&session).await? => {
                     self.inner.wakes.metrics.session("closed");
-                    tracing::info!(%namespace, %session_id, %worker_id, reason, "a session was closed");
+                    tracing::info!(%namespace, %session_id, %worker_id, reason, "session closed");
                     return self.receipt("closed", session).await;
                 }
                 Ok(Some(_)) => {}
@@ -226,7 +226,7 @@ impl Host {
         Err(Error::Contended)
     }
 
-    /// One page of sessions as they are now.
+    /// Returns one page of sessions as they are now.
     pub async fn list_sessions(&self, filter: &SessionFilter) -> Result<SessionList> {
         self.sweep_sessions().await?;
         let namespace = &filter.namespace;
@@ -259,7 +259,7 @@ impl Host {
         })
     }
 
-    /// One session as it is now.
+    /// Returns one session as it is now.
     pub async fn session(
         &self,
         namespace: &Namespace,
@@ -271,7 +271,7 @@ impl Host {
         self.shown(session).await
     }
 
-    /// Sessions of a namespace by status, as they are now.
+    /// Returns the number of sessions of a namespace by status, as they are now.
     pub async fn count_sessions(&self, namespace: &Namespace) -> Result<SessionCounts> {
         self.sweep_sessions().await?;
         self.session_counts(namespace).await
@@ -282,7 +282,7 @@ impl Host {
         Ok(SessionCounts(counts))
     }
 
-    /// What an admission of this worker is decided on, as it is stored now.
+    /// Returns the stored inputs for an admission of this worker.
     pub(crate) async fn session_admission(
         &self,
         namespace: &Namespace,
@@ -304,7 +304,7 @@ impl Host {
         })
     }
 
-    /// The worker as the rules see it.
+    /// Returns the worker for the session rules.
     pub(crate) async fn applicant(&self, worker: &RegisteredWorker) -> Result<Applicant> {
         let row = &worker.row;
         let holds = self
@@ -321,7 +321,7 @@ impl Host {
         })
     }
 
-    /// A session's row, and whether its owner is there.
+    /// Returns the row of a session, and whether its owner is alive.
     pub(crate) async fn stored_session(
         &self,
         namespace: &Namespace,
@@ -343,7 +343,7 @@ impl Host {
         Ok(if is_live { Owner::Live } else { Owner::Gone })
     }
 
-    /// Brings a session's status up to now; whether it changed.
+    /// Updates the status of a session to now; returns whether it changed.
     pub(crate) async fn refresh_session(
         &self,
         namespace: &Namespace,
@@ -365,7 +365,7 @@ impl Host {
                 self.inner.wakes.metrics.session(session.status.as_str());
                 tracing::info!(
                     %namespace, %session_id, worker_id = %session.lease_owner, status = session.status.as_str(), why,
-                    "a session was lost"
+                    "session lost"
                 );
                 return Ok(true);
             }
@@ -373,7 +373,7 @@ impl Host {
         Err(Error::Contended)
     }
 
-    /// Another process came under the worker's id: the sessions that the first one held are lost.
+    /// Fails the sessions of a worker whose id another process now uses: the sessions of the first one are lost.
     pub(crate) async fn fail_sessions(
         &self,
         namespace: &Namespace,
@@ -394,7 +394,7 @@ impl Host {
                 };
                 if self.write_session(&failed).await? {
                     self.inner.wakes.metrics.session("failed");
-                    tracing::info!(%namespace, %session_id, %worker_id, "another process took a session's owner's place");
+                    tracing::info!(%namespace, %session_id, %worker_id, "session failed: another process replaced its owner");
                     break;
                 }
             }
@@ -402,7 +402,7 @@ impl Host {
         Ok(())
     }
 
-    /// The worker left: its sessions are orphaned at once.
+    /// Orphans the sessions of a worker that left, at once.
     pub(crate) async fn orphan_sessions(
         &self,
         namespace: &Namespace,
@@ -414,7 +414,7 @@ impl Host {
         Ok(())
     }
 
-    /// Commits one session; false when somebody else was quicker.
+    /// Commits one session; returns false if another commit came first.
     async fn write_session(&self, session: &Session) -> Result<bool> {
         self.inner
             .executor
@@ -427,7 +427,7 @@ impl Host {
         if outcome != Outcome::Reused {
             tracing::info!(
                 namespace = %session.namespace, session_id = %session.session_id, worker_id = %session.lease_owner,
-                outcome = outcome.as_str(), "a worker got a session"
+                outcome = outcome.as_str(), "worker acquired the session"
             );
         }
     }
@@ -440,7 +440,7 @@ impl Host {
     ) {
         let reason = refusal.reason().as_str();
         self.inner.wakes.metrics.session_refused(reason);
-        tracing::debug!(%namespace, %session_id, reason, "a session let a worker not in");
+        tracing::debug!(%namespace, %session_id, reason, "session refused the worker");
     }
 
     async fn receipt(&self, outcome: &'static str, session: Session) -> Result<SessionReceipt> {
@@ -490,7 +490,7 @@ impl Host {
     }
 }
 
-/// A leased task's row as an attempt inside its session.
+/// Returns the row of a leased task as an attempt inside its session.
 pub(crate) fn attempt(row: &longhaul_engine::change::TaskRow) -> Option<Attempt> {
     Some(Attempt {
         task_id: row.task_id.clone(),

@@ -1,4 +1,4 @@
-//! Message streams from the control plane's side.
+//! Message streams for the control plane.
 
 use longhaul_engine::run::message::stream::{AppendMessage, Appended, Stream};
 use longhaul_protocol::Payload;
@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::operations::workflows::CommandTarget;
 
 impl Host {
-    /// Appends a message, or says where it is already.
+    /// Appends a message, or returns the position that it already has.
     pub async fn append_message(
         &self,
         target: &CommandTarget,
@@ -30,7 +30,7 @@ impl Host {
         .await
     }
 
-    /// Every stream of a workflow, by name.
+    /// Returns every stream of a workflow, by name.
     pub async fn message_streams(
         &self,
         namespace: &Namespace,

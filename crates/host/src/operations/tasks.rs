@@ -1,5 +1,5 @@
-//! What workflow tasks and activity tasks share: finding a task by its id, deciding a command of its worker, and the status of a
-//! claim.
+//! Shared operations of workflow tasks and activity tasks: finding a task by its id, deciding a command of its worker, and the
+//! status of a claim.
 
 use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
 use longhaul_engine::run::activity::fence::Reporter;
@@ -24,12 +24,12 @@ pub enum ClaimStatus {
     },
     /// It may be claimed.
     Claimable,
-    /// It may not.
+    /// It may not be claimed.
     Refused(Reason),
 }
 
 impl Host {
-    /// The row of a task in this namespace.
+    /// Returns the row of a task in this namespace.
     pub(crate) async fn task_row(
         &self,
         namespace: &Namespace,
@@ -104,8 +104,8 @@ impl Host {
         Err(Error::Rejected(Rejection::TaskNotFound))
     }
 
-    /// A task's row as it must be read under its run's lock. An open task is judged by the run itself. A finished one is known
-    /// only by its row, which must then be the newest.
+    /// Returns the row of a task for use under the lock of its run. An open task is judged by the run itself. A finished one has
+    /// only its row, which must then be the newest.
     pub(crate) async fn newest_row(
         &self,
         locked: &Locked<'_>,
@@ -120,7 +120,7 @@ impl Host {
         Ok(Box::new(newest))
     }
 
-    /// The claim status of a task (`claimStatus` of the bridge contracts).
+    /// Returns the claim status of a task.
     pub(crate) async fn claim_status(
         &self,
         namespace: &Namespace,

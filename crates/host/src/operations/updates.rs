@@ -1,5 +1,5 @@
-//! Updates from the control plane's side: validation, admission, and waiting for the answer. Waiting is not part of any transaction: a
-//! caller that hangs up, or a server that restarts, takes nothing away from the update.
+//! Updates for the control plane: validation, admission, and waiting for the result. Waiting is not part of any transaction: a
+//! caller that hangs up, or a server that restarts, does not affect the update.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::Host;
 use crate::error::Result;
 use crate::operations::workflows::{CommandTarget, Handlers};
 
-/// Which stage the caller waits for.
+/// The stage that the caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateWait {
     Accepted,
@@ -23,7 +23,7 @@ pub enum UpdateWait {
 }
 
 impl Host {
-    /// Sends an update, and waits as asked. The receipt shows the update as it is then.
+    /// Sends an update, and waits as requested. The receipt shows the update as it is then.
     pub async fn update_workflow(
         &self,
         target: &CommandTarget,
@@ -47,7 +47,7 @@ impl Host {
         }
     }
 
-    /// The receipt of an update that is over, or of how far it got in this time.
+    /// Returns the receipt of an update that has ended, or its progress when the time is over.
     async fn wait_for_update(&self, mut receipt: Receipt, longest: Duration) -> Result<Receipt> {
         let deadline = tokio::time::Instant::now() + longest;
         loop {
@@ -75,7 +75,7 @@ impl Host {
         }
     }
 
-    /// The update as it is now, and the run that has it: it follows a workflow that continued as new.
+    /// Returns the update as it is now, and its run: it follows a workflow that continued as new.
     async fn update_command(
         &self,
         mut run_id: RunId,
@@ -86,7 +86,7 @@ impl Host {
             let Some(run) = self.inner.executor.read(&run_id).await? else {
                 return Ok((run_id, newest));
             };
-            // The run itself says that it is not over: the usual answer while waiting, without a read.
+            // The run shows that the update is still open: the usual case while waiting, without a read.
             let is_here = [PartKey::Update, PartKey::Buffered]
                 .into_iter()
                 .any(|part| run.parts.contains_key(&part(known.sequence)));

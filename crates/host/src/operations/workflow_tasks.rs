@@ -40,12 +40,12 @@ pub struct HistoryPage {
 }
 
 impl HistoryPage {
-    /// What its payloads take.
+    /// Returns the bytes of its payloads.
     pub fn bytes(&self) -> usize {
         self.events.iter().map(|event| event.payload.len()).sum()
     }
 
-    /// The events after `after`, of a history that ends at `end`.
+    /// Returns the events after `after`, of a history that ends at `end`.
     pub(crate) fn of(events: Vec<StoredEvent>, after: u64, end: u64) -> Self {
         let last = events.last().map_or(after, |event| event.sequence);
         Self {
@@ -56,18 +56,18 @@ impl HistoryPage {
     }
 }
 
-/// Who speaks about a leased task.
+/// The worker that reports on a leased task.
 #[derive(Clone, Debug)]
 pub struct TaskHolder {
     pub namespace: Namespace,
     pub task_id: TaskId,
     pub owner: WorkerId,
     pub attempt: u64,
-    /// Who speaks, from authentication, as JSON text.
+    /// The authenticated caller, as JSON text.
     pub principal: Option<String>,
 }
 
-/// What a worker decided.
+/// The decision of a worker.
 #[derive(Clone, Debug, Default)]
 pub struct Completion {
     pub commands: Vec<WorkflowCommand>,
@@ -162,7 +162,7 @@ impl Host {
         self.with_history(claim, page_size).await
     }
 
-    /// Whether a task is claimed, can be, or cannot.
+    /// Returns whether a task is claimed, can be claimed, or cannot.
     pub async fn workflow_claim_status(
         &self,
         namespace: &Namespace,
@@ -195,7 +195,7 @@ impl Host {
         Ok(HistoryPage::of(events, after, up_to))
     }
 
-    /// One page of a leased task's history, cut at the lease's snapshot.
+    /// Returns one page of a leased task's history, up to the snapshot of the lease.
     pub async fn workflow_task_history(
         &self,
         holder: &TaskHolder,

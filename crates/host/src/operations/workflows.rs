@@ -1,4 +1,4 @@
-//! The control plane's operations on workflows: start, signal, cancel, terminate, and the reads.
+//! The operations of the control plane on workflows: start, signal, cancel, terminate, and the reads.
 
 use std::time::Duration;
 
@@ -22,29 +22,29 @@ use crate::commit::execute::Locked;
 use crate::error::{Error, Result};
 use crate::operations::workflow_tasks::HistoryPage;
 
-/// How often a start is tried again when the id is taken and freed in the same moment; it never is twice.
+/// How often a start is repeated if the id is taken and freed at the same time; that never happens twice.
 const START_RETRIES: usize = 4;
 
-/// A page of an export. Smaller than other pages: an export is large, and is made while it is sent, so a few of them at once
-/// should take little.
+/// Events on a page of an export. Smaller than other pages: an export is large and is built while it is sent, so several at once
+/// should take little memory.
 const EXPORT_PAGE_EVENTS: usize = 1000;
 const EXPORT_PAGE_BYTES: usize = 1 << 20;
 
-/// Which workflow a command is for.
+/// The workflow that a command is for.
 #[derive(Clone, Debug)]
 pub struct CommandTarget {
     pub namespace: Namespace,
     pub workflow_id: WorkflowId,
-    /// Set when the caller named a run.
+    /// Set if the caller named a run.
     pub run_id: Option<RunId>,
     pub request_id: Option<String>,
-    /// Who asks, as JSON text.
+    /// The authenticated caller, as JSON text.
     pub principal: Option<String>,
-    /// How the command came in: text that is kept with it.
+    /// How the command arrived: text that is stored with it.
     pub context: Option<String>,
 }
 
-/// A run with what surrounds it.
+/// A run with its surroundings.
 #[derive(Clone, Debug)]
 pub struct Description {
     pub run: Run,
@@ -58,12 +58,12 @@ pub struct Description {
 pub struct CommandPage {
     /// Newest first.
     pub commands: Vec<CommandRow>,
-    /// All that are kept.
+    /// The number of commands that are kept.
     pub total: u64,
     pub has_more: bool,
 }
 
-/// A kind of message a workflow can declare handlers for.
+/// A kind of message for which a workflow can declare handlers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handlers {
     Signals,
@@ -72,7 +72,7 @@ pub enum Handlers {
 }
 
 impl Handlers {
-    /// Keys of the declaration: the names, and the contracts with parameters.
+    /// Returns the keys of the declaration: the names, and the contracts with parameters.
     fn keys(self) -> (&'static str, &'static str) {
         match self {
             Self::Signals => ("declared_signals", "declared_signal_contracts"),
@@ -95,17 +95,17 @@ pub struct HistoryRequest {
     pub namespace: Namespace,
     pub workflow_id: WorkflowId,
     pub run_id: RunId,
-    /// The last sequence already seen.
+    /// The last sequence that the caller has seen.
     pub after: u64,
     pub page_size: usize,
-    /// How long to wait for an event after that; zero answers at once.
+    /// How long to wait for a later event; zero returns at once.
     pub wait: Duration,
-    /// Wait for the end of the run, whatever happens before it.
+    /// Wait for the end of the run, ignoring earlier events.
     pub until_closed: bool,
 }
 
 impl Host {
-    /// Starts a workflow, or answers for the id that is taken.
+    /// Starts a workflow, or returns the reply for an id that is in use.
     pub async fn start_workflow(&self, mut start: Start) -> Result<Started> {
         self.check_search_attributes(&start.namespace, &start.search_attributes)
             .await?;
@@ -126,7 +126,7 @@ impl Host {
                         .pin_start(&start.namespace, &start.task_queue, named)
                         .await?;
                     match self.inner.executor.create(&start).await {
-                        // Another start of the same id came first: answer as its duplicate.
+                        // Another start of the same id came first: reply as for its duplicate.
                         Err(Error::Contended) => {}
                         other => return other,
                     }
@@ -146,7 +146,7 @@ impl Host {
         Err(Error::Contended)
     }
 
-    /// An id for a workflow whose starter gave none.
+    /// Returns an id for a workflow that was started without one.
     pub fn mint_workflow_id(&self) -> WorkflowId {
         Ids::new(self.now(), rand::random()).mint()
     }
@@ -156,7 +156,7 @@ impl Host {
         instance.ok_or_else(|| Error::InstanceNotFound(workflow_id.clone()))
     }
 
-    /// The named run, or the current one. A run of another workflow or namespace does not exist here.
+    /// Returns the named run, or the current one. A run of another workflow or namespace counts as missing.
     async fn run_of(
         &self,
         namespace: &Namespace,
@@ -192,7 +192,7 @@ impl Host {
         }
     }
 
-    /// The named run, or the current one, and whether it is current.
+    /// Returns the named run, or the current one, and whether it is current.
     pub async fn workflow_run(
         &self,
         namespace: &Namespace,
@@ -204,7 +204,7 @@ impl Host {
         Ok((run, is_current))
     }
 
-    /// Everything about one run.
+    /// Returns everything about one run.
     pub async fn describe_workflow(
         &self,
         namespace: &Namespace,
@@ -220,7 +220,7 @@ impl Host {
         })
     }
 
-    /// One page of a run's commands, newest first; those numbered below `before`, if that is given.
+    /// Returns one page of a run's commands, newest first; only those numbered below `before`, if that is set.
     pub async fn workflow_commands(
         &self,
         run_id: &RunId,
@@ -239,7 +239,7 @@ impl Host {
         })
     }
 
-    /// All commands of a run, oldest first. Their number is limited by that of a run's events.
+    /// Returns all commands of a run, oldest first. The limit on events also limits their number.
     pub async fn all_commands(&self, run_id: &RunId) -> Result<Vec<CommandRow>> {
         let store = &self.inner.store;
         let mut commands = store.commands(run_id, None, usize::MAX).await?;
@@ -247,7 +247,7 @@ impl Host {
         Ok(commands)
     }
 
-    /// One page of a run's history up to `end`, for a caller that reads all of it page by page.
+    /// Returns one page of a run's history up to `end`, for a caller that reads all of it page by page.
     pub async fn export_page(&self, run_id: &RunId, after: u64, end: u64) -> Result<HistoryPage> {
         let page = Page {
             events: EXPORT_PAGE_EVENTS,
@@ -257,7 +257,7 @@ impl Host {
         Ok(HistoryPage::of(events, after, end))
     }
 
-    /// All runs of a workflow, oldest first.
+    /// Returns all runs of a workflow, oldest first.
     pub async fn workflow_runs(
         &self,
         namespace: &Namespace,
@@ -267,21 +267,21 @@ impl Host {
         Ok(self.inner.store.runs_of(namespace, workflow_id).await?)
     }
 
-    /// One page of runs, newest first.
+    /// Returns one page of runs, newest first.
     pub async fn list_workflows(&self, filter: &RunFilter) -> Result<RunList> {
         let mut one_more = filter.clone();
         one_more.limit += 1;
         let mut runs = self.inner.store.list_runs(&one_more).await?;
         let bytes: usize = runs.iter().map(RunSummary::bytes).sum();
         let has_more = runs.len() > filter.limit || bytes > PAGE_BYTES_MAX;
-        // The last one only shows that there is more. A page that is full of bytes has it too, and more than one run.
+        // The last run only shows that there is more. A page that is full by bytes contains it too, and more than one run.
         if has_more && runs.len() > 1 {
             runs.pop();
         }
         Ok(RunList { runs, has_more })
     }
 
-    /// One page of a run's history, waiting for a new event if asked to.
+    /// Returns one page of a run's history, waiting for a new event if requested.
     pub async fn workflow_history(&self, request: &HistoryRequest) -> Result<HistoryPage> {
         let watch = self.inner.wakes.watch(&request.run_id);
         let (_, mut run) = self
@@ -295,7 +295,7 @@ impl Host {
         loop {
             let changed = watch.changed.notified();
             tokio::pin!(changed);
-            // Registers this waiter, so an event committed between the look and the wait is not missed.
+            // Registers this waiter, so that an event committed between the check and the wait is not missed.
             changed.as_mut().enable();
             if let Some(fresh) = self.inner.executor.read(&request.run_id).await? {
                 run = fresh;
@@ -355,13 +355,13 @@ impl Host {
         .await
     }
 
-    /// Looks whether something is stuck, and puts it right.
+    /// Checks whether the run is stuck, and repairs it.
     pub async fn repair_workflow(&self, target: &CommandTarget) -> Result<Receipt> {
         self.command(target, |request, _| RepairRun { request })
             .await
     }
 
-    /// Keeps a closed run.
+    /// Archives a closed run.
     pub async fn archive_workflow(
         &self,
         target: &CommandTarget,
@@ -374,7 +374,7 @@ impl Host {
         .await
     }
 
-    /// What the workflow declares about its handlers: at its start, else by its newest live worker.
+    /// Returns the declared handlers of the workflow: from its start, else from its newest live worker.
     pub fn declared_handlers(&self, run: &Run, handlers: Handlers) -> Declared {
         let newest;
         let declared = if run.spec.declared.is_empty() {
@@ -440,7 +440,7 @@ impl Host {
         }
     }
 
-    /// The request, with the command that was recorded with the same request id.
+    /// Returns the request, with the command that was recorded with the same request id.
     async fn request(&self, target: &CommandTarget, locked: &Locked<'_>) -> Result<Request> {
         let earlier = match &target.request_id {
             Some(request_id) => {

@@ -1,4 +1,5 @@
-//! Queries: a caller asks, a worker replays the run's history and answers, nothing is recorded. A closed run answers like an open one.
+//! Queries: a caller asks, a worker replays the run's history and answers, nothing is recorded. Closed runs can be queried like
+//! open ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::questions::table::{
 use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
 use crate::registry::workers::RegisteredWorker;
 
-/// What a worker registers that answers queries.
+/// The capability of a worker that answers queries.
 const CAPABILITY: &str = "query_tasks";
 
 /// Where query polls wait.
@@ -51,27 +52,27 @@ impl QueryQueues {
 /// Why a query has no result.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueryRefusal {
-    #[error("the workflow declares its queries and this is none of them")]
+    #[error("the workflow does not declare this query")]
     Unknown { declared: Vec<String> },
-    #[error("the arguments do not fit the declared query")]
+    #[error("the arguments do not match the declared query")]
     InvalidArguments { errors: FieldErrors },
     #[error("no live worker runs this workflow type on queue `{0}`")]
     WorkerUnavailable(TaskQueue),
     #[error("no live worker of queue `{0}` answers queries for this run's type and build")]
     WorkerIncompatible(TaskQueue),
-    #[error("too many queries wait for a worker on this queue ({limit})")]
+    #[error("the queue already has its maximum of {limit} waiting queries")]
     QueueFull { limit: usize },
-    #[error("the server is stopping and takes no queries")]
+    #[error("the server is stopping and accepts no queries")]
     QueueUnavailable,
     #[error("no worker answered the query in time ({})", .0.as_str())]
     TimedOut(TimeoutStage),
-    /// The worker's own words.
+    /// The message of the worker.
     #[error("{}", .0.message)]
     Failed(QuestionFailure),
 }
 
 impl QueryRefusal {
-    /// The machine-readable word for it; a worker may give another one.
+    /// Returns the machine-readable reason; a worker may report another one.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Unknown { .. } => Reason::RejectedUnknownQuery,
@@ -90,7 +91,7 @@ impl QueryRefusal {
     }
 }
 
-/// A query's answer.
+/// The answer to a query.
 #[derive(Clone, Debug)]
 pub struct Queried {
     pub run_id: RunId,
@@ -98,12 +99,12 @@ pub struct Queried {
     pub result: QueryResult,
 }
 
-/// How many queries a queue holds and may hold.
+/// The number of queries that a queue holds and may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryAdmission {
     pub pending: usize,
     pub pending_max: usize,
-    /// Nothing is taken in while the server stops.
+    /// No query is accepted while the server stops.
     pub is_stopping: bool,
 }
 
@@ -188,7 +189,7 @@ impl Host {
             }
             Outcome::Answered(QuestionAnswer::Failed(failure)) => QueryRefusal::Failed(failure),
             Outcome::TimedOut(stage) => QueryRefusal::TimedOut(stage),
-            // A query's result is always there, and a lost worker's query is offered again: these do not happen.
+            // A query's answer always has a result, and the query of a lost worker is offered again: these cases do not occur.
             Outcome::Answered(QuestionAnswer::Done(None)) | Outcome::WorkerLost => {
                 QueryRefusal::TimedOut(TimeoutStage::Executing)
             }
@@ -210,7 +211,7 @@ impl Host {
         })))
     }
 
-    /// Somebody must be there to answer; otherwise the caller is told at once and not after the whole wait.
+    /// Checks that some worker can answer; otherwise the caller gets the refusal at once and not after the whole wait.
     fn require_query_worker(&self, run: &Run) -> Result<()> {
         let spec = &run.spec;
         let live = self.live_workers(&spec.namespace, &spec.task_queue, &spec.workflow_type);
@@ -232,7 +233,7 @@ impl Host {
         Ok(())
     }
 
-    /// A worker says so when it registers, or shows it by polling for them.
+    /// Returns whether a worker answers queries: it registered the capability, or it polls for them.
     fn answers_queries(&self, worker: &RegisteredWorker) -> bool {
         let key = (worker.row.namespace.clone(), worker.row.worker_id.clone());
         worker.can(CAPABILITY) || self.inner.queries.open.lock().contains_key(&key)
@@ -244,7 +245,7 @@ impl Host {
         self.poll(poll, &QueryTasks).await
     }
 
-    /// The query has a result; true when it was reported before.
+    /// Records the result of a query; returns true if it was reported before.
     pub fn complete_query_task(
         &self,
         holder: &QuestionHolder,
@@ -257,7 +258,7 @@ impl Host {
         )
     }
 
-    /// The query has none; true when it was reported before.
+    /// Records that a query has no result; returns true if it was reported before.
     pub fn fail_query_task(
         &self,
         holder: &QuestionHolder,
@@ -266,7 +267,7 @@ impl Host {
         self.answer(QuestionKind::Query, holder, QuestionAnswer::Failed(failure))
     }
 
-    /// Whether the worker should go on with a query. Looking renews nothing.
+    /// Returns whether the worker should continue with a query. This renews nothing.
     pub fn query_task_status(&self, holder: &QuestionHolder) -> Result<Held> {
         let kind = QuestionKind::Query;
         let held = self.inner.questions.held(kind, holder, self.now());
@@ -289,7 +290,7 @@ impl Host {
         }
     }
 
-    /// How many queries wait on a queue.
+    /// Returns how many queries wait on a queue.
     pub fn query_admission(&self, namespace: &Namespace, queue: &TaskQueue) -> QueryAdmission {
         let questions = &self.inner.questions;
         QueryAdmission {
@@ -300,7 +301,7 @@ impl Host {
     }
 }
 
-/// A query poll that waits: while it does, its worker answers queries whatever it registered.
+/// A waiting query poll: while it waits, its worker answers queries whatever it registered.
 struct OpenPoll<'a> {
     poll_queues: &'a QueryQueues,
     key: (Namespace, WorkerId),

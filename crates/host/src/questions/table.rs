@@ -1,8 +1,8 @@
-//! Questions: tasks that somebody waits for and that are never stored. There are two kinds, queries and validations of updates,
-//! and one life: asked, leased to one worker, answered once; or over when the asker stops waiting.
+//! Questions: tasks with a waiting caller that are never stored. There are two kinds, queries and validations of updates, with one
+//! life cycle: asked, leased to one worker, answered once; or ended when the caller stops waiting.
 //!
-//! Nothing here touches a run. A restart forgets all of it: the askers' connections are gone with it. What is over is remembered
-//! for a while, without its payloads, so that a worker that reports late or twice is told so.
+//! Nothing here touches a run. A restart drops all questions: the connections of the callers are closed too. Ended questions are
+//! kept for a while, without their payloads, so that a late or repeated report gets the right refusal.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use tokio::sync::Notify;
 
 use crate::matching::dispatch::READY_PER_QUEUE_MAX;
 
-/// How long questions are waited for and remembered.
+/// How long questions wait and are kept.
 #[derive(Clone, Debug)]
 pub struct QuestionLimits {
-    /// How long the caller of a query waits. A worker's lease on it ends at the same moment.
+    /// How long the caller of a query waits. A worker's lease on it ends at the same time.
     pub query_timeout_seconds: u64,
     /// How long the caller of an update waits for its validator.
     pub validation_timeout_seconds: u64,
-    /// How long a worker may take over one validation before it counts as lost.
+    /// How long a worker may work on one validation before it counts as lost.
     pub validation_lease_seconds: u64,
-    /// How long a question is remembered after it was asked.
+    /// How long a question is kept after it was asked.
     pub remembered_seconds: u64,
     /// Questions of one kind that may wait for a worker on one queue.
     pub pending_max: usize,
 }
 
 impl QuestionLimits {
-    /// The most that [`Self::pending_max`] may say: fewer than a queue_key in memory holds, because no store backs it.
+    /// The maximum of [`Self::pending_max`]: fewer than a queue in memory holds, because no store backs it.
     pub const PENDING_MAX: usize = READY_PER_QUEUE_MAX - 1;
 }
 
 impl Default for QuestionLimits {
     fn default() -> Self {
-        // Clients give up after 60 seconds; they should get an answer that says why before that.
+        // Clients stop waiting after 60 seconds; they should get a reply with the reason before that.
         Self {
             query_timeout_seconds: 45,
             validation_timeout_seconds: 10,
@@ -55,7 +55,7 @@ pub enum QuestionKind {
     UpdateValidation,
 }
 
-/// What is asked of a worker.
+/// A question for a worker.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) kind: QuestionKind,
@@ -63,7 +63,7 @@ pub(crate) struct Question {
     /// The query, or the update.
     pub(crate) name: String,
     pub(crate) arguments: Payload,
-    /// What a worker must have registered to replay the run.
+    /// The capability that a worker needs to replay the run.
     pub(crate) required_capability: Option<&'static str>,
 }
 
@@ -77,14 +77,14 @@ pub struct QuestionLease {
     pub(crate) poll_request_id: Option<String>,
 }
 
-/// When a question was asked and until when its asker waits.
+/// When a question was asked and until when its caller waits.
 #[derive(Clone, Copy, Debug)]
 pub struct QuestionTimes {
     pub admitted_at: Timestamp,
     pub deadline_at: Timestamp,
 }
 
-/// Who speaks about which question.
+/// The worker that reports on a question.
 #[derive(Clone, Debug)]
 pub struct QuestionHolder {
     pub namespace: Namespace,
@@ -93,7 +93,7 @@ pub struct QuestionHolder {
     pub attempt: u64,
 }
 
-/// What a worker says.
+/// The answer of a worker.
 #[derive(Clone, Debug)]
 pub(crate) enum QuestionAnswer {
     /// The result of a query; an approved update has none.
@@ -101,7 +101,7 @@ pub(crate) enum QuestionAnswer {
     Failed(QuestionFailure),
 }
 
-/// The result of a query: the copy for people and the payload that is the authority, both as the worker gave them.
+/// The result of a query: the copy for people and the authoritative payload, both as the worker sent them.
 #[derive(Clone, Debug)]
 pub struct QueryResult {
     pub shown: Value,
@@ -117,7 +117,7 @@ pub struct QuestionFailure {
     pub validation_errors: Map<String, Value>,
 }
 
-/// How far a question came before time was over.
+/// The progress of a question when its time ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutStage {
     NotClaimed,
@@ -133,30 +133,30 @@ impl TimeoutStage {
     }
 }
 
-/// How a question ended for its asker.
+/// How a question ended for its caller.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Answered(QuestionAnswer),
     TimedOut(TimeoutStage),
-    /// The worker that had it is gone, or kept it longer than it may.
+    /// The worker that had it is gone, or held it longer than allowed.
     WorkerLost,
     /// The server stops.
     Stopping,
 }
 
-/// Why a worker's word about a question does not count.
+/// Why a worker's report on a question is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuestionRefusal {
     NotFound,
     NotLeased,
-    /// It was answered already, in another way.
+    /// It already has a different answer.
     Answered,
     OwnerMismatch,
     AttemptMismatch {
         current: u64,
     },
     LeaseExpired,
-    /// Nobody waits any more.
+    /// The caller no longer waits.
     TimedOut,
 }
 
@@ -166,7 +166,7 @@ enum QuestionState {
     Answered {
         by: QuestionLease,
         is_failure: bool,
-        /// Until the asker has taken it.
+        /// Held until the caller takes it.
         answer: Option<QuestionAnswer>,
     },
     TimedOut(TimeoutStage),
@@ -175,10 +175,10 @@ enum QuestionState {
 
 struct Entry {
     queue_key: QuestionQueue,
-    /// Gone when it is over: payloads are not remembered.
+    /// `None` once it has ended: payloads are not kept.
     question: Option<Arc<Question>>,
     times: QuestionTimes,
-    /// Of the newest lease; 0 before the first.
+    /// The attempt of the newest lease; 0 before the first.
     attempt: u64,
     state: QuestionState,
     changed: Arc<Notify>,
@@ -192,7 +192,7 @@ struct QuestionQueue {
     queue: TaskQueue,
 }
 
-/// Every question that is open or remembered.
+/// Every question that is open or kept.
 #[derive(Default)]
 pub(crate) struct Questions {
     state: Mutex<State>,
@@ -202,22 +202,22 @@ pub(crate) struct Questions {
 struct State {
     entries: HashMap<TaskId, Entry>,
     pending: HashMap<QuestionQueue, usize>,
-    /// When each is forgotten.
+    /// When each is removed.
     forget: BTreeSet<(Timestamp, TaskId)>,
 }
 
-/// What an asker finds when it looks.
+/// The result of a caller's check.
 pub(crate) enum WaitStatus {
-    /// WaitStatus again then, or when something changed.
+    /// Check again then, or when something changed.
     Until(Timestamp),
     Over(Outcome),
 }
 
-/// Too many wait already.
+/// Too many questions are waiting already.
 pub(crate) struct Full;
 
 impl Questions {
-    /// Takes in a question.
+    /// Adds a question.
     pub(crate) fn admit(
         &self,
         task_id: &TaskId,
@@ -241,7 +241,7 @@ impl Questions {
             QuestionKind::Query => limits.query_timeout_seconds,
             QuestionKind::UpdateValidation => limits.validation_timeout_seconds,
         };
-        // A worker that reports a minute late is still told that it is late.
+        // A worker that reports a minute late still gets the refusal for lateness.
         let remembered = limits.remembered_seconds.max(timeout + 60);
         let changed = Arc::<Notify>::default();
         state
@@ -264,12 +264,12 @@ impl Questions {
         Ok(changed)
     }
 
-    /// Whether there is or was such a question.
+    /// Returns whether such a question exists or existed.
     pub(crate) fn knows(&self, task_id: &TaskId) -> bool {
         self.state.lock().entries.contains_key(task_id)
     }
 
-    /// Whether it may still be leased or is.
+    /// Returns whether it is leased or may still be leased.
     pub(crate) fn is_open(&self, task_id: &TaskId) -> bool {
         let state = self.state.lock();
         let entry = state.entries.get(task_id);
@@ -281,7 +281,7 @@ impl Questions {
         })
     }
 
-    /// Leases it, or finds the lease that the same poll was given before. None: not to be had.
+    /// Leases it, or returns the lease that the same poll got before. Returns `None` if it cannot be leased.
     pub(crate) fn lease(
         &self,
         task_id: &TaskId,
@@ -311,7 +311,7 @@ impl Questions {
                     owner: owner.clone(),
                     attempt: entry.attempt,
                     leased_at: now,
-                    // Never longer than anybody waits: both SDKs refuse such a lease.
+                    // Never longer than the caller waits: both SDKs refuse such a lease.
                     expires_at: match entry.queue_key.kind {
                         QuestionKind::Query => deadline,
                         QuestionKind::UpdateValidation => now
@@ -330,12 +330,12 @@ impl Questions {
         let times = entry.times;
         let changed = Arc::clone(&entry.changed);
         state.set(task_id, QuestionState::Leased(lease.clone()));
-        // The asker waits for the end of the lease from now on.
+        // From now on the caller waits for the end of the lease.
         changed.notify_one();
         Some((question, lease, times))
     }
 
-    /// What the asker should do now. Time that is over ends the question here.
+    /// Returns what the caller should do now. Ends the question if its time is over.
     pub(crate) fn look(&self, task_id: &TaskId, now: Timestamp) -> WaitStatus {
         let mut state = self.state.lock();
         let Some(entry) = state.entries.get_mut(task_id) else {
@@ -376,7 +376,7 @@ impl Questions {
         WaitStatus::Over(outcome)
     }
 
-    /// The asker waits no longer.
+    /// Ends a question whose caller no longer waits.
     pub(crate) fn abandon(&self, task_id: &TaskId) {
         let mut state = self.state.lock();
         let stage = match state.entries.get(task_id).map(|entry| &entry.state) {
@@ -387,7 +387,7 @@ impl Questions {
         state.set(task_id, QuestionState::TimedOut(stage));
     }
 
-    /// Takes a worker's answer; true when it is the accepted one again.
+    /// Accepts a worker's answer; returns true if it repeats the accepted one.
     pub(crate) fn answer(
         &self,
         kind: QuestionKind,
@@ -427,7 +427,7 @@ impl Questions {
         Ok(false)
     }
 
-    /// The lease as it stands, if the holder still has it.
+    /// Returns the present lease, if the holder still has it.
     pub(crate) fn held(
         &self,
         kind: QuestionKind,
@@ -459,7 +459,8 @@ impl Questions {
         }
     }
 
-    /// A worker left: what it had goes to the next one, or is lost. The questions that may be offered again.
+    /// Releases the questions of a worker that left: they go to the next worker, or are lost. Returns the questions that may be
+    /// offered again.
     pub(crate) fn release(
         &self,
         namespace: &Namespace,
@@ -490,7 +491,7 @@ impl Questions {
         released
     }
 
-    /// Questions that wait for a worker.
+    /// Returns the number of questions that wait for a worker.
     pub(crate) fn pending(
         &self,
         kind: QuestionKind,
@@ -511,25 +512,25 @@ impl Questions {
     }
 }
 
-/// A question as one worker sees it.
+/// A question for one worker.
 #[derive(Clone, Debug)]
 pub struct Held {
     pub lease: QuestionLease,
     pub times: QuestionTimes,
     pub status: &'static str,
-    /// Why the worker should not go on.
+    /// Why the worker should stop.
     pub refusal: Option<QuestionRefusal>,
 }
 
 impl State {
-    /// The entry a holder speaks of, in its own namespace.
+    /// Returns the entry that a holder reports on, in its own namespace.
     fn held(&self, kind: QuestionKind, holder: &QuestionHolder) -> Option<&Entry> {
         let entry = self.entries.get(&holder.task_id)?;
         (entry.queue_key.kind == kind && entry.queue_key.namespace == holder.namespace)
             .then_some(entry)
     }
 
-    /// The only place where a question changes its state, so that the count of pending ones is right.
+    /// Sets the state of a question. The only place that does, so that the count of pending ones is right.
     fn set(&mut self, task_id: &TaskId, state: QuestionState) {
         let Some(entry) = self.entries.get_mut(task_id) else {
             return;
@@ -555,7 +556,7 @@ impl State {
         }
     }
 
-    /// Forgets what is old enough. An open question is never that old.
+    /// Removes questions that are old enough. An open question is never that old.
     fn sweep(&mut self, now: Timestamp) {
         while let Some((at, _)) = self.forget.first()
             && *at <= now

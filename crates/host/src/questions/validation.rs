@@ -1,6 +1,7 @@
-//! Validators of updates: a worker that declares one for an update is asked before the update is admitted. Nothing is durable until it has answered; a refusal is then admitted as a rejected command.
+//! Validators of updates: a worker that declares one for an update is asked before the update is admitted. Nothing is durable until
+//! it has answered; a refusal is then admitted as a rejected command.
 //!
-//! A validation is handed out with workflow tasks, to polls that ask for it, and only to workers that declare the validator.
+//! A validation is handed out with workflow tasks, to polls that accept it, and only to workers that declare the validator.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,10 +29,10 @@ use crate::questions::table::{
 use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
 use crate::registry::workers::RegisteredWorker;
 
-/// What a worker registers that validates updates.
+/// The capability of a worker that validates updates.
 const CAPABILITY: &str = "update_validation_tasks";
 
-/// What a worker reports that could not run its validator; everything else is the validator's no.
+/// The failure type of a worker that could not run its validator; every other failure is a refusal by the validator.
 const WORKER_FAILED: &str = "update_validation_worker_failed";
 
 /// Why an update could not be validated. None of these is a verdict on the update.
@@ -39,15 +40,15 @@ const WORKER_FAILED: &str = "update_validation_worker_failed";
 pub enum ValidationRefusal {
     #[error("an update with a validator needs a request_id, so that a repeat is recognised")]
     RequestIdRequired,
-    #[error("another update with this request_id is being validated now")]
+    #[error("a different update with this request_id is being validated now")]
     IdempotencyConflict,
-    #[error("live workers validate updates, but none declares a validator for this one any more")]
+    #[error("live workers validate updates, but none still declares a validator for this one")]
     ContractMissing,
     #[error("the live workers of this workflow type do not validate updates")]
     CapabilityUnsupported,
-    #[error("no live worker with this validator fits the run's build and history")]
+    #[error("no live worker with this validator matches the run's build and history")]
     WorkerIncompatible,
-    #[error("no live worker is there to validate the update")]
+    #[error("there is no live worker to validate the update")]
     WorkerUnavailable,
     #[error("the worker that validated the update was lost")]
     WorkerLost,
@@ -60,7 +61,7 @@ pub enum ValidationRefusal {
 }
 
 impl ValidationRefusal {
-    /// The machine-readable word for it.
+    /// Returns the machine-readable reason.
     pub fn reason(&self) -> Reason {
         match self {
             Self::RequestIdRequired => Reason::UpdateValidationRequestIdRequired,
@@ -77,7 +78,7 @@ impl ValidationRefusal {
     }
 }
 
-/// What a poll that also takes validations may be given.
+/// The task for a poll that also accepts validations.
 #[derive(Clone, Debug)]
 pub enum WorkflowWork {
     Task(Box<LeasedWorkflowTask>),
@@ -119,7 +120,7 @@ impl Claim for WorkflowTasksAndValidations {
     }
 }
 
-/// Updates that are being validated, by what makes two of them the same.
+/// Updates that are being validated, by identity.
 #[derive(Default)]
 pub(crate) struct Validating {
     requests: Mutex<HashMap<RequestKey, Intent>>,
@@ -127,21 +128,21 @@ pub(crate) struct Validating {
 
 type RequestKey = (Namespace, WorkflowId, String);
 
-/// What a request id stands for, and how many callers wait for it.
+/// The intent of a request id, and the number of callers that wait for it.
 struct Intent {
     update_name: String,
     arguments: Payload,
     callers: usize,
 }
 
-/// Keeps a request id for one intent while it is validated.
+/// Reserves a request id for one intent while it is validated.
 struct Reserved<'a> {
     validating: &'a Validating,
     key: RequestKey,
 }
 
 impl Validating {
-    /// The same update may be validated twice at once: its admission recognises the second.
+    /// Reserves the request id. The same update may be validated twice at once: its admission recognises the second.
     fn reserve(
         &self,
         key: RequestKey,
@@ -197,7 +198,7 @@ impl Host {
         }
     }
 
-    /// The validator has nothing against the update; true when that was reported before.
+    /// Approves the update; returns true if that was reported before.
     pub fn approve_update(&self, holder: &QuestionHolder) -> Result<bool> {
         self.answer(
             QuestionKind::UpdateValidation,
@@ -206,13 +207,13 @@ impl Host {
         )
     }
 
-    /// The validator refuses the update, or could not be run; true when that was reported before.
+    /// Records that the validator refuses the update, or could not run; returns true if that was reported before.
     pub fn reject_update(&self, holder: &QuestionHolder, failure: QuestionFailure) -> Result<bool> {
         let answer = QuestionAnswer::Failed(failure);
         self.answer(QuestionKind::UpdateValidation, holder, answer)
     }
 
-    /// Asks the update's validator, if it has one. `None`: nothing speaks against admission, which has checks of its own.
+    /// Asks the validator of the update, if it has one. Returns `None` if the update may be admitted, which has checks of its own.
     pub(crate) async fn validate_update(
         &self,
         target: &CommandTarget,
@@ -264,7 +265,7 @@ impl Host {
             && self.require_room(arguments).is_ok()
     }
 
-    /// Whether the run's workers declared a validator when it started, or a live worker does now.
+    /// Returns whether the run's workers declared a validator when it started, or a live worker does now.
     fn has_validator(&self, run: &Run, name: &str) -> bool {
         let spec = &run.spec;
         let at_start = spec.declared.get("declared_update_validators");
@@ -276,7 +277,7 @@ impl Host {
                 .any(|worker| worker.validates(&spec.workflow_type, name))
     }
 
-    /// Somebody must be there to ask; otherwise the caller is told at once.
+    /// Checks that some worker can validate; otherwise the caller gets the refusal at once.
     fn require_validator_worker(&self, run: &Run, name: &str) -> Result<()> {
         let spec = &run.spec;
         let mut able = self.live_workers(&spec.namespace, &spec.task_queue, &spec.workflow_type);
@@ -340,7 +341,7 @@ impl Host {
     }
 }
 
-/// A validator may say what it likes about a field; everything becomes a list of texts.
+/// Converts the errors of a validator, which may have any shape, to a list of texts per field.
 fn field_errors(errors: serde_json::Map<String, Value>) -> FieldErrors {
     let text = |value: Value| match value {
         Value::String(text) => text,

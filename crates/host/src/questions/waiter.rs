@@ -1,4 +1,4 @@
-//! Asking a worker and waiting for its answer: what queries and validations of updates share above the table of questions.
+//! Asking a worker and waiting for its answer: the shared part of queries and validations of updates above the table of questions.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::questions::table::{
     Full, Outcome, Question, QuestionKind, QuestionLease, QuestionTimes, WaitStatus,
 };
 
-/// A question in a worker's hands.
+/// A leased question.
 #[derive(Clone, Debug)]
 pub struct LeasedQuestion {
     pub task_id: TaskId,
@@ -35,13 +35,13 @@ pub struct LeasedQuestion {
 }
 
 impl LeasedQuestion {
-    /// What the payloads of its history take.
+    /// Returns the bytes of the payloads of its history.
     pub fn bytes(&self) -> usize {
         self.history.iter().map(|event| event.payload.len()).sum()
     }
 }
 
-/// A question that is being waited for. Dropping it ends the waiting: nobody is given the question any more.
+/// A question whose caller waits. Dropping it ends the wait: no worker gets the question any more.
 pub(crate) struct Asked<'a> {
     host: &'a Host,
     kind: QuestionKind,
@@ -57,7 +57,7 @@ impl Drop for Asked<'_> {
 }
 
 impl Asked<'_> {
-    /// Waits for the end.
+    /// Waits for the end of the question.
     pub(crate) async fn outcome(self) -> Outcome {
         let inner = &self.host.inner;
         loop {
@@ -77,7 +77,7 @@ impl Asked<'_> {
 /// it. The history budget recommends workers to continue as new at a third of this.
 const HISTORY_BYTES_MAX: u64 = 16 << 20;
 
-/// Why no worker can be asked about this run: its history is too long to be sent at once.
+/// Returns why no worker can be asked about this run: its history is too long to be sent at once.
 pub(crate) fn too_long_to_ask(run: &Run) -> Option<String> {
     let bytes = run.core.history_size_bytes;
     (bytes > HISTORY_BYTES_MAX).then(|| {
@@ -89,7 +89,7 @@ pub(crate) fn too_long_to_ask(run: &Run) -> Option<String> {
 }
 
 impl Host {
-    /// Where questions of a kind wait for a worker: queries on a line of their own, validations among the workflow tasks.
+    /// Returns where questions of a kind wait for a worker: queries in queues of their own, validations among the workflow tasks.
     pub(crate) fn question_lines(&self, kind: QuestionKind) -> PollQueues<'_> {
         match kind {
             QuestionKind::Query => PollQueues {
@@ -105,7 +105,7 @@ impl Host {
         }
     }
 
-    /// Puts a question to the workers of its run's queue.
+    /// Offers a question to the workers of its run's queue.
     pub(crate) fn ask(&self, question: Question) -> std::result::Result<Asked<'_>, Full> {
         let now = self.now();
         let task_id: TaskId = Ids::new(now, rand::random()).mint();
@@ -126,14 +126,15 @@ impl Host {
         Ok(asked)
     }
 
-    /// The question is over or released: no poll is given it, and none is given it again.
+    /// Removes a question that has ended or was released: no poll gets it, or gets it again.
     pub(crate) fn let_go(&self, kind: QuestionKind, task_id: &TaskId) {
         let poll_queues = self.question_lines(kind);
         poll_queues.dispatch.withdraw(task_id);
         poll_queues.polls.released(task_id);
     }
 
-    /// A worker left. Its queries go to the next worker while their callers wait; its validations are lost.
+    /// Releases the questions of a worker that left. Its queries go to the next worker while their callers wait; its validations
+    /// are lost.
     pub(crate) fn release_questions(&self, namespace: &Namespace, worker_id: &WorkerId) {
         for (task_id, question) in self.inner.questions.release(namespace, worker_id) {
             if let Some(question) = question {
@@ -145,8 +146,8 @@ impl Host {
         }
     }
 
-    /// Leases a question with the history that answers it. The lease comes last: whatever fails before leaves the question to
-    /// the next poll.
+    /// Leases a question with the history that it needs. The lease comes last: a failure before leaves the question to the next
+    /// poll.
     pub(crate) async fn lease_question(
         &self,
         granted: &ClaimTarget,
@@ -159,7 +160,8 @@ impl Host {
             return Ok(None);
         };
         let end = run.core.last_history_sequence;
-        // All of it: its events are limited, and its bytes were looked at when the question was asked. What came since is little.
+        // The whole history: its events are limited, and its bytes were checked when the question was asked. Little was added
+        // since.
         let whole = Page {
             events: usize::try_from(end).unwrap_or(usize::MAX),
             bytes: usize::MAX,
@@ -186,7 +188,7 @@ impl Host {
     }
 }
 
-/// The key of a run's queue. Queries have poll_queues of their own, so theirs does not mix with that of workflow tasks.
+/// Returns the key of a run's queue. Queries have their own poll queues, so theirs do not mix with those of workflow tasks.
 fn line_of(run: &Spec) -> QueueKey {
     QueueKey {
         namespace: run.namespace.clone(),
@@ -195,7 +197,7 @@ fn line_of(run: &Spec) -> QueueKey {
     }
 }
 
-/// What a worker must have registered to replay the run: one that was asked to end shows it in its history.
+/// Returns the capability that a worker needs to replay the run: the history of a run that was asked to end contains the request.
 pub(crate) fn required_capability(run: &Run) -> Option<&'static str> {
     run.core.cancellation.as_ref().map(|_| CAPABILITY)
 }

@@ -1,4 +1,4 @@
-//! What is registered once and read often: namespaces, workers, search attributes, rollouts.
+//! Rows that are registered once and read often: namespaces, workers, search attributes, rollouts.
 
 pub(crate) mod compatibility;
 pub(crate) mod namespaces;

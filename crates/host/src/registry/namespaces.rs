@@ -1,5 +1,5 @@
-//! Namespaces: everything inside one is invisible to the others. The names are few and asked for on every request, so they are
-//! kept in memory; one that is not known here may have been made by another server, so the store is asked before a refusal.
+//! Namespaces: everything inside one is invisible to the others. The names are few and every request needs one, so they are kept in
+//! memory; an unknown one may have been created by another server, so the store is read before a refusal.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// The namespace that exists from the start.
 pub const DEFAULT_NAMESPACE: &str = "default";
 
-/// How long closed runs are kept unless the namespace says otherwise.
+/// How long closed runs are kept unless the namespace sets another time.
 const RETENTION_DAYS_DEFAULT: u32 = 30;
 
 #[derive(Default)]
@@ -21,11 +21,11 @@ pub(crate) struct Namespaces {
     known: RwLock<HashMap<Namespace, NamespaceRow>>,
 }
 
-/// What a caller says about a namespace.
+/// The settings of a namespace from a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceSpec {
     pub description: Option<String>,
-    /// None keeps closed runs for ever.
+    /// `None` keeps closed runs without limit.
     pub retention_days: Option<u32>,
 }
 
@@ -51,7 +51,7 @@ impl Host {
         self.namespaces().await.map(drop)
     }
 
-    /// Whether the namespace exists; the refusal when it does not.
+    /// Checks that the namespace exists.
     pub async fn require_namespace(&self, name: &Namespace) -> Result<()> {
         if self.inner.namespaces.known.read().contains_key(name) {
             return Ok(());
@@ -59,7 +59,7 @@ impl Host {
         self.namespace(name).await.map(drop)
     }
 
-    /// One namespace.
+    /// Returns one namespace.
     pub async fn namespace(&self, name: &Namespace) -> Result<NamespaceRow> {
         if let Some(row) = self.inner.namespaces.known.read().get(name) {
             return Ok(row.clone());
@@ -70,7 +70,7 @@ impl Host {
             .ok_or_else(|| Error::NamespaceNotFound(name.clone()))
     }
 
-    /// All namespaces by name.
+    /// Returns all namespaces by name.
     pub async fn namespaces(&self) -> Result<Vec<NamespaceRow>> {
         let rows = self.inner.store.namespaces().await?;
         *self.inner.namespaces.known.write() = rows
@@ -80,7 +80,7 @@ impl Host {
         Ok(rows)
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     pub async fn create_namespace(
         &self,
         name: &Namespace,

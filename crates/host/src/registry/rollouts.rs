@@ -1,5 +1,5 @@
-//! What operators said about the builds of a queue, and what follows for polls and starts. The rules stand in `engine::rollout`;
-//! here they are fed with rows and workers, and whoever waits is told that something changed.
+//! The decisions of operators about the builds of a queue, and their effect on polls and starts. The rules are in
+//! `engine::rollout`; this module supplies rows and workers, and notifies the waiting polls of a change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use crate::Host;
 use crate::error::{Error, Result};
 use crate::registry::workers::WorkerView;
 
-/// Everything said about cohorts, by their queue.
+/// All decisions about cohorts, by their queue.
 type ByQueue = HashMap<(Namespace, TaskQueue), Arc<Vec<Rollout>>>;
 
-/// Everything said about the cohorts of each queue.
+/// All decisions about the cohorts of each queue.
 pub(crate) struct Rollouts {
     by_queue: RwLock<ByQueue>,
-    /// Ticks with every change, so that a waiting poll looks again.
+    /// Notified of every change, so that a waiting poll checks again.
     changed: watch::Sender<()>,
     /// One change at a time: each is decided on the outcome of the one before.
     changing: Mutex<()>,
@@ -41,7 +41,7 @@ impl Rollouts {
         self.by_queue.read().get(&key).cloned().unwrap_or_default()
     }
 
-    /// Told when anything changes. Subscribe first, look second, wait third.
+    /// Returns a receiver that is notified of every change. Subscribe first, check second, wait third.
     pub(crate) fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -70,7 +70,7 @@ impl Rollouts {
 pub struct Cohort {
     pub rollout: Rollout,
     pub workers: Vec<WorkerView>,
-    /// New runs without a build of their own are pinned to this one.
+    /// Whether new runs without a build of their own are pinned to this one.
     pub is_selected: bool,
     /// Workflow types of which its live workers have several definitions, and how many.
     pub fingerprint_conflicts: Vec<(String, usize)>,
@@ -78,7 +78,7 @@ pub struct Cohort {
     pub state: &'static str,
 }
 
-/// Why a change was not made.
+/// Why a change was refused.
 #[derive(Clone, Debug)]
 pub struct Blocked {
     pub cohort: Cohort,
@@ -92,7 +92,7 @@ impl Host {
         Ok(())
     }
 
-    /// Where other servers write too, what they said counts as well.
+    /// Reads the decisions that other servers wrote, if there are other servers.
     pub(crate) async fn refresh_rollouts(&self) -> Result<()> {
         if self.inner.store.is_shared() {
             self.load_rollouts().await?;
@@ -100,7 +100,7 @@ impl Host {
         Ok(())
     }
 
-    /// Whether a worker of that build gets nothing now.
+    /// Returns whether a worker of that build gets nothing now.
     pub(crate) fn is_draining(
         &self,
         namespace: &Namespace,
@@ -111,7 +111,7 @@ impl Host {
         rollout::is_draining(&rollouts, build_id)
     }
 
-    /// Every cohort of a queue that has workers or of which something was said, that without a build id first.
+    /// Returns every cohort of a queue that has workers or a decision, the one without a build id first.
     pub async fn cohorts(&self, namespace: &Namespace, queue: &TaskQueue) -> Result<Vec<Cohort>> {
         self.refresh_rollouts().await?;
         let workers = self.workers_of(namespace, queue).await?;
@@ -129,7 +129,7 @@ impl Host {
             .collect())
     }
 
-    /// Every queue that has cohorts.
+    /// Returns every queue that has cohorts.
     pub async fn cohort_queues(&self, namespace: &Namespace) -> Result<Vec<TaskQueue>> {
         self.refresh_rollouts().await?;
         let known = self.known_workers(namespace, |_| true).await?;
@@ -151,7 +151,8 @@ impl Host {
         Ok(queues)
     }
 
-    /// Drains, resumes, promotes or rolls back a cohort. It is durable, and every poll and start follows it, when this returns.
+    /// Drains, resumes, promotes or rolls back a cohort. When this returns, the change is durable, and every poll and start follows
+    /// it.
     pub async fn change_rollout(
         &self,
         namespace: &Namespace,
@@ -174,14 +175,14 @@ impl Host {
         };
         self.inner.store.put_rollout(&row).await?;
         self.load_rollouts().await?;
-        tracing::info!(%namespace, %queue, build_id, ?change, "the rollout of a build was changed");
-        // Workers are seen again: their standing follows from the row.
+        tracing::info!(%namespace, %queue, build_id, ?change, "rollout of a build changed");
+        // Workers are read again: their state follows from the row.
         let workers = self.workers_of(namespace, queue).await?;
         let rollouts = self.inner.rollouts.of(namespace, queue);
         Ok(Ok(cohort(&rollouts, &workers, namespace, queue, build_id)))
     }
 
-    /// The build a new run on that queue is pinned to.
+    /// Returns the build that a new run on that queue is pinned to.
     pub(crate) async fn pin_start(
         &self,
         namespace: &Namespace,
@@ -191,7 +192,7 @@ impl Host {
         self.refresh_rollouts().await?;
         let rollouts = self.inner.rollouts.of(namespace, queue);
         let validation = self.inner.config.fleet_validation;
-        // Nothing was said about this queue and nothing is asked: the usual case costs one look.
+        // No decision about this queue and no requirement: the usual case costs one lookup.
         if rollouts.is_empty() && (named.is_none() || validation == rollout::FleetValidation::Warn)
         {
             return Ok(named);
@@ -227,7 +228,7 @@ impl Host {
     }
 }
 
-/// A queue that takes no start, and why.
+/// A queue that refuses starts, and why.
 #[derive(Clone, Debug)]
 pub struct DrainingQueue {
     pub task_queue: TaskQueue,

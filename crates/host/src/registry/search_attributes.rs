@@ -1,5 +1,5 @@
-//! Search attribute definitions of each namespace. They are few, change seldom and are asked for whenever attributes are set or
-//! queried, so they are kept in memory; where other servers write to the same store too, they are read each time.
+//! Search attribute definitions of each namespace. They are few, change seldom and are needed whenever attributes are set or
+//! queried, so they are kept in memory; if other servers write to the same store too, they are read each time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use tokio::sync::Mutex;
 use crate::Host;
 use crate::error::{Error, Result};
 
-/// Held while definitions are read or written, so that what is remembered is never older than what is stored.
+/// Held while definitions are read or written, so that the copy is never older than the stored rows.
 #[derive(Default)]
 pub(crate) struct SearchAttributes {
     known: Mutex<HashMap<Namespace, Arc<Definitions>>>,
 }
 
 impl Host {
-    /// What the namespace has defined.
+    /// Returns the definitions of the namespace.
     pub async fn search_attributes(&self, namespace: &Namespace) -> Result<Arc<Definitions>> {
         let mut known = self.inner.search_attributes.known.lock().await;
         self.definitions(&mut known, namespace).await
@@ -70,7 +70,7 @@ impl Host {
             attribute_type,
         };
         match self.inner.store.define_search_attribute(&row).await {
-            // Another server was quicker.
+            // Another server came first.
             Err(StoreError::Conflict) => {
                 let defined = self.definitions(&mut known, namespace).await?;
                 let existing = defined.get(name).unwrap_or(attribute_type);
@@ -80,7 +80,7 @@ impl Host {
         }
     }
 
-    /// Takes a definition away. Values that runs have stay and can be found again once the name is defined again.
+    /// Deletes a definition. Values that runs have stay and can be found once the name is defined again.
     pub async fn delete_search_attribute(&self, namespace: &Namespace, name: &str) -> Result<()> {
         if attribute::is_system(name) {
             return Err(Error::SystemAttribute(name.to_owned()));
@@ -95,7 +95,7 @@ impl Host {
         }
     }
 
-    /// Refuses attributes from outside that the namespace does not define so.
+    /// Refuses attributes from outside that do not match the definitions of the namespace.
     pub(crate) async fn check_search_attributes(
         &self,
         namespace: &Namespace,
@@ -110,7 +110,7 @@ impl Host {
             .map_err(|errors| Error::Rejected(Rejection::InvalidSearchAttributes { errors }))
     }
 
-    /// The definitions that deciding on these commands needs: none at all unless one of them sets attributes.
+    /// Returns the definitions that are needed to decide these commands: none unless one of them sets attributes.
     pub(crate) async fn definitions_for(
         &self,
         namespace: &Namespace,

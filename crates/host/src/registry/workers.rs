@@ -1,5 +1,5 @@
-//! Worker registrations. They are rows that outlive restarts and silence, because no published worker registers twice; how
-//! recently a worker was heard is refreshed in memory by every poll and stored with its heartbeats.
+//! Worker registrations. They are rows that outlive restarts and silence, because no published worker registers twice. Every poll
+//! updates the time of the last sign of life in memory; heartbeats store it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::commit::weight::weight;
 use crate::error::{Error, Result};
 use crate::matching::poll::Poll;
 
-/// Leases given up in one go when a worker leaves. More than a worker can hold.
+/// Leases released at once when a worker leaves. More than a worker can hold.
 const RELEASED_LEASES_MAX: usize = 10_000;
 
 #[derive(Default)]
@@ -43,7 +43,7 @@ pub(crate) struct RegisteredWorker {
 }
 
 impl RegisteredWorker {
-    /// What it takes, of these types and by its build.
+    /// Returns what it accepts, of these types and by its build.
     pub(crate) fn poll_filter(&self, types: &Arc<Vec<String>>) -> PollFilter {
         PollFilter {
             types: Arc::clone(types),
@@ -55,7 +55,7 @@ impl RegisteredWorker {
         }
     }
 
-    /// As [`Self::filter`] for workflow tasks, and the validations it declares.
+    /// As [`Self::poll_filter`] for workflow tasks, with the validations it declares.
     pub(crate) fn validating_poll_filter(&self) -> PollFilter {
         PollFilter {
             validators: Arc::clone(&self.validators),
@@ -63,7 +63,8 @@ impl RegisteredWorker {
         }
     }
 
-    /// The published Rust worker hands any signal it sees to its next wait of that name, so it may see only one that is due.
+    /// Returns which signals the worker may see. The published Rust worker passes any signal it sees to its next wait of that name,
+    /// so it may see only one that is due.
     pub(crate) fn signal_delivery(&self) -> SignalDelivery {
         if self.row.runtime == "rust" {
             SignalDelivery::RecordedWaitOnly
@@ -113,7 +114,8 @@ impl RegisteredWorker {
     }
 }
 
-/// What a worker can do, in every word that a task may ask for it by. The registration itself is answered with what was sent.
+/// Returns the abilities of a worker, by every name that a task may require. The reply to the registration contains only the names
+/// that were sent.
 fn abilities(registered: &[String]) -> Vec<String> {
     let mut abilities: Vec<String> = Vec::with_capacity(registered.len());
     for capability in registered.iter().map(|capability| capability.trim()) {
@@ -133,7 +135,7 @@ fn abilities(registered: &[String]) -> Vec<String> {
     abilities
 }
 
-/// The updates that contracts declare a validator for.
+/// Returns the updates for which contracts declare a validator.
 fn validators(contracts: &Map<String, Value>) -> Validators {
     let mut validators = Validators::new();
     for (workflow_type, contract) in contracts {
@@ -145,7 +147,7 @@ fn validators(contracts: &Map<String, Value>) -> Validators {
     validators
 }
 
-/// The same worker id in another process: what the first one held in memory is gone.
+/// Returns whether the same worker id belongs to another process: everything in the memory of the first one is lost.
 fn is_another_process(earlier: &WorkerRow, registration: &Registration) -> bool {
     let differs = |key: &str| {
         let value = |metrics: &Option<Value>| {
@@ -164,11 +166,11 @@ fn is_another_process(earlier: &WorkerRow, registration: &Registration) -> bool 
     differs("process_id") || differs("process_started_at")
 }
 
-/// What a worker says about itself.
+/// A registration request.
 #[derive(Clone, Debug)]
 pub struct Registration {
     pub namespace: Namespace,
-    /// None lets the server choose one.
+    /// `None` lets the server choose one.
     pub worker_id: Option<WorkerId>,
     pub task_queue: TaskQueue,
     pub runtime: String,
@@ -187,7 +189,7 @@ pub struct Registration {
     pub process_metrics: Option<Value>,
 }
 
-/// A registration with its present standing.
+/// A registration with its present state.
 #[derive(Clone, Debug)]
 pub struct WorkerView {
     pub row: WorkerRow,
@@ -196,11 +198,11 @@ pub struct WorkerView {
     pub is_draining: bool,
 }
 
-/// Which workers a list shows.
+/// The filter of a list of workers.
 #[derive(Clone, Debug)]
 pub struct WorkerFilter {
     pub task_queue: Option<TaskQueue>,
-    /// `active`, `draining` or `stale`; none means those that are not stale.
+    /// `active`, `draining` or `stale`; `None` means those that are not stale.
     pub status: Option<String>,
     /// Only workers whose ids come after this one.
     pub after: Option<WorkerId>,
@@ -211,11 +213,11 @@ pub struct WorkerFilter {
 #[derive(Clone, Debug)]
 pub struct WorkerList {
     pub workers: Vec<WorkerView>,
-    /// The last one, when there are more.
+    /// The last one, if there are more.
     pub next: Option<WorkerId>,
 }
 
-/// The live workers of a namespace in short.
+/// A summary of the live workers of a namespace.
 #[derive(Clone, Debug)]
 pub struct Fleet {
     pub active: usize,
@@ -225,7 +227,7 @@ pub struct Fleet {
 }
 
 impl WorkerView {
-    /// `active`, `draining` or `stale`.
+    /// Returns `active`, `draining` or `stale`.
     pub fn status(&self) -> &'static str {
         match (self.is_stale, self.is_draining) {
             (true, _) => "stale",
@@ -240,7 +242,7 @@ impl Host {
         let now = self.now();
         for namespace in self.namespaces().await? {
             for mut row in self.inner.store.workers(&namespace.name).await? {
-                // Workers could not reach us while we were away: their silence says nothing yet.
+                // Workers could not reach the server while it was down: their silence means nothing yet.
                 row.last_heartbeat_at = row.last_heartbeat_at.max(now);
                 self.remember_worker(row);
             }
@@ -312,7 +314,7 @@ impl Host {
             last_heartbeat_at: now,
             updated_at: now,
         };
-        // Before the registration is replaced: the new process finds its sessions lost, never its own by mistake.
+        // Before the registration is replaced: the new process must find the old sessions lost, and never mistake them for its own.
         let _lock = self
             .inner
             .sessions
@@ -343,7 +345,7 @@ impl Host {
         Ok(self.fresh_view(row))
     }
 
-    /// A worker that was heard just now.
+    /// Returns the view of a worker that just sent a sign of life.
     fn fresh_view(&self, row: WorkerRow) -> WorkerView {
         WorkerView {
             is_draining: self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()),
@@ -352,7 +354,7 @@ impl Host {
         }
     }
 
-    /// A live worker id stands for one set of definitions; other code must come under another id.
+    /// Checks that a live worker id has one set of definitions; different code needs a different id.
     fn check_definitions(
         &self,
         earlier: &RegisteredWorker,
@@ -383,7 +385,7 @@ impl Host {
         heard.plus_seconds(self.inner.config.worker_stale_seconds) < now
     }
 
-    /// From when on the worker is stale, if it is not heard again.
+    /// Returns when the worker becomes stale, without another sign of life.
     pub(crate) fn stale_from(&self, known: &RegisteredWorker) -> Timestamp {
         let heard = known.heard.load(Ordering::Relaxed);
         let last =
@@ -391,7 +393,7 @@ impl Host {
         Timestamp::from_micros(last.as_micros().saturating_add(1))
     }
 
-    /// From when on the worker is forgotten, if it is not heard again.
+    /// Returns when the worker is deleted, without another sign of life.
     pub(crate) fn forgotten_from(&self, known: &RegisteredWorker) -> Timestamp {
         let config = &self.inner.config;
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
@@ -399,7 +401,7 @@ impl Host {
         heard.plus_seconds(silence.saturating_add(config.worker_forget_seconds))
     }
 
-    /// The registration of a worker that must have one.
+    /// Returns the registration of a worker, or an error if there is none.
     pub(crate) async fn registered_worker(
         &self,
         namespace: &Namespace,
@@ -409,7 +411,7 @@ impl Host {
         known.ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
     }
 
-    /// The registration behind a poll, which must fit it. A poll is a sign of life.
+    /// Returns the registration for a poll, which must match it. A poll is a sign of life.
     pub(crate) async fn polling_worker(&self, poll: &Poll) -> Result<Arc<RegisteredWorker>> {
         let known = self.known_worker(&poll.namespace, &poll.worker_id).await?;
         let known = known.ok_or_else(|| Error::WorkerNotRegistered(poll.worker_id.clone()))?;
@@ -430,7 +432,7 @@ impl Host {
         Ok(known)
     }
 
-    /// The worker is alive, and may say how busy it is.
+    /// Records a heartbeat, which may contain the load of the worker.
     pub async fn heartbeat_worker(
         &self,
         namespace: &Namespace,
@@ -449,7 +451,7 @@ impl Host {
         Ok(self.fresh_view(row))
     }
 
-    /// Removes a registration and gives up the workflow tasks it holds; how many. Activities are left alone: they may still be
+    /// Removes a registration and releases its workflow tasks; returns how many. Activities are not released: they may still be
     /// running and may still complete.
     pub async fn deregister_worker(
         &self,
@@ -469,7 +471,7 @@ impl Host {
         self.release_workflow_tasks(namespace, worker_id).await
     }
 
-    /// Gives every workflow task that the worker holds to the next one; how many.
+    /// Releases every workflow task that the worker holds to the next one; returns how many.
     async fn release_workflow_tasks(
         &self,
         namespace: &Namespace,
@@ -515,7 +517,7 @@ impl Host {
         }
     }
 
-    /// One worker.
+    /// Returns one worker.
     pub async fn worker(&self, namespace: &Namespace, worker_id: &WorkerId) -> Result<WorkerView> {
         let known = self.known_worker(namespace, worker_id).await?;
         known
@@ -523,8 +525,8 @@ impl Host {
             .ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
     }
 
-    /// Workers that could be given a task of this workflow type now: heard of lately, on the queue, of the type. This is the
-    /// one place that decides who may be asked; a reason to pass over a worker belongs here.
+    /// Returns the workers that could get a task of this workflow type now: live, on the queue, of the type. This is the only place
+    /// that decides which workers may be asked; a reason to skip a worker belongs here.
     pub(crate) fn live_workers(
         &self,
         namespace: &Namespace,
@@ -546,7 +548,7 @@ impl Host {
             .collect()
     }
 
-    /// Workers that could be given an activity of this type now.
+    /// Returns the workers that could get an activity of this type now.
     pub(crate) fn activity_workers(
         &self,
         namespace: &Namespace,
@@ -571,13 +573,13 @@ impl Host {
         workers
     }
 
-    /// All workers of a namespace by id.
+    /// Returns all workers of a namespace by id.
     pub async fn workers(&self, namespace: &Namespace) -> Result<Vec<WorkerView>> {
         let known = self.known_workers(namespace, |_| true).await?;
         Ok(known.iter().map(|known| self.view(known)).collect())
     }
 
-    /// Registrations of a namespace that are wanted, by id. Other servers may have taken some.
+    /// Returns the requested registrations of a namespace, by id. Other servers may have created some.
     pub(crate) async fn known_workers(
         &self,
         namespace: &Namespace,
@@ -602,7 +604,7 @@ impl Host {
         Ok(wanted)
     }
 
-    /// One page of workers by id. Ends early when they are large.
+    /// Returns one page of workers by id. It ends early if they are large.
     pub async fn list_workers(
         &self,
         namespace: &Namespace,
@@ -652,7 +654,7 @@ impl Host {
         })
     }
 
-    /// A namespace's live workers in short: how many, and at most `max` of them and of their queues and builds.
+    /// Returns a summary of a namespace's live workers: their number, and at most `max` of them and of their queues and builds.
     pub async fn fleet(&self, namespace: &Namespace, max: usize) -> Result<Fleet> {
         let now = self.now();
         let is_live = |known: &RegisteredWorker| !self.is_stale(known, now);
@@ -675,7 +677,7 @@ impl Host {
         })
     }
 
-    /// Whether a live worker of the queue registered the capability.
+    /// Returns whether a live worker of the queue registered the capability.
     pub(crate) fn is_offered(
         &self,
         namespace: &Namespace,
@@ -691,7 +693,7 @@ impl Host {
         })
     }
 
-    /// Whether this worker registered the capability.
+    /// Returns whether this worker registered the capability.
     pub(crate) fn worker_can(
         &self,
         namespace: &Namespace,
@@ -703,7 +705,7 @@ impl Host {
         known.get(&key).is_some_and(|known| known.can(capability))
     }
 
-    /// The handlers that workers of this type and queue declare, as `declared_*` keys; the newest live registration counts.
+    /// Returns the handlers that workers of this type and queue declare, as `declared_*` keys; the newest live registration counts.
     pub(crate) fn declared_contract(
         &self,
         namespace: &Namespace,

@@ -1,5 +1,5 @@
-//! Applies what is due in runs. There is no scan: the sweep sleeps until the earliest alarm in the store, or an earlier one that a
-//! commit announced. While idle it reads nothing.
+//! Applies everything that is due in runs. There is no scan: the sweep sleeps until the earliest alarm in the store, or an earlier
+//! one that a commit announced. While idle it reads nothing.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ const BATCH: usize = 512;
 /// Runs advanced at the same time; their commits share syncs.
 const CONCURRENT: usize = 64;
 
-/// Another server may set an alarm and die before it rings. Where there may be one, look this often.
+/// Another server may set an alarm and stop before it fires. If there may be one, check this often.
 const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// When to look next.
+/// When to check next.
 #[derive(Default)]
 pub(crate) struct AlarmBell {
     next: Mutex<Option<Timestamp>>,
@@ -32,7 +32,7 @@ pub(crate) struct AlarmBell {
 }
 
 impl AlarmBell {
-    /// A commit set an alarm: look no later than this.
+    /// A commit set an alarm: check no later than this.
     pub(crate) fn set_no_later_than(&self, at: Timestamp) {
         let mut next = self.next.lock();
         if next.is_none_or(|next| at < next) {
@@ -42,17 +42,17 @@ impl AlarmBell {
         }
     }
 
-    /// Forgets the moment. Done before a look, so that one that is set during the look is not lost.
+    /// Clears the time. Called before a check, so that one that is set during the check is not lost.
     pub(crate) fn silence(&self) {
         *self.next.lock() = None;
     }
 
-    /// Whether the moment has come and no pass has begun since.
+    /// Returns whether the time has come and no pass has begun since.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.next.lock().is_some_and(|at| at <= now)
     }
 
-    /// Waits for the moment.
+    /// Waits for the time.
     pub(crate) async fn rings(&self, clock: &dyn Clock) {
         loop {
             let next = *self.next.lock();
@@ -70,7 +70,7 @@ impl AlarmBell {
     }
 }
 
-/// Applies what is due in runs.
+/// Applies everything that is due in runs.
 #[derive(Default)]
 pub(crate) struct Alarms;
 
@@ -80,7 +80,7 @@ impl Sweep for Alarms {
 
     async fn pass(&mut self, host: &Host) -> Result<()> {
         let bell = &host.inner.wakes.bell;
-        // Forgetting the old moment before looking means that an alarm that is set during the look is not lost.
+        // Clearing the old time before the check means that an alarm that is set during the check is not lost.
         bell.silence();
         if let Some(at) = advance_due_runs(&host.inner.executor).await? {
             bell.set_no_later_than(at);

@@ -1,5 +1,5 @@
-//! A slow second look at open runs: a bounded number per pass, every run in turn. What it finds is a bug, so it
-//! is logged; the repair is an ordinary command, decided on the run as it then is.
+//! A slow background check of open runs: a bounded number per pass, every run in turn. A stuck run is a bug, so it is logged; the
+//! repair is an ordinary command, decided on the run as it then is.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Runs of one pass: a few milliseconds of reading.
 const RUNS_PER_PASS: usize = 200;
 
-/// Where the next pass goes on; the beginning at first.
+/// Where the next pass continues; the beginning at first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditPlace {
     namespace: Option<Namespace>,
@@ -30,7 +30,7 @@ pub struct AuditPlace {
 /// Checks open runs, a bounded number per pass.
 #[derive(Default)]
 pub(crate) struct Audit {
-    /// None before the first wait: a server that starts has other things to do.
+    /// `None` before the first wait: a starting server has more urgent work.
     place: Option<AuditPlace>,
 }
 

@@ -1,5 +1,5 @@
-//! Background loops that must not vanish. One that panics is logged and started again; what it works on is read from the store,
-//! so it goes on where it was.
+//! Background loops that must not disappear. A loop that panics is logged and restarted; it reads its work from the store, so it
+//! continues where it was.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Host {
                 if ended.is_ok() {
                     return;
                 }
-                tracing::error!(name, "a background loop panicked; it is started again");
+                tracing::error!(name, "background loop panicked; restarting it");
                 tokio::select! {
                     () = tokio::time::sleep(PAUSE_AFTER_PANIC) => {}
                     () = host.inner.stopping.cancelled() => return,
@@ -52,7 +52,7 @@ mod tests {
     use crate::Config;
 
     #[tokio::test(start_paused = true)]
-    async fn a_loop_that_panics_is_started_again() {
+    async fn a_loop_that_panics_is_restarted() {
         let store = Arc::new(Memory::new());
         let host = Host::start(store, Config::default()).await.unwrap();
         let starts = Arc::new(AtomicUsize::new(0));
@@ -61,7 +61,7 @@ mod tests {
         host.keep_running("test", move |host| {
             let (counted, told) = (Arc::clone(&counted), Arc::clone(&told));
             async move {
-                assert!(counted.fetch_add(1, Ordering::SeqCst) == 2, "told to panic");
+                assert!(counted.fetch_add(1, Ordering::SeqCst) == 2, "the test makes it panic");
                 told.notify_one();
                 host.inner.stopping.cancelled().await;
             }

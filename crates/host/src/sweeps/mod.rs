@@ -1,6 +1,6 @@
-//! Background loops, a file each: what time does to runs, sessions and workers, the outbox, and the audit. All have one shape,
-//! [`Sweep`]: a pass that does everything there is to do, then a wait. A sweep keeps nothing that the store does not have, so one
-//! that panics is started again.
+//! Background loops, a file each: changes over time of runs, sessions and workers, the outbox, and the audit. All have one shape,
+//! [`Sweep`]: a pass that does all present work, then a wait. A sweep keeps nothing that the store does not have, so one that
+//! panics is restarted.
 
 pub(crate) mod alarms;
 pub(crate) mod audit;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::Host;
 use crate::error::Result;
 
-/// After a failed pass, how long to leave the store alone.
+/// The pause after a failed pass, to spare the store.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// One background loop.
@@ -22,13 +22,13 @@ pub(crate) trait Sweep: Default + Send + Sync + 'static {
     /// The name in logs.
     const NAME: &'static str;
 
-    /// Whether a host with this sweep at work is not idle. A test that skips time waits for these.
+    /// Whether a host is busy while this sweep works. A test that skips time waits for these.
     const KEEPS_HOST_BUSY: bool;
 
-    /// Does everything there is to do now.
+    /// Does all present work.
     fn pass(&mut self, host: &Host) -> impl Future<Output = Result<()>> + Send;
 
-    /// Waits until there may be something to do again.
+    /// Waits until there may be work again.
     fn wait(&self, host: &Host) -> impl Future<Output = ()> + Send;
 }
 
@@ -53,7 +53,7 @@ async fn run<S: Sweep>(host: Host) {
     let mut sweep = S::default();
     loop {
         if let Err(error) = sweep.pass(&host).await {
-            tracing::warn!(sweep = S::NAME, %error, "a sweep failed; it is tried again shortly");
+            tracing::warn!(sweep = S::NAME, %error, "sweep failed; retrying shortly");
             tokio::select! {
                 () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => continue,
                 () = inner.stopping.cancelled() => return,

@@ -1,5 +1,5 @@
-//! Delivers outbox messages from one run to another. Each becomes a command on its receiver; then the sender forgets it. Until then
-//! it is stored with its sender, so a delivery that fails is repeated, at the latest by the sender's alarm.
+//! Delivers outbox messages from one run to another. Each becomes a command on its receiver; then the sender deletes it. Until then
+//! it is stored with its sender, so a delivery that fails is repeated, at the latest by the alarm of the sender.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -66,7 +66,7 @@ impl Outbox {
         self.written.notify_one();
     }
 
-    /// Whether every message is delivered or left to its sender's alarm.
+    /// Returns whether every message is delivered or left to the alarm of its sender.
     pub(crate) fn is_empty(&self) -> bool {
         self.senders.lock().is_empty()
     }
@@ -136,7 +136,7 @@ impl Sweep for Deliveries {
 }
 
 impl Host {
-    /// Delivers what the run has in its outbox. What is left comes here again by the sender's alarm.
+    /// Delivers the outbox of the run. The alarm of the sender repeats the rest.
     async fn deliver_all(&self, sender: &RunId) {
         let delivery = AssertUnwindSafe(self.deliver_messages(sender));
         match delivery.catch_unwind().await {
@@ -216,14 +216,14 @@ impl Host {
                     .pass_on_cancellation(&target, reason.as_deref(), budget, context.as_ref())
                     .await;
                 match asked {
-                    // A parent waits for this child to end: one that cannot be asked is closed.
+                    // A parent waits for this child to end: a child that does not support the request is closed.
                     Err(Error::Rejected(Rejection::NotCooperative)) if context.is_some() => {
                         refusal(
                             self.stop_workflow(&target, Stop::Cancel, reason.as_deref())
                                 .await,
                         )
                     }
-                    // Its worker will be done soon; the message comes again.
+                    // Its worker will finish soon; the message is delivered again.
                     Err(error @ Error::Rejected(Rejection::ActiveClaimNotCooperative { .. })) => {
                         Err(error)
                     }
@@ -234,7 +234,7 @@ impl Host {
     }
 }
 
-/// The reason why a receiver refused, or the error that leaves the outcome unknown.
+/// Returns the reason why a receiver refused, or the error that leaves the outcome unknown.
 fn refusal<R>(outcome: Result<R>) -> Result<Option<String>> {
     match outcome {
         Ok(_) => Ok(None),

@@ -1,5 +1,5 @@
-//! What time does to sessions: leases and deadlines pass, owners become stale, ended sessions are forgotten. There is no scan: the
-//! sweep sleeps until the earliest moment that can change something.
+//! Changes of sessions over time: leases and deadlines pass, owners become stale, ended sessions are deleted. There is no scan: the
+//! sweep sleeps until the earliest time that can change something.
 
 use longhaul_protocol::Timestamp;
 
@@ -10,16 +10,16 @@ use crate::sweeps::Sweep;
 /// Due sessions fetched at a time.
 const BATCH: usize = 512;
 
-/// Session queues that matching set aside are looked at again after this.
+/// Session queues that matching set aside are checked again after this.
 const SECOND_LOOK_SECONDS: u64 = 1;
 
-/// Ended sessions are looked for this often; they are kept for days, so it hardly matters when.
+/// Ended sessions are deleted this often; they are kept for days, so the exact time hardly matters.
 const PRUNE_SECONDS: u64 = 3600;
 
-/// Ended sessions are kept at least this long, so that their ids stay used up.
+/// Ended sessions are kept at least this long, so that their ids are not used again.
 const KEPT_DAYS_MIN: u32 = 30;
 
-/// Applies what is due in sessions.
+/// Applies everything that is due in sessions.
 #[derive(Default)]
 pub(crate) struct SessionSweep {
     prune_at: Option<Timestamp>,
@@ -47,7 +47,7 @@ impl Sweep for SessionSweep {
 }
 
 impl Host {
-    /// Sweeps, and returns when to look again.
+    /// Sweeps, and returns when to check again.
     async fn next_session_look(&self, prune_at: &mut Timestamp) -> Result<Timestamp> {
         self.sweep_sessions().await?;
         let now = self.now();
@@ -71,7 +71,7 @@ impl Host {
         Ok(next)
     }
 
-    /// Brings every session up to now: those whose moment has come, and those of owners that are gone.
+    /// Updates every session to now: those that are due, and those whose owners are gone.
     pub(crate) async fn sweep_sessions(&self) -> Result<()> {
         self.inner.wakes.dispatch.look_again();
         loop {
@@ -95,7 +95,7 @@ impl Host {
         Ok(())
     }
 
-    /// Forgets sessions that ended long ago. A namespace without retention keeps them, as it keeps its runs.
+    /// Deletes sessions that ended long ago. A namespace without retention keeps them, as it keeps its runs.
     pub async fn prune_sessions(&self) -> Result<()> {
         for namespace in self.namespaces().await? {
             let Some(days) = namespace.retention_days else {
@@ -109,7 +109,7 @@ impl Host {
         Ok(())
     }
 
-    /// Sessions as matching must know them, after a restart.
+    /// Loads the sessions for matching, after a restart.
     pub(crate) async fn load_sessions(&self) -> Result<()> {
         let open = self
             .inner

@@ -1,5 +1,5 @@
-//! Forgets workers that have been silent for long. A process that crashed does not deregister, and its registration would stay. A
-//! worker that comes back after that gets the answer that it is not registered, as if it had left.
+//! Deletes workers that have been silent for long. A process that crashed does not deregister, and its registration would stay. A
+//! worker that returns after that is refused as not registered, as if it had left.
 
 use futures::StreamExt;
 use longhaul_protocol::Timestamp;
@@ -9,17 +9,17 @@ use crate::Host;
 use crate::error::{Error, Result};
 use crate::sweeps::Sweep;
 
-/// Silent for this long after it counts as stale, unless configured, a worker is forgotten. Far longer than a restart or a lost
-/// network usually lasts, because no published worker registers twice.
+/// The silence after which a stale worker is deleted, unless configured. Far longer than a restart or a lost network usually lasts,
+/// because no published worker registers twice.
 pub(crate) const FORGET_SECONDS_DEFAULT: u64 = 3600;
 
-/// Looks are at least this far apart. A minute more does not matter.
+/// Checks are at least this far apart. A minute more does not matter.
 const LOOK_SECONDS_MIN: u64 = 60;
 
-/// Workers forgotten at the same time; their writes share syncs.
+/// Workers deleted at the same time; their writes share syncs.
 const CONCURRENT: usize = 64;
 
-/// Forgets workers that have been stale for long.
+/// Deletes workers that have been stale for long.
 #[derive(Default)]
 pub(crate) struct WorkerSweep;
 
@@ -39,7 +39,7 @@ impl Sweep for WorkerSweep {
 }
 
 impl Host {
-    /// Forgets every worker that was silent for too long. Returns how many.
+    /// Deletes every worker that was silent for too long. Returns how many.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -58,7 +58,7 @@ impl Host {
         let forget = |(namespace, worker_id): (Namespace, WorkerId)| async move {
             match self.deregister_worker(&namespace, &worker_id).await {
                 Ok(_) => {
-                    tracing::info!(%namespace, %worker_id, "forgot a worker that was silent for long");
+                    tracing::info!(%namespace, %worker_id, "deleted a worker that was silent for long");
                     Ok(1)
                 }
                 Err(Error::WorkerNotRegistered(_)) => Ok(0),
@@ -75,7 +75,7 @@ impl Host {
         Ok(forgotten)
     }
 
-    /// When a worker may have to be forgotten next: not before the one that was silent longest, and not too soon.
+    /// Returns when the next worker may have to be deleted: not before the one with the longest silence, and not too soon.
     fn next_worker_look(&self) -> Timestamp {
         let now = self.now();
         let config = &self.inner.config;

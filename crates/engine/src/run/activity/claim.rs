@@ -1,4 +1,4 @@
-//! A worker asks for an activity task. Every claim is a new attempt with a new id; the one before may no longer report.
+//! A worker claims an activity task. Every claim is a new attempt with a new id; the previous attempt may no longer report.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::run::state::{Activity, Attempt, Part, PartKey, RetryPolicy, Run, Spec
 use crate::session::{self, Acquired, Admission, Session};
 use crate::{Command, Decision, Moment, Rejection};
 
-/// A worker asks for an activity task.
+/// A worker claims an activity task.
 #[derive(Clone, Debug)]
 pub struct ClaimActivityTask {
     pub task_id: TaskId,
     pub sequence: u64,
     pub worker_id: WorkerId,
     pub poll_request_id: Option<String>,
-    /// What its session's rules are asked with, for a task that must run in one.
+    /// The inputs for the rules of the session, for a task that must run in one.
     pub admission: Option<Box<Admission>>,
 }
 
@@ -32,7 +32,7 @@ pub struct ActivityClaim {
     pub arguments: Payload,
     /// The session it runs in, as it is now.
     pub session: Option<Box<Session>>,
-    /// How the claim got the session; none when it was answered again.
+    /// How the claim acquired the session; `None` if the claim is a repeat.
     pub acquired: Option<session::Outcome>,
 }
 
@@ -83,11 +83,11 @@ impl Command for ClaimActivityTask {
                 reason: Reason::NotDue,
             });
         }
-        // A deadline that passed wins over another delivery.
+        // A passed deadline takes precedence over another delivery.
         if draft.activities().expire(self.sequence) {
             return draft.finish(not_claimable(Reason::TaskNotReady));
         }
-        // Last, so that nothing is acquired for a claim that comes to nothing.
+        // Last, so that a refused claim does not acquire a session.
         let acquired = match self.enter_session(run, &activity, moment.now) {
             Ok(acquired) => acquired,
             Err(rejection) => return Decision::reject(rejection),

@@ -1,8 +1,8 @@
-//! Whether a worker may still speak about an attempt of an activity. Complete, fail, heartbeat, status and the acknowledgement of a
+//! Whether a worker may still report on an attempt of an activity. Complete, fail, heartbeat, status and the acknowledgement of a
 //! stop begin here.
 //!
-//! Lease expiry alone does not close an attempt: until the next claim its worker may still report. The fence therefore looks
-//! at attempts first, and at the owner last, because a published worker stops on an owner mismatch.
+//! Lease expiry alone does not close an attempt: until the next claim its worker may still report. The fence therefore checks
+//! attempts first, and the owner last, because a published worker stops on an owner mismatch.
 
 use longhaul_protocol::id::{ActivityAttemptId, TaskId, WorkerId};
 
@@ -15,18 +15,18 @@ use crate::run::draft::Draft;
 use crate::run::state::{Activity, Attempt, Part, Run};
 use crate::{Decision, Moment, Rejection};
 
-/// The worker that speaks about an attempt.
+/// The worker that reports on an attempt.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     /// The task's row. It has the stored reply of a finished task.
     pub row: Box<TaskRow>,
     pub attempt_id: ActivityAttemptId,
     pub owner: WorkerId,
-    /// The authenticated caller, recorded with what the report writes.
+    /// The authenticated caller, recorded with the events and rows of the report.
     pub principal: Option<String>,
 }
 
-/// Why a worker may not speak about an attempt.
+/// Why a worker may not report on an attempt.
 #[derive(Clone, Debug)]
 pub(crate) enum FenceRefusal {
     AttemptNotFound,
@@ -56,7 +56,7 @@ impl From<FenceRefusal> for Rejection {
 type Current<'a> = (&'a Activity, &'a Attempt);
 
 impl Reporter {
-    /// The current attempt, if the caller runs it. The order of the checks is the protocol's: attempt, run, owner.
+    /// Returns the current attempt, if the caller runs it. The protocol fixes the order of the checks: attempt, run, owner.
     pub(crate) fn current<'a>(&self, run: &'a Run) -> Result<Current<'a>, FenceRefusal> {
         let activity = run.activity(self.row.sequence);
         let open = activity.filter(|activity| activity.task_id == self.row.task_id);
@@ -88,7 +88,7 @@ impl Reporter {
         }
     }
 
-    /// The stored reply of the same report.
+    /// Returns the stored reply to the same report.
     fn stored(&self, verb: Verb) -> Option<&StoredReply> {
         let closed = self.closed_task()?;
         closed.reply.as_ref().filter(|stored| {
@@ -96,7 +96,7 @@ impl Reporter {
         })
     }
 
-    /// The finished task, if the attempt is one of its own.
+    /// Returns the finished task, if the attempt belongs to it.
     fn closed_task(&self) -> Option<&ClosedTask> {
         let closed = self.row.closed.as_deref()?;
         closed.attempts.contains(&self.attempt_id).then_some(closed)
@@ -106,7 +106,7 @@ impl Reporter {
         stored.attempt_id.as_ref() == Some(&self.attempt_id)
     }
 
-    /// Why an attempt that is not current may no longer speak. An attempt that this task never had is an error at once.
+    /// Returns why an attempt that is not current may no longer report. An attempt that this task never had is an error at once.
     fn past_attempt(
         &self,
         run: &Run,
@@ -127,8 +127,8 @@ impl Reporter {
         )
     }
 
-    /// An attempt that the task's finished row does not have: an earlier one of this task, one of another task of the run, or none
-    /// at all.
+    /// Handles an attempt that is not in the finished row of the task: an earlier one of this task, one of another task of the run,
+    /// or an unknown one.
     fn unknown_here(
         &self,
         run: &Run,
@@ -159,7 +159,7 @@ impl Reporter {
         })
     }
 
-    /// The shared beginning of complete and fail: the current attempt with a draft, or the finished decision.
+    /// Begins a complete or fail: returns the current attempt with a draft, or the finished decision.
     pub(crate) fn authorize_report<'a>(
         &self,
         run: &'a Run,

@@ -1,4 +1,4 @@
-//! Heartbeats of an activity's worker, and its question whether to go on.
+//! Heartbeats of an activity's worker, and its status calls, which ask whether to continue.
 
 use longhaul_protocol::history::{ActivityHeartbeatRecorded, EventPayload};
 use longhaul_protocol::id::TaskQueue;
@@ -16,7 +16,7 @@ use crate::run::state::{Activity, Attempt, Closed, Run, Status};
 use crate::session::{self, Owner, Refusal, Session};
 use crate::{Changes, Command, Decision, Moment};
 
-/// The worker is alive, or asks whether it should go on.
+/// The worker is alive, or asks whether to continue.
 #[derive(Clone, Debug)]
 pub struct HeartbeatActivity {
     pub reporter: Reporter,
@@ -25,7 +25,7 @@ pub struct HeartbeatActivity {
     pub session: Option<Box<StoredSession>>,
 }
 
-/// A session's row and whether its owner is there.
+/// The row of a session and whether its owner is alive.
 #[derive(Clone, Debug)]
 pub struct StoredSession {
     pub session: Option<Session>,
@@ -41,7 +41,7 @@ pub enum HeartbeatRequest {
     Status,
 }
 
-/// The answer to a heartbeat or a status call.
+/// The reply to a heartbeat or a status call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeartbeatReply {
     pub can_continue: bool,
@@ -56,13 +56,13 @@ pub struct HeartbeatReply {
     pub run_status: Status,
     pub closed: Option<Closed>,
     pub deadlines: Deadlines,
-    /// What the worker needs to say that its callback stopped.
+    /// Identifies the stop that the worker must acknowledge when its callback has stopped.
     pub stop_order: Option<StopOrder>,
-    /// The session it runs in: as it was renewed, or as it refused.
+    /// The session it runs in: as renewed, or as it was when it refused.
     pub session: Option<Box<SessionHeartbeat>>,
 }
 
-/// A session in the answer to a heartbeat, with what the activity's author asked of it.
+/// A session in the reply to a heartbeat, with the options of the activity's author.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionHeartbeat {
     pub options: WorkerSessionOptions,
@@ -76,7 +76,7 @@ impl Command for HeartbeatActivity {
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<HeartbeatReply> {
         let (activity, attempt) = match self.reporter.current(run) {
             Ok(current) => current,
-            // Mistakes of the caller are refused; news about the attempt is a reply.
+            // Errors of the caller are refused; news about the attempt is a reply.
             Err(refusal) => {
                 let reason = match &refusal {
                     FenceRefusal::RunClosed(closed) => activity_reason(closed.closed.reason),
@@ -139,8 +139,8 @@ impl Command for HeartbeatActivity {
 }
 
 impl HeartbeatActivity {
-    /// The answer that tells the worker to stop. Its session is renewed all the same while it cleans up, unless another attempt
-    /// took its place.
+    /// Returns the reply that makes the worker stop. Its session is still renewed while it cleans up, unless another attempt
+    /// replaced it.
     fn stop(
         &self,
         run: &Run,
@@ -161,7 +161,7 @@ impl HeartbeatActivity {
         }
     }
 
-    /// Whether the reporter's attempt is the newest of its task.
+    /// Returns whether the attempt of the reporter is the newest of its task.
     fn was_last(&self, run: &Run) -> bool {
         let row = &self.reporter.row;
         let open = run
@@ -175,7 +175,7 @@ impl HeartbeatActivity {
         open.or(ended) == Some((&self.reporter.attempt_id, &self.reporter.owner))
     }
 
-    /// Renews with the activity's own lease time; None when the activity runs in no session.
+    /// Renews the session with the activity's own lease time; returns `None` if the activity runs in no session.
     fn renew_session(&self, now: Timestamp) -> Option<Result<Session, Refusal>> {
         let options = self.reporter.row.worker_session.as_ref()?;
         let stored = self.session.as_ref()?;
@@ -197,7 +197,7 @@ impl HeartbeatActivity {
             })
     }
 
-    /// The session as it was just written, else as it is stored.
+    /// Returns the session as just written, or else as stored.
     fn session_state(&self, newer: Option<Session>) -> Option<Box<SessionHeartbeat>> {
         let row = &self.reporter.row;
         let options = row.worker_session.as_ref()?;
@@ -284,7 +284,8 @@ fn healthy(run: &Run, activity: &Activity, attempt: &Attempt) -> HeartbeatReply 
 }
 
 impl Activities<'_, '_> {
-    /// An accepted heartbeat. One that comes after the lease ran out, and before the next claim, takes the task back.
+    /// Applies an accepted heartbeat. If the lease has run out and the task has not been claimed again, the heartbeat takes the
+    /// task back.
     fn renew(
         &mut self,
         mut activity: Activity,

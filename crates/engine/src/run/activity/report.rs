@@ -41,7 +41,7 @@ pub struct Failure {
     pub non_retryable: bool,
     /// Stored verbatim beside its codec.
     pub details: Option<Payload>,
-    /// Details that were no payload, and what the worker sent for people only.
+    /// Details that are not a payload, and data that the worker sent for people only.
     pub diagnostics: Option<Value>,
     pub runtime_diagnostics: Option<Value>,
     /// For people; kept with the task, not in history.
@@ -129,7 +129,7 @@ impl Command for FailActivity {
                 Ok(current) => current,
                 Err(decision) => return *decision,
             };
-        // With the task an operator finds the stack trace from the event.
+        // The task id leads an operator from the event to the stack trace.
         draft.cause.task_id = Some(self.reporter.row.task_id.clone());
         let listed = activity.retry.as_ref().is_some_and(|retry| {
             retry.non_retryable_error_types.iter().any(|name| {
@@ -184,7 +184,7 @@ impl Command for FailActivity {
 }
 
 impl Activities<'_, '_> {
-    /// The activity failed for good.
+    /// Fails the activity for good.
     fn fail(
         &mut self,
         activity: &Activity,

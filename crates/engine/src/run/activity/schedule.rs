@@ -1,5 +1,5 @@
-//! Activities: scheduling, retries and the rows that show them. Claims are in `activity_claim`, the reports of
-//! workers in `activity_report` and `activity_heartbeat`, deadlines in `activity_timeout`.
+//! Activities: scheduling, retries and the task rows. Claims are in `claim`, the reports of workers in `report` and `heartbeat`,
+//! deadlines in `timeout`.
 
 use longhaul_protocol::history::{
     ActivityCall, ActivityRetryScheduled, ActivityScheduled, ActivitySnapshot, EventPayload,
@@ -15,10 +15,10 @@ use crate::limits;
 use crate::run::draft::{Activities, Draft};
 use crate::run::state::{Activity, Part, PartKey, PastAttempt, Resume, RetryPolicy, Run, Spec};
 
-/// How many finished attempts of one activity are remembered, so that a late report is told from an unknown one.
+/// Number of finished attempts of one activity that are kept, so that a late report can be distinguished from an unknown one.
 const PAST_ATTEMPTS_MAX: usize = 16;
 
-/// When an activity must be where.
+/// The deadlines of an activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deadlines {
     pub schedule_to_start: Option<Timestamp>,
@@ -30,20 +30,20 @@ pub struct Deadlines {
 }
 
 impl Activity {
-    /// Whether a worker holds it.
+    /// Returns whether a worker holds it.
     pub(crate) fn is_running(&self) -> bool {
         let attempt = self.attempt.as_ref();
         attempt.is_some_and(|attempt| attempt.lease_expires_at.is_some())
     }
 
-    /// Attempts the policy allows; None is without limit.
+    /// Returns the number of attempts that the policy allows; `None` is without limit.
     pub(crate) fn max_attempts(&self) -> Option<u64> {
         self.retry
             .as_ref()
             .map_or(Some(1), |retry| retry.max_attempts)
     }
 
-    /// Seconds to wait after attempt `number`.
+    /// Returns the seconds to wait after attempt `number`.
     pub(crate) fn backoff_seconds(&self, number: u64) -> u64 {
         let list = self
             .retry
@@ -55,7 +55,7 @@ impl Activity {
         list.get(place).copied().unwrap_or(0)
     }
 
-    /// The keys every event of this call repeats.
+    /// Returns the keys that every event of this call repeats.
     pub(crate) fn call(&self) -> ActivityCall {
         ActivityCall {
             activity_execution_id: self.execution_id.clone(),
@@ -83,7 +83,7 @@ impl Activity {
         }
     }
 
-    /// The current attempt may no longer report.
+    /// Ends the right of the current attempt to report.
     pub(crate) fn retire_attempt(&mut self) {
         if let Some(attempt) = self.attempt.take() {
             self.past_attempts.push(PastAttempt {
@@ -106,7 +106,7 @@ impl Activity {
             .collect()
     }
 
-    /// All deadlines, with those of the run.
+    /// Returns all deadlines, including those of the run.
     pub fn deadlines(&self, spec: &Spec) -> Deadlines {
         let attempt = self.attempt.as_ref();
         Deadlines {
@@ -121,7 +121,7 @@ impl Activity {
 }
 
 impl Activities<'_, '_> {
-    /// `schedule_activity`.
+    /// Applies `schedule_activity`.
     pub(crate) fn schedule(
         &mut self,
         sequence: u64,
@@ -195,7 +195,7 @@ impl Activities<'_, '_> {
         Ok(())
     }
 
-    /// Stores the activity and shows its open task to the matching side.
+    /// Stores the activity and writes the row of its open task for matching.
     pub(crate) fn put(&mut self, activity: Activity) {
         let leased = activity
             .attempt
@@ -214,7 +214,7 @@ impl Activities<'_, '_> {
         );
     }
 
-    /// Ends the activity's current task; the activity itself may live on in a retry.
+    /// Ends the current task of the activity; a retry may continue the activity itself.
     pub(crate) fn close_task(
         &mut self,
         activity: &Activity,
@@ -232,14 +232,14 @@ impl Activities<'_, '_> {
         self.draft.tasks.insert(row.task_id.clone(), row);
     }
 
-    /// The activity is over, whatever its outcome.
+    /// Removes the activity after its end, whatever its outcome.
     pub(crate) fn remove(&mut self, sequence: u64) {
         self.draft.remove(PartKey::Activity(sequence));
         self.draft.remove(PartKey::Arguments(sequence));
         self.draft.core.open.activities = self.draft.core.open.activities.saturating_sub(1);
     }
 
-    /// Schedules the next attempt and returns its task. `why` fills the event beyond what is the same for all retries.
+    /// Schedules the next attempt and returns its task. `why` fills the fields of the event that differ between retries.
     pub(crate) fn retry(
         &mut self,
         mut activity: Activity,
@@ -284,7 +284,7 @@ impl Activities<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// The call's own queue, else its session's, else the run's.
+    /// Returns the queue of the call, else that of its session, else that of the run.
     fn activity_queue(&self, command: &ScheduleActivity) -> TaskQueue {
         let session = command.worker_session.as_deref();
         let named = command
@@ -331,7 +331,7 @@ impl Draft<'_> {
         }
     }
 
-    /// When another attempt may start, if the policy, the deadline and the number of attempts allow one.
+    /// Returns when another attempt may start, if the policy, the deadline and the number of attempts allow one.
     pub(crate) fn retry_at(&self, activity: &Activity) -> Option<(Timestamp, u64)> {
         if activity.stop_requested {
             return None;
@@ -350,7 +350,7 @@ impl Draft<'_> {
         .then_some((at, backoff))
     }
 
-    /// The workflow task that this decision created, if any.
+    /// Returns the workflow task that this decision created, if any.
     pub(crate) fn created_workflow_task(&self, before: &Run) -> Option<&TaskId> {
         let task = self.core.workflow_task.as_ref()?;
         (before

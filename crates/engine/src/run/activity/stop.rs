@@ -1,5 +1,5 @@
-//! Activities that a cancellation interrupts: their worker is told to stop, stops, and says so. A delivery that waits for this goes
-//! on when it is said, or when the lease of the attempt runs out.
+//! Activities that a cancellation interrupts: the server asks their worker to stop; the worker stops and acknowledges it. A
+//! delivery that waits for this continues after the acknowledgement, or when the lease of the attempt runs out.
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{ActivityCancelled, EventPayload};
@@ -13,14 +13,14 @@ use crate::run::state::{Activity, Run};
 use crate::run::wait::group::CallEnd;
 use crate::{Command, Decision, Moment, Rejection};
 
-/// What a worker needs to say that its callback stopped.
+/// Identifies the stop that a worker acknowledges when its callback has stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopOrder {
     pub request_id: CommandId,
     pub root_request_id: String,
     pub cleanup_deadline_at: Timestamp,
     pub event_id: EventId,
-    /// Whether it was said already.
+    /// Whether the stop has been acknowledged.
     pub stopped: bool,
 }
 
@@ -36,14 +36,14 @@ impl StopOrder {
     }
 }
 
-/// The worker's callback has stopped.
+/// The callback of the worker has stopped.
 #[derive(Clone, Debug)]
 pub struct AcknowledgeStop {
     pub reporter: Reporter,
     pub request_id: CommandId,
 }
 
-/// It is known.
+/// The acknowledgement of the stop is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopAcknowledged {
     pub duplicate: bool,
@@ -95,7 +95,7 @@ impl Command for AcknowledgeStop {
 }
 
 impl Activities<'_, '_> {
-    /// The callback is taken for stopped: the activity ends, and the delivery that waits for it goes on.
+    /// Treats the callback as stopped: ends the activity and continues the delivery that waits for it.
     pub(crate) fn end_stopped(&mut self, activity: &Activity) {
         self.draft
             .append(EventPayload::ActivityCancelled(ActivityCancelled {

@@ -38,7 +38,7 @@ impl Timeout {
 }
 
 impl Activity {
-    /// The next moment at which something happens to it by itself.
+    /// Returns the next time at which something happens to it without a call.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         let mut due = self.schedule_to_close_deadline_at;
         match &self.attempt {
@@ -72,7 +72,7 @@ impl Activity {
 }
 
 impl Activities<'_, '_> {
-    /// Applies a passed deadline of the activity; whether there was one.
+    /// Applies a passed deadline of the activity; returns whether there was one.
     pub(crate) fn expire(&mut self, sequence: u64) -> bool {
         let Some(mut activity) = self.draft.activity(sequence).cloned() else {
             return false;
@@ -81,7 +81,8 @@ impl Activities<'_, '_> {
             return false;
         };
         if timeout == Timeout::ScheduleToStart {
-            // The wait that nobody ended counts as an attempt, or a queue without workers would retry for ever.
+            // The wait counts as an attempt although no worker claimed the task; otherwise a queue without workers would retry
+            // without end.
             activity.attempt_count += 1;
         }
         let retry = if timeout == Timeout::ScheduleToClose || activity.stop_requested {
@@ -141,7 +142,7 @@ impl Activities<'_, '_> {
         );
     }
 
-    /// Deadlines, expired leases and due retries of every activity.
+    /// Applies deadlines, expired leases and due retries of every activity.
     pub(crate) fn expire_due(&mut self) {
         let due: Vec<u64> = self
             .draft
@@ -157,8 +158,8 @@ impl Activities<'_, '_> {
                 continue;
             };
             match &mut activity.attempt {
-                // The attempt stays current until the next claim: its worker may only be late.
-                // Asked to stop and gone silent: taken for stopped.
+                // The attempt stays current until the next claim: its worker may only be late. An attempt that was asked to stop
+                // and whose lease ran out counts as stopped.
                 Some(attempt)
                     if activity.stop_requested
                         && attempt

@@ -1,7 +1,7 @@
-//! The working copy of a run while a command is decided: the run as it was, overlaid with what changed so far. Only what
-//! changed is copied, so a decision on a run with a thousand open activities costs as much as on one with two.
+//! The working copy of a run while a command is decided: the run as it was, overlaid with its changes so far. Only changes are
+//! copied, so a decision on a run with a thousand open activities costs as much as on one with two.
 //!
-//! [`Draft::finish`] turns the overlay into rows and sets the run's alarm.
+//! [`Draft::finish`] turns the overlay into rows and sets the alarm of the run.
 
 mod views;
 
@@ -26,11 +26,11 @@ use crate::run::state::{
 };
 use crate::{Decision, Moment};
 
-/// Messages that the workflow has not been shown.
+/// Messages that the workflow has not seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unseen {
     pub(crate) messages: u64,
-    /// Bytes of the arguments of signals among them.
+    /// Bytes of the arguments of the signals among them.
     pub(crate) signal_bytes: u64,
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct Draft<'a> {
     pub(crate) ids: Ids,
     pub(crate) now: Timestamp,
     pub(crate) limits: &'a Limits,
-    /// What the events being written are attributed to.
+    /// The cause of the events being written.
     pub(crate) cause: Cause,
 }
 
-/// Who or what writes events right now.
+/// The command, task or caller that writes events now.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cause {
     pub(crate) task_id: Option<TaskId>,
@@ -72,7 +72,7 @@ impl<'a> Draft<'a> {
         )
     }
 
-    /// A run that does not exist yet.
+    /// Returns the draft of a run that does not exist yet.
     pub(crate) fn new_run(
         spec: Arc<Spec>,
         core: Core,
@@ -161,7 +161,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Every part as it is now, ascending by key.
+    /// Returns every part as it is now, ascending by key.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&PartKey, &Part)> {
         let base = self
             .base
@@ -178,7 +178,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// No less than the number of parts as they are now.
+    /// Returns an upper bound of the number of parts as they are now.
     pub(crate) fn part_count_max(&self) -> usize {
         self.base.map_or(0, |run| run.parts.len()) + self.changed.len()
     }
@@ -225,7 +225,7 @@ impl<'a> Draft<'a> {
         self.parts().filter_map(|(_, part)| part.as_update())
     }
 
-    /// Open children: of this run, and of the runs before it.
+    /// Returns the open children of this run and of the runs before it.
     pub(crate) fn open_children(&self) -> Vec<Child> {
         self.parts()
             .filter_map(|(_, part)| part.as_child())
@@ -233,7 +233,7 @@ impl<'a> Draft<'a> {
             .collect()
     }
 
-    /// Whether a worker holds the workflow task.
+    /// Returns whether a worker holds the workflow task.
     pub(crate) fn is_leased(&self) -> bool {
         self.core
             .workflow_task
@@ -241,7 +241,7 @@ impl<'a> Draft<'a> {
             .is_some_and(|task| task.lease.is_some())
     }
 
-    /// Messages behind the lease, in command order.
+    /// Returns the messages that wait behind the lease, in command order.
     pub(crate) fn buffered(&self) -> Vec<Message> {
         self.parts()
             .filter_map(|(_, part)| part.as_buffered())
@@ -249,7 +249,7 @@ impl<'a> Draft<'a> {
             .collect()
     }
 
-    /// What arrived behind the leased task and was not shown to it.
+    /// Returns the messages that arrived behind the leased task and were not shown to it.
     pub(crate) fn unseen(&self) -> Unseen {
         let mut unseen = Unseen::default();
         for message in self.parts().filter_map(|(_, part)| part.as_buffered()) {
@@ -261,7 +261,7 @@ impl<'a> Draft<'a> {
         unseen
     }
 
-    /// When the run next needs attention by itself.
+    /// Returns when the run next needs attention without a call.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         if !self.is_open() {
             let letters = self
@@ -312,8 +312,8 @@ impl<'a> Draft<'a> {
         due
     }
 
-    /// The stored alarm may be early, never late: it is moved forward in time only when it rings, which saves an index write
-    /// on almost every transition.
+    /// Sets the alarm. The stored alarm may be early, never late: it is moved to a later time only when it fires, which saves an
+    /// index write on almost every transition.
     fn set_alarm(&mut self) {
         let due = self.next_due();
         self.core.alarm = match (due, self.core.alarm) {
@@ -325,7 +325,7 @@ impl<'a> Draft<'a> {
         };
     }
 
-    /// The rows of this draft.
+    /// Returns the rows of this draft.
     pub(crate) fn into_change(mut self) -> (Box<RunChange>, Vec<RunChange>) {
         self.local_activities().tidy_up();
         self.set_alarm();
@@ -352,7 +352,7 @@ impl<'a> Draft<'a> {
         (Box::new(change), self.created)
     }
 
-    /// Everything that this draft changed.
+    /// Returns everything that this draft changed.
     pub(crate) fn into_changes(self) -> Changes {
         let (run, created) = self.into_change();
         Changes {
@@ -362,7 +362,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The decision: everything that this draft changed, with the reply to the caller.
+    /// Returns the decision: everything that this draft changed, with the reply to the caller.
     pub(crate) fn finish<R>(self, reply: Result<R, crate::Rejection>) -> Decision<R> {
         Decision {
             changes: self.into_changes(),
@@ -370,7 +370,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What a worker's call is refused with because this draft closed the run.
+    /// Returns the refusal of a worker's call because this draft closed the run.
     pub(crate) fn just_closed(&self) -> RunClosed {
         RunClosed {
             status: self.core.status,
@@ -389,7 +389,7 @@ pub(crate) fn earliest(left: Option<Timestamp>, right: Option<Timestamp>) -> Opt
     }
 }
 
-/// Two ascending sequences of parts with no key in common, as one.
+/// Merges two ascending sequences of parts that have no key in common.
 struct Merge<L: Iterator, R: Iterator> {
     left: std::iter::Peekable<L>,
     right: std::iter::Peekable<R>,

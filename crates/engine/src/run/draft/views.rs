@@ -1,5 +1,5 @@
-//! Views of a draft, one per family of open things. [`Draft`] itself has what every family needs: events, parts, and the lookups.
-//! What a family does to its own parts is a method of its view, and lives in the family's folder.
+//! Views of a draft, one per family of open things. [`Draft`] itself has everything that all families need: events, parts, and the
+//! lookups. A change of a family's own parts is a method of its view, in the folder of the family.
 
 use super::Draft;
 
@@ -26,7 +26,7 @@ macro_rules! views {
 views! {
     /// Open activities: scheduling, claims, retries and ends.
     Activities by activities;
-    /// The one open workflow task.
+    /// The open workflow task.
     WorkflowTasks by workflow_task;
     /// Messages to other runs.
     Outbox by outbox;

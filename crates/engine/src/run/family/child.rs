@@ -1,8 +1,8 @@
-//! Child workflows. A child is created in the transaction that asks for it; everything the two runs tell each
-//! other afterwards goes through the outbox, because a transaction writes one existing run only.
+//! Child workflows. A child is created in the transaction that requests it. All later communication between the two runs uses the
+//! outbox, because a transaction writes one existing run only.
 //!
-//! A child retries by itself: the transaction that closes a failed run starts the next one, exactly as continue-as-new does.
-//! So the workflow id always has a current run, and the parent merely learns that another run of the same call began.
+//! A child retries by itself: the transaction that closes a failed run starts the next one, exactly as continue-as-new does. So the
+//! workflow id always has a current run, and the parent is only informed that another run of the same call began.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::run::state::{
 use crate::run::wait::group::CallEnd;
 use crate::{Command, Decision, Moment, limits};
 
-/// The call that a child run answers.
+/// The call of the parent that a child run belongs to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parent {
     pub workflow_id: WorkflowId,
@@ -55,10 +55,10 @@ pub struct Child {
     pub call_id: ChildCallId,
     pub workflow_id: WorkflowId,
     pub first_run_id: RunId,
-    /// Newest run that is known here.
+    /// The newest run that the parent knows.
     pub run_id: RunId,
     pub run_number: u64,
-    /// As scheduled, whatever the child continued as.
+    /// As scheduled, even if the child continued as another type.
     pub workflow_type: String,
     pub parent_close_policy: ParentClosePolicy,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,7 +75,8 @@ pub struct Child {
 }
 
 impl Child {
-    /// A member of a selection is known by the run that was started first, in every event: that is its identity for replay.
+    /// Returns the run id in events. A member of a selection is identified by its first run in every event: that is its identity
+    /// for replay.
     fn shown_run_id(&self) -> &RunId {
         let selected = self
             .group
@@ -128,7 +129,7 @@ impl Parent {
     }
 }
 
-/// A run of a child as its parent is told about it.
+/// A run of a child in a report to its parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChildRun {
     pub run_id: RunId,
@@ -158,7 +159,7 @@ fn timing(spec: &Spec) -> ChildTiming {
     }
 }
 
-/// A child tells its parent that a run of it began, or how it ended. Delivered at least once, applied once.
+/// A child reports to its parent that a run of it began, or how it ended. Delivered at least once, applied once.
 #[derive(Clone, Debug)]
 pub struct ReportChildRun {
     pub call_id: ChildCallId,
@@ -176,10 +177,10 @@ pub struct ChildClosed {
     pub outcome: Option<Outcome>,
 }
 
-/// Where a report ended up.
+/// The outcome of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reported {
-    /// Applied, or of no interest any more.
+    /// Applied, or no longer needed.
     Taken,
     /// The parent continued as this run, which keeps the child for its close policy.
     Forward(RunId),
@@ -213,7 +214,7 @@ impl Command for ReportChildRun {
 }
 
 impl Children<'_, '_> {
-    /// `start_child_workflow`: the call, and the child's first run beside it.
+    /// Applies `start_child_workflow`: records the call and creates the first run of the child.
     pub(crate) fn start(
         &mut self,
         sequence: u64,
@@ -307,7 +308,7 @@ impl Children<'_, '_> {
         Ok(())
     }
 
-    /// Another run that begins in this transaction, with what it inherits.
+    /// Creates a run that begins in this transaction, with its inherited state.
     fn create_run(
         &mut self,
         spec: Spec,
@@ -343,7 +344,7 @@ impl Children<'_, '_> {
         self.draft.created.push(*next.into_change().0);
     }
 
-    /// A failed child run is tried again if its policy allows it. Whether it is.
+    /// Starts a failed child run again if its policy allows it. Returns the new run.
     pub(crate) fn retry(&mut self, failure: &RunFailure) -> Option<RunId> {
         let parent = self.draft.spec.parent.as_deref()?;
         let policy = parent.retry_policy.as_ref()?;
@@ -402,7 +403,7 @@ impl Children<'_, '_> {
         Some(run_id)
     }
 
-    /// What a child says about itself, once.
+    /// Applies a report of a child, once.
     fn report(&mut self, key: PartKey, mut child: Child, report: &ReportChildRun) {
         let adopted = matches!(key, PartKey::Adopted(_));
         if child.run_number < report.run.run_number {
@@ -519,7 +520,7 @@ impl Children<'_, '_> {
     }
 }
 
-/// Retries as the command asked for them, shown in history without any default merged in but the one attempt.
+/// Returns the retry policy of the command as shown in history, without defaults except the single attempt.
 fn retry_snapshot(policy: &CommandRetryPolicy) -> ChildRetryPolicy {
     ChildRetryPolicy {
         snapshot_version: 1,
@@ -529,7 +530,7 @@ fn retry_snapshot(policy: &CommandRetryPolicy) -> ChildRetryPolicy {
     }
 }
 
-/// The pause after so many attempts; the last one given counts for all that follow.
+/// Returns the pause after so many attempts; the last entry counts for all later attempts.
 fn backoff_seconds(backoff: &[u64], attempts: u64) -> u64 {
     let place = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
     backoff

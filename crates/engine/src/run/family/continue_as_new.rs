@@ -1,6 +1,6 @@
-//! Continue-as-new: the run ends and another run of the same workflow takes over, in one commit. Messages
-//! that arrived during the closing task go to the new run, so none is lost to the race, and so do updates that were sent to the
-//! workflow and are not over. Open children stay with their call's run for their result, and with the new one for their policy.
+//! Continue-as-new: the run ends and another run of the same workflow continues it, in one commit. Messages that arrived during the
+//! closing task move to the new run, so that the race loses none, and so do updates that were sent to the workflow and are still
+//! open. Open children stay with the run of their call for their result, and with the new one for their policy.
 
 use std::sync::Arc;
 
@@ -91,8 +91,8 @@ impl Draft<'_> {
         self.close(ClosedReason::Continued, None, Some(run_id), None);
     }
 
-    /// Open updates of the workflow, and everything behind the lease, in command order. An update that named this run stays
-    /// and ends with it.
+    /// Returns the open updates of the workflow, and everything behind the lease, in command order. An update that named this run
+    /// stays and ends with it.
     fn messages_to_move(&mut self) -> Vec<Message> {
         let of_workflow = |command: &crate::change::CommandRow| command.requested_run_id.is_none();
         let open: Vec<Update> = self

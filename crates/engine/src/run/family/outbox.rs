@@ -1,7 +1,7 @@
-//! Letters from one run to another. A transaction writes one existing run only, so what another run must learn is written
-//! down here, in the sender, with the change that causes it; the host delivers it as a command, at least once, and then tells
-//! the sender. A letter that was delivered twice is recognised by the receiver: by the call it is about, or by
-//! a request id made from the sender and the letter's number.
+//! Outbox messages from one run to another. A transaction writes one existing run only, so a message for another run is stored in
+//! the sender, together with the change that causes it. The host delivers it as a command, at least once, and then confirms it to
+//! the sender. The receiver recognises a message that was delivered twice: by the call it is about, or by a request id made from
+//! the sender and the number of the message.
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{EventPayload, ParentClosePolicyDone};
@@ -16,10 +16,10 @@ use crate::run::message::external::Stop;
 use crate::run::state::{Part, PartKey, Run};
 use crate::{Command, Decision, Moment};
 
-/// How long the host has before a letter is offered to it again. Only a crash or an outage makes it wait this long.
+/// How long the host has before a message is offered to it again. Only a crash or an outage causes such a wait.
 const DELIVERY_SECONDS: u64 = 5;
 
-/// A letter that is not delivered yet.
+/// A message that is not delivered yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutboxMessage {
     pub retry_at: Timestamp,
@@ -31,7 +31,7 @@ pub struct OutboxMessage {
 pub enum OutboxBody {
     /// To the parent: another run of this child began.
     ChildRunStarted(ChildRun),
-    /// To the parent: this child is closed. How, says the run itself.
+    /// To the parent: this child is closed. The run itself records how.
     ChildRunClosed,
     /// To a child: stop.
     StopChild {
@@ -39,7 +39,7 @@ pub enum OutboxBody {
         run_id: RunId,
         policy: ParentClosePolicy,
         reason: String,
-        /// Whether the sender's history says what became of it.
+        /// Whether the history of the sender records the outcome.
         recorded: bool,
     },
     /// To a child: clean up and end.
@@ -56,17 +56,17 @@ pub enum OutboxBody {
     },
 }
 
-/// A letter as the host delivers it.
+/// A message for delivery by the host.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub number: u64,
     pub namespace: Namespace,
-    /// By which the receiver knows a letter that comes again.
+    /// Lets the receiver recognise a repeated message.
     pub request_id: String,
     pub order: Order,
 }
 
-/// What to do with the receiver.
+/// The command for the receiver.
 #[derive(Clone, Debug)]
 pub enum Order {
     Report {
@@ -82,12 +82,12 @@ pub enum Order {
         workflow_id: WorkflowId,
         cleanup_deadline_at: Timestamp,
         reason: Option<String>,
-        /// Of the run that passes it on.
+        /// The context of the run that passes it on.
         context: Option<Value>,
     },
 }
 
-/// Everything that a run still has to tell others, oldest first.
+/// Returns all undelivered messages of a run, oldest first.
 pub fn deliveries(run: &Run) -> Vec<Delivery> {
     run.parts
         .iter()
@@ -157,11 +157,11 @@ fn report(run: &Run, child: ChildRun, closed: Option<ChildClosed>) -> Option<Ord
     })
 }
 
-/// The letter reached its receiver, which may have refused it.
+/// The message reached its receiver, which may have refused it.
 #[derive(Clone, Debug)]
 pub struct ConfirmDelivery {
     pub number: u64,
-    /// Why the receiver did not do as asked.
+    /// Why the receiver refused.
     pub refusal: Option<String>,
 }
 
@@ -220,7 +220,7 @@ impl Command for ConfirmDelivery {
 }
 
 impl Outbox<'_, '_> {
-    /// Writes a letter.
+    /// Adds a message to the outbox.
     pub(crate) fn enqueue(&mut self, body: OutboxBody) {
         self.draft.core.outbox_sequence += 1;
         let letter = OutboxMessage {
@@ -233,7 +233,7 @@ impl Outbox<'_, '_> {
         );
     }
 
-    /// Asks a child to stop, as its close policy wants.
+    /// Asks a child to stop, according to its close policy.
     pub(crate) fn enqueue_close_policy(&mut self, child: &Child) {
         if child.parent_close_policy == ParentClosePolicy::Abandon {
             return;
@@ -274,7 +274,7 @@ impl Outbox<'_, '_> {
         });
     }
 
-    /// Letters whose delivery has not been heard of are offered again.
+    /// Offers messages again whose delivery was not confirmed.
     pub(crate) fn redeliver_due(&mut self) {
         let due: Vec<(PartKey, OutboxMessage)> = self
             .draft

@@ -1,5 +1,5 @@
-//! What an operator should know about one run: findings with a severity, a status in one word, and the next thing that happens by
-//! itself. They depend on the run and on the workers that poll.
+//! What an operator should know about one run: findings with a severity, a status of one word, and the next event that needs no
+//! call. They depend on the run and on the workers that poll.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use crate::change::TaskKind;
 use crate::run::state::{Activity, Part, Run, TimerKind};
 use crate::session::Refusal;
 
-/// One thing worth knowing.
+/// One fact for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `error` when the run needs an operator, `warning` when it may go on by itself.
+    /// `error` if the run needs an operator, `warning` if it may continue by itself.
     pub severity: &'static str,
     pub code: &'static str,
     pub message: String,
 }
 
-/// The next thing that happens by itself.
+/// The next event that needs no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextEvent {
     pub kind: &'static str,
     pub at: Timestamp,
-    /// Of the timer, activity or task, where it has one.
+    /// The id of the timer, activity or task, if it has one.
     pub id: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub type HasPoller<'a> = &'a dyn Fn(&TaskQueue, TaskKind, &str) -> bool;
 /// Ready activities whose session refuses every worker, by the sequence of the call.
 pub type Blocked = BTreeMap<u64, Refusal>;
 
-/// Everything worth knowing, the gravest first.
+/// Returns all findings, the most severe first.
 pub fn findings(
     run: &Run,
     has_poller: HasPoller<'_>,
@@ -88,7 +88,7 @@ fn judge_workflow_task(
             severity: "error",
             code: "workflow_replay_blocked",
             message: format!(
-                "The deployed code does not fit the run's history; deploy code that does. It said: {error}"
+                "The deployed code does not match the run's history; deploy code that does. The error was: {error}"
             ),
         });
     } else if task.failures > 0 {
@@ -143,7 +143,7 @@ fn judge_activity(
     }
 }
 
-/// A full session is no finding: the next activity starts when one ends.
+/// Returns a finding if the session blocks the activity. A full session is no finding: the next activity starts when one ends.
 fn session_blocked(activity: &Activity, refusal: &Refusal) -> Option<Finding> {
     let severity = match refusal {
         Refusal::ActivityLimit(_) => return None,
@@ -197,7 +197,7 @@ fn activities(run: &Run) -> impl Iterator<Item = &Activity> {
     })
 }
 
-/// `terminal`, `needs_attention`, `running`, `queue_backlog`, `pending_work` or `waiting`.
+/// Returns `terminal`, `needs_attention`, `running`, `queue_backlog`, `pending_work` or `waiting`.
 pub fn diagnostic_status(run: &Run, findings: &[Finding], now: Timestamp) -> &'static str {
     if run.core.closed.is_some() {
         return "terminal";
@@ -224,7 +224,7 @@ pub fn diagnostic_status(run: &Run, findings: &[Finding], now: Timestamp) -> &'s
     }
 }
 
-/// The next thing that happens by itself.
+/// Returns the next event that needs no call.
 pub fn next_event(run: &Run) -> Option<NextEvent> {
     if run.core.closed.is_some() {
         return None;

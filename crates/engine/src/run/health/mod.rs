@@ -1,6 +1,6 @@
-//! Why does this run not move? One place answers for the debug view, repair, the audit and the test environment: what an open run
+//! Why does this run not move? This module answers for the debug view, repair, the audit and the test environment: what an open run
 //! waits for ([`waits`]), whether it is in trouble ([`trouble`], [`stuck`]), and what an operator should know ([`findings`]).
-//! Everything here reads only.
+//! Everything here only reads.
 
 mod findings;
 mod waits;
@@ -16,24 +16,24 @@ use crate::Moment;
 use crate::run::draft::Draft;
 use crate::run::state::{Part, Run};
 
-/// How long something may be due before the alarm is taken to have missed it.
+/// How long something may be due before the alarm counts as missed.
 const GRACE_SECONDS: u64 = 60;
 
-/// What keeps an open run from moving.
+/// What prevents an open run from moving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// A workflow task failed and waits for its next try.
     BackingOff,
-    /// Something is due and was not done.
+    /// Something is due and was not applied.
     Overdue,
-    /// The workflow was to look at something and has no task for it.
+    /// The workflow must look at something and has no task for it.
     MissedWake,
     /// No task and no open call: nothing would ever happen.
     NothingOpen,
 }
 
 impl Trouble {
-    /// The word in logs and findings.
+    /// Returns the name in logs and findings.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BackingOff => "task_backing_off",
@@ -43,7 +43,7 @@ impl Trouble {
         }
     }
 
-    /// Whether time alone will not help.
+    /// Returns whether the run needs more than time.
     pub fn is_stuck(self) -> bool {
         match self {
             Self::BackingOff => false,
@@ -52,7 +52,7 @@ impl Trouble {
     }
 }
 
-/// What keeps the run from moving at `now`, if anything. For operators: it also names what the next alarm would do.
+/// Returns what prevents the run from moving at `now`, if anything. For operators: it also names what the next alarm would do.
 pub fn trouble(run: &Run, now: Timestamp) -> Option<Trouble> {
     if run.core.closed.is_some() {
         return None;
@@ -86,7 +86,7 @@ pub fn trouble(run: &Run, now: Timestamp) -> Option<Trouble> {
             }
             Part::Timer(timer) => {
                 has_call = true;
-                // While the workflow decides, what fires is kept for later.
+                // While a workflow task is leased, timers that fire are kept for later.
                 if timer.fire_at <= now && !is_leased {
                     return Some(Trouble::Overdue);
                 }
@@ -117,8 +117,8 @@ pub fn trouble(run: &Run, now: Timestamp) -> Option<Trouble> {
     }
 }
 
-/// Whether an open run is stuck: what is due was not done for a minute, or the workflow was to run and has no task. For the audit,
-/// which repairs the run: a run that only waits for its next alarm is healthy.
+/// Returns whether an open run is stuck: something due was not applied for a minute, or the workflow must run and has no task. For
+/// the audit, which repairs the run: a run that only waits for its next alarm is healthy.
 pub fn stuck(run: &Run, moment: Moment<'_>) -> Option<Trouble> {
     if run.core.closed.is_some() {
         return None;

@@ -7,7 +7,7 @@ use crate::run::state::{Activity, Part, Run, Timer, Update, Wait, WaitFor, Workf
 /// One thing that an open run waits for.
 #[derive(Clone, Copy, Debug)]
 pub enum OpenWait<'a> {
-    /// A worker must take the workflow task, or decide.
+    /// A worker must lease the workflow task, or complete it.
     WorkflowTask(&'a WorkflowTask),
     Activity(&'a Activity),
     LocalActivity(&'a LocalActivity),
@@ -19,7 +19,7 @@ pub enum OpenWait<'a> {
     Update(&'a Update),
 }
 
-/// Everything that the run waits for, the workflow task first. Empty for a closed run.
+/// Returns everything that the run waits for, the workflow task first. Empty for a closed run.
 pub fn waits(run: &Run) -> impl Iterator<Item = OpenWait<'_>> {
     let open = run.core.closed.is_none().then_some(run);
     let task = open.and_then(|run| run.core.workflow_task.as_ref());
@@ -48,13 +48,13 @@ fn of_part(part: &Part) -> Option<OpenWait<'_>> {
     }
 }
 
-/// The first thing that the run waits for.
+/// Returns the first thing that the run waits for.
 pub fn first_wait(run: &Run) -> Option<OpenWait<'_>> {
     waits(run).next()
 }
 
 impl OpenWait<'_> {
-    /// The kind as operators see it.
+    /// Returns the kind for operators.
     pub fn kind(self) -> &'static str {
         match self {
             Self::WorkflowTask(_) => "workflow-task",
@@ -70,7 +70,7 @@ impl OpenWait<'_> {
         }
     }
 
-    /// A phrase that completes "waits for". `run` is the run that waits.
+    /// Returns a phrase that completes "waits for". `run` is the run that waits.
     pub fn describe(self, run: &Run) -> String {
         match self {
             Self::WorkflowTask(task) => match (&task.lease, &task.last_error) {

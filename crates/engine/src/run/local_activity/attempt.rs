@@ -1,5 +1,5 @@
-//! The voice of a worker that runs an attempt: it lives, it makes progress, it is done. Only the lease of
-//! the workflow task counts; an attempt that is no longer current may say nothing.
+//! Reports of a worker that runs an attempt: heartbeats, progress and the end. Only the lease of the workflow task counts; an
+//! attempt that is no longer current may not report.
 
 use longhaul_protocol::history::{ActivityHeartbeatRecorded, EventPayload};
 use longhaul_protocol::id::{ActivityAttemptId, ActivityExecutionId, CommandId, EventId, TaskId};
@@ -17,14 +17,14 @@ use crate::run::state::{Run, Status, WorkflowTask};
 use crate::run::workflow_task::lease::Holder;
 use crate::{Command, Decision, Moment, Rejection};
 
-/// Which attempt, and who says so.
+/// The attempt, and the worker that reports on it.
 #[derive(Clone, Debug)]
 pub struct AttemptHolder {
     pub holder: Holder,
     pub attempt_id: ActivityAttemptId,
 }
 
-/// The worker wants to keep the attempt, or tells its progress.
+/// The worker wants to keep the attempt, or reports its progress.
 #[derive(Clone, Debug)]
 pub struct HeartbeatLocalActivity {
     pub attempt: AttemptHolder,
@@ -33,13 +33,13 @@ pub struct HeartbeatLocalActivity {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum LocalHeartbeatRequest {
-    /// Renews the leases and asks whether to go on; not in history.
+    /// Renews the leases and asks whether to continue; not in history.
     Control,
     /// A heartbeat of the activity's code.
     Heartbeat { progress: Option<Value> },
 }
 
-/// Whether the attempt may go on.
+/// Whether the attempt may continue.
 #[derive(Clone, Debug)]
 pub struct LocalHeartbeatReply {
     /// Set when the worker must stop: the run was asked to end.
@@ -53,7 +53,7 @@ pub struct LocalHeartbeatReply {
     pub now: Timestamp,
 }
 
-/// The attempt is over.
+/// The attempt has ended.
 #[derive(Clone, Debug)]
 pub struct EndLocalAttempt {
     pub attempt: AttemptHolder,
@@ -66,7 +66,7 @@ pub enum LocalReport {
     Failed(LocalFailure),
 }
 
-/// How an attempt was settled; kept for a repeat of the call that settled it.
+/// How an attempt ended; kept for a repeat of the call that ended it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndedAttempt {
     pub sequence: u64,
@@ -79,14 +79,14 @@ pub struct EndedAttempt {
     pub event_id: EventId,
     pub event_type: String,
     pub recorded_at: Timestamp,
-    /// Set when a retry follows: the claim is over.
+    /// Set when a retry follows: the claim has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_task_id: Option<TaskId>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
 }
 
-/// The worker's function has stopped after a cancellation.
+/// The function of the worker has stopped after a cancellation.
 #[derive(Clone, Debug)]
 pub struct AcknowledgeLocalStop {
     pub attempt: AttemptHolder,
@@ -94,7 +94,7 @@ pub struct AcknowledgeLocalStop {
 }
 
 impl AttemptHolder {
-    /// The attempt that this caller may speak about: it is current, it runs under this claim, and the claim holds.
+    /// Returns the attempt that this caller may report on: it is current, it runs under this claim, and the claim is valid.
     fn find<'a, R>(
         &self,
         run: &'a Run,
@@ -215,7 +215,7 @@ impl Command for EndLocalAttempt {
         if draft.interrupting(&local).is_some() {
             return refused(Reason::CancellationRequested);
         }
-        // A report that comes after the deadline is late, whatever it says.
+        // A report that arrives after the deadline is late, whatever its content.
         let written = match (local.passed_deadline(draft.now), &self.report) {
             (Some(kind), _) => draft
                 .local_activities()
@@ -235,7 +235,7 @@ impl Command for EndLocalAttempt {
 }
 
 impl Command for AcknowledgeLocalStop {
-    /// The event of the request, and whether it was said before.
+    /// The event of the request, and whether the stop was acknowledged before.
     type Reply = (EventId, bool);
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply> {
@@ -253,7 +253,7 @@ impl Command for AcknowledgeLocalStop {
             let attempt = local.attempt.as_ref();
             attempt.is_some_and(|attempt| attempt.id == self.attempt.attempt_id)
         });
-        // The call may have ended meanwhile: then there is nothing left to be told.
+        // The call may have ended meanwhile: then there is nothing to record.
         let Some(mut local) = current else {
             return Decision::unchanged((event_id, true));
         };
@@ -267,7 +267,7 @@ impl Command for AcknowledgeLocalStop {
 }
 
 impl Run {
-    /// How this caller's attempt was settled before, if it was.
+    /// Returns how the attempt of this caller ended before, if it did.
     pub(crate) fn ended_before(
         &self,
         holder: &Holder,
@@ -310,11 +310,11 @@ impl LocalActivities<'_, '_> {
         ));
         RecordedHeartbeat {
             at: self.draft.now,
-            event_id: self.draft.events.last().expect("just written").id.clone(),
+            event_id: self.draft.events.last().expect("the event was just written").id.clone(),
         }
     }
 
-    /// What the caller is told. With a retry the claim ends; otherwise the worker reads history again and goes on.
+    /// Returns the reply to the caller. With a retry the claim ends; otherwise the worker reads history again and continues.
     pub(crate) fn end_attempt(
         &mut self,
         task: &WorkflowTask,
@@ -352,13 +352,13 @@ impl LocalActivities<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// The request that stops this call, unless it is what cleans up after it.
+    /// Returns the request that stops this call, unless the call cleans up after it.
     fn interrupting(&self, local: &LocalActivity) -> Option<Box<Cancellation>> {
         let cancellation = self.core.cancellation.clone()?;
         (local.cleanup.is_none()).then_some(cancellation)
     }
 
-    /// Whether another heartbeat of the attempt is not worth an event yet.
+    /// Returns whether it is too early to write another heartbeat event of the attempt.
     fn is_recent(&self, recorded: &RecordedHeartbeat) -> bool {
         let interval = self.limits.heartbeat_event_seconds;
         recorded.at.plus_seconds(interval) > self.now

@@ -1,5 +1,5 @@
-//! Commands that a workflow gave before a local call are recorded while the task stays leased, so that the call has its number.
-//! It is a completion that does not end the task.
+//! Commands that a workflow sent before a local call are recorded while the task stays leased, so that the call has its number. A
+//! checkpoint is a completion that does not end the task.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub struct Checkpoint {
     pub local_activities: Vec<(u64, ActivityExecutionId)>,
 }
 
-/// What the caller is told.
+/// The reply to a checkpoint.
 #[derive(Clone, Debug)]
 pub struct Checkpointed {
     pub run_id: RunId,
@@ -98,7 +98,7 @@ impl Command for CheckpointCommands {
                 }
                 draft.finish(Ok(told(checkpoint, false)))
             }
-            // As for a completion: a refusal alone would bring the same commands again and again.
+            // As for a completion: a refusal alone would make the worker send the same commands without end.
             Err(limit) => {
                 let failed = fail_over_limit(run, moment, &task, limit.clone());
                 failed.finish(Err(Rejection::LimitExceeded(limit)))
@@ -142,8 +142,8 @@ impl LocalActivities<'_, '_> {
         Ok(local_activities)
     }
 
-    /// The worker went past these waits before it asked for what comes now: what its lease delivered is taken, and conditions that it
-    /// did not name again hold.
+    /// The worker passed these waits before it sent the commands that follow: the signal that its lease delivered is consumed, and
+    /// conditions that it did not send again are satisfied.
     pub(crate) fn consume_under_lease(&mut self, kept: &[u64]) {
         let Some(task) = self.draft.core.workflow_task.clone() else {
             return;

@@ -1,4 +1,5 @@
-//! How an attempt ends and what follows: the result, another try after a back-off, or the end of the call. Time can end one too, whoever holds the task.
+//! How an attempt ends and what follows: the result, another attempt after a back-off, or the end of the call. A deadline can also
+//! end one, whichever worker holds the task.
 
 use longhaul_protocol::history::{
     ActivityCancelled, ActivityCompleted, ActivityFailed, ActivityRetryScheduled, ActivityTimedOut,
@@ -50,7 +51,7 @@ impl Why {
     }
 }
 
-/// The event that settled an attempt.
+/// The event that ended an attempt.
 pub(crate) struct Written {
     pub(crate) event_id: EventId,
     pub(crate) event_type: &'static str,
@@ -59,7 +60,7 @@ pub(crate) struct Written {
 }
 
 impl LocalActivity {
-    /// Seconds to wait after attempt `number`; the last entry of the list repeats.
+    /// Returns the seconds to wait after attempt `number`; the last entry of the list repeats.
     fn backoff_seconds(&self, number: u64) -> u64 {
         let list = self
             .retry
@@ -71,7 +72,7 @@ impl LocalActivity {
             .unwrap_or(0)
     }
 
-    /// When another attempt may begin, if attempts are left and the whole call has the time.
+    /// Returns when another attempt may begin, if attempts are left and the deadline of the call allows it.
     pub(crate) fn retry_at(&self, now: Timestamp) -> Option<(Timestamp, u64)> {
         if self
             .max_attempts()
@@ -86,7 +87,7 @@ impl LocalActivity {
             .then_some((at, backoff))
     }
 
-    /// The deadline that has passed; of several, the one that weighs most.
+    /// Returns the deadline that has passed; of several, the most important one.
     pub(crate) fn passed_deadline(&self, now: Timestamp) -> Option<LocalTimeout> {
         let passed = |deadline: Option<Timestamp>| deadline.is_some_and(|deadline| deadline <= now);
         if passed(self.schedule_to_close_deadline_at) {
@@ -102,7 +103,7 @@ impl LocalActivity {
         }
     }
 
-    /// The next moment at which something happens to it by itself. A retry waits for the end of a lease.
+    /// Returns the next time at which something happens to it without a call. A retry waits for the end of a lease.
     pub(crate) fn next_due(&self, is_leased: bool) -> Option<Timestamp> {
         let mut due = self.schedule_to_close_deadline_at;
         if let Some(attempt) = &self.attempt {
@@ -123,7 +124,7 @@ impl LocalActivities<'_, '_> {
         );
     }
 
-    /// The call is over, whatever its outcome.
+    /// Removes the call after its end, whatever its outcome.
     fn remove(&mut self, local: &LocalActivity) {
         if let Some(task) = &local.retry_task {
             let row = self.draft.retry_row(local, task, TaskStatus::Cancelled);
@@ -134,7 +135,7 @@ impl LocalActivities<'_, '_> {
             self.draft.core.open.local_activities.saturating_sub(1);
     }
 
-    /// The attempt succeeded; a result that is too large is a failure instead.
+    /// Completes the attempt; a result that is too large is a failure instead.
     pub(crate) fn complete(
         &mut self,
         local: &LocalActivity,
@@ -169,7 +170,7 @@ impl LocalActivities<'_, '_> {
         written
     }
 
-    /// The attempt failed: another one follows if the policy allows it.
+    /// Fails the attempt: another one follows if the policy allows it.
     pub(crate) fn fail_or_retry(
         &mut self,
         local: &LocalActivity,
@@ -193,7 +194,7 @@ impl LocalActivities<'_, '_> {
         }
     }
 
-    /// A deadline has passed: `schedule_to_close` ends the call, the others are tried again.
+    /// Applies a passed deadline: `schedule_to_close` ends the call, the others are retried.
     pub(crate) fn time_out_or_retry(
         &mut self,
         local: &LocalActivity,
@@ -270,7 +271,7 @@ impl LocalActivities<'_, '_> {
         self.draft.written("ActivityRetryScheduled", Some(next))
     }
 
-    /// The call failed for good.
+    /// Fails the call for good.
     pub(crate) fn fail(
         &mut self,
         local: &LocalActivity,
@@ -360,7 +361,7 @@ impl LocalActivities<'_, '_> {
         written
     }
 
-    /// The worker that reports goes on under its lease, so nobody is woken.
+    /// Ends the call. The worker that reports continues under its lease, so no wake is needed.
     fn end(&mut self, local: &LocalActivity, end: CallEnd) {
         self.remove(local);
         let resolved_by = self.draft.core.last_history_sequence;
@@ -369,7 +370,7 @@ impl LocalActivities<'_, '_> {
             .resolve_member(local.group.as_ref(), end, resolved_by);
     }
 
-    /// The worker's part is done: the task is finished, and whatever waited behind its lease is looked at.
+    /// Ends the claim of the worker: the task is finished, and everything that waited behind its lease is handled.
     pub(crate) fn release_claim(&mut self, task: &WorkflowTask) {
         let wrote = !self.draft.events.is_empty();
         let unseen = self.draft.unseen();
@@ -381,8 +382,8 @@ impl LocalActivities<'_, '_> {
         self.draft.workflow_task().end_plain(task, unseen, wrote);
     }
 
-    /// Applies a passed deadline when nobody reported it. The lease of a worker that was told nothing is given up, because it will
-    /// find its attempt gone and leave the task alone.
+    /// Applies a passed deadline that no worker reported. The lease of its worker ends, because the worker will find its attempt
+    /// gone and will not report on the task.
     pub(crate) fn expire(&mut self, sequence: u64) -> bool {
         let Some(local) = self.draft.local(sequence).cloned() else {
             return false;
@@ -413,7 +414,7 @@ impl LocalActivities<'_, '_> {
 
 impl Draft<'_> {
     fn written(&self, event_type: &'static str, retry_task: Option<TaskId>) -> Written {
-        let event = self.events.last().expect("just written");
+        let event = self.events.last().expect("the event was just written");
         Written {
             event_id: event.id.clone(),
             event_type,
@@ -421,7 +422,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Says that the call ends with its run, or with what a cancellation interrupted.
+    /// Records that the call ends with its run, or with the call that a cancellation interrupted.
     pub(crate) fn cancel_local(&mut self, sequence: u64, command_id: Option<&CommandId>) {
         let Some(local) = self.local(sequence).cloned() else {
             return;
@@ -447,14 +448,14 @@ impl Draft<'_> {
         self.local_activities().remove(&local);
     }
 
-    /// Closes what is open without a word, as a run that ends by itself does.
+    /// Closes open local activities without events, as a run that ends by itself does.
     pub(crate) fn close_locals(&mut self) {
         for local in self.locals() {
             self.local_activities().remove(&local);
         }
     }
 
-    /// Deadlines of every local activity.
+    /// Applies the deadlines of every local activity.
     pub(crate) fn elapse_locals(&mut self) {
         if self.core.open.local_activities == 0 {
             return;

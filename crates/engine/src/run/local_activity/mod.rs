@@ -1,9 +1,9 @@
-//! Local activities: they run inside the worker that holds the workflow task, and no activity task is ever made for them.
-//! A worker tells a finished one with its decision (`record`), or has every attempt written down as it
-//! happens (the other files): `prepare` begins an attempt, `attempt` is its worker's voice, `end` ends or retries it, `recover`
-//! finds one whose worker was lost.
+//! Local activities: they run inside the worker that holds the workflow task, and no activity task is ever created for them. A
+//! worker reports a finished one with its completion (`record`), or records every attempt as it happens (the other files):
+//! `prepare` begins an attempt, `attempt` has the reports of its worker, `end` ends or retries it, `recover` closes one whose
+//! worker was lost.
 //!
-//! A retry is a workflow task of its own that stands beside the run's ordinary one until it is due and claimed.
+//! A retry is a workflow task of its own that exists beside the ordinary one of the run until it is due and claimed.
 
 use longhaul_protocol::history::{
     ActivityCall, ActivityScheduled, ActivitySnapshot, ActivityStarted, EXECUTION_MODE_LOCAL,
@@ -36,17 +36,17 @@ mod retry_task;
 
 pub use retry_task::RetryTask;
 
-/// What a worker must be able to do to be given tasks of a run with an unfinished local activity: another would take the call for
-/// one that is pending, and wait for ever.
+/// The capability that a worker needs for tasks of a run with an unfinished local activity: any other worker would treat the call
+/// as pending, and wait without end.
 pub const CAPABILITY: &str = "durable_local_activities";
 
-/// The same in the words of the published Python client.
+/// The name of the same capability in the published Python client.
 pub const CAPABILITY_ALIAS: &str = "prepared_local_activities";
 
-/// Both this and cooperative cancellation, as one word.
+/// This capability and cooperative cancellation in one name.
 pub const CAPABILITY_WITH_CANCELLATION: &str = "cooperative_cancellation+durable_local_activities";
 
-/// How many finished attempts of one call are remembered, so that a late report is told from an unknown one.
+/// Number of finished attempts of one call that are kept, so that a late report can be distinguished from an unknown one.
 const PAST_ATTEMPTS_MAX: usize = 16;
 
 /// A local activity that is not finished; also the form in which a finished one is written into history.
@@ -55,7 +55,7 @@ pub struct LocalActivity {
     pub sequence: u64,
     pub execution_id: ActivityExecutionId,
     pub activity_type: String,
-    /// Absent when the call gave neither a policy nor timeouts.
+    /// Absent if the call had neither a policy nor timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,20 +76,20 @@ pub struct LocalActivity {
     pub past_attempts: Vec<PastLocalAttempt>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_to_close_deadline_at: Option<Timestamp>,
-    /// Tells the same call from one that changed under the history.
+    /// Distinguishes the same call from one that changed under the history.
     pub arguments_hash: u64,
-    /// The task of the next attempt, while it stands beside the ordinary one.
+    /// The task of the next attempt, while it exists beside the ordinary one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_task: Option<RetryTask>,
     /// The same task once it was claimed, until an attempt begins under it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_retry: Option<TaskId>,
-    /// How the newest attempt was settled, for a repeat of that call.
+    /// How the newest attempt ended, for a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Box<EndedAttempt>>,
 }
 
-/// An attempt that is over.
+/// An attempt that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PastLocalAttempt {
     pub id: ActivityAttemptId,
@@ -97,7 +97,7 @@ pub struct PastLocalAttempt {
     pub worker_attempt_id: Option<String>,
 }
 
-/// One try, under one lease of a workflow task.
+/// One attempt, under one lease of a workflow task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LocalAttempt {
     pub id: ActivityAttemptId,
@@ -121,29 +121,29 @@ pub struct LocalAttempt {
     /// The heartbeat that was last written to history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded_heartbeat: Option<RecordedHeartbeat>,
-    /// Its worker was told to stop: it may not report any more.
+    /// Its worker was asked to stop: it may no longer report.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fenced: bool,
-    /// Its worker said that the function stopped.
+    /// Its worker acknowledged that the function stopped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
 }
 
-/// A heartbeat in history: heartbeats that follow soon after are not written, and are answered with its event.
+/// A heartbeat in history. Heartbeats that follow soon after are not written; their reply contains the event of this one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedHeartbeat {
     pub at: Timestamp,
     pub event_id: EventId,
 }
 
-/// How far a call and its attempt are, in the words of history.
+/// The state of a call and its attempt, as recorded in history.
 #[derive(Clone, Copy)]
 struct EventStatus {
     status: &'static str,
     attempt_status: &'static str,
     closed_at: Option<Timestamp>,
     attempt_closed_at: Option<Timestamp>,
-    /// Whether the snapshots belong to the event at all; the first has its own.
+    /// Whether the snapshots belong to the event; the first event has its own.
     shown: bool,
 }
 
@@ -162,7 +162,7 @@ impl EventStatus {
         ..Self::PENDING
     };
 
-    /// The call is over.
+    /// Returns the state of a call that has ended.
     fn closed(status: &'static str, attempt_status: &'static str, at: Timestamp) -> Self {
         Self {
             status,
@@ -173,7 +173,7 @@ impl EventStatus {
         }
     }
 
-    /// The attempt is over and another will follow.
+    /// Returns the state of an attempt that has ended and that another will follow.
     fn retrying(attempt_status: &'static str, at: Timestamp) -> Self {
         Self {
             status: "pending",
@@ -186,14 +186,14 @@ impl EventStatus {
 }
 
 impl LocalActivity {
-    /// Attempts the policy allows; None is without limit.
+    /// Returns the number of attempts that the policy allows; `None` is without limit.
     pub(crate) fn max_attempts(&self) -> Option<u64> {
         self.retry
             .as_ref()
             .map_or(Some(1), |retry| retry.max_attempts)
     }
 
-    /// Whether this is the call that is recorded.
+    /// Returns whether this is the recorded call.
     fn is_call(&self, call: &LocalActivityCall) -> bool {
         self.activity_type == call.activity_type
             && self.retry == retry_snapshot(call)
@@ -202,14 +202,14 @@ impl LocalActivity {
             && self.arguments_hash == arguments_hash(&call.arguments)
     }
 
-    /// Whether an earlier attempt had this name.
+    /// Returns whether an earlier attempt had this id.
     fn used(&self, worker_attempt_id: &str) -> bool {
         self.past_attempts
             .iter()
             .any(|past| past.worker_attempt_id.as_deref() == Some(worker_attempt_id))
     }
 
-    /// The current attempt may no longer report.
+    /// Ends the right of the current attempt to report.
     fn retire_attempt(&mut self) {
         if let Some(attempt) = self.attempt.take() {
             self.past_attempts.push(PastLocalAttempt {
@@ -222,7 +222,7 @@ impl LocalActivity {
         }
     }
 
-    /// Why a workflow task about it exists.
+    /// Returns why a workflow task about it exists.
     fn resume(&self, event_type: Option<&str>) -> Resume {
         Resume {
             workflow_wait_kind: Some("local_activity".to_owned()),
@@ -238,7 +238,7 @@ impl LocalActivity {
         }
     }
 
-    /// The keys of one of its events.
+    /// Returns the keys of one of its events.
     fn call(&self, task_id: &TaskId, stand: EventStatus) -> ActivityCall {
         let attempt = self.attempt.as_ref().filter(|_| stand.shown);
         ActivityCall {
@@ -282,13 +282,13 @@ impl LocalActivity {
 }
 
 impl LocalAttempt {
-    /// Whether it runs under the task's present lease.
+    /// Returns whether it runs under the present lease of the task.
     fn is_under(&self, task: &WorkflowTask) -> bool {
         let owner = task.lease.as_ref().map(|lease| &lease.owner);
         self.task_id == task.id && self.task_attempt == task.attempt && owner == Some(&self.owner)
     }
 
-    /// What another claim is told about it.
+    /// Returns the reason for refusing another claim of it.
     fn left_behind(&self, now: Timestamp) -> Reason {
         if self.lease_expires_at > now {
             Reason::LocalActivityPreviousAttemptLive
@@ -319,7 +319,7 @@ impl LocalAttempt {
     }
 }
 
-/// The policy exactly as the author gave it; nothing when there was none.
+/// Returns the policy exactly as the author wrote it, or `None` if there was none.
 fn retry_snapshot(call: &LocalActivityCall) -> Option<RetryPolicy> {
     let timeouts = [
         call.start_to_close_timeout,
@@ -342,7 +342,7 @@ fn retry_snapshot(call: &LocalActivityCall) -> Option<RetryPolicy> {
     })
 }
 
-/// FNV-1a over the encoded arguments: a guard against changed code, not against malice.
+/// Returns the FNV-1a hash of the encoded arguments: a guard against changed code, not against malice.
 fn arguments_hash(arguments: &Payload) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in arguments.blob().bytes() {
@@ -351,12 +351,12 @@ fn arguments_hash(arguments: &Payload) -> u64 {
     hash
 }
 
-/// Refused, and nothing changes.
+/// Refuses the call and changes nothing.
 fn refused<R>(reason: Reason) -> Decision<R> {
     Decision::reject(Rejection::LocalActivityRefused { reason })
 }
 
-/// Authorizes a call about a local activity. The loss of the workflow task's lease has reasons of its own here.
+/// Authorizes a call about a local activity. Here the loss of the workflow task's lease has its own reasons.
 fn authorize<'a, R>(
     holder: &Holder,
     run: &'a Run,
@@ -387,7 +387,7 @@ fn policy_json(retry: &RetryPolicy) -> Value {
     serde_json::to_value(retry).expect("a retry policy is plain data")
 }
 
-/// A worker's hold on the run's workflow task: whatever happens to a local activity happens under one.
+/// A worker's hold on the workflow task of the run: every change of a local activity happens under one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     task_id: TaskId,
@@ -397,7 +397,7 @@ struct Claim {
 }
 
 impl LocalActivities<'_, '_> {
-    /// Renews the lease, which from now on reads history to its end.
+    /// Renews the lease. From now on the worker reads history to its end.
     fn renew_claim(&mut self, task: &WorkflowTask) -> Claim {
         let expires_at = self
             .draft
@@ -416,14 +416,14 @@ impl LocalActivities<'_, '_> {
         self.draft.core.workflow_task.as_mut()?.lease.as_mut()
     }
 
-    /// The worker reads what it wrote: its pages are no longer cut at what it first saw.
+    /// Lets the worker read what it wrote: its pages no longer end at the first observed sequence.
     fn mark_refreshed(&mut self) {
         if let Some(lease) = self.lease_mut() {
             lease.refreshed = true;
         }
     }
 
-    /// A worker that begins something new has got the answers before.
+    /// Deletes the stored replies: a worker that begins something new has received them.
     fn forget_receipts(&mut self) {
         if let Some(task) = &mut self.draft.core.workflow_task {
             task.local_receipts.clear();
@@ -478,7 +478,7 @@ impl Draft<'_> {
             .and_then(Part::as_local)
     }
 
-    /// Every open local activity. Most runs have none, and are not searched.
+    /// Returns every open local activity. Most runs have none, and are not searched.
     pub(crate) fn locals(&self) -> Vec<LocalActivity> {
         if self.core.open.local_activities == 0 {
             return Vec::new();
@@ -489,12 +489,12 @@ impl Draft<'_> {
             .collect()
     }
 
-    /// The lease under which this is decided.
+    /// Returns the lease under which this is decided.
     fn held_claim(&self) -> Claim {
         let task = self.core.workflow_task.as_ref();
         let (task, lease) = task
             .and_then(|task| Some((task, task.lease.as_ref()?)))
-            .expect("a worker tells of local activities under its lease");
+            .expect("a worker reports on local activities under its lease");
         Claim {
             task_id: task.id.clone(),
             attempt: task.attempt,

@@ -35,7 +35,7 @@ pub struct Prepared {
     pub now: Timestamp,
 }
 
-/// The cancellation that a cleanup call belongs to, and how long it may take.
+/// The cancellation that a cleanup call belongs to, and its time limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cleanup {
     pub request_id: CommandId,
@@ -85,7 +85,7 @@ impl Command for PrepareLocalActivity {
             .as_ref()
             .is_some_and(|retry| retry.available_at > moment.now)
         {
-            // Nothing can be done before it is due, and a worker that asks has nothing else to do: it will not report on this task.
+            // Nothing can be done before it is due, and the worker has nothing else to do: it will not report on this task.
             draft.local_activities().release_claim(&task);
             return draft.finish(Err(Rejection::LocalActivityRefused {
                 reason: Reason::LocalActivityRetryNotDue,
@@ -99,7 +99,7 @@ impl Command for PrepareLocalActivity {
 }
 
 impl PrepareLocalActivity {
-    /// The first attempt of a call that is not recorded yet.
+    /// Begins the first attempt of a call that is not recorded yet.
     fn begin(
         &self,
         mut draft: Draft<'_>,
@@ -128,7 +128,7 @@ impl PrepareLocalActivity {
         local: LocalActivity,
         cleanup: Option<Cleanup>,
     ) -> Decision<Prepared> {
-        // Its start, and the retry that may follow; its end is promised.
+        // Its start, and the retry that may follow; the event of its end is reserved.
         if let Err(limit) = draft.check_own_events(2) {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }
@@ -147,7 +147,7 @@ impl PrepareLocalActivity {
     }
 }
 
-/// Condition waits that a checkpoint of this lease sent again.
+/// Returns the condition waits that a checkpoint of this lease sent again.
 fn kept_waits(task: &WorkflowTask) -> Vec<u64> {
     let lease = task.lease.as_ref();
     lease
@@ -156,7 +156,7 @@ fn kept_waits(task: &WorkflowTask) -> Vec<u64> {
 }
 
 impl LocalActivities<'_, '_> {
-    /// Begins the next attempt under this claim. Cleanup has an end of its own, which nothing of it outlives.
+    /// Begins the next attempt under this claim. A cleanup attempt ends at the deadline of the cleanup at the latest.
     fn start(
         &mut self,
         mut local: LocalActivity,
@@ -180,7 +180,7 @@ impl LocalActivities<'_, '_> {
             lease_expires_at: claim.expires_at,
             last_heartbeat_at: Some(self.draft.now),
             close_deadline_at: after(|retry| retry.start_to_close_timeout),
-            // The published client measures cleanup by this one where the author gave none.
+            // The published client uses this deadline for cleanup if the author set none.
             heartbeat_deadline_at: after(|retry| retry.heartbeat_timeout).or(cleanup_deadline),
             progress: None,
             recorded_heartbeat: None,
@@ -191,7 +191,7 @@ impl LocalActivities<'_, '_> {
         local.attempt = Some(attempt.clone());
         local.receipt = None;
         local.claimed_retry = None;
-        // Whoever holds the run when the retry is due may begin it: its own task has then nothing left to do.
+        // The worker that holds the run when the retry is due may begin it: the task of the retry then has nothing left to do.
         if let Some(retry) = local.retry_task.take() {
             let row = self.draft.retry_row(&local, &retry, TaskStatus::Cancelled);
             self.draft.tasks.insert(row.task_id.clone(), row);
@@ -277,7 +277,7 @@ impl Draft<'_> {
         }
     }
 
-    /// What a call may still do in a run that was asked to end: nothing, unless it cleans up after the delivery.
+    /// Returns what a call may still do in a run that was asked to end: nothing, unless it cleans up after the delivery.
     pub(crate) fn cleanup(&self, proof: Option<&CleanupProof>) -> Result<Option<Cleanup>, Reason> {
         let (cancellation, proof) = match (&self.core.cancellation, proof) {
             (None, None) => return Ok(None),
@@ -299,7 +299,7 @@ impl Draft<'_> {
         }))
     }
 
-    /// The moment at which a cleanup attempt must be over.
+    /// Returns the time at which a cleanup attempt must have ended.
     pub(crate) fn earlier_of_cleanup(
         &self,
         local: &LocalActivity,

@@ -1,5 +1,5 @@
-//! `record_local_activity`: the whole story of a call, told after its end and written at once. Only
-//! durations are told, so the moments are worked out backwards from now: the last attempt closes at this moment.
+//! `record_local_activity`: a call that is reported after its end and written at once. The report contains durations only, so the
+//! times are computed backwards from now: the last attempt closes now.
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{
@@ -190,7 +190,7 @@ impl LocalActivities<'_, '_> {
         self.draft.append(event);
     }
 
-    /// The failure exactly as the worker showed it to the workflow: nothing is added to it.
+    /// Records the failure exactly as the worker showed it to the workflow, without additions.
     pub(crate) fn failed(
         &mut self,
         local: &LocalActivity,
@@ -218,7 +218,7 @@ impl LocalActivities<'_, '_> {
     }
 }
 
-/// When each attempt started and closed, the first first.
+/// Returns when each attempt started and closed, the first attempt first.
 fn moments(now: Timestamp, attempts: &[ReportedAttempt]) -> Vec<(Timestamp, Timestamp)> {
     let mut moments = Vec::with_capacity(attempts.len());
     let mut closed_at = now;

@@ -1,5 +1,5 @@
-//! An attempt without an end whose worker was lost. Nobody knows whether its function still runs; what it
-//! says later is refused, because it is no longer the current one.
+//! An unfinished attempt whose worker was lost. It is unknown whether its function still runs; its later reports are refused,
+//! because it is no longer the current attempt.
 
 use longhaul_protocol::Reason;
 use longhaul_protocol::workflow_command::{LocalActivityCall, LocalFailure};
@@ -32,7 +32,7 @@ impl Command for RecoverLocalActivity {
             Ok(held) => held,
             Err(decision) => return decision,
         };
-        // An update's turn does not advance the workflow: nobody would look at what becomes of the call.
+        // The turn of an update does not advance the workflow, so the workflow would not see the outcome of the call.
         if task.is_update() {
             return refused(Reason::LocalActivityPreparationMismatch);
         }

@@ -1,6 +1,5 @@
-//! The workflow task of a retry: it stands beside the run's ordinary one, with the back-off as the moment from which it may be
-//! leased. Claimed, it becomes the run's workflow task; a ready one that stood there has nothing to tell
-//! that this one does not see too.
+//! The workflow task of a retry: it exists beside the ordinary one of the run and may be leased after the back-off. Once claimed,
+//! it becomes the workflow task of the run; it also sees everything that a ready ordinary task would have shown.
 //!
 //! Invariant: it is on offer only while no workflow task of the run is leased.
 
@@ -18,18 +17,18 @@ use crate::run::state::{Resume, WorkflowTask};
 pub struct RetryTask {
     pub id: TaskId,
     pub available_at: Timestamp,
-    /// Whether the matching side has been told that it is ready.
+    /// Whether it is ready for matching.
     pub offered: bool,
     /// How often it has been leased.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attempt: u64,
-    /// The report that ended an earlier claim without an attempt, to answer a repeat of that call.
+    /// The report that ended an earlier claim without an attempt, kept for a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "last_reply")]
     pub last_reply: Option<Box<StoredReply>>,
 }
 
-/// How long a call that its worker left without a word waits for the next look at it.
+/// How long a call that its worker left without a report waits for the next task.
 const SECOND_LOOK_SECONDS: u64 = 1;
 
 #[expect(
@@ -61,7 +60,7 @@ impl RetryTask {
 }
 
 impl LocalActivities<'_, '_> {
-    /// Puts a retry that is due in the place of the workflow task, so that it can be leased.
+    /// Makes a due retry the workflow task of the run, so that it can be leased.
     pub(crate) fn take_due_retry(&mut self, task_id: &TaskId) -> Result<(), Rejection> {
         let found = self.draft.locals().into_iter().find_map(|local| {
             let task = local
@@ -89,8 +88,8 @@ impl LocalActivities<'_, '_> {
         Ok(())
     }
 
-    /// What every decision leaves behind is put in order: a call that nothing would bring up again gets a task, and retries are on offer
-    /// exactly while they may be leased.
+    /// Restores the order after every decision: a call that nothing would continue gets a task, and retries are on offer exactly
+    /// while they may be leased.
     pub(crate) fn tidy_up(&mut self) {
         if !self.draft.is_open() || self.draft.core.open.local_activities == 0 {
             return;
@@ -98,7 +97,7 @@ impl LocalActivities<'_, '_> {
         if !self.draft.is_leased() {
             self.end_leases();
         }
-        // A decision that wrote nothing would be asked for at once, for ever.
+        // A decision that wrote nothing would be repeated at once, without end.
         let again_at = if self.draft.events.is_empty() {
             self.draft.now.plus_seconds(SECOND_LOOK_SECONDS)
         } else {
@@ -113,7 +112,8 @@ impl LocalActivities<'_, '_> {
         self.offer_retries();
     }
 
-    /// A retry that was claimed and has no attempt, though its claim is over: the same task comes again, because history names it.
+    /// Returns claimed retries that have no attempt although their claim has ended: the same task becomes ready again, because
+    /// history names it.
     fn give_back_retries(&mut self, again_at: Timestamp) {
         let slot = self
             .draft
@@ -166,7 +166,7 @@ impl LocalActivities<'_, '_> {
         }
     }
 
-    /// The lease is over: whoever comes next need not wait for it to run out.
+    /// Ends the leases, so that the next worker need not wait for them to run out.
     fn end_leases(&mut self) {
         let now = self.draft.now;
         for mut local in self.draft.locals() {

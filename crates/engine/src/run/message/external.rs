@@ -1,5 +1,5 @@
-//! Commands from outside on a workflow: signal, cancel, terminate; updates have a file of their own. Each is
-//! numbered per workflow, kept for audit, and answered from that record when the same request id comes again.
+//! Commands from outside on a workflow: signal, cancel, terminate; updates have their own file. Each is numbered per workflow and
+//! kept for audit. A repeat of its request id is answered from that record.
 
 use longhaul_protocol::history::{CloseRequested, EventPayload, RunStopped};
 use longhaul_protocol::id::{CommandId, RunId};
@@ -11,20 +11,20 @@ use crate::run::draft::{Cause, Draft};
 use crate::run::state::{ClosedReason, Outcome, Run, RunFailure, Signal};
 use crate::{Command, Decision, Moment, Rejection, digest, limits};
 
-/// What all external commands carry.
+/// The fields that all external commands have.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Set when the caller named a run: it must be the current one.
+    /// Set if the caller named a run: it must be the current one.
     pub requested_run_id: Option<RunId>,
     pub request_id: Option<String>,
-    /// The command this request id stands for already.
+    /// The command that was already recorded under this request id.
     pub earlier: Option<Box<Earlier>>,
     pub principal: Option<String>,
-    /// How the command came in, as text that is kept and never read here.
+    /// How the command arrived: text that is stored and never read here.
     pub context: Option<String>,
 }
 
-/// A recorded command, and the run that took it.
+/// A recorded command, and the run that recorded it.
 #[derive(Clone, Debug)]
 pub struct Earlier {
     pub run_id: RunId,
@@ -55,13 +55,13 @@ pub enum Stop {
     Terminate,
 }
 
-/// The record of a command, with the run that took it.
+/// The record of a command, with the run that recorded it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Receipt {
     pub run_id: RunId,
     pub workflow_type: String,
     pub command: CommandRow,
-    /// Whether this is the answer to an earlier request with the same id.
+    /// Whether this is the reply to an earlier request with the same id.
     pub retained: bool,
 }
 
@@ -179,7 +179,7 @@ impl Draft<'_> {
     }
 }
 
-/// A command on a run that takes no more: refused, and remembered without touching its history.
+/// Refuses a command on a run that accepts no more, and records it without touching the history.
 pub(crate) fn refuse_closed(
     mut draft: Draft<'_>,
     request: &Request,
@@ -370,7 +370,7 @@ impl Draft<'_> {
         self.close_stopped(how, command_id, reason);
     }
 
-    /// The end of a run that was stopped, or that ended as it was asked to.
+    /// Writes the end of a run that was stopped, or that ended as requested.
     pub(crate) fn close_stopped(
         &mut self,
         how: Stop,

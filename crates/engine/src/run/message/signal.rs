@@ -1,4 +1,4 @@
-//! Signals once they are accepted: into history in command order, bound to waits, delivered by at most one task each.
+//! Accepted signals: they enter history in command order, are bound to waits, and each is delivered by at most one task.
 
 use longhaul_protocol::history::{
     EventPayload, GroupKeys, PAYLOAD_CODEC, SignalApplied, SignalReceived,
@@ -10,7 +10,7 @@ use crate::run::message::stream::StreamPosition;
 use crate::run::state::{Message, Part, PartKey, Resume, Signal, WaitFor};
 
 impl Signals<'_, '_> {
-    /// Takes an accepted signal: into history at once, or behind the leased task.
+    /// Accepts a signal: into history at once, or behind the leased task.
     pub(crate) fn accept(&mut self, signal: Signal) {
         self.draft.core.open.unseen_signals += 1;
         self.draft.core.open.unseen_signal_bytes += signal.arguments.blob().len() as u64;
@@ -21,7 +21,7 @@ impl Signals<'_, '_> {
         }
     }
 
-    /// Takes a message that the run before did not finish with.
+    /// Accepts a message that the previous run left unfinished.
     pub(crate) fn accept_message(&mut self, message: Message) {
         match message {
             Message::Signal(signal) => self.accept(signal),
@@ -70,7 +70,7 @@ impl Signals<'_, '_> {
         let resume = resume(&signal);
         if let Some((sequence, _)) = wait {
             self.bind(sequence, signal.command_sequence);
-            // The signal came first: its timeout must not take the wait away before the task that delivers it.
+            // The signal came first: the timeout must not end the wait before the task that delivers the signal.
             self.draft.timers().cancel(sequence);
         }
         self.draft.put(
@@ -82,7 +82,7 @@ impl Signals<'_, '_> {
         }
     }
 
-    /// The lease ended without a decision: messages that arrived meanwhile enter history now, in command order.
+    /// The lease ended without a decision: writes messages that arrived meanwhile into history, in command order.
     pub(crate) fn flush_undecided(&mut self) {
         let hold = self.draft.is_undecided();
         for message in self.draft.buffered() {
@@ -95,7 +95,7 @@ impl Signals<'_, '_> {
         }
     }
 
-    /// The workflow decided, or the run is closing: every message enters history now, in command order.
+    /// The workflow decided, or the run is closing: writes every message into history, in command order.
     pub(crate) fn flush_buffered(&mut self) {
         for message in self.draft.buffered() {
             self.draft
@@ -121,7 +121,7 @@ impl Signals<'_, '_> {
         }
     }
 
-    /// The task that delivered a signal is finished: the wait is resolved, before the decision's own events.
+    /// The task that delivered a signal is finished: resolves the wait, before the decision's own events.
     pub(crate) fn apply_delivered(&mut self, command_sequence: u64, wait_sequence: u64) {
         let Some(signal) = self.draft.signal(command_sequence).cloned() else {
             return;
@@ -162,14 +162,14 @@ impl Signals<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// Whether the workflow has not decided anything yet. Messages of streams wait for its first decision: one published
-    /// replayer binds what it finds before the first recorded wait to that wait, although the workflow may have read it and
-    /// gone on without one.
+    /// Returns whether the workflow has not decided anything yet. Messages of streams wait for its first decision: one published
+    /// replayer binds every message before the first recorded wait to that wait, although the workflow may have read it and
+    /// continued without one.
     fn is_undecided(&self) -> bool {
         self.core.handled_sequence == 0
     }
 
-    /// The oldest signal of that name that no open wait is bound to.
+    /// Returns the oldest signal of that name that no open wait is bound to.
     pub(crate) fn oldest_unbound_signal(&self, name: &str) -> Option<u64> {
         let bound: Vec<u64> = self
             .open_waits()
@@ -184,7 +184,7 @@ impl Draft<'_> {
             .map(|signal| signal.command_sequence)
     }
 
-    /// The oldest signal that resolves a recorded wait, with the wait's sequence: what the next claim may deliver. One
+    /// Returns the oldest signal that resolves a recorded wait, with the sequence of the wait: the next claim may deliver it. One
     /// signal per task, and only to the oldest wait of its name.
     pub(crate) fn deliverable_signal(&self) -> Option<(u64, u64)> {
         let mut seen: Vec<&str> = Vec::new();
@@ -207,7 +207,7 @@ impl Draft<'_> {
     }
 }
 
-/// Why a task exists that was woken by a signal.
+/// Returns why a task exists that a signal woke.
 pub(crate) fn resume(signal: &Signal) -> Resume {
     Resume {
         workflow_wait_kind: Some("signal".to_owned()),

@@ -1,6 +1,5 @@
-//! Message streams: ordered, named input of a workflow that outlives its runs. A message is delivered as a
-//! signal of a reserved name; the workflow says how far it has read, and what it has not read goes with it when it continues as
-//! new.
+//! Message streams: ordered, named input of a workflow that outlives its runs. A message is delivered as a signal of a reserved
+//! name. The workflow reports how far it has read; unread messages move with it when it continues as new.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +21,10 @@ pub const MESSAGE_STREAM_SIGNAL: &str = "__durable_workflow_message_stream";
 const MESSAGE_SCHEMA: &str = "durable-workflow.v2.message-stream.message";
 const CURSOR_SCHEMA: &str = "durable-workflow.v2.message-stream.cursor";
 
-/// The type of the command that a message is recorded as.
+/// The type of the command that records a message.
 const COMMAND_TYPE: CommandType = CommandType::Message;
 
-/// Where a stream stands, by name; part of the run's core and handed on.
+/// The positions of the streams, by name; part of the core of a run and inherited by the next.
 pub type Streams = Arc<BTreeMap<String, Stream>>;
 
 /// One stream of a workflow.
@@ -49,12 +48,13 @@ pub struct Stream {
 pub struct StreamPosition {
     pub stream_name: String,
     pub position: u64,
-    /// Whether it resolved a wait. It may have been one for another stream, so it counts as read only when the workflow says so.
+    /// Whether it resolved a wait. That wait may have been for another stream, so the message counts as read only when the workflow
+    /// reports it.
     #[serde(default)]
     pub applied: bool,
 }
 
-/// How far a workflow says it has read.
+/// How far a workflow reports to have read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamCursor {
     pub stream_name: String,
@@ -78,7 +78,7 @@ pub struct Appended {
 }
 
 impl AppendMessage {
-    /// What makes a message the same one, among the request ids of its workflow.
+    /// Returns the request id that identifies a message within its workflow.
     pub fn request_id(stream_name: &str, message_id: &str) -> String {
         format!("message-stream:{stream_name}:{message_id}")
     }
@@ -110,10 +110,10 @@ impl AppendMessage {
         run.admit_events(1, limits)
     }
 
-    /// The same message again: where it is, or that it says something else.
+    /// Handles a repeat of a message: returns its position, or a refusal if the content differs.
     fn repeat<'a>(&self, run: &'a Run, moment: Moment<'a>) -> Option<Decision<Appended>> {
         let earlier = &self.request.earlier.as_deref()?.command;
-        // Another command was sent with the same text as its request id.
+        // A different command was sent with the same request id.
         if earlier.command_type != COMMAND_TYPE {
             return Some(Decision::reject(Rejection::RequestIdConflict {
                 command: Box::new(earlier.clone()),
@@ -151,7 +151,7 @@ impl Command for AppendMessage {
         let name = Some(self.stream_name.as_str());
         let mut draft = Draft::of(run, moment);
         if run.core.closed.is_some() || draft.time_out_if_due() {
-            // The id stays free: the message was not taken.
+            // The id stays free: the message was not accepted.
             let request = Request {
                 request_id: None,
                 ..self.request.clone()
@@ -202,7 +202,7 @@ impl Command for AppendMessage {
     }
 }
 
-/// The argument list of the signal that carries a message.
+/// Returns the argument list of the signal that carries a message.
 fn message(append: &AppendMessage, position: u64) -> Payload {
     let envelope = Map::from_iter([
         ("codec".to_owned(), Value::String("avro".to_owned())),
@@ -220,7 +220,7 @@ fn message(append: &AppendMessage, position: u64) -> Payload {
     ])
 }
 
-/// The argument list of the signal that tells a new run how far the one before had read.
+/// Returns the argument list of the signal that gives a new run the read position of the previous one.
 fn cursor(stream_name: &str, position: u64) -> Payload {
     one_argument([
         ("schema", Value::String(CURSOR_SCHEMA.to_owned())),
@@ -240,7 +240,7 @@ fn one_argument<const N: usize>(entries: [(&str, Value); N]) -> Payload {
 }
 
 impl StreamCursors<'_, '_> {
-    /// Counts an input, and gives an accepted one its position.
+    /// Counts an input, and assigns a position to an accepted one.
     fn note_input(&mut self, append: &AppendMessage, outcome: &str) -> u64 {
         let now = self.draft.now;
         let stream = Arc::make_mut(&mut self.draft.core.streams)
@@ -257,8 +257,8 @@ impl StreamCursors<'_, '_> {
         stream.last_position
     }
 
-    /// The workflow has read further: what it has read is nobody's any more. Before the decision's own events, so that a wait it
-    /// opens is not given a message it has read.
+    /// Applies the progress of the workflow: removes the messages that it has read. This comes before the decision's own events, so
+    /// that a new wait does not receive a message that was already read.
     pub(crate) fn advance(&mut self, cursors: &[StreamCursor]) {
         for cursor in cursors {
             let Some(stream) = self.draft.core.streams.get(&cursor.stream_name) else {
@@ -297,7 +297,7 @@ impl StreamCursors<'_, '_> {
         }
     }
 
-    /// What a run that takes over must be told of its streams, in command order: how far they were read, and what was not.
+    /// Returns the stream messages for the next run, in command order: how far each stream was read, and the unread messages.
     pub(crate) fn messages_to_move(&mut self) -> Vec<Message> {
         let mut moved: Vec<Message> = Vec::new();
         let streams = Arc::clone(&self.draft.core.streams);

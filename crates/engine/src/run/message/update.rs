@@ -1,5 +1,5 @@
-//! Updates: a message with an answer. Admission records the command and `UpdateAccepted`; then each update has a
-//! workflow task of its own that runs one handler and nothing else, in acceptance order among the other wakes.
+//! Updates: a message with a result. Admission records the command and `UpdateAccepted`; then each update has a workflow task of
+//! its own that runs one handler and nothing else, in acceptance order among the other wakes.
 
 use longhaul_protocol::history::{
     EventPayload, PAYLOAD_CODEC, UpdateAccepted, UpdateApplied, UpdateCall, UpdateCompleted,
@@ -28,11 +28,11 @@ pub struct UpdateRun {
     pub arguments: Payload,
     /// What the workflow declares about its updates.
     pub declared: Declared,
-    /// A worker's validator refused it: admitted as a rejected command.
+    /// The refusal of a worker's validator: the update is recorded as a rejected command.
     pub validator_refusal: Option<ValidatorRefusal>,
 }
 
-/// Why a validator said no.
+/// Why a validator refused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidatorRefusal {
     pub message: String,
@@ -111,7 +111,7 @@ impl UpdateRun {
                 "rejected_unknown_update",
                 FieldErrors::new(),
                 format!(
-                    "The workflow declares its updates and `{}` is none of them.",
+                    "The workflow does not declare the update `{}`.",
                     self.name
                 ),
             ));
@@ -122,7 +122,7 @@ impl UpdateRun {
                 Reason::InvalidUpdateArguments,
                 "rejected_invalid_arguments",
                 errors,
-                format!("The arguments do not fit the update `{}`.", self.name),
+                format!("The arguments do not match the update `{}`.", self.name),
             ));
         }
         self.validator_refusal.as_ref().map(|refusal| {
@@ -135,8 +135,8 @@ impl UpdateRun {
         })
     }
 
-    /// Refused on an open run: kept for audit. History tells of the first refusals by the workflow's own rules, its validators and
-    /// the arguments it declares; they are few enough to leave the run its events.
+    /// Refuses an update on an open run and records it for audit. History contains the first refusals by the workflow's own rules:
+    /// its validators and the arguments it declares. Their number is limited, to leave the run its events.
     fn refuse(
         &self,
         mut draft: Draft<'_>,
@@ -185,10 +185,10 @@ impl UpdateRun {
     }
 }
 
-/// Refused updates that the history of a run tells of. A caller that is refused a hundred times learns nothing from one more.
+/// Refused updates that the history of a run contains. One more refusal after a hundred has no value for the caller.
 const REJECTED_UPDATES_IN_HISTORY_MAX: u64 = 100;
 
-/// Fields that are kept of what a validator said: more than a person reads.
+/// Fields of a validator's errors that are kept: more than a person reads.
 const ERROR_FIELDS_MAX: usize = 50;
 
 /// Messages that are kept of each field.
@@ -197,7 +197,7 @@ const ERRORS_PER_FIELD_MAX: usize = 10;
 /// Characters that are kept of a field's name and of each message.
 const ERROR_LENGTH_MAX: usize = 300;
 
-/// What is kept of a validator's errors, which are as large as a worker makes them.
+/// Returns the part of a validator's errors that is kept: a worker can send any size.
 fn kept(errors: FieldErrors) -> FieldErrors {
     let short = |text: String| text.chars().take(ERROR_LENGTH_MAX).collect::<String>();
     errors
@@ -210,7 +210,7 @@ fn kept(errors: FieldErrors) -> FieldErrors {
         .collect()
 }
 
-/// What a repeat of a refused update is told again.
+/// Returns the same refusal for a repeat of a refused update.
 pub(crate) fn refused_before(run_id: &RunId, run: &Run, command: &CommandRow) -> Option<Rejection> {
     let reason = match command.rejection_reason.as_deref()? {
         "unknown_update" => Reason::UnknownUpdate,
@@ -287,7 +287,7 @@ impl Updates<'_, '_> {
         command
     }
 
-    /// The row of a command as it is now.
+    /// Rewrites the row of a command as it is now.
     fn rewrite_command(&mut self, command: &CommandRow) {
         match self
             .draft
@@ -300,7 +300,7 @@ impl Updates<'_, '_> {
         }
     }
 
-    /// Takes an accepted update: into history at once, or behind the leased task.
+    /// Accepts an update: into history at once, or behind the leased task.
     pub(crate) fn accept(&mut self, command: CommandRow) {
         self.draft.core.open.updates += 1;
         if self.draft.is_leased() {
@@ -333,7 +333,7 @@ impl Updates<'_, '_> {
         }
     }
 
-    /// The handler returned: its changes count, and a condition may have become true.
+    /// Completes an update: the changes of its handler count, and a condition may have become true.
     pub(crate) fn complete(&mut self, update_id: &UpdateId, result: Option<&Payload>) {
         let Some(update) = self.draft.update_by_id(update_id).cloned() else {
             return;
@@ -399,7 +399,7 @@ impl Updates<'_, '_> {
         self.end(&update, None, Some(failure), workflow_sequence);
     }
 
-    /// The run is closed: updates that are not over end with it, after its terminal event.
+    /// Fails the open updates of a closed run, after its terminal event.
     pub(crate) fn fail_open(&mut self, closed_reason: &'static str) {
         let open: Vec<Update> = self.draft.open_updates().cloned().collect();
         for update in open {
@@ -502,7 +502,7 @@ impl Draft<'_> {
         self.open_updates().find(|update| update.id() == update_id)
     }
 
-    /// The oldest update that waits for its turn, with its place in history.
+    /// Returns the oldest update that waits for its turn, with its position in history.
     pub(crate) fn oldest_update(&self) -> Option<(u64, Resume)> {
         self.open_updates()
             .min_by_key(|update| update.accepted_at)
@@ -517,7 +517,7 @@ impl Draft<'_> {
     }
 }
 
-/// Why a task exists that runs an update handler.
+/// Returns why a task exists that runs an update handler.
 fn update_resume(update: &Update) -> Resume {
     let id = update.id();
     Resume {
@@ -532,8 +532,8 @@ fn update_resume(update: &Update) -> Resume {
     }
 }
 
-/// Why the workflow looks at its condition again after an update. The update itself is done: naming it as the
-/// task's update would run its handler a second time.
+/// Returns why the workflow checks its condition again after an update. The update itself is done: naming it as the update of the
+/// task would run its handler a second time.
 fn condition_resume(wait: &Wait, update: &Update) -> Resume {
     let mut resume = Resume {
         workflow_wait_kind: Some("condition".to_owned()),
@@ -560,7 +560,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_a_validator_are_kept_in_part() {
+    fn the_errors_of_a_validator_are_truncated() {
         let message = "ü".repeat(ERROR_LENGTH_MAX + 1);
         let errors: FieldErrors = (0..=ERROR_FIELDS_MAX)
             .map(|number| {

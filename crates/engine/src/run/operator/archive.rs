@@ -1,5 +1,4 @@
-//! An operator keeps a closed run out of retention's reach. The only thing that still
-//! happens to a closed run.
+//! An operator excludes a closed run from retention. No other command changes a closed run.
 
 use longhaul_protocol::history::{ArchiveRequested, EventPayload, WorkflowArchived};
 
@@ -28,9 +27,9 @@ impl Command for ArchiveRun {
         }
         let mut draft = Draft::of(run, moment);
         let Some(closed) = &run.core.closed else {
-            // A run whose time is up closes now, and can be archived when somebody asks again.
+            // A run past its deadline closes now, and can be archived by the next request.
             draft.time_out_if_due();
-            // The request id stays free: nothing was done, and the same request is right when the run is closed.
+            // The request id stays free: nothing changed, and the same request can succeed once the run is closed.
             let request = Request {
                 request_id: None,
                 ..self.request.clone()

@@ -1,5 +1,5 @@
-//! The audit of one open run. No transition leaves a run stuck; the host checks open runs from time to time all the same. A stuck
-//! run is repaired by the same means that time and tasks use. The audit writes no event of its own and never touches a healthy run.
+//! The audit of one open run. No transition leaves a run stuck; the host still checks open runs from time to time. A stuck run is
+//! repaired in the same way as by time and tasks. The audit writes no event of its own and never touches a healthy run.
 
 use crate::run::draft::Draft;
 use crate::run::health::{self, Trouble};
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_with_a_task_or_with_nothing_asked_for_is_left_alone() {
+    fn a_run_with_a_task_or_with_nothing_to_do_is_not_changed() {
         let mut run = started(None);
         assert_eq!(audited(&run, 100_000), (None, None, 0));
         run.core.workflow_task = None;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_without_a_task_gets_one_and_nothing_is_written_into_history() {
+    fn a_wake_without_a_task_gets_one_and_history_does_not_change() {
         let mut run = started(None);
         run.core.workflow_task = None;
         run.core.next_wake = Some(Wake {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_has_a_minute_before_it_is_overdue() {
+    fn due_work_is_overdue_after_a_minute() {
         let mut run = started(Some(100));
         run.core.alarm = None;
         assert_eq!(audited(&run, 159).0, None);

@@ -1,4 +1,4 @@
-//! What operators and the audit do to a run: archive, repair, audit.
+//! Commands of operators and of the audit: archive, repair, audit.
 
 pub mod archive;
 pub mod audit;

@@ -1,5 +1,5 @@
 //! An operator repairs a run. Every transition leaves a run with a task, an open call or an alarm, so a run should never be stuck.
-//! `health` decides whether it is; this command does what is overdue and creates the task that is missing.
+//! `health` decides whether it is; this command applies overdue work and creates the missing task.
 
 use longhaul_protocol::history::{EventPayload, RepairRequested};
 
@@ -11,7 +11,7 @@ use crate::run::state::Run;
 use crate::run::workflow_task::wake::LookAgain;
 use crate::{Command, Decision, Moment, Rejection};
 
-/// An operator asks for a repair.
+/// An operator requests a repair.
 #[derive(Clone, Debug)]
 pub struct RepairRun {
     pub request: Request,
@@ -84,7 +84,7 @@ impl Command for RepairRun {
 }
 
 impl Draft<'_> {
-    /// Does what is due, ends a back-off, and makes the task that is missing.
+    /// Applies due work, ends a back-off, and creates the missing task.
     fn repair(&mut self) {
         self.apply_due();
         let now = self.now;

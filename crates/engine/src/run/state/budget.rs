@@ -1,9 +1,9 @@
-//! How much of its history budget a run has used. It is advice: a workflow that is told in time continues as new.
+//! How much of its history budget a run has used. It is advice: a workflow that is warned in time continues as new.
 
 use crate::limits::Limits;
 use crate::run::state::Core;
 
-/// What a run has used of its history budget.
+/// The used part of a run's history budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryBudget {
     pub events: u64,
@@ -33,7 +33,7 @@ impl Pressure {
     }
 }
 
-/// The budget of a run.
+/// Returns the budget of a run.
 pub fn history_budget(core: &Core, limits: &Limits) -> HistoryBudget {
     let used = [
         (

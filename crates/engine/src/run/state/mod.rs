@@ -1,8 +1,8 @@
-//! What a run is between two commands: its fixed specification, its small core, and one part per thing that is open.
+//! The state of a run between two commands: its fixed specification, its small core, and one part per open thing.
 //!
-//! The split follows how often things change. [`Spec`] is written once. [`Core`] is rewritten by every transition, so it
-//! stays small whatever the run does. Everything that can be many (activities, timers, waits, signals) is a [`Part`] of
-//! its own, written when it changes and deleted when it is done: a transition costs what it changes, not what is open.
+//! The split follows how often things change. [`Spec`] is written once. [`Core`] is rewritten by every transition, so it stays
+//! small whatever the run does. Everything that can be many (activities, timers, waits, signals) is a [`Part`] of its own, written
+//! when it changes and deleted when it ends: the cost of a transition depends on its changes, not on what is open.
 
 pub mod budget;
 mod part;
@@ -35,14 +35,14 @@ pub use part::{
 /// A run and everything open in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// Grows by one with every commit; the store refuses a commit based on another version.
+    /// Increases by one with every commit; the store refuses a commit based on another version.
     pub version: u64,
     pub spec: Arc<Spec>,
     pub core: Core,
     pub parts: BTreeMap<PartKey, Part>,
 }
 
-/// What was decided at the start and never changes.
+/// Facts that are fixed at the start and never change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
     pub namespace: Namespace,
@@ -65,16 +65,16 @@ pub struct Spec {
     pub execution_deadline_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_from: Option<RunId>,
-    /// The call this run answers, when it is a child.
+    /// The call of the parent, if the run is a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Box<Parent>>,
     pub routing: Routing,
-    /// Handlers the workflow's workers declared when it started, as the `declared_*` keys of `WorkflowStarted`.
+    /// Handlers that the workers declared when the workflow started, as the `declared_*` keys of `WorkflowStarted`.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub declared: Map<String, Value>,
 }
 
-/// Who may be given the run's tasks, and in what order.
+/// Which workers may lease the run's tasks, and in what order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Routing {
     /// 0 is the most urgent, 9 the least.
@@ -138,7 +138,7 @@ impl Status {
         }
     }
 
-    /// `running`, `completed` or `failed`: the coarse view that lists filter by.
+    /// Returns `running`, `completed` or `failed`: the coarse state for list filters.
     pub fn bucket(self) -> &'static str {
         match self {
             Self::Pending | Self::Running | Self::Waiting => "running",
@@ -180,7 +180,7 @@ impl ClosedReason {
         }
     }
 
-    /// Whether somebody from outside stopped the run.
+    /// Returns whether a caller from outside stopped the run.
     pub fn was_stopped(self) -> bool {
         match self {
             Self::Cancelled | Self::Terminated => true,
@@ -197,14 +197,14 @@ pub struct Closed {
     /// Text given to cancel or terminate, or the kind of timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The run that took over: by continue-as-new, or as the retry of a child.
+    /// The run that continues it: by continue-as-new, or as the retry of a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_to: Option<RunId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<Box<Archived>>,
 }
 
-/// An operator keeps the closed run.
+/// The record that an operator archived the closed run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Archived {
     pub at: Timestamp,
@@ -233,10 +233,10 @@ pub struct Core {
     pub last_event_at: Timestamp,
     /// Number of the newest external command of this workflow, over all its runs.
     pub instance_command_sequence: u64,
-    /// The newest commands that had no effect, by number, oldest first; older ones are forgotten.
+    /// The newest commands that had no effect, by number, oldest first; older ones are deleted.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
     pub idle_commands: VecDeque<u64>,
-    /// Number of the newest letter to another run.
+    /// Number of the newest outbox message.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outbox_sequence: u64,
     /// The open workflow task, if any.
@@ -266,8 +266,8 @@ pub struct Core {
     pub streams: Streams,
     #[serde(default, skip_serializing_if = "markers_are_empty")]
     pub version_markers: Arc<BTreeMap<String, i32>>,
-    /// When the run next needs attention by itself: a timer, a deadline, a lease, a retry. The stored alarm may be earlier
-    /// than needed, never later; an early one costs a look and is set again.
+    /// When the run next needs attention without a call: a timer, a deadline, a lease, a retry. The stored alarm may be earlier
+    /// than needed, never later; an early one costs one check and is set again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alarm: Option<Timestamp>,
 }
@@ -280,7 +280,7 @@ fn streams_are_empty(map: &Streams) -> bool {
     map.is_empty()
 }
 
-/// The core is written by every transition: what most runs never use costs them nothing.
+/// Every transition writes the core: fields that most runs never use cost nothing.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "the signature is serde's"
@@ -310,7 +310,7 @@ pub struct OpenCounts {
     pub updates: u64,
 }
 
-/// Something the workflow should look at, and where in history it stands.
+/// Something the workflow must look at, and its position in history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
     pub sequence: u64,
@@ -332,22 +332,22 @@ pub struct WorkflowTask {
     pub failures: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Replay itself failed: an operator should look at the deployed code.
+    /// Replay itself failed: an operator should check the deployed code.
     #[serde(default)]
     pub replay_blocked: bool,
-    /// Whether the matching side has been told that the task is ready.
+    /// Whether the task is ready for matching.
     pub offered: bool,
-    /// For whom it is kept, and until when.
+    /// The worker it is reserved for, and until when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Sticky>,
-    /// The lease that ran out, until the next claim: its holder is told so, whether or not the sweep came first.
+    /// The lease that ran out, until the next claim: its holder gets this reason, whether or not the sweep came first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expired: Option<Box<WorkflowLease>>,
-    /// The failure that put it back, to answer a repeat of that call.
+    /// The failure that made it ready again, kept for a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "last_reply")]
     pub last_reply: Option<Box<StoredReply>>,
-    /// How local activities were settled under the present lease, for a repeat of those calls.
+    /// How local activities ended under the present lease, for a repeat of those calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub local_receipts: Vec<EndedAttempt>,
 }
@@ -358,7 +358,7 @@ pub struct WorkflowLease {
     pub owner: WorkerId,
     pub leased_at: Timestamp,
     pub expires_at: Timestamp,
-    /// The end of history when the lease was granted: every page the worker reads is cut there.
+    /// The end of history when the lease was granted: every page that the worker reads ends there.
     pub observed_sequence: u64,
     /// Command sequence of the signal that this lease delivers to a recorded wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -371,15 +371,15 @@ pub struct WorkflowLease {
     /// The worker wrote into history under this lease, and reads to its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refreshed: bool,
-    /// What was recorded before a local activity, for a repeat of that call.
+    /// The commands that were recorded before a local activity, for a repeat of that call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Box<Checkpoint>>,
-    /// Condition waits that the newest checkpoint named: they do not hold yet.
+    /// Condition waits that the newest checkpoint named: they are not satisfied yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_waits: Vec<u64>,
 }
 
-/// Why a workflow task exists, in the words of the wire. Absent keys are sent as null.
+/// Why a workflow task exists, with the names of the wire. Absent keys are sent as null.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resume {
@@ -432,14 +432,14 @@ pub struct Resume {
 }
 
 impl WorkflowTask {
-    /// Whether it runs an update handler instead of the workflow.
+    /// Returns whether it runs an update handler instead of the workflow.
     pub fn is_update(&self) -> bool {
         self.resume.workflow_update_id.is_some()
     }
 }
 
 impl Run {
-    /// The stored reply of the report that ended an earlier claim of a local activity's retry task.
+    /// Returns the stored reply to the report that ended an earlier claim of a local activity's retry task.
     pub(crate) fn retry_reply(&self, task_id: &TaskId) -> Option<&StoredReply> {
         if self.core.open.local_activities == 0 {
             return None;
@@ -452,7 +452,7 @@ impl Run {
             .and_then(|task| task.last_reply.as_deref())
     }
 
-    /// Whether the task is open in this run; a finished one is known by its row only.
+    /// Returns whether the task is open in this run; a finished one has a row only.
     pub fn has_open_task(&self, task_id: &TaskId, sequence: u64) -> bool {
         self.core
             .workflow_task

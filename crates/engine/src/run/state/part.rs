@@ -1,4 +1,4 @@
-//! Everything that is open in a run, or remembered for it: one [`Part`] per thing, by [`PartKey`].
+//! Everything that is open in a run, or kept for it: one [`Part`] per thing, by [`PartKey`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,13 +36,13 @@ pub enum PartKey {
     Update(u64),
     Buffered(u64),
     Child(u64),
-    /// A child of an earlier run of this workflow, kept for its close policy only; numbered as they came.
+    /// A child of an earlier run of this workflow, kept for its close policy only; numbered in order of arrival.
     Adopted(u64),
-    /// A letter to another run, until it is delivered; numbered as they were written.
+    /// A message to another run, until it is delivered; numbered in order of creation.
     Outbox(u64),
     /// By command sequence of the group's first leaf.
     Group(u64),
-    /// A recorded call inside a group, kept until the group is resolved and seen.
+    /// A recorded call inside a group, kept until the group is resolved and a task has seen that.
     Member(u64),
     /// The result or failure of a closed run.
     Outcome,
@@ -69,9 +69,9 @@ impl fmt::Display for PartKey {
     }
 }
 
-/// The text names no part.
+/// The text is not the key of a part.
 #[derive(Debug, thiserror::Error)]
-#[error("not the key of a run's part: {0}")]
+#[error("not the key of a part of a run: {0}")]
 pub struct PartKeyError(String);
 
 impl FromStr for PartKey {
@@ -103,7 +103,7 @@ impl FromStr for PartKey {
     }
 }
 
-/// One thing that is open in a run, or remembered for it.
+/// One thing that is open in a run, or kept for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -156,7 +156,7 @@ impl Part {
         }
     }
 
-    /// A signal in history; one that is buffered is not there yet.
+    /// Returns a signal in history; a buffered one is not in history yet.
     pub(crate) fn as_signal(&self) -> Option<&Signal> {
         if let Self::Signal(signal) = self {
             Some(signal)
@@ -173,7 +173,7 @@ impl Part {
         }
     }
 
-    /// A child of this run, or of one before it.
+    /// Returns a child of this run, or of one before it.
     pub(crate) fn as_child(&self) -> Option<&Child> {
         if let Self::Child(child) | Self::Adopted(child) = self {
             Some(child)
@@ -216,17 +216,17 @@ pub struct Activity {
     pub queue: TaskQueue,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancellation_policy: Option<CancellationPolicy>,
-    /// Its worker is asked to stop and say so.
+    /// Its worker is asked to stop and to acknowledge it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stop_requested: bool,
-    /// The session it must run in, as its author wrote it.
+    /// The session it must run in, as the author wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_session: Option<Box<WorkerSessionOptions>>,
-    /// Absent when the command gave neither a policy nor timeouts.
+    /// Absent if the command had neither a policy nor timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
     pub scheduled_at: Timestamp,
-    /// The current task; a retry makes a new one.
+    /// The current task; a retry creates a new one.
     pub task_id: TaskId,
     pub available_at: Timestamp,
     pub offered: bool,
@@ -235,7 +235,7 @@ pub struct Activity {
     /// The newest attempt while it may still report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
-    /// Attempts that may no longer report, newest last; only the last few are remembered.
+    /// Attempts that may no longer report, newest last; only the last few are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past_attempts: Vec<PastAttempt>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -250,7 +250,7 @@ pub struct Activity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryPolicy {
     pub snapshot_version: u8,
-    /// None means without limit.
+    /// `None` means without limit.
     pub max_attempts: Option<u64>,
     pub backoff_seconds: Vec<u64>,
     pub start_to_close_timeout: Option<u64>,
@@ -260,14 +260,14 @@ pub struct RetryPolicy {
     pub non_retryable_error_types: Vec<String>,
 }
 
-/// One try of an activity.
+/// One attempt of an activity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     pub id: ActivityAttemptId,
     pub number: u64,
     pub owner: WorkerId,
     pub started_at: Timestamp,
-    /// None after the lease expired: the task is ready again, and until its next claim this attempt may still report.
+    /// `None` after the lease expired: the task is ready again, and until its next claim this attempt may still report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_expires_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -305,7 +305,7 @@ pub struct Timer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimerKind {
-    /// A call of the workflow's own.
+    /// A timer that the workflow started.
     Plain,
     ConditionTimeout,
     SignalTimeout,
@@ -346,10 +346,10 @@ pub struct Signal {
     pub command_id: CommandId,
     pub name: String,
     pub arguments: Payload,
-    /// The wait it is meant for; set when the signal enters history.
+    /// The wait it is bound to; set when the signal enters history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_id: Option<WaitId>,
-    /// History sequence of its `SignalReceived`, which has the arguments too.
+    /// History sequence of its `SignalReceived` event, which also contains the arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -359,10 +359,10 @@ pub struct Signal {
     pub stream: Option<StreamPosition>,
 }
 
-/// An accepted update that is not over.
+/// An accepted update that is still open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Update {
-    /// As recorded for its caller; its number in the workflow is the part's key.
+    /// As recorded for its caller; its number in the workflow is the key of the part.
     pub command: CommandRow,
     /// History sequence of its `UpdateAccepted`.
     pub accepted_at: u64,
@@ -377,7 +377,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// The number of the command it came with.
+    /// Returns the sequence of the command that it came with.
     pub fn command_sequence(&self) -> u64 {
         match self {
             Self::Signal(signal) => signal.command_sequence,
@@ -396,12 +396,12 @@ pub struct OpenGroup {
     /// History sequence of the event that resolved the last member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<u64>,
-    /// Set when the group picks its first member.
+    /// Set if the group chooses its first member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Box<Selection>>,
 }
 
-/// A recorded call of a group: what a worker may send again.
+/// A recorded call of a group, which a worker may send again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Member {
     pub kind: String,
@@ -411,7 +411,7 @@ pub struct Member {
     pub group: Group,
 }
 
-/// What a closed run left behind.
+/// The outcome of a closed run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -419,7 +419,7 @@ pub enum Outcome {
     Failure(Box<RunFailure>),
 }
 
-/// A run's failure, as the control plane shows it.
+/// The failure of a run for the control plane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunFailure {
     pub message: String,

@@ -1,11 +1,11 @@
 //! How many events a run may still write.
 //!
-//! A history has at most `events_per_run` events. What is open in a run has a claim on some of them: an open timer fires or is
-//! cancelled, an accepted update is applied and completed. These events are *promised*. Written and promised events together are
-//! what is *spoken for*. Three rules follow:
+//! A history has at most `events_per_run` events. Open things will need some of them: an open timer fires or is cancelled, an
+//! accepted update is applied and completed. These events are *promised*. Written and promised events together are *spoken for*.
+//! Three rules follow:
 //! - a request from outside is accepted only while everything spoken for stays below the limit, less a reserve for the workflow;
-//! - an event that only informs (a heartbeat, the start of an attempt) is left out when it does not fit;
-//! - a decision of the workflow fails the run only if it asks for more than there is. What was promised is always written, and a
+//! - an event that only informs (a heartbeat, the start of an attempt) is left out if it does not fit;
+//! - a decision of the workflow fails the run only if it needs more events than are left. Promised events are always written, and a
 //!   command that closes the run is always accepted.
 
 use longhaul_protocol::history::{EventPayload, LimitBreach};
@@ -25,7 +25,7 @@ pub(crate) const UPDATE_EVENTS: u64 = 3;
 pub(crate) const CANCELLATION_EVENTS: u64 = 2;
 
 impl Run {
-    /// Events that are written or promised.
+    /// Returns the number of events that are written or promised.
     pub fn events_spoken_for(&self) -> u64 {
         let undelivered = self
             .core
@@ -35,7 +35,7 @@ impl Run {
         self.core.last_history_sequence + u64::from(undelivered) + promised(self.parts.values())
     }
 
-    /// Whether a request from outside may have so many events.
+    /// Checks whether a request from outside may use that many events.
     pub(crate) fn admit_events(&self, events: u64, limits: &Limits) -> Result<(), LimitBreach> {
         let most = limits.events_for_requests();
         let written = self.core.last_history_sequence + events;
@@ -53,7 +53,8 @@ impl Draft<'_> {
             + promised(self.parts().map(|(_, part)| part))
     }
 
-    /// Whether what the workflow asked for fits. A decision that asks for nothing new always fits, whatever the history holds.
+    /// Checks whether the decision of the workflow fits. A decision without new calls always fits, whatever the size of the
+    /// history.
     pub(crate) fn check_events_since(&self, before: &Run) -> Result<(), LimitBreach> {
         let most = self.limits.events_per_run;
         if at_most(self.core.last_history_sequence, self.part_count_max()) <= most {
@@ -66,7 +67,7 @@ impl Draft<'_> {
         limits::check(KIND, spoken_for, most)
     }
 
-    /// Whether the workflow may have so many events more.
+    /// Checks whether the workflow may use that many more events.
     pub(crate) fn check_own_events(&self, events: u64) -> Result<(), LimitBreach> {
         limits::check(
             KIND,
@@ -75,14 +76,14 @@ impl Draft<'_> {
         )
     }
 
-    /// Whether an event that only informs still fits.
+    /// Returns whether an event that only informs still fits.
     pub(crate) fn has_room_to_inform(&self) -> bool {
         let most = self.limits.events_for_requests();
         at_most(self.core.last_history_sequence, self.part_count_max()) < most
             || self.events_spoken_for() < most
     }
 
-    /// Writes an event that only informs, if it fits. Replay does not need it, and the row says the same.
+    /// Writes an event that only informs, if it fits. Replay does not need it, and the row contains the same facts.
     pub(crate) fn inform(&mut self, payload: EventPayload) {
         if self.has_room_to_inform() {
             self.append(payload);
@@ -90,7 +91,8 @@ impl Draft<'_> {
     }
 }
 
-/// No less than what is spoken for. The exact sum over all parts is needed only near the limit, which few runs ever reach.
+/// Returns an upper bound of the events that are spoken for. The exact sum over all parts is needed only near the limit, which few
+/// runs ever reach.
 fn at_most(written: u64, parts: usize) -> u64 {
     written + 1 + UPDATE_EVENTS * parts as u64
 }
@@ -100,10 +102,10 @@ fn promised<'a>(parts: impl Iterator<Item = &'a Part>) -> u64 {
 }
 
 impl Part {
-    /// Events that will be written because this is open, whatever the workflow decides.
+    /// Returns the number of events that will be written because this is open, whatever the workflow decides.
     fn promised_events(&self) -> u64 {
         match self {
-            // Its end, or what its close policy did.
+            // Its end, or the effect of its close policy.
             Self::Activity(_)
             | Self::LocalActivity(_)
             | Self::Timer(_)

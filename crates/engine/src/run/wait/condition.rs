@@ -55,7 +55,7 @@ impl Waits<'_, '_> {
                 group,
             );
         }
-        // A worker that names its waits opens a selected one even when its condition holds, and looks at it in the next task.
+        // A worker that names its waits opens a selected one even if its condition is true, and checks it in the next task.
         let selected = group.is_some_and(|group| group.member().is_some());
         if selected && command.condition_wait_occurrence_id.is_some() {
             self.draft.workflow_task().wake(Resume::default());
@@ -100,7 +100,7 @@ impl Waits<'_, '_> {
             }));
         self.draft
             .put(PartKey::Wait(sequence), Part::Wait(Box::new(wait)));
-        // A wait whose signal is already here needs no timeout: the next task delivers it.
+        // A wait whose signal has already arrived needs no timeout: the next task delivers it.
         if let (Some(timeout), None) = (timeout_seconds, bound) {
             self.draft.timers().start_wait_timeout(
                 sequence,
@@ -111,7 +111,7 @@ impl Waits<'_, '_> {
         }
     }
 
-    /// Open condition waits that the decision did not send again were satisfied. Written before the decision's own events.
+    /// Satisfies open condition waits that the decision did not send again. Their events come before the decision's own.
     pub(crate) fn satisfy_conditions(
         &mut self,
         sent_again: &BTreeSet<u64>,
@@ -125,7 +125,7 @@ impl Waits<'_, '_> {
             .filter(|wait| self.draft.was_satisfied(wait, resume))
             .cloned()
             .collect();
-        // A terminal decision does not say which of several waits it passed.
+        // A terminal decision does not show which of several waits it passed.
         if next == AfterDecision::RunCloses && satisfied.len() != 1 {
             return;
         }
@@ -147,8 +147,8 @@ impl Waits<'_, '_> {
         }
     }
 
-    /// A wait that this decision consumed is resolved. A worker waits for the choice of a selection to be recorded, so that is
-    /// worth another look.
+    /// Resolves a wait that this decision consumed. A worker waits until the choice of a selection is recorded, so that needs
+    /// another task.
     pub(crate) fn resolve_consumed(&mut self, group: Option<&Group>, resolved_by: u64) {
         let selected = group.is_some_and(|group| group.member().is_some());
         if self
@@ -163,9 +163,9 @@ impl Waits<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// Whether an open wait that was not sent again is over. Inside a selection only until that is decided: afterwards nobody
-    /// looks at the others any more. A worker that does not name its waits never sends a selected one again; there the newest
-    /// one counts as satisfied when a message woke the task.
+    /// Returns whether an open wait that was not sent again has ended. Inside a selection this holds only until the choice is made:
+    /// afterwards the others no longer matter. A worker that does not name its waits never sends a selected one again; then the
+    /// newest one counts as satisfied if a message woke the task.
     fn was_satisfied(&self, wait: &Wait, resume: &Resume) -> bool {
         let WaitFor::Condition { occurrence_id, .. } = &wait.what else {
             return false;
@@ -183,12 +183,12 @@ impl Draft<'_> {
         occurrence_id.is_some() || (by_message && self.newest_wait() == Some(wait.sequence))
     }
 
-    /// The newest open wait, by which a message says where in the workflow it arrived.
+    /// Returns the newest open wait: a message records it as the place in the workflow where it arrived.
     pub(crate) fn newest_wait(&self) -> Option<u64> {
         self.open_waits().map(|wait| wait.sequence).max()
     }
 
-    /// The oldest open signal wait of that name that no signal is meant for.
+    /// Returns the oldest open signal wait of that name that no signal is bound to.
     pub(crate) fn oldest_free_wait(&self, name: &str) -> Option<(u64, WaitId)> {
         let free = |wait: &&Wait| match &wait.what {
             WaitFor::Signal {

@@ -21,7 +21,7 @@ impl CallEnd {
 }
 
 impl Groups<'_, '_> {
-    /// Remembers a new call of a group, so that the same call sent again is recognised.
+    /// Records a new call of a group, so that the same call sent again is recognised.
     pub(crate) fn join(
         &mut self,
         sequence: u64,
@@ -45,7 +45,7 @@ impl Groups<'_, '_> {
             .cloned()
             .unwrap_or(OpenGroup {
                 size: outermost.size,
-                // Counted before they are recorded: a member may be over at once, as a timer of no time is.
+                // Counted before they are recorded: a member may end at once, such as a timer without delay.
                 unresolved: outermost.size,
                 failed: false,
                 resolved_at: None,
@@ -67,7 +67,7 @@ impl Groups<'_, '_> {
             .put(PartKey::Member(sequence), Part::Member(Box::new(member)));
     }
 
-    /// A call is resolved, by the event at `resolved_by`. Whether the workflow should look now.
+    /// Resolves a call by the event at `resolved_by`. Returns whether the workflow should look now.
     pub(crate) fn resolve_member(
         &mut self,
         group: Option<&Group>,
@@ -93,8 +93,8 @@ impl Groups<'_, '_> {
         look
     }
 
-    /// A call is resolved by the newest event: wakes the workflow unless its group is still open. A cancellation that has not
-    /// reached the code may have waited for just this call, and a run that has no other open call must not be left alone.
+    /// Resolves a call by the newest event: wakes the workflow unless its group is still open. A cancellation that has not reached
+    /// the code may have waited for just this call, and a run without another open call must not be left without a task.
     pub(crate) fn resolve(&mut self, group: Option<&Group>, end: CallEnd, resume: Resume) {
         let resolved_by = self.draft.core.last_history_sequence;
         let look = self.resolve_member(group, end, resolved_by);
@@ -104,7 +104,7 @@ impl Groups<'_, '_> {
         }
     }
 
-    /// Forgets groups that a finished plain task has seen resolved. Until then a worker may send their members again.
+    /// Deletes groups that a finished plain task has seen resolved. Until then a worker may send their members again.
     pub(crate) fn forget_handled(&mut self) {
         let handled = self.draft.core.handled_sequence;
         let done: Vec<(u64, u64)> = self
@@ -129,7 +129,7 @@ impl Groups<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// Whether the workflow has asked for something that is not over.
+    /// Returns whether the workflow has an open call.
     pub(crate) fn has_open_call(&self) -> bool {
         self.parts().any(|(_, part)| {
             matches!(
@@ -143,8 +143,8 @@ impl Draft<'_> {
         })
     }
 
-    /// A signal is of no use to a run whose every open call belongs to one group that already has a failure, unless one of
-    /// them waits for signals: the worker could only send the group again.
+    /// Returns whether a signal cannot help the run: every open call belongs to one group that already has a failure, and none of
+    /// them waits for signals. The worker could only send the group again.
     pub(crate) fn signals_are_of_no_use(&self) -> bool {
         let mut only = None;
         for (_, part) in self.parts() {

@@ -1,4 +1,4 @@
-//! What a workflow waits for besides activities and children: conditions and signals, timers, parallel groups, selections.
+//! Waits of a workflow besides activities and children: conditions and signals, timers, parallel groups, selections.
 
 pub mod selection;
 

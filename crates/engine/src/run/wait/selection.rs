@@ -1,6 +1,5 @@
-//! Durable selections: of several members, each a call or a group of calls, the first that settles decides, once, in the
-//! transaction of the event that settled it. The others go on; the workflow may wait for them later or give
-//! them up.
+//! Durable selections: of several members, each a call or a group of calls, the first that ends decides, once, in the transaction
+//! of the event that ended it. The others continue; the workflow may wait for them later or cancel them.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use crate::run::family::outbox::OutboxBody;
 use crate::run::state::{Part, PartKey};
 use crate::run::wait::group::CallEnd;
 
-/// How far a selection got.
+/// The progress of a selection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
     /// Whether the choice is recorded.
@@ -27,14 +26,14 @@ pub struct Selection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemberProgress {
     pub member: SelectionMember,
-    /// Calls of it that are not over.
+    /// Calls of it that are still open.
     pub open: u64,
-    /// Whether its outcome is known: all calls completed, or one failed, or it was given up.
+    /// Whether its outcome is known: all calls completed, or one failed, or it was cancelled.
     pub settled: bool,
 }
 
 impl Selection {
-    /// A call of one of its members is recorded. A member that is one call is known by that call's id.
+    /// Records a call of one of its members. A member that is one call is identified by the id of that call.
     pub(crate) fn join(&mut self, level: &Level, member: &Member, identity: &str) {
         self.members.entry(member.base).or_insert_with(|| {
             let operation_identity = if member.kind == "group" {
@@ -60,7 +59,8 @@ impl Selection {
 }
 
 impl Groups<'_, '_> {
-    /// A call of a member ended with the event at `resolved_by`. Whether the workflow should look: its member is settled by it.
+    /// A call of a member ended with the event at `resolved_by`. Returns whether the workflow should look: the event ended its
+    /// member.
     pub(crate) fn decide_member(
         &mut self,
         level: &Level,
@@ -84,7 +84,7 @@ impl Groups<'_, '_> {
                 .events
                 .iter()
                 .rfind(|event| event.sequence == resolved_by)
-                .expect("the event that settled it is of this decision");
+                .expect("the event that ended it belongs to this decision");
             let resolved = SelectionResolved {
                 selection_group_base_sequence: level.base,
                 selection_group_size: level.size,
@@ -102,7 +102,7 @@ impl Groups<'_, '_> {
         true
     }
 
-    /// `cancel_selection_operation`: gives up a member that is not settled; otherwise there is nothing to do.
+    /// Applies `cancel_selection_operation`: cancels a member that is still open; otherwise there is nothing to do.
     pub(crate) fn cancel_member(&mut self, command: &SelectionMember) {
         let Some((base, mut open)) = self
             .draft
@@ -133,7 +133,7 @@ impl Groups<'_, '_> {
         else {
             return;
         };
-        // The recorded member counts, not what the command says about it.
+        // The recorded member counts, not the member in the command.
         let member = &progress.member;
         let calls = member.member_base_sequence
             ..member
@@ -156,7 +156,7 @@ impl Groups<'_, '_> {
         self.draft.put(PartKey::Group(base), Part::Group(open));
     }
 
-    /// Ends the open work of one call. Whether there was any.
+    /// Ends the open work of one call. Returns whether there was any.
     pub(crate) fn give_up(&mut self, sequence: u64) -> bool {
         if self.draft.activity(sequence).is_some() {
             self.cancel_activity(sequence);
@@ -191,7 +191,7 @@ impl Groups<'_, '_> {
         false
     }
 
-    /// Ends an activity; its worker learns it at the next heartbeat.
+    /// Ends an activity; its worker is informed at the next heartbeat.
     pub(crate) fn cancel_activity(&mut self, sequence: u64) {
         let Some(activity) = self.draft.activity(sequence).cloned() else {
             return;
@@ -215,7 +215,7 @@ impl Groups<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// Whether the choice of the call's selection is recorded.
+    /// Returns whether the choice of the call's selection is recorded.
     pub(crate) fn is_decided(&self, group: &Group) -> bool {
         self.open_group(group.outermost().base)
             .and_then(|group| group.selection.as_deref())

@@ -1,5 +1,5 @@
-//! Timers: the workflow's own, and the timeouts of its waits. A timer never fires early; it may fire late. Timeouts of
-//! waits hold still while a workflow task is leased, so a worker never decides against one it could not see.
+//! Timers: the workflow's own, and the timeouts of its waits. A timer never fires early; it may fire late. Timeouts of waits do not
+//! fire while a workflow task is leased, so a worker never decides against one it could not see.
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{EventPayload, GroupKeys, TimerPayload};
@@ -11,7 +11,7 @@ use crate::run::state::{Part, PartKey, Resume, Timer, TimerKind, Wait, WaitFor};
 use crate::run::wait::group::CallEnd;
 
 impl Timer {
-    /// When it wants to fire by itself.
+    /// Returns when it fires next.
     pub(crate) fn next_due(&self, workflow_task_leased: bool) -> Option<Timestamp> {
         match self.kind {
             TimerKind::Plain => Some(self.fire_at),
@@ -23,7 +23,7 @@ impl Timer {
 }
 
 impl Timers<'_, '_> {
-    /// `start_timer`: zero delay fires at once, still as an event of its own.
+    /// Applies `start_timer`: zero delay fires at once, still as an event of its own.
     pub(crate) fn start(&mut self, sequence: u64, delay_seconds: u64, group: Option<&Group>) {
         let id: TimerId = self.draft.ids.mint();
         self.draft
@@ -32,7 +32,7 @@ impl Timers<'_, '_> {
         self.schedule(id, sequence, delay_seconds, TimerKind::Plain, group);
     }
 
-    /// The timeout of a wait that was just opened; it shares the wait's number, and its place in a group.
+    /// Starts the timeout of a wait that was just opened; it shares the number of the wait, and its place in a group.
     pub(crate) fn start_wait_timeout(
         &mut self,
         sequence: u64,
@@ -94,7 +94,7 @@ impl Timers<'_, '_> {
         }
     }
 
-    /// Timeouts of waits that became due while the task was leased and whose wait is still open.
+    /// Fires the timeouts of waits that became due while the task was leased and whose wait is still open.
     pub(crate) fn fire_overdue_wait_timeouts(&mut self) {
         let mut due: Vec<(Timestamp, u64)> = self
             .draft
@@ -145,7 +145,7 @@ impl Timers<'_, '_> {
         }
     }
 
-    /// The wait was satisfied, or the run is closing aloud.
+    /// Cancels the timer: the wait was satisfied, or the run closes with events.
     pub(crate) fn cancel(&mut self, sequence: u64) {
         let Some(timer) = self.draft.timer(sequence).cloned() else {
             return;

@@ -17,10 +17,10 @@ use crate::visibility::Definitions;
 
 /// The commands of a completion with their places.
 pub(crate) struct Batch<'c> {
-    /// What to apply, in order; a new call with its command sequence, and what speaks of an earlier one without.
+    /// The commands to apply, in order; a new call has its command sequence, a command about an earlier call has none.
     pub(crate) steps: Vec<(Option<u64>, &'c WorkflowCommand)>,
     pub(crate) terminal: Option<&'c WorkflowCommand>,
-    /// What a terminal command would be numbered.
+    /// The number of a terminal command.
     pub(crate) next_sequence: u64,
     /// Open condition waits that were sent again, by sequence.
     pub(crate) sent_again: BTreeSet<u64>,
@@ -34,7 +34,7 @@ struct Placing<'d, 'c> {
 }
 
 impl Draft<'_> {
-    /// Gives every command its place, or says which contradict what is recorded.
+    /// Assigns a place to every command, or returns the commands that contradict the record.
     pub(crate) fn place<'c>(
         &self,
         commands: &'c [WorkflowCommand],
@@ -67,7 +67,7 @@ impl Draft<'_> {
         Ok(placing.batch)
     }
 
-    /// The first decision on a change is final: a second one may only repeat it.
+    /// Checks that a change has one decision: the first is final, and a second one may only repeat it.
     fn check_version_markers(&self, commands: &[WorkflowCommand]) -> Result<(), Rejection> {
         let mut chosen: BTreeMap<&str, i32> = BTreeMap::new();
         for (index, command) in commands.iter().enumerate() {
@@ -95,7 +95,8 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// A type once declared for a key stays, and a value is of the type that its key is defined or declared as.
+    /// Checks search attributes: the declared type of a key does not change, and a value has the type that its key is defined or
+    /// declared as.
     fn check_attributes(
         &self,
         commands: &[WorkflowCommand],
@@ -177,7 +178,8 @@ impl<'c> Placing<'_, 'c> {
         self.batch.steps.push((Some(sequence), command));
     }
 
-    /// A task that has an update's turn settles that update and does nothing else; any task settles an update at most once.
+    /// Checks updates: a task that has an update's turn ends that update and does nothing else; any task ends an update at most
+    /// once.
     fn check_updates(&mut self, commands: &[WorkflowCommand]) {
         let turn = self
             .draft
@@ -268,7 +270,7 @@ impl<'c> Placing<'_, 'c> {
         self.batch.steps.push((Some(sequence), command));
     }
 
-    /// All members of a group arrive in one completion.
+    /// Checks that all members of a group arrive in one completion.
     fn check_groups_are_whole(&mut self) {
         for (id, (level, members)) in &self.groups {
             if members.len() as u64 != level.size {
@@ -285,7 +287,7 @@ impl<'c> Placing<'_, 'c> {
         }
     }
 
-    /// The open wait that this command sends again, if any.
+    /// Returns the open wait that this command sends again, if any.
     fn open_wait_like(&self, command: &OpenConditionWait) -> Option<u64> {
         let same = |wait: &Wait| {
             wait.group.is_none()
@@ -323,7 +325,7 @@ fn update_of(command: &WorkflowCommand) -> Option<&UpdateId> {
     }
 }
 
-/// A group member's kind, and the name by which the same call is recognised.
+/// Returns the kind of a group member, and the name by which the same call is recognised.
 fn leaf(command: &WorkflowCommand) -> (&'static str, Option<&str>) {
     match command {
         WorkflowCommand::ScheduleActivity(activity) => ("activity", Some(&activity.activity_type)),

@@ -1,4 +1,4 @@
-//! A worker asks for a workflow task. The claim fixes what the worker will see, and whether it is handed a signal.
+//! A worker claims a workflow task. The claim fixes the history that the worker will see, and whether it delivers a signal.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct ClaimWorkflowTask {
 pub enum SignalDelivery {
     /// The signal that woke the run, whether or not a wait is recorded for it.
     Any,
-    /// Only a signal for a recorded wait. Such a worker hands whatever it sees to its next wait of that name.
+    /// Only a signal for a recorded wait. Such a worker passes every signal it sees to its next wait of that name.
     RecordedWaitOnly,
 }
 
@@ -93,14 +93,14 @@ impl Command for ClaimWorkflowTask {
             return Decision::reject(not_claimable(Reason::NotDue));
         }
         let task = draft.workflow_task().grant(task, self);
-        let claim = self.view(&draft, &task, task.lease.as_ref().expect("just granted"));
+        let claim = self.view(&draft, &task, task.lease.as_ref().expect("the lease was just granted"));
         draft.finish(Ok(claim))
     }
 }
 
 impl WorkflowTasks<'_, '_> {
     fn grant(&mut self, mut task: WorkflowTask, claim: &ClaimWorkflowTask) -> WorkflowTask {
-        // An update's turn runs its handler only: a signal handed out with it would be lost.
+        // The turn of an update runs its handler only: a signal delivered with it would be lost.
         let delivery = self
             .draft
             .deliverable_signal()

@@ -1,6 +1,6 @@
-//! A worker completes a workflow task: the one place where workflow commands become events.
+//! A worker completes a workflow task: the only place where workflow commands become events.
 //!
-//! Order: stored answer of the same call, fence, checks against state, then waits that the decision consumed, its commands,
+//! Order: stored reply to the same call, fence, checks against the state, then waits that the decision consumed, its commands,
 //! buffered messages, overdue timeouts, the terminal event, and the next task. All of it or nothing.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::{Command, Decision, Moment, limits};
 pub struct CompleteWorkflowTask {
     pub holder: Holder,
     pub commands: Vec<WorkflowCommand>,
-    /// What the namespace says about search attributes; only asked for when a command sets some.
+    /// The search attributes that the namespace defines; only read if a command sets some.
     pub definitions: Arc<Definitions>,
     /// How far the workflow has read its message streams.
     pub cursors: Vec<StreamCursor>,
@@ -57,7 +57,7 @@ impl Command for CompleteWorkflowTask {
             .and_then(|()| apply(run, draft, &task, &batch, &self.cursors));
         let (mut draft, limit) = match applied {
             Ok(draft) => (draft, None),
-            // The batch is dropped and the run fails. A refusal would stop one kind of worker and make the other try for ever.
+            // The batch is dropped and the run fails. A refusal would stop one kind of worker and make the other retry without end.
             Err(limit) => (
                 fail_over_limit(run, moment, &task, limit.clone()),
                 Some(limit),
@@ -92,7 +92,7 @@ impl CompleteWorkflowTask {
     }
 }
 
-/// Whether the commands keep to the structural limits, before anything is applied.
+/// Checks the commands against the structural limits, before anything is applied.
 pub(crate) fn check_sizes(
     commands: &[WorkflowCommand],
     definitions: &Definitions,
@@ -128,7 +128,7 @@ pub(crate) fn check_sizes(
     Ok(())
 }
 
-/// Applies a placed batch. An error means that a structural limit is broken and the draft must be thrown away.
+/// Applies a placed batch. An error means that a structural limit is broken and the draft must be dropped.
 pub(crate) fn apply<'a>(
     run: &Run,
     mut draft: Draft<'a>,
@@ -175,12 +175,12 @@ pub(crate) fn apply<'a>(
             }
             Some(WorkflowCommand::FailWorkflow(failure)) => draft.fail_run(failure, None),
             _ if task.is_update() => draft.workflow_task().end_update(),
-            // What the task wrote, its calls or the ends of its waits, is progress: with nothing left to wait for, the workflow
-            // must look again. An acknowledgement that wrote nothing is not, or it would be asked for ever.
+            // Calls and ends of waits that the task wrote are progress: if nothing is left to wait for, the workflow must look
+            // again. An acknowledgement that wrote nothing is no progress; otherwise it would be requested without end.
             _ => draft.workflow_task().end_plain(task, unseen, wrote),
         }
     }
-    // What closes the run is always accepted.
+    // A command that closes the run is always accepted.
     if batch.terminal.is_none() {
         draft.check_events_since(run)?;
     }
@@ -204,7 +204,7 @@ pub(crate) fn fail_over_limit<'a>(
 }
 
 impl WorkflowTasks<'_, '_> {
-    /// The task saw everything up to its lease; what came after wants another look.
+    /// Ends a task that saw everything up to its lease; later events need another task.
     pub(crate) fn end_plain(&mut self, task: &WorkflowTask, unseen: Unseen, made_progress: bool) {
         let observed = task
             .lease
@@ -217,19 +217,20 @@ impl WorkflowTasks<'_, '_> {
         self.draft.core.workflow_task = None;
         self.draft.core.status = Status::Waiting;
         let blocked = self.draft.has_open_call();
-        // A worker sends what precedes the call at which it will deliver a cancellation: another task follows for that.
+        // A worker sends the commands before the call at which it will deliver a cancellation: another task follows for the
+        // delivery.
         let to_deliver = self.draft.has_undelivered_cancellation();
         let again = made_progress && (!blocked || to_deliver);
         self.choose_next(LookAgain::when(again));
     }
 
-    /// The update has had its turn. The workflow itself saw nothing, so nothing counts as handled.
+    /// Ends the turn of an update. The workflow itself saw nothing, so nothing counts as handled.
     fn end_update(&mut self) {
         self.draft.core.workflow_task = None;
         self.choose_next(LookAgain::No);
     }
 
-    /// Keeps the answer with the finished task's row.
+    /// Stores the reply in the row of the finished task.
     pub(crate) fn store_reply(&mut self, task: &WorkflowTask, reply: StoredReply) {
         let open = self.draft.core.workflow_task.take();
         self.draft.core.workflow_task = Some(task.clone());
@@ -247,7 +248,7 @@ impl WorkflowTasks<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// Waits that this decision shows to be resolved, before its own events.
+    /// Resolves the waits that this decision consumed, before its own events.
     fn consume_waits(&mut self, task: &WorkflowTask, batch: &Batch<'_>) {
         if let Some(lease) = &task.lease
             && let (Some(signal), Some(wait)) = (lease.delivered_signal, lease.delivered_to)
@@ -262,7 +263,8 @@ impl Draft<'_> {
             .satisfy_conditions(&batch.sent_again, next, &task.resume);
     }
 
-    /// Counts what the workflow asked for, before messages that arrived meanwhile join it: their number is not its doing.
+    /// Counts the events that the workflow caused, before messages that arrived meanwhile are added: the workflow did not cause
+    /// those.
     fn check_decision_size(&self, batch: &Batch<'_>) -> Result<(), LimitBreach> {
         limits::check(
             "history_transaction_size",
@@ -271,7 +273,7 @@ impl Draft<'_> {
         )
     }
 
-    /// A command about something that is recorded already.
+    /// Applies a command about something that is already recorded.
     pub(crate) fn apply_remark(&mut self, command: &WorkflowCommand) {
         if let WorkflowCommand::CompleteUpdate { update_id, result } = command {
             self.updates().complete(update_id, result.as_ref());

@@ -1,5 +1,5 @@
-//! A worker fails a workflow task. It never closes the run and writes no event: the task comes back later, or, when replay met only
-//! work that is still pending, the task ends without commands.
+//! A worker fails a workflow task. It never closes the run and writes no event: the task becomes ready again later, or, if replay
+//! only met work that is still pending, the task ends without commands.
 
 use longhaul_protocol::id::TaskId;
 
@@ -22,10 +22,10 @@ pub struct FailWorkflowTask {
     pub stack_trace: Option<String>,
 }
 
-/// The word both SDKs use when replay only met work that is still pending. It is not a failure.
+/// The failure type that both SDKs use if replay only met work that is still pending. It is not a failure.
 const WAITING_FOR_HISTORY: &str = "WorkflowTaskWaitingForHistory";
 
-/// Failures of replay itself: only another deployment can help, so there is no hurry to try again.
+/// Failures of replay itself: only a new deployment can help, so the retry is not urgent.
 const REPLAY_FAILURES: [&str; 5] = [
     "NonDeterministicReplayError",
     "NonDeterministicReplay",
@@ -42,7 +42,7 @@ impl Command for FailWorkflowTask {
             Ok(held) => held,
             Err(not_held) => return not_held.into_decision(),
         };
-        // An update's turn always ends with its answer; a worker that has none has failed.
+        // The turn of an update always ends with its result; a worker without one has failed.
         if self.failure_type.as_deref() == Some(WAITING_FOR_HISTORY) && !task.is_update() {
             self.acknowledge(run, draft, &task)
         } else {
@@ -52,7 +52,7 @@ impl Command for FailWorkflowTask {
 }
 
 impl FailWorkflowTask {
-    /// A decision without commands.
+    /// Accepts a decision without commands.
     fn acknowledge(&self, run: &Run, draft: Draft<'_>, task: &WorkflowTask) -> Decision<TaskReply> {
         let batch = Batch {
             steps: Vec::new(),
@@ -72,7 +72,7 @@ impl FailWorkflowTask {
         draft.finish(Ok(TaskReply::first(outcome)))
     }
 
-    /// The same task again, later. It keeps its id, from which workers derive idempotency keys.
+    /// Makes the same task ready again later. It keeps its id, from which workers derive idempotency keys.
     fn back_off(&self, mut draft: Draft<'_>, task: &WorkflowTask) -> Decision<TaskReply> {
         let replay_blocked = self
             .failure_type

@@ -1,4 +1,4 @@
-//! The lease of a workflow task as its worker sees it: whether a caller holds the task it speaks about.
+//! The lease of a workflow task: whether a caller holds the task that it reports on.
 //!
 //! Complete, fail, heartbeat, history reads, cancellation deliveries and every call about a local activity begin here.
 
@@ -18,7 +18,7 @@ pub struct Holder {
     pub row: Box<TaskRow>,
     pub owner: WorkerId,
     pub attempt: u64,
-    /// The authenticated caller, recorded with what the decision writes.
+    /// The authenticated caller, recorded with the events and rows of the decision.
     pub principal: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl From<LeaseRefusal> for Rejection {
     }
 }
 
-/// A refused call, and what it changes all the same: a run past its deadline is closed before anything else is decided.
+/// A refused call, and its changes: a run past its deadline is closed before anything else is decided.
 pub(crate) struct Refused {
     pub(crate) changes: Changes,
     pub(crate) refusal: LeaseRefusal,
@@ -71,7 +71,7 @@ impl Refused {
         }
     }
 
-    /// The decision that refuses the call.
+    /// Returns the decision that refuses the call.
     pub(crate) fn into_decision<R>(self) -> Decision<R> {
         Decision {
             changes: self.changes,
@@ -96,7 +96,7 @@ impl NotHeld {
     }
 }
 
-/// What a caller asks for. A closed run refuses the two in different words.
+/// The kind of a call. A closed run refuses the two kinds with different reasons.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Call {
     /// Complete or fail.
@@ -122,7 +122,7 @@ impl Holder {
         self.authorize_call(run, Call::Other, moment)
     }
 
-    /// Authorizes a complete or fail, or finds the stored reply of the same report.
+    /// Authorizes a complete or fail, or finds the stored reply to the same report.
     pub(crate) fn authorize_report<'a>(
         &self,
         run: &'a Run,
@@ -149,7 +149,7 @@ impl Holder {
         if let Some(refusal) = self.closed(run, call) {
             return Err(Refused::unchanged(refusal));
         }
-        // A passed deadline closes the run before anything else is said about the lease.
+        // A passed deadline closes the run before the lease is checked.
         let mut draft = Draft::of(run, moment);
         if draft.time_out_if_due() {
             return Err(timed_out(draft, call));
@@ -170,7 +170,7 @@ impl Holder {
             .filter(|task| task.id == *self.task_id())
     }
 
-    /// The stored reply of the newest report on the task.
+    /// Returns the stored reply to the newest report on the task.
     fn stored<'s>(&'s self, run: &'s Run) -> Option<&'s StoredReply> {
         match self.open_task(run) {
             Some(task) => task.last_reply.as_deref(),
@@ -199,7 +199,7 @@ impl Holder {
         })
     }
 
-    /// The open task, if this worker holds its lease with this attempt. The order of the checks is the protocol's.
+    /// Returns the open task, if this worker holds its lease with this attempt. The protocol fixes the order of the checks.
     fn held_task<'a>(
         &self,
         run: &'a Run,
@@ -240,7 +240,7 @@ impl Holder {
         Ok(task)
     }
 
-    /// What is stored with the task, to answer a repeat of this report.
+    /// Returns the reply to store with the task, for a repeat of this report.
     pub(crate) fn stored_reply(&self, verb: Verb, outcome: &TaskOutcome) -> StoredReply {
         StoredReply {
             verb,

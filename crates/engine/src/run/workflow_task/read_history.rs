@@ -4,14 +4,14 @@ use crate::run::state::Run;
 use crate::run::workflow_task::lease::Holder;
 use crate::{Command, Decision, Moment};
 
-/// Asks how far the caller may read. Changes nothing, unless the run's deadline has passed.
+/// Requests the last event that the caller may read. Changes nothing, unless the deadline of the run has passed.
 #[derive(Clone, Debug)]
 pub struct ReadHistory {
     pub holder: Holder,
 }
 
 impl Command for ReadHistory {
-    /// Where every page of this lease ends.
+    /// The last event of every page of this lease.
     type Reply = u64;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply> {

@@ -79,7 +79,7 @@ impl Draft<'_> {
     }
 }
 
-/// Keys with a null value are deleted, the others replaced.
+/// Merges attributes: keys with a null value are deleted, the others replaced.
 fn merge_attributes(
     current: &Map<String, Value>,
     changes: &Map<String, Value>,
@@ -95,7 +95,7 @@ fn merge_attributes(
     merged
 }
 
-/// Size limits of a whole set of search attributes; the control plane applies the same at start.
+/// Checks the size limits of a whole set of search attributes; the control plane applies the same at start.
 pub(crate) fn check_attributes(
     attributes: &Map<String, Value>,
     limits: &Limits,
@@ -114,7 +114,7 @@ pub(crate) fn check_attributes(
     limits::check(KIND, total, limits.search_attribute_bytes)
 }
 
-/// A merge that fails for its size breaks the memo limit; shapes were refused before the engine was asked.
+/// Returns the limit breach of a failed merge. Only the size can fail here; wrong shapes were refused before the engine was called.
 fn memo_breach(error: &memo::Error) -> LimitBreach {
     match error {
         memo::Error::Limit { value, max, .. } => LimitBreach {

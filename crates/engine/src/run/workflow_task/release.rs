@@ -1,4 +1,4 @@
-//! A worker that leaves gives its workflow task back.
+//! A worker that stops returns its workflow task.
 
 use longhaul_protocol::id::{TaskId, WorkerId};
 
@@ -6,7 +6,7 @@ use crate::run::draft::Draft;
 use crate::run::state::Run;
 use crate::{Command, Decision, Moment};
 
-/// The worker is gone: its workflow task is ready for others at once.
+/// The worker has stopped: its workflow task is ready for others at once.
 #[derive(Clone, Debug)]
 pub struct ReleaseWorkflowTask {
     pub task_id: TaskId,
@@ -14,7 +14,7 @@ pub struct ReleaseWorkflowTask {
 }
 
 impl Command for ReleaseWorkflowTask {
-    /// Whether there was a lease to give up.
+    /// Whether there was a lease to end.
     type Reply = bool;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<bool> {

@@ -1,5 +1,5 @@
-//! Sticky execution: a worker that keeps a run's history in memory gets its next task first. Purely an
-//! optimisation: the lease stays the only fence, and a task waits for its worker a little while at most.
+//! Sticky execution: a worker that keeps a run's history in memory gets its next task first. This is only an optimisation: the
+//! lease stays the only fence, and a task waits for its worker for a short time at most.
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{RunId, WorkerId};
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::draft::{Draft, WorkflowTasks};
 
-/// How long a ready task is kept for the worker that knows its run. Longer than a worker needs to come back, shorter than
-/// anybody notices.
+/// How long a ready task is reserved for the worker that has its run in memory: longer than a worker needs to poll again, short
+/// enough not to be noticed.
 const HOLD_SECONDS: u64 = 5;
 
-/// The worker that knows the run, until it forgets.
+/// The worker that has the run in memory, until it drops it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sticky {
     pub worker_id: WorkerId,
     pub until: Timestamp,
 }
 
-/// What a worker says at the end of a task: it has kept the history.
+/// A worker's report at the end of a task that it has kept the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StickyClaim {
     pub worker_id: WorkerId,
@@ -29,9 +29,9 @@ pub struct StickyClaim {
 /// What a worker may expect of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayMode {
-    /// It should know the run.
+    /// It should have the run in memory.
     StickyHitExpected,
-    /// Another worker knows it.
+    /// Another worker has it in memory.
     ForcedColdReplay,
     ColdReplay,
 }
@@ -47,7 +47,7 @@ impl ReplayMode {
 }
 
 impl WorkflowTasks<'_, '_> {
-    /// Takes note of the claim of the worker that finished a task; without one, the run is nobody's.
+    /// Records the worker that finished a task as sticky if it kept the history; otherwise the run has no sticky worker.
     pub(crate) fn remember_sticky(&mut self, owner: &WorkerId, claim: Option<&StickyClaim>) {
         self.draft.core.sticky = claim
             .filter(|claim| claim.worker_id == *owner && claim.run_id == *self.draft.run_id())
@@ -57,7 +57,7 @@ impl WorkflowTasks<'_, '_> {
             });
     }
 
-    /// Its worker did not come: anybody may have the task now.
+    /// Ends the reservation: its worker did not poll, and any worker may lease the task now.
     pub(crate) fn end_reservation(&mut self) {
         let now = self.draft.now;
         let Some(task) = &mut self.draft.core.workflow_task else {
@@ -71,7 +71,7 @@ impl WorkflowTasks<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// For whom a task that is created now is kept, and until when.
+    /// Returns the worker that a task created now is reserved for, and until when.
     pub(crate) fn sticky_reservation(&self) -> Option<Sticky> {
         let sticky = self.core.sticky.as_ref()?;
         (sticky.until > self.now).then(|| Sticky {

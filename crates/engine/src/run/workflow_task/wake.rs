@@ -1,4 +1,4 @@
-//! The one open workflow task of a run: when it is created, and the row that shows it to the matching side.
+//! The open workflow task of a run: when it is created, and its row for matching.
 //!
 //! Invariant: at most one workflow task is open. A wake that arrives while it is ready needs nothing, because the claim will
 //! observe it; one that arrives while it is leased, or while an update has its turn, waits in `next_wake`.
@@ -23,7 +23,7 @@ impl LookAgain {
 }
 
 impl WorkflowTasks<'_, '_> {
-    /// Something happened that the workflow should look at.
+    /// Wakes the workflow because of the newest event.
     pub(crate) fn wake(&mut self, resume: Resume) {
         self.wake_at(self.draft.core.last_history_sequence, resume);
     }
@@ -62,13 +62,13 @@ impl WorkflowTasks<'_, '_> {
         self.show();
     }
 
-    /// After the leased task is finished: the next one, if anything wants it.
+    /// Creates the next task after the leased one is finished, if anything needs it.
     pub(crate) fn choose_next(&mut self, again: LookAgain) {
         if !self.draft.is_open() || self.draft.core.workflow_task.is_some() {
             return;
         }
         self.draft.core.status = Status::Waiting;
-        // Kept as a wake, so that it is not lost to an update that has its turn first: one that the task saw.
+        // Kept as a wake, so that an update that has its turn first does not lose it: one that the task saw.
         if again == LookAgain::Yes && self.draft.deliverable_signal().is_none() {
             let sequence = self.draft.core.handled_sequence + 1;
             self.draft.core.next_wake.get_or_insert_with(|| Wake {
@@ -94,7 +94,7 @@ impl WorkflowTasks<'_, '_> {
         }
     }
 
-    /// The lease ended without a decision: the same task is ready again, now or later, and will observe everything.
+    /// The lease ended without a decision: makes the same task ready again, now or later. It will observe everything.
     pub(crate) fn put_back(&mut self, available_at: longhaul_protocol::Timestamp) {
         if let Some(task) = &mut self.draft.core.workflow_task {
             task.lease = None;
@@ -108,7 +108,7 @@ impl WorkflowTasks<'_, '_> {
         self.put_off(available_at);
     }
 
-    /// The open task may be leased from then on.
+    /// Postpones the open task: it may be leased from then on.
     pub(crate) fn put_off(&mut self, available_at: longhaul_protocol::Timestamp) {
         let now = self.draft.now;
         if let Some(task) = &mut self.draft.core.workflow_task {
@@ -132,7 +132,7 @@ impl WorkflowTasks<'_, '_> {
         self.draft.tasks.insert(row.task_id.clone(), row);
     }
 
-    /// Ends the open workflow task. `closed` is what a repeat of the finishing call is answered from.
+    /// Ends the open workflow task. `closed` holds the reply for a repeat of the finishing call.
     pub(crate) fn close(&mut self, status: TaskStatus, closed: Option<ClosedTask>) {
         let Some(task) = self.draft.core.workflow_task.take() else {
             return;
@@ -145,7 +145,7 @@ impl WorkflowTasks<'_, '_> {
 }
 
 impl Draft<'_> {
-    /// What a worker must be able to do to go on with this run.
+    /// Returns the capability that a worker needs to continue this run.
     fn required_capability(&self) -> Option<&'static str> {
         let is_cancelled = self.core.cancellation.is_some();
         match (is_cancelled, self.core.open.local_activities > 0) {

@@ -1,4 +1,4 @@
-//! What each text of a query means, and what is wrong with those that mean nothing.
+//! The meaning of each query text, and the error of each invalid one.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -43,7 +43,7 @@ fn asked(query: &str, attributes: &Value) -> bool {
 }
 
 #[test]
-fn every_operator_means_what_it_says() {
+fn every_operator_compares_as_documented() {
     let full = json!({
         "Region": "eu", "Note": "it's \"so\" \\ ok", "Count": 5, "Price": 2.5, "Vip": true,
         "Due": "2026-01-01T02:00:00+02:00", "Tags": ["red", "round"],
@@ -89,7 +89,7 @@ fn every_operator_means_what_it_says() {
         "NOT Status = 'completed'",
         "StartTime >= '2026-01-02T03:04:05Z'",
         "ExecutionTime IN ('2026-01-02T03:04:05Z')",
-        // AND before OR, whatever the order.
+        // AND binds before OR, whatever the order.
         "Region = us AND Count = 1 OR Vip",
         "Vip OR Region = us AND Count = 1",
         "(Region = us OR Vip) AND Count = 5",
@@ -98,7 +98,7 @@ fn every_operator_means_what_it_says() {
         "Vip and not Region = us",
     ] {
         assert!(asked(query, &full), "{query}");
-        // Every predicate is false on a run that has none of it, also a negated one.
+        // Every predicate, even a negated one, is false on a run that does not have the field.
         if !query.contains("Workflow")
             && !query.contains("Run")
             && !query.contains("Time")
@@ -126,7 +126,7 @@ fn every_operator_means_what_it_says() {
 }
 
 #[test]
-fn words_alone_are_looked_for() {
+fn words_alone_are_searched_as_free_text() {
     for query in [
         "order-7",
         "RDER",
@@ -150,7 +150,7 @@ fn words_alone_are_looked_for() {
     }
 }
 
-/// The message and the character it names.
+/// Checks the message and the character that it names.
 fn check(query: &str, at: usize, message: &str) {
     let error = parse(query, &definitions()).expect_err(query);
     assert_eq!(error.at, at, "{query}: {error}");
@@ -158,7 +158,7 @@ fn check(query: &str, at: usize, message: &str) {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn every_error_names_its_position() {
     check("1=1", 1, "a field should be here");
     check("Region = ", 10, "ends where a literal should be");
     check("Region = 'eu", 10, "no closing quote");
@@ -191,8 +191,8 @@ fn what_is_wrong_is_said_with_its_place() {
     check("Tags NOT IN ('red')", 1, "only = and IN");
     check("Tags STARTS_WITH 'r'", 6, "STARTS_WITH needs");
     check("Count STARTS_WITH '1'", 7, "STARTS_WITH needs");
-    check("NOT Region", 5, "stands alone");
-    check("Region AND Count = 1", 1, "stands alone");
+    check("NOT Region", 5, "can be used alone");
+    check("Region AND Count = 1", 1, "can be used alone");
     check("Status > running", 8, "= and !=");
     check("Status IN (running)", 8, "= and !=");
     check("Status = nonsense", 10, "a status is");
@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn no_row_of_words_panics(words in prop::collection::vec(prop::sample::select(vec![
+    fn no_sequence_of_words_panics(words in prop::collection::vec(prop::sample::select(vec![
         "Region", "Count", "Vip", "Due", "Tags", "Status", "WorkflowId", "StartTime", "AND", "OR", "NOT", "IN", "STARTS_WITH",
         "(", ")", ",", "=", "!=", "<", ">=", "'eu'", "5", "-1.5", "true", "running", "2026-01-01T00:00:00Z", "'", "\\", "--", "é",
     ]), 0..24)) {

@@ -1,4 +1,4 @@
-//! Matching of tasks that must run in a session: into session_queues, out of session_queues, and who is served when a session changes.
+//! Matching of tasks that must run in a session: into and out of session queues, and which polls are served when a session changes.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::session_index::SessionKey;
 use super::session_queues::{EligibleWorkers, SessionQueueKey, order_of};
 use super::{Dispatch, Origin, Place, ReadyTask, State};
 
-/// Tasks of sessions kept in memory per queue. Apart from the others, so that none of those is left out for them.
+/// Tasks of sessions kept in memory per queue. Counted separately, so that they do not displace other tasks.
 pub(crate) const READY_IN_SESSION_MAX: usize = 50_000;
 
 impl Dispatch {
-    /// Committed sessions: whoever waits for them is served anew.
+    /// Serves the polls that wait for committed sessions again.
     pub(crate) fn sessions_changed(&self, sessions: &[Session]) {
         let mut state = self.state.lock();
         let now = self.clock.now();
@@ -27,14 +27,14 @@ impl Dispatch {
             let key = (session.namespace.clone(), session.session_id.clone());
             state.update_eligible(&key, now);
         }
-        // A worker that holds one session less may begin another, on whatever queue it polls.
+        // A worker that holds one session less may begin another, on every queue that it polls.
         for session in sessions {
             state.serve_namespace(&session.namespace, now);
         }
     }
 
-    /// A task that was taken from its queue was refused by its session. `stored` is the session's row. Where the worker would be
-    /// served again at once, the session_queue is set aside until something changes, or for a moment.
+    /// Handles a task that was taken from its queue and refused by its session. `stored` is the row of the session. If the worker
+    /// would be served again at once, the session queue is set aside until something changes, or for a short time.
     pub(crate) fn refused(
         &self,
         queue: &QueueKey,
@@ -70,7 +70,7 @@ impl Dispatch {
         state.serve(queue, now);
     }
 
-    /// A worker registered again: its polls that wait already may have what it can do now, and nothing else.
+    /// A worker registered again: its waiting polls accept exactly what it can do now.
     pub(crate) fn worker_changed(
         &self,
         queue: &QueueKey,
@@ -94,7 +94,7 @@ impl Dispatch {
         state.serve(queue, now);
     }
 
-    /// Looks again at what was set aside.
+    /// Checks again what was set aside.
     pub(crate) fn look_again(&self) {
         let mut state = self.state.lock();
         let now = self.clock.now();
@@ -104,17 +104,17 @@ impl Dispatch {
         }
     }
 
-    /// Whether something was set aside.
+    /// Returns whether something was set aside.
     pub(crate) fn has_set_aside(&self) -> bool {
         self.state.lock().sessions.has_set_aside()
     }
 
-    /// Workers that hold an active session.
+    /// Returns the workers that hold an active session.
     pub(crate) fn session_owners(&self) -> Vec<(Namespace, WorkerId)> {
         self.state.lock().sessions.owners()
     }
 
-    /// Ready tasks whose session lets nobody in now.
+    /// Returns the number of ready tasks whose session admits no worker now.
     pub(crate) fn blocked_in_session(&self) -> usize {
         let state = self.state.lock();
         let queues = state.queues.values();
@@ -123,7 +123,7 @@ impl Dispatch {
 }
 
 impl State {
-    /// Takes note of a task's row that belongs to a session.
+    /// Records the row of a task that belongs to a session.
     pub(super) fn note_attempt(&mut self, row: &TaskRow, now: Timestamp) {
         let Some(options) = &row.worker_session else {
             return;
@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// A ready task that must run in a session.
+    /// Offers a ready task that must run in a session.
     pub(super) fn offer_in_session(
         &mut self,
         queue: &QueueKey,
@@ -150,7 +150,7 @@ impl State {
         self.serve(queue, now);
     }
 
-    /// Puts the task in its session_queue; the session's key when the session_queue is new.
+    /// Puts the task in its session queue; returns the key of the session if the session queue is new.
     fn put_in_session_queue(
         &mut self,
         queue: &QueueKey,
@@ -180,7 +180,7 @@ impl State {
         })
     }
 
-    /// Takes a task out of its session_queue.
+    /// Takes a task out of its session queue.
     pub(super) fn remove_from_session_queue(
         &mut self,
         queue: &QueueKey,
@@ -197,7 +197,7 @@ impl State {
         task
     }
 
-    /// The task goes to this worker: out of its session_queue, and noted as on its way.
+    /// Takes the task for this worker out of its session queue, and records it as on its way.
     pub(super) fn take_from_session_queue(
         &mut self,
         queue: &QueueKey,
@@ -214,7 +214,7 @@ impl State {
         task
     }
 
-    /// A task of a session was leased, or goes back.
+    /// Ends the reservation of a session task that was leased, or goes back.
     pub(super) fn end_session_reservation(
         &mut self,
         queue: &QueueKey,
@@ -230,7 +230,7 @@ impl State {
         }
     }
 
-    /// Says anew whom the session_queues of a session serve.
+    /// Recomputes which workers the session queues of a session serve.
     fn update_eligible(&mut self, key: &SessionKey, now: Timestamp) {
         for (queue, session_queue) in self.sessions.session_queues(key) {
             let sessions = &self.sessions;
@@ -244,7 +244,7 @@ impl State {
         }
     }
 
-    /// EligibleWorkers waiting polls of every queue of the namespace that holds tasks of sessions.
+    /// Serves waiting polls of every queue of the namespace that holds tasks of sessions.
     fn serve_namespace(&mut self, namespace: &Namespace, now: Timestamp) {
         let queues: Vec<QueueKey> = self
             .queues
@@ -261,7 +261,7 @@ impl State {
         }
     }
 
-    /// Hands tasks of sessions to the polls that wait longest for such.
+    /// Hands tasks of sessions to the matching polls that have waited longest.
     fn serve(&mut self, queue: &QueueKey, now: Timestamp) {
         loop {
             let Some(entry) = self.queues.get(queue) else {
@@ -301,11 +301,11 @@ impl State {
                 .queues
                 .get_mut(queue)
                 .and_then(|entry| entry.waiters.remove(place))
-                .expect("the place was just found");
+                .expect("the poll was just found");
             self.ended_waiting(&queue.namespace);
             match waiter.hand.send(task) {
                 Ok(()) => self.leases.reserve(queue),
-                // The poll ended in this moment.
+                // The poll ended just now.
                 Err(back) => {
                     let key = (queue.namespace.clone(), session_queue.session_id.clone());
                     self.sessions.end_reservation(&key, &back.task_id);
@@ -316,7 +316,7 @@ impl State {
         }
     }
 
-    /// Whether the worker may begin no further session.
+    /// Returns whether the worker may begin no further session.
     pub(super) fn is_full(&self, queue: &QueueKey, filter: &PollFilter) -> bool {
         self.sessions
             .is_full(&queue.namespace, &filter.worker_id, filter.max_sessions)

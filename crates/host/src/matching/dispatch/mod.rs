@@ -1,5 +1,5 @@
-//! Matching: who is given which ready task. In memory there is a copy of what the store holds as ready, filled from commits and
-//! at start; a claim is decided on the run, so a stale entry here costs one refused claim and nothing else.
+//! Matching: which poll gets which ready task. Memory holds a copy of the ready tasks in the store, filled from commits and at
+//! start. A claim is decided on the run, so a stale entry here costs one refused claim and nothing else.
 //!
 //! A task is handed to exactly one waiting poll, so a new task wakes one worker and not all of them.
 
@@ -29,33 +29,33 @@ pub(crate) use in_session::READY_IN_SESSION_MAX;
 use session_index::SessionIndex;
 use session_queues::{SessionQueueKey, SessionQueues};
 
-/// Ready tasks of one queue kept in memory, besides those of sessions. More are left in the store and fetched when these are gone.
+/// Ready tasks of one queue kept in memory, besides those of sessions. More stay in the store and are fetched when these are gone.
 pub(crate) const READY_PER_QUEUE_MAX: usize = 50_000;
 
 /// Bytes of ready tasks and queues kept in memory, over all queues. Some 60,000 tasks; beyond that tasks stay in the store until a
-/// poll asks for them.
+/// worker polls for them.
 const READY_BYTES_MAX: u64 = 64 << 20;
 
 /// Ready tasks that a poll may fetch from the store although memory is full: enough that a busy queue reads rarely.
 pub(crate) const FETCHED_WHEN_FULL: usize = 1000;
 
-/// About what a queue takes in memory besides its tasks and its name.
+/// About how many bytes a queue takes in memory besides its tasks and its name.
 const QUEUE_BYTES: u64 = 2048;
 
-/// About what a ready task takes besides its names: ids, times, and its places in two tables.
+/// About how many bytes a ready task takes besides its names: ids, times, and its entries in two tables.
 const READY_TASK_BYTES: u64 = 512;
 
-/// Queues that are idle but were used in the last minute, for their rates and fair shares. More are forgotten early.
+/// Queues that are idle but were used in the last minute, kept for their rates and fair shares. More are dropped early.
 const RECENT_QUEUES_MAX: usize = 10_000;
 
-/// Idle queues are looked for after this many uses of queues, or as many as there are queues: often enough to be rid of them, and
-/// rarely enough to cost each use next to nothing.
+/// Idle queues are removed after this many uses of queues, or as many as there are queues: often enough to bound them, and rarely
+/// enough to cost each use almost nothing.
 const TIDY_AFTER_USES: usize = 1024;
 
 /// Polls that may wait at once, over all queues. A parked poll costs a few kilobytes; this bounds them to some hundred MB.
 const WAITING_POLLS_MAX: usize = 50_000;
 
-/// A ready task as matching sees it.
+/// A ready task in matching.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReadyTask {
     pub(crate) task_id: TaskId,
@@ -76,7 +76,7 @@ pub(crate) struct Dispatch {
 /// How many polls may wait at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PollCaps {
-    /// On this server; none means as many as it can hold.
+    /// On this server; `None` means as many as it can hold.
     pub max: Option<usize>,
     pub max_per_namespace: Option<usize>,
 }
@@ -88,11 +88,11 @@ struct State {
     queues: HashMap<QueueKey, Queue>,
     /// The store may hold ready tasks of queues that are not here.
     is_partial: bool,
-    /// What the ready tasks here take.
+    /// Bytes of the ready tasks here.
     ready_bytes: u64,
-    /// Uses of queues since idle ones were last looked for.
+    /// Uses of queues since idle ones were last removed.
     uses: usize,
-    /// Where each ready task stands, so that it can be taken out by id.
+    /// The place of each ready task, so that it can be removed by id.
     places: HashMap<TaskId, (QueueKey, Place)>,
     waiting: usize,
     waiting_in: HashMap<Namespace, usize>,
@@ -104,7 +104,7 @@ struct State {
 /// Ready tasks of one fairness class, oldest first.
 type Class = BTreeMap<(Timestamp, TaskId), ReadyTask>;
 
-/// Where a ready task stands in its queue.
+/// The place of a ready task in its queue.
 enum Place {
     Plain(QueuePlace),
     InSession(SessionQueueKey, session_queues::Order),
@@ -136,18 +136,18 @@ struct Waiter {
     hand: oneshot::Sender<ReadyTask>,
 }
 
-/// What a poll finds when it asks.
+/// The result of a poll's search.
 pub(crate) enum Found {
     Task(ReadyTask),
     /// Nothing here, but the store may have more.
     AskStore,
-    /// Nothing now. The throttle says that there is work which may not be leased yet.
+    /// Nothing now. A throttle means that there is work which may not be leased yet.
     Wait(Ticket, Option<Throttle>),
-    /// Too many polls wait already.
+    /// Too many polls are waiting already.
     Full,
 }
 
-/// A place in the line. Dropping it leaves the line; a task that was handed over in that moment goes back.
+/// A place in the queue of waiting polls. Dropping it leaves the queue; a task that was handed over at that time goes back.
 pub(crate) struct Ticket {
     pub(crate) handed: oneshot::Receiver<ReadyTask>,
     queue: QueueKey,
@@ -155,12 +155,12 @@ pub(crate) struct Ticket {
 }
 
 impl Dispatch {
-    /// Matching of stored tasks.
+    /// Returns the matching of stored tasks.
     pub(crate) fn new(clock: Arc<dyn Clock>, admission: Admission, poll_caps: PollCaps) -> Self {
         Self::build(clock, admission, poll_caps, true)
     }
 
-    /// Matching of questions, which are in no store: none is ever left out.
+    /// Returns the matching of questions, which are not stored: all of them are kept in memory.
     pub(crate) fn of_questions(clock: Arc<dyn Clock>, poll_caps: PollCaps) -> Self {
         Self::build(clock, Admission::default(), poll_caps, false)
     }
@@ -190,7 +190,7 @@ impl Dispatch {
         }
     }
 
-    /// A committed row: a ready task is offered, any other is taken out.
+    /// Applies a committed row: a ready task is offered, any other is removed.
     pub(crate) fn update(&self, row: &TaskRow) {
         let mut state = self.state.lock();
         if row.worker_session.is_some() {
@@ -198,7 +198,7 @@ impl Dispatch {
         }
         if row.status == TaskStatus::Ready {
             let (key, now) = (queue_of(row), self.clock.now());
-            // A task that waits here may now be for others: it is looked at anew.
+            // A task that waits here may now be for other workers: it is matched again.
             let known = state.places.contains_key(&row.task_id);
             state.withdraw(&row.task_id);
             if !known && (state.has_room() || state.queues.contains_key(&key)) {
@@ -210,7 +210,7 @@ impl Dispatch {
         }
     }
 
-    /// A lease was granted for the first time or again; a renewal is neither.
+    /// Counts a lease that was granted for the first time or again; a renewal does not count.
     pub(crate) fn count_lease(&self, row: &TaskRow, is_new: bool) {
         let mut state = self.state.lock();
         let (key, now) = (queue_of(row), self.clock.now());
@@ -221,7 +221,7 @@ impl Dispatch {
         state.queue(&key, now).dispatched.count(now);
     }
 
-    /// A lease that was counted ended: what was withheld for it may go out.
+    /// A counted lease ended: tasks that it withheld may be handed out.
     pub(crate) fn lease_ended(&self, row: &TaskRow) {
         let mut state = self.state.lock();
         if state.leases.is_unlimited() {
@@ -232,7 +232,7 @@ impl Dispatch {
         state.pump_namespace(&key, self.clock.now());
     }
 
-    /// The caps that apply to a queue and what counts against them.
+    /// Returns the caps that apply to a queue and what counts against them.
     pub(crate) fn admission(&self, queue: &QueueKey) -> (Arc<Caps>, Usage) {
         let mut state = self.state.lock();
         let caps = state.leases.caps(queue);
@@ -240,7 +240,7 @@ impl Dispatch {
         (caps, usage)
     }
 
-    /// Ready tasks in memory by priority and fairness class, and what each class was given lately.
+    /// Returns the ready tasks in memory by priority and fairness class, and the recent dispatches of each class.
     pub(crate) fn fairness(&self, queue: &QueueKey) -> FairnessView {
         let state = self.state.lock();
         let Some(queue) = state.queues.get(queue) else {
@@ -266,7 +266,7 @@ impl Dispatch {
         }
     }
 
-    /// Tasks that became ready, and leases granted, in the last minute.
+    /// Returns the number of tasks that became ready, and of leases granted, in the last minute.
     pub(crate) fn last_minute(&self, queue: &QueueKey) -> (u64, u64) {
         let (state, now) = (self.state.lock(), self.clock.now());
         state.queues.get(queue).map_or((0, 0), |queue| {
@@ -277,7 +277,7 @@ impl Dispatch {
         })
     }
 
-    /// A task that was taken is leased, or goes back.
+    /// Ends the reservation of a task that was leased, or goes back.
     pub(crate) fn end_reservation(
         &self,
         queue: &QueueKey,
@@ -296,14 +296,14 @@ impl Dispatch {
         }
     }
 
-    /// A question that somebody waits for.
+    /// Offers a question whose caller waits.
     pub(crate) fn ask(&self, queue: &QueueKey, question: ReadyTask) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         state.offer(queue.clone(), question, Origin::Question, now);
     }
 
-    /// What withholds ready work from a poll now.
+    /// Returns what withholds ready work from a poll now.
     pub(crate) fn withheld(&self, queue: &QueueKey, filter: &PollFilter) -> Option<Throttle> {
         let mut state = self.state.lock();
         let throttle = state.leases.admit(queue, self.clock.now()).err()?;
@@ -312,7 +312,7 @@ impl Dispatch {
         queue.has(filter, is_full).then_some(throttle)
     }
 
-    /// Tasks read from the store. `complete` says that these are all there are.
+    /// Adds tasks read from the store. `complete` means that the store has no others.
     pub(crate) fn fill(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
         let mut state = self.state.lock();
         let now = self.clock.now();
@@ -332,28 +332,28 @@ impl Dispatch {
         }
     }
 
-    /// Whether more ready tasks may be kept in memory.
+    /// Returns whether more ready tasks may be kept in memory.
     pub(crate) fn has_room(&self) -> bool {
         self.state.lock().has_room()
     }
 
-    /// The store may hold ready tasks of queues that were never read.
+    /// Records that the store may hold ready tasks of queues that were never read.
     pub(crate) fn leave_out_rest(&self) {
         self.state.lock().is_partial = true;
     }
 
-    /// Whether no lease is limited, so that none need be counted.
+    /// Returns whether no lease is limited, so that counting is not needed.
     pub(crate) fn is_unlimited(&self) -> bool {
         self.state.lock().leases.is_unlimited()
     }
 
-    /// Queues and ready tasks in memory.
+    /// Returns the number of queues and ready tasks in memory.
     pub(crate) fn size(&self) -> (usize, usize) {
         let state = self.state.lock();
         (state.queues.len(), state.places.len())
     }
 
-    /// Takes the best fitting ready task, or a place in the line.
+    /// Takes the best matching ready task, or a place in the queue of waiting polls.
     pub(crate) fn take(&self, queue: &QueueKey, filter: &PollFilter) -> Found {
         let mut state = self.state.lock();
         let now = self.clock.now();
@@ -400,7 +400,7 @@ impl Dispatch {
         Found::Wait(ticket, withheld)
     }
 
-    /// Leaves the line.
+    /// Leaves the queue of waiting polls.
     pub(crate) fn leave(&self, mut ticket: Ticket) {
         let mut state = self.state.lock();
         let waiters = state
@@ -415,7 +415,7 @@ impl Dispatch {
             waiters.remove(place);
             state.ended_waiting(&ticket.queue.namespace);
         }
-        // Handed over while leaving: the next in line gets it.
+        // Handed over while leaving: the next waiting poll gets it.
         if let Ok(task) = ticket.handed.try_recv() {
             let now = self.clock.now();
             state.leases.end_reservation(&ticket.queue);
@@ -424,12 +424,12 @@ impl Dispatch {
         }
     }
 
-    /// Takes out a task that nobody may have any more.
+    /// Removes a task that no worker may lease any more.
     pub(crate) fn withdraw(&self, task_id: &TaskId) {
         self.state.lock().withdraw(task_id);
     }
 
-    /// Whether a poll of this worker waits.
+    /// Returns whether a poll of this worker waits.
     pub(crate) fn is_waited_at(&self, worker: &WorkerRow) -> bool {
         let state = self.state.lock();
         [TaskKind::Workflow, TaskKind::Activity]
@@ -448,12 +448,12 @@ impl Dispatch {
             })
     }
 
-    /// Polls that wait now.
+    /// Returns the number of polls that wait now.
     pub(crate) fn waiting(&self) -> usize {
         self.state.lock().waiting
     }
 
-    /// A lease was granted: counted for fairness.
+    /// Counts a granted lease for fairness.
     pub(crate) fn dispatched(&self, queue: &QueueKey, task: &ReadyTask) {
         if task.rank.fairness_key.is_some() || task.rank.fairness_weight != 1 {
             let (mut state, now) = (self.state.lock(), self.clock.now());
@@ -487,7 +487,7 @@ impl State {
         }
     }
 
-    /// The queue's entry, made when there is none.
+    /// Returns the entry of the queue, creating it if it does not exist.
     fn queue(&mut self, key: &QueueKey, now: Timestamp) -> &mut Queue {
         self.uses += 1;
         if self.uses > self.queues.len().max(TIDY_AFTER_USES) {
@@ -502,8 +502,8 @@ impl State {
         })
     }
 
-    /// Forgets queues that nobody waits at and that hold nothing: an unknown queue is an empty one, or one that is read when
-    /// somebody asks. Rates and fair shares of the last minute are kept for a bounded number.
+    /// Removes queues without waiting polls and without tasks: an unknown queue is empty, or is read at the next poll. Rates and
+    /// fair shares of the last minute are kept for a bounded number.
     fn tidy(&mut self, now: Timestamp) {
         let is_partial = self.is_partial;
         let mut recent = 0;
@@ -521,7 +521,7 @@ impl State {
         }
     }
 
-    /// Whether more ready tasks may be kept.
+    /// Returns whether more ready tasks may be kept.
     fn has_room(&self) -> bool {
         let queues = self.queues.len() as u64 * QUEUE_BYTES;
         !self.is_stored || self.ready_bytes + queues < READY_BYTES_MAX
@@ -546,14 +546,14 @@ impl State {
             self.ended_waiting(&key.namespace);
             match waiter.hand.send(task) {
                 Ok(()) => return,
-                // The poll ended in this moment.
+                // The poll ended just now.
                 Err(back) => task = back,
             }
         }
         self.insert(key, task, origin, now);
     }
 
-    /// Takes the poll out of the line that waits longest for such a task.
+    /// Removes and returns the poll that has waited longest for such a task.
     fn waiter_for(&mut self, key: &QueueKey, task: &ReadyTask) -> Option<Waiter> {
         let waiters = &mut self.queues.get_mut(key)?.waiters;
         let place = waiters
@@ -562,7 +562,7 @@ impl State {
         waiters.remove(place)
     }
 
-    /// Hands out what may go out, to the polls that wait longest.
+    /// Hands out the tasks that may be leased, to the polls that have waited longest.
     fn pump(&mut self, key: &QueueKey, now: Timestamp) {
         while self.leases.admit(key, now).is_ok() {
             let waiting = self.queues.get(key).map_or(0, |queue| queue.waiters.len());
@@ -578,11 +578,11 @@ impl State {
                 .queues
                 .get_mut(key)
                 .and_then(|queue| queue.waiters.remove(place))
-                .expect("the place was just found");
+                .expect("the poll was just found");
             self.ended_waiting(&key.namespace);
             match waiter.hand.send(task) {
                 Ok(()) => self.leases.reserve(key),
-                // The poll ended in this moment.
+                // The poll ended just now.
                 Err(back) if back.session.is_some() => {
                     self.end_reservation(key, &back.reservation(), now);
                     self.offer_in_session(key, back, Origin::Fetched, now);
@@ -592,7 +592,7 @@ impl State {
         }
     }
 
-    /// Caps reach over all queues of a namespace, so room for one may be room for another.
+    /// Caps apply to all queues of a namespace, so a free lease of one may serve another.
     fn pump_namespace(&mut self, key: &QueueKey, now: Timestamp) {
         let waiting: Vec<QueueKey> = self
             .queues
@@ -619,7 +619,7 @@ impl State {
             origin
         };
         match self.queues.get_mut(&key) {
-            // Where somebody waits, a task is soon gone again.
+            // If a poll waits, the task is handed over soon.
             Some(queue)
                 if !origin.may_enter(
                     queue.len,
@@ -673,11 +673,11 @@ impl State {
         }
     }
 
-    /// Takes the best task that fits out of the queue.
+    /// Takes the best matching task out of the queue.
     fn pick(&mut self, key: &QueueKey, filter: &PollFilter, now: Timestamp) -> Option<ReadyTask> {
         let queue = self.queues.get(key)?;
         let plain = queue.best(filter, now);
-        // Without tasks of sessions nothing more is looked at.
+        // Without session tasks nothing more is checked.
         let in_session = queue
             .session_queues
             .can_serve()
@@ -705,7 +705,7 @@ impl State {
         Some(task)
     }
 
-    /// A task is no longer on its way.
+    /// Ends the reservation of a task.
     fn end_reservation(&mut self, queue: &QueueKey, reservation: &Reservation, now: Timestamp) {
         if let Some(options) = &reservation.session {
             self.end_session_reservation(queue, &reservation.task_id, options, now);
@@ -721,7 +721,7 @@ pub(crate) struct Reservation {
 }
 
 impl Queue {
-    /// Whether a task is here that fits.
+    /// Returns whether a matching task is here.
     fn has(&self, filter: &PollFilter, is_full: bool) -> bool {
         self.session_queues.best(filter, is_full).is_some()
             || self
@@ -732,7 +732,7 @@ impl Queue {
                 .any(|task| filter.accepts(&task.requirements))
     }
 
-    /// The best task that fits and needs no session: lowest priority number, then the class that was served least for its
+    /// Returns the best matching task that needs no session: lowest priority number, then the class that was served least for its
     /// weight, then age.
     fn best(&self, filter: &PollFilter, now: Timestamp) -> Option<&ReadyTask> {
         for classes in self.tiers.values() {
@@ -753,12 +753,12 @@ impl Queue {
         None
     }
 
-    /// Whether nobody waits here and nothing is ready.
+    /// Returns whether no poll waits here and nothing is ready.
     fn is_idle(&self) -> bool {
         self.waiters.is_empty() && self.len == 0 && self.session_queues.len() == 0
     }
 
-    /// Whether something happened here in the last minute.
+    /// Returns whether something happened here in the last minute.
     fn is_recent(&self, now: Timestamp) -> bool {
         self.added.last_minute(now) > 0 || self.dispatched.last_minute(now) > 0
     }
@@ -783,17 +783,17 @@ impl Queue {
 /// Why a task is offered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// It became ready: it may stay in the store when memory is full.
+    /// It became ready: it may stay in the store if memory is full.
     Commit,
-    /// A poll asked the store for it, or was about to get it: some are kept although memory is full, or the poll would ask again
-    /// for ever.
+    /// A poll requested it from the store, or was about to get it: some are kept although memory is full, or the poll would repeat
+    /// its request without end.
     Fetched,
-    /// It is in no store: it must be kept, and another limit bounds those.
+    /// It is not stored: it must be kept, and another limit bounds those.
     Question,
 }
 
 impl Origin {
-    /// Whether a task may enter a line that holds `len` tasks and may hold `max`.
+    /// Returns whether a task may enter a queue that holds `len` tasks and may hold `max`.
     fn may_enter(self, len: usize, max: usize, has_room: bool) -> bool {
         match self {
             Self::Question => true,
@@ -803,12 +803,12 @@ impl Origin {
     }
 }
 
-/// How ready tasks of one kind stand in line.
+/// The order of the ready tasks of one kind.
 #[derive(Clone, Debug, Default)]
 pub struct FairnessView {
     /// The most urgent first.
     pub tiers: Vec<PriorityTier>,
-    /// What each class was given lately, faded.
+    /// The recent dispatches of each class, decayed.
     pub recent: Vec<(Option<String>, f64)>,
 }
 
@@ -834,7 +834,7 @@ fn queue_of(row: &TaskRow) -> QueueKey {
 }
 
 impl ReadyTask {
-    /// A question that somebody waits for: ahead of everything that is stored.
+    /// Returns the task of a question whose caller waits: it goes before all stored tasks.
     pub(crate) fn question(task_id: TaskId, question: &Question, now: Timestamp) -> Self {
         let run = &question.run;
         let validates = match question.kind {
@@ -862,7 +862,7 @@ impl ReadyTask {
         }
     }
 
-    /// About what it takes in memory. Names are counted twice, because its place repeats them.
+    /// Returns about how many bytes it takes in memory. Names are counted twice, because its place repeats them.
     fn bytes(&self) -> u64 {
         let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let session = self.session.as_ref().map_or(0, |options| {
@@ -879,7 +879,7 @@ impl ReadyTask {
         READY_TASK_BYTES + 2 * names as u64
     }
 
-    /// What matching must know to end_reservation it.
+    /// Returns the facts that end its reservation later.
     pub(crate) fn reservation(&self) -> Reservation {
         Reservation {
             task_id: self.task_id.clone(),

@@ -1,6 +1,6 @@
-//! What matching knows of sessions: their rows as committed, the attempts that run in them, the tasks on their way to a worker,
-//! and which session_queues wait for them. A copy like everything in matching: a claim is decided on what is stored, and a claim that was
-//! refused corrects the copy.
+//! The sessions in matching: their rows as committed, the attempts that run in them, the tasks on their way to a worker, and the
+//! session queues that wait for them. A copy like everything in matching: a claim is decided on the stored rows, and a refused
+//! claim corrects the copy.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,9 +19,9 @@ pub(super) type SessionKey = (Namespace, SessionId);
 #[derive(Default)]
 pub(super) struct SessionIndex {
     entries: HashMap<SessionKey, Entry>,
-    /// Sessions that are active, by their owner.
+    /// Active sessions, by their owner.
     held: HashMap<(Namespace, WorkerId), BTreeSet<SessionId>>,
-    /// Sessions of which what is stored and what is known here did not agree; looked at again shortly.
+    /// Sessions whose stored row and copy did not agree; checked again shortly.
     set_aside: BTreeSet<SessionKey>,
 }
 
@@ -36,7 +36,7 @@ struct Entry {
 
 #[derive(Default)]
 enum CachedRow {
-    /// Never seen: whoever asks first learns what is stored.
+    /// Never seen: the first claim reads the stored row.
     #[default]
     No,
     Missing,
@@ -44,7 +44,7 @@ enum CachedRow {
 }
 
 impl SessionIndex {
-    /// Takes note of a committed row; what is older than what is known is passed over.
+    /// Records a committed row; a row older than the known one is ignored.
     pub(super) fn put(&mut self, session: &Session) {
         let key = (session.namespace.clone(), session.session_id.clone());
         let entry = self.entries.entry(key.clone()).or_default();
@@ -68,7 +68,7 @@ impl SessionIndex {
         self.tidy(&key);
     }
 
-    /// What a refused claim found in the store.
+    /// Records the stored row that a refused claim found.
     pub(super) fn learn(&mut self, key: &SessionKey, session: Option<&Session>) {
         match session {
             Some(session) => self.put(session),
@@ -82,7 +82,7 @@ impl SessionIndex {
         }
     }
 
-    /// Takes note of a task's row: a leased one is an attempt, any other is none.
+    /// Records the row of a task: a leased one is an attempt, any other is none.
     pub(super) fn note(&mut self, key: &SessionKey, row: &TaskRow) {
         match (row.status, &row.lease_owner, row.lease_expires_at) {
             (TaskStatus::Leased, Some(owner), Some(lease_expires_at)) => {
@@ -103,13 +103,13 @@ impl SessionIndex {
         }
     }
 
-    /// A task is on its way to this worker.
+    /// Records a task on its way to this worker.
     pub(super) fn take(&mut self, key: &SessionKey, task_id: &TaskId, worker_id: &WorkerId) {
         let entry = self.entries.entry(key.clone()).or_default();
         entry.taken.insert(task_id.clone(), worker_id.clone());
     }
 
-    /// It was leased, or came to nothing.
+    /// Ends the record of a task that was leased, or could not be.
     pub(super) fn end_reservation(&mut self, key: &SessionKey, task_id: &TaskId) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.taken.remove(task_id);
@@ -143,7 +143,7 @@ impl SessionIndex {
         }
     }
 
-    /// The session_queues that wait for a session.
+    /// Returns the session queues that wait for a session.
     pub(super) fn session_queues(&self, key: &SessionKey) -> Vec<(QueueKey, SessionQueueKey)> {
         let entry = self.entries.get(key);
         entry.map_or_else(Vec::new, |entry| {
@@ -151,7 +151,7 @@ impl SessionIndex {
         })
     }
 
-    /// Whom a session_queue with these options eligible now.
+    /// Returns the workers that a session queue with these options serves now.
     pub(super) fn eligible(
         &self,
         key: &SessionKey,
@@ -162,7 +162,7 @@ impl SessionIndex {
             return EligibleWorkers::Any;
         };
         let row = match &entry.row {
-            // One claim tells what is stored.
+            // One claim shows what is stored.
             CachedRow::No if entry.taken.is_empty() => return EligibleWorkers::Any,
             CachedRow::No => return EligibleWorkers::None(None),
             CachedRow::Missing => None,
@@ -177,13 +177,13 @@ impl SessionIndex {
             lease_expires_at: Timestamp::MAX,
         }));
         match EligibleWorkers::from(standing(row, options, &attempts, now)) {
-            // Whoever takes the first task gets the session; the others wait for that.
+            // The worker that takes the first task gets the session; the others wait for that.
             EligibleWorkers::Any if !entry.taken.is_empty() => EligibleWorkers::None(None),
             eligible => eligible,
         }
     }
 
-    /// Whether the worker holds as many sessions as it may.
+    /// Returns whether the worker holds its maximum of sessions.
     pub(super) fn is_full(&self, namespace: &Namespace, worker_id: &WorkerId, max: u64) -> bool {
         if self.held.is_empty() {
             return false;
@@ -193,7 +193,7 @@ impl SessionIndex {
         held as u64 >= max
     }
 
-    /// Workers that hold an active session.
+    /// Returns the workers that hold an active session.
     pub(super) fn owners(&self) -> Vec<(Namespace, WorkerId)> {
         self.held.keys().cloned().collect()
     }
@@ -210,7 +210,7 @@ impl SessionIndex {
         std::mem::take(&mut self.set_aside)
     }
 
-    /// Forgets a session that nobody waits for and nothing can change.
+    /// Removes a session that no queue waits for and nothing can change.
     fn tidy(&mut self, key: &SessionKey) {
         let is_done = self.entries.get(key).is_some_and(|entry| {
             let is_over = match &entry.row {

@@ -1,6 +1,6 @@
-//! Ready tasks of one queue that must run in a session. A session_queue holds the tasks that a session admits alike, and only session_queues that
-//! somebody could be served from are looked at: what waits for another worker, or for nobody, costs a poll nothing, however
-//! much of it there is.
+//! Ready tasks of one queue that must run in a session. A session queue holds the tasks with the same admission to a session, and a
+//! poll only searches session queues that can serve some worker: tasks that wait for another worker, or for none, cost a poll
+//! nothing, whatever their number.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -47,13 +47,13 @@ pub(super) fn order_of(task: &ReadyTask) -> Order {
 }
 
 struct SessionQueue {
-    /// Of its first task; the others' agree in what admission asks.
+    /// The options of its first task; those of the others admit the same workers.
     options: Arc<WorkerSessionOptions>,
     tasks: BTreeMap<Order, ReadyTask>,
     eligible: EligibleWorkers,
 }
 
-/// Whom a session_queue can serve now.
+/// Which workers a session queue can serve now.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum EligibleWorkers {
     Any,
@@ -71,7 +71,7 @@ impl From<SessionAdmission> for EligibleWorkers {
     }
 }
 
-/// The session_queues of one queue, those that can be served from in order of their best task.
+/// The session queues of one queue; those that can serve a worker in order of their best task.
 #[derive(Default)]
 pub(super) struct SessionQueues {
     session_queues: HashMap<SessionQueueKey, SessionQueue>,
@@ -85,12 +85,12 @@ impl SessionQueues {
         self.len
     }
 
-    /// Whether any task could go to somebody.
+    /// Returns whether any task could go to some worker.
     pub(super) fn can_serve(&self) -> bool {
         !self.anyone.is_empty() || !self.only.is_empty()
     }
 
-    /// Tasks that can go to nobody now.
+    /// Returns the number of tasks that no worker can lease now.
     pub(super) fn blocked(&self) -> usize {
         let blocked = self.session_queues.values();
         blocked
@@ -101,9 +101,9 @@ impl SessionQueues {
             .sum()
     }
 
-    /// Puts a task in its session_queue; whether the session_queue is new and must be told whom it eligible.
+    /// Puts a task in its session queue; returns whether the session queue is new and its workers must be computed.
     pub(super) fn insert(&mut self, key: &SessionQueueKey, task: ReadyTask) -> bool {
-        let options = task.session.clone().expect("a task of a session");
+        let options = task.session.clone().expect("the task belongs to a session");
         let is_new = !self.session_queues.contains_key(key);
         self.change(key, |session_queues| {
             let session_queue = session_queues
@@ -119,7 +119,7 @@ impl SessionQueues {
         is_new
     }
 
-    /// Takes a task out; whether its session_queue is gone with it.
+    /// Removes a task; returns whether its session queue is removed with it.
     pub(super) fn remove(
         &mut self,
         key: &SessionQueueKey,
@@ -138,7 +138,7 @@ impl SessionQueues {
         (removed, !self.session_queues.contains_key(key))
     }
 
-    /// Says anew whom the session_queue eligible.
+    /// Sets the workers that the session queue serves.
     pub(super) fn update_eligible(
         &mut self,
         key: &SessionQueueKey,
@@ -151,7 +151,7 @@ impl SessionQueues {
         });
     }
 
-    /// Whether the session_queue would serve this worker now.
+    /// Returns whether the session queue would serve this worker now.
     pub(super) fn would_serve(
         &self,
         key: &SessionQueueKey,
@@ -169,7 +169,7 @@ impl SessionQueues {
             })
     }
 
-    /// The best task for this worker. `is_full` says that it may begin no further session.
+    /// Returns the best task for this worker. `is_full` means that it may begin no further session.
     pub(super) fn best(
         &self,
         filter: &PollFilter,
@@ -200,7 +200,7 @@ impl SessionQueues {
             .min_by_key(|(_, task)| order_of(task))
     }
 
-    /// Changes a session_queue and its place in the indexes together.
+    /// Changes a session queue and its place in the indexes together.
     fn change(
         &mut self,
         key: &SessionQueueKey,
@@ -243,7 +243,7 @@ impl SessionQueues {
         }
     }
 
-    /// Whom the session_queue eligible, and the order of its best task.
+    /// Returns the workers that the session queue serves, and the order of its best task.
     fn place(&self, key: &SessionQueueKey) -> Option<(EligibleWorkers, Order)> {
         let session_queue = self.session_queues.get(key)?;
         let (order, _) = session_queue.tasks.first_key_value()?;
