@@ -7,13 +7,10 @@ mod activity;
 mod call;
 mod child;
 mod context;
-mod event;
-mod execution;
 mod handler;
-mod journal;
 mod local;
 mod options;
-mod replay_error;
+mod replay;
 mod saga;
 mod scope;
 mod select;
@@ -24,8 +21,6 @@ mod wait;
 pub use activity::{ActivityCallBuilder, ActivityFuture};
 pub use child::{ChildFuture, ChildWorkflowCallBuilder};
 pub use context::{CancellationScope, JoinHandle, Signals, WaitUntil, WorkflowContext};
-pub use event::HistoryEvent;
-pub use journal::RunInfo;
 pub use local::{LocalActivityCallBuilder, LocalActivityOptions};
 /// What happens to an activity or child workflow when its workflow is cancelled while it waits for it.
 ///
@@ -43,7 +38,9 @@ pub use longhaul_protocol::workflow_command::CancellationPolicy;
 #[doc(inline)]
 pub use longhaul_protocol::workflow_command::ParentClosePolicy;
 pub use options::RetryPolicy;
-pub use replay_error::{Divergence, MessageKind, ReplayError};
+pub use replay::event::HistoryEvent;
+pub use replay::journal::RunInfo;
+pub use replay::replay_error::{Divergence, MessageKind, ReplayError};
 pub use saga::Saga;
 pub use select::{Either, join, join_all, select, select_all, try_join, try_join_all};
 pub use session::{Session, WorkerSessionOptions};
@@ -51,6 +48,6 @@ pub use state::State;
 
 pub(crate) use activity::merge;
 pub(crate) use call::{FailedLocal, Outcome};
-pub(crate) use event::either_form;
-pub(crate) use execution::{Decision, Execution, Handled};
 pub(crate) use local::{LocalCall, LocalPhase};
+pub(crate) use replay::event::either_form;
+pub(crate) use replay::execution::{Decision, Execution, Handled};

@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::call::{CallFuture, CallKind, FailedHow, Outcome};
-use super::event::CallFacts;
-use super::journal::Journal;
 use super::options::{OptionError, RetryPolicy};
+use super::replay::event::CallFacts;
+use super::replay::journal::Journal;
 use super::session::WorkerSessionOptions;
 use crate::definition::ActivityCall;
 use crate::duration::timeout_seconds;

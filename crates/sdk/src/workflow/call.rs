@@ -9,10 +9,10 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use longhaul_protocol::Payload;
 use serde_json::Value;
 
-use super::event::{CallFacts, HistoryEvent};
-use super::journal::Journal;
 use super::local::LocalPhase;
-use super::replay_error::ReplayError;
+use super::replay::event::{CallFacts, HistoryEvent};
+use super::replay::journal::Journal;
+use super::replay::replay_error::ReplayError;
 use super::scope::ScopeId;
 use crate::error::TimeoutKind;
 

@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::call::{CallFuture, CallKind, FailedHow, Outcome};
-use super::journal::Journal;
 use super::options::{OptionError, RetryPolicy};
+use super::replay::journal::Journal;
 use crate::definition::WorkflowCall;
 use crate::duration::timeout_seconds;
 use crate::error::{ChildError, FailureKind, TimeoutKind};

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::activity::{self, ActivityFuture};
 use super::call::CallKind;
-use super::journal::Journal;
 use super::options::{OptionError, RetryPolicy};
+use super::replay::journal::Journal;
 use crate::definition::ActivityCall;
 use crate::duration::timeout_seconds;
 use crate::error::{ActivityError, FailureKind};

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::activity::ActivityCallBuilder;
-use super::journal::Journal;
+use super::replay::journal::Journal;
 use crate::definition::ActivityCall;
 use crate::duration::timeout_seconds;
 

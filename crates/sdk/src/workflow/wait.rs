@@ -7,7 +7,7 @@ use std::task::{Context as TaskContext, Poll};
 use serde_json::json;
 
 use super::call::{CallKind, Outcome};
-use super::journal::Journal;
+use super::replay::journal::Journal;
 use crate::error::Cancelled;
 
 /// Waits until `check` returns a value, at most until the timeout.

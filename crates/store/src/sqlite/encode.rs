@@ -10,8 +10,8 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use serde::Serialize;
 
-use super::index::{self, Entry};
 use super::thin;
+use super::visibility::index::{self, Entry};
 use crate::{Error, SearchAttributeRow, shape};
 
 /// What the writer is asked to do.

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, one writer with group commit, readers beside it.
 //!
 //! `open` opens and migrates, `encode` prepares writes on the caller's thread, `write` applies them on the writer's, `read`
-//! finds rows by key, `list` reads many rows, `find` pages of runs by condition along the indexes that `index` writes. The schema, and why it is so, is in `migrations/sqlite/`.
+//! finds rows by key, `list` reads many rows, `visibility` pages of runs by condition along the indexes that it writes. The schema, and why it is so, is in `migrations/sqlite/`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,17 +17,15 @@ use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, Workf
 mod damage;
 mod encode;
 mod error;
-mod find;
-mod index;
 mod list;
 mod lock;
 mod open;
 mod pool;
 mod read;
 mod session;
-mod statement;
 mod thin;
 mod trial;
+mod visibility;
 mod write;
 
 use self::encode::{Commit, Write, json};
@@ -150,7 +148,7 @@ impl Store for Sqlite {
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunSummary>> {
         let filter = filter.clone();
         self.pool
-            .long(move |connection| find::runs(connection, &filter))
+            .long(move |connection| visibility::find::runs(connection, &filter))
     }
 
     fn history<'a>(

@@ -8,7 +8,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::damage::{self, Suspicion};
-use super::index;
+use super::visibility::index;
 use crate::Error;
 
 mod migrations {

@@ -11,7 +11,8 @@ use rusqlite::{
 
 use super::encode::{Bodies, Commit, Write, list_status, signed, task_status};
 use super::lock::Lock;
-use super::{index, session};
+use super::session;
+use super::visibility::index;
 use crate::group::{Counters, Sink};
 use crate::{Error, SearchAttributeRow, shape};
 

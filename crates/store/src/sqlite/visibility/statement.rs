@@ -6,18 +6,18 @@ use longhaul_engine::run::state::Status;
 use longhaul_engine::visibility::{Comparison, Condition, Field, Kind, Matcher, Term, Test};
 use rusqlite::types::Value;
 
-use super::encode::{list_status, signed};
 use super::index::sql_value;
 use crate::RunFilter;
+use crate::sqlite::encode::{list_status, signed};
 
 /// Values of one `IN` that are read one by one, each in the list's order.
 const VALUES_MAX: usize = 16;
 
 /// A statement and its values.
 #[derive(Default)]
-pub(super) struct Sql {
-    pub(super) text: String,
-    pub(super) values: Vec<Value>,
+pub(crate) struct Sql {
+    pub(crate) text: String,
+    pub(crate) values: Vec<Value>,
 }
 
 impl Sql {
@@ -47,19 +47,19 @@ impl Sql {
 
 /// A place in the order of lists: everything before it, in that order, is already shown.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) started_at: i64,
-    pub(super) run_id: String,
+pub(crate) struct Place {
+    pub(crate) started_at: i64,
+    pub(crate) run_id: String,
 }
 
 impl Place {
     /// Before everything: no start is as late as this.
-    pub(super) fn top() -> Self {
+    pub(crate) fn top() -> Self {
         Self::before(i64::MAX)
     }
 
     /// Only what started earlier.
-    pub(super) fn before(started_at: i64) -> Self {
+    pub(crate) fn before(started_at: i64) -> Self {
         Self {
             started_at,
             run_id: String::new(),
@@ -69,7 +69,7 @@ impl Place {
 
 /// Which index is read.
 #[derive(Clone)]
-pub(super) enum Read {
+pub(crate) enum Read {
     Status,
     Type {
         statuses: Vec<&'static str>,
@@ -88,18 +88,18 @@ pub(super) enum Read {
 
 /// One read of an index.
 #[derive(Clone)]
-pub(super) struct Key {
-    pub(super) read: Read,
+pub(crate) struct Key {
+    pub(crate) read: Read,
     /// Which entries of the index's column.
-    pub(super) matcher: Matcher,
+    pub(crate) matcher: Matcher,
     /// The test of the group that needs no check any more.
-    pub(super) satisfies: Option<usize>,
+    pub(crate) satisfies: Option<usize>,
 }
 
 impl Key {
     /// The same as reads of one value and one status each, whose entries come in the order of lists; none when there is no
     /// such order or there would be too many.
-    pub(super) fn in_order(&self) -> Option<Vec<Self>> {
+    pub(crate) fn in_order(&self) -> Option<Vec<Self>> {
         let Matcher::OneOf(terms) = &self.matcher else {
             return None;
         };
@@ -136,7 +136,7 @@ impl Key {
     }
 
     /// A guess at how much of all runs a long read leaves in; less is better.
-    pub(super) fn breadth(&self) -> u8 {
+    pub(crate) fn breadth(&self) -> u8 {
         match self.read {
             Read::Workflow | Read::RunId | Read::Close => 0,
             Read::Attribute { .. } => 1,
@@ -148,7 +148,7 @@ impl Key {
     }
 
     /// How many entries there are, up to a bound.
-    pub(super) fn probe(&self, namespace: &str, most: i64) -> Sql {
+    pub(crate) fn probe(&self, namespace: &str, most: i64) -> Sql {
         let mut sql = Sql::default();
         sql.push("SELECT count(*) FROM (SELECT 1 FROM ");
         sql.push(self.read.source());
@@ -158,7 +158,7 @@ impl Key {
     }
 
     /// The page that this read finds: start, run id and key of each run, newest first.
-    pub(super) fn select(
+    pub(crate) fn select(
         &self,
         filter: &RunFilter,
         residual: &[&Condition],
@@ -284,7 +284,7 @@ impl Read {
 }
 
 /// One of these words.
-pub(super) fn words(words: &[&str]) -> Matcher {
+pub(crate) fn words(words: &[&str]) -> Matcher {
     let term = |word: &&str| Term::Text((*word).to_owned());
     Matcher::OneOf(words.iter().map(term).collect())
 }

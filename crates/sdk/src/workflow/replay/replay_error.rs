@@ -125,7 +125,7 @@ impl Divergence {
 }
 
 /// The text for a missing call.
-pub(super) const NOTHING: &str = "nothing";
+pub(crate) const NOTHING: &str = "nothing";
 
 impl ReplayError {
     /// Returns the failure type that the worker reports to the server.

@@ -7,18 +7,18 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::read::body;
 use crate::Error;
+use crate::sqlite::read::body;
 
 /// One row of a run.
-pub(super) struct Entry {
+pub(crate) struct Entry {
     name: String,
     kind: Kind,
     value: SqlValue,
 }
 
 /// The rows of a run's attributes.
-pub(super) fn entries(attributes: &Map<String, Value>) -> Vec<Entry> {
+pub(crate) fn entries(attributes: &Map<String, Value>) -> Vec<Entry> {
     attributes
         .iter()
         .flat_map(|(name, value)| {
@@ -32,7 +32,7 @@ pub(super) fn entries(attributes: &Map<String, Value>) -> Vec<Entry> {
 }
 
 /// A term as it is stored and bound.
-pub(super) fn sql_value(term: &Term) -> SqlValue {
+pub(crate) fn sql_value(term: &Term) -> SqlValue {
     match term {
         Term::Text(text) => SqlValue::Text(text.clone()),
         Term::Integer(integer) => SqlValue::Integer(*integer),
@@ -43,7 +43,7 @@ pub(super) fn sql_value(term: &Term) -> SqlValue {
 }
 
 /// Replaces the rows of a run.
-pub(super) fn write(
+pub(crate) fn write(
     transaction: &Transaction<'_>,
     run_key: i64,
     is_new: bool,
@@ -72,7 +72,7 @@ pub(super) fn write(
 }
 
 /// Moves the rows of a run to its new status.
-pub(super) fn move_to(
+pub(crate) fn move_to(
     transaction: &Transaction<'_>,
     run_key: i64,
     list_status: &str,
@@ -87,7 +87,7 @@ pub(super) fn move_to(
 const REBUILD_RUNS: i64 = 1000;
 
 /// Fills in what an earlier release did not write, once per file.
-pub(super) fn rebuild(connection: &mut Connection) -> Result<(), Error> {
+pub(crate) fn rebuild(connection: &mut Connection) -> Result<(), Error> {
     let transaction = connection.transaction()?;
     let asked: Option<i64> = transaction
         .query_row(

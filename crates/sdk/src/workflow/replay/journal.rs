@@ -1,7 +1,7 @@
 //! The state of one run in a worker: the recorded calls, the calls that the code has made, and the commands to send.
 //!
 //! The journal connects the two sides of a replay. [`super::execution::Execution`] writes the outcomes from the history; the
-//! futures of [`super::WorkflowContext`] make calls and read outcomes. Both lock it for short moments only.
+//! futures of [`crate::workflow::WorkflowContext`] make calls and read outcomes. Both lock it for short moments only.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use serde_json::Value;
 
-use super::call::{Call, CallKind, Outcome};
 use super::event::{CallFacts, HistoryEvent};
-use super::handler::Handlers;
-use super::local::{LocalCall, LocalFacts, LocalPhase};
 use super::replay_error::{Divergence, MessageKind, NOTHING, ReplayError};
-use super::scope::{ScopeId, ScopeKind, Scopes};
 use crate::definition::Messages;
+use crate::workflow::call::{Call, CallKind, Outcome};
+use crate::workflow::handler::Handlers;
+use crate::workflow::local::{LocalCall, LocalFacts, LocalPhase};
+use crate::workflow::scope::{ScopeId, ScopeKind, Scopes};
 
 /// The identity of a run.
 #[derive(Clone, Debug, Default)]
@@ -46,28 +46,28 @@ pub(crate) struct Journal {
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The time of the event that the code reacts to.
-    pub(super) now: Timestamp,
+    pub(crate) now: Timestamp,
     next_sequence: u64,
     /// Every call in the history that the code has not made yet, by number.
     recorded: BTreeMap<u64, Recorded>,
     calls: BTreeMap<u64, Call>,
     versions: HashMap<String, i32>,
-    pub(super) signals: HashMap<String, VecDeque<Payload>>,
-    pub(super) handlers: Handlers,
-    pub(super) scopes: Scopes,
-    pub(super) cancellation_reason: Option<String>,
+    pub(crate) signals: HashMap<String, VecDeque<Payload>>,
+    pub(crate) handlers: Handlers,
+    pub(crate) scopes: Scopes,
+    pub(crate) cancellation_reason: Option<String>,
     /// The request id of the delivered cancellation and the id of its event. Calls of the cleanup refer to them.
-    pub(super) cleanup: Option<(String, String)>,
+    pub(crate) cleanup: Option<(String, String)>,
     /// The workflow was cancelled while only shielded calls were open: the next unshielded call is cancelled.
     interrupt_next: bool,
     /// Woken after every event: conditions, signals and other waits that read state.
     watchers: Vec<Waker>,
-    pub(super) in_handler: bool,
-    pub(super) problem: Option<ReplayError>,
-    pub(super) history_length: u64,
-    pub(super) continue_as_new_suggested: bool,
+    pub(crate) in_handler: bool,
+    pub(crate) problem: Option<ReplayError>,
+    pub(crate) history_length: u64,
+    pub(crate) continue_as_new_suggested: bool,
     random: SmallRng,
 }
 
@@ -118,7 +118,7 @@ impl Journal {
     }
 
     /// Calls `look` with the locked state.
-    pub(super) fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.state.lock())
     }
 
@@ -126,7 +126,7 @@ impl Journal {
     ///
     /// A list from the attribute is complete. Any other list is complete once it has an entry, because the server then refuses
     /// all other messages. A signal needs no list: it has no handler, and an unlisted one waits until it is read.
-    pub(super) fn check_listed(&self, kind: MessageKind, name: &str) {
+    pub(crate) fn check_listed(&self, kind: MessageKind, name: &str) {
         let messages = &self.messages;
         let (listed, must_list) = match kind {
             MessageKind::Signal => (&messages.signals, false),
@@ -140,7 +140,7 @@ impl Journal {
     }
 
     /// Fails if the workflow lists a query or update and has set no handler for it.
-    pub(super) fn check_handlers(&self) -> Result<(), ReplayError> {
+    pub(crate) fn check_handlers(&self) -> Result<(), ReplayError> {
         let missing = self.with(|state| {
             let handlers = &state.handlers;
             let query = self
@@ -181,7 +181,7 @@ impl Journal {
     }
 
     /// Makes a call that is complete as soon as it is recorded. Returns the recorded facts if the history has the call.
-    pub(super) fn record(
+    pub(crate) fn record(
         &self,
         kind: CallKind,
         command: impl FnOnce() -> Value,
@@ -201,7 +201,7 @@ impl Journal {
     }
 
     /// Returns the recorded version of a change, or records the newest one.
-    pub(super) fn version(&self, change: &str, min: i32, max: i32) -> i32 {
+    pub(crate) fn version(&self, change: &str, min: i32, max: i32) -> i32 {
         const BEFORE_THE_CHANGE: i32 = -1;
         let known = self.with(|state| {
             if let Some(version) = state.versions.get(change) {
@@ -231,7 +231,7 @@ impl Journal {
     }
 
     /// Takes the outcome of a call. If there is none yet, keeps the waker.
-    pub(super) fn outcome(&self, sequence: u64, waker: &Waker) -> Option<Outcome> {
+    pub(crate) fn outcome(&self, sequence: u64, waker: &Waker) -> Option<Outcome> {
         self.with(|state| {
             let call = state.calls.get_mut(&sequence)?;
             if let Some(outcome) = call.outcome.take() {
@@ -244,7 +244,7 @@ impl Journal {
     }
 
     /// Marks a call that the code does not wait for any more.
-    pub(super) fn give_up(&self, sequence: u64) {
+    pub(crate) fn give_up(&self, sequence: u64) {
         self.with(|state| {
             if let Some(call) = state.calls.get_mut(&sequence) {
                 call.alive = false;
@@ -254,7 +254,7 @@ impl Journal {
     }
 
     /// Returns the workflow id and run id of a child that has started, or an error if it ended without a start.
-    pub(super) fn child_ids(
+    pub(crate) fn child_ids(
         &self,
         sequence: u64,
         waker: &Waker,
@@ -273,27 +273,27 @@ impl Journal {
     }
 
     /// Wakes the waker after the next event.
-    pub(super) fn watch(&self, waker: &Waker) {
+    pub(crate) fn watch(&self, waker: &Waker) {
         self.with(|state| state.watchers.push(waker.clone()));
     }
 
-    pub(super) fn wake_watchers(&self) {
+    pub(crate) fn wake_watchers(&self) {
         let watchers = self.with(|state| std::mem::take(&mut state.watchers));
         for watcher in watchers {
             watcher.wake();
         }
     }
 
-    pub(super) fn random(&self) -> SmallRng {
+    pub(crate) fn random(&self) -> SmallRng {
         self.with(|state| SmallRng::from_rng(&mut state.random))
     }
 
-    pub(super) fn open_scope(&self, kind: ScopeKind) -> ScopeId {
+    pub(crate) fn open_scope(&self, kind: ScopeKind) -> ScopeId {
         self.with(|state| state.scopes.open(kind))
     }
 
     /// Cancels every open call of a scope.
-    pub(super) fn cancel(&self, scope: ScopeId) {
+    pub(crate) fn cancel(&self, scope: ScopeId) {
         let wakers = self.with(|state| {
             state.scopes.cancel(scope);
             let mut wakers: Vec<Waker> = std::mem::take(&mut state.watchers);
@@ -316,7 +316,7 @@ impl Journal {
     }
 
     /// Resolves a call with an outcome from the history.
-    pub(super) fn resolve(&self, sequence: u64, outcome: Outcome) {
+    pub(crate) fn resolve(&self, sequence: u64, outcome: Outcome) {
         let waker = self.with(|state| {
             let call = state.calls.get_mut(&sequence)?;
             // The first outcome counts: a cancelled call stays cancelled.
@@ -330,7 +330,7 @@ impl Journal {
         }
     }
 
-    pub(super) fn child_started(&self, facts: CallFacts) {
+    pub(crate) fn child_started(&self, facts: CallFacts) {
         self.with(|state| {
             if let (Some(call), Some(instance), Some(run)) = (
                 state.calls.get_mut(&facts.sequence),
@@ -343,7 +343,7 @@ impl Journal {
     }
 
     /// Records the calls that the events open, before any of the events is replayed.
-    pub(super) fn load(&self, events: &[HistoryEvent]) -> Result<(), ReplayError> {
+    pub(crate) fn load(&self, events: &[HistoryEvent]) -> Result<(), ReplayError> {
         for event in events {
             let Some((kind, facts)) = CallKind::opened_by(event)? else {
                 continue;
@@ -354,7 +354,7 @@ impl Journal {
     }
 
     /// Returns the commands for the server: new calls, and open condition waits, which are sent with every completion.
-    pub(super) fn commands(&self) -> Vec<Value> {
+    pub(crate) fn commands(&self) -> Vec<Value> {
         self.with(|state| {
             let calls = state.calls.values();
             calls
@@ -423,7 +423,7 @@ impl Journal {
     }
 
     /// Applies an event about an attempt of an activity. Only local activities use the result.
-    pub(super) fn local_progress(&self, event_type: &str, facts: LocalFacts) {
+    pub(crate) fn local_progress(&self, event_type: &str, facts: LocalFacts) {
         self.with(|state| {
             if let Some(call) = state.calls.get_mut(&facts.sequence) {
                 call.local = if event_type == "ActivityStarted" {
@@ -438,7 +438,7 @@ impl Journal {
     }
 
     /// Replaces the command of a local activity by one that contains its attempts and outcome.
-    pub(super) fn complete_local(&self, sequence: u64, command: Value) {
+    pub(crate) fn complete_local(&self, sequence: u64, command: Value) {
         self.with(|state| {
             if let Some(call) = state.calls.get_mut(&sequence) {
                 call.command = command;
@@ -464,12 +464,12 @@ impl Journal {
     }
 
     /// Returns whether the code waits for any call.
-    pub(super) fn waits_for_something(&self) -> bool {
+    pub(crate) fn waits_for_something(&self) -> bool {
         self.with(|state| state.calls.values().any(Call::is_open))
     }
 
     /// Fails if the history has a call that the code has not made.
-    pub(super) fn check_complete(&self) -> Result<(), ReplayError> {
+    pub(crate) fn check_complete(&self) -> Result<(), ReplayError> {
         self.with(|state| {
             if let Some(problem) = state.problem.take() {
                 return Err(problem);
@@ -489,7 +489,7 @@ impl Journal {
     }
 
     /// Drops calls that are recorded and that the code does not wait for any more.
-    pub(super) fn forget_closed(&self) {
+    pub(crate) fn forget_closed(&self) {
         self.with(|state| {
             state
                 .calls
@@ -537,7 +537,7 @@ fn other_options(facts: &CallFacts, kind: &CallKind, command: &Value) -> bool {
 }
 
 impl Call {
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.alive && self.outcome.is_none()
     }
 }
@@ -616,7 +616,7 @@ impl State {
     }
 
     /// Keeps the first problem. Later ones are consequences of it.
-    pub(super) fn report(&mut self, problem: ReplayError) {
+    pub(crate) fn report(&mut self, problem: ReplayError) {
         self.problem.get_or_insert(problem);
     }
 

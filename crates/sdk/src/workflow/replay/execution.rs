@@ -15,17 +15,17 @@ use longhaul_protocol::payload::CODEC;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::call::{FailedHow, Outcome};
-use super::context::WorkflowContext;
 use super::event::{
     CallFacts, CancellationFacts, HistoryEvent, SignalFacts, UpdateFacts, UpdateIdentity,
 };
 use super::journal::{Journal, RunInfo};
-use super::local::LocalFacts;
 use super::replay_error::ReplayError;
-use super::scope::Scopes;
 use crate::definition::WorkflowDefinition;
 use crate::error::{Ending, Failure, TimeoutKind, WorkflowError, panic_text};
+use crate::workflow::call::{FailedHow, Outcome};
+use crate::workflow::context::WorkflowContext;
+use crate::workflow::local::LocalFacts;
+use crate::workflow::scope::Scopes;
 
 /// The failure type of a workflow that ended because of a cancellation request.
 const CANCELLED_TYPE: &str = "WorkflowCancellationRequested";
@@ -542,7 +542,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    pub(super) fn spawn(&self, future: BoxFuture<'static, ()>) {
+    pub(crate) fn spawn(&self, future: BoxFuture<'static, ()>) {
         self.list.lock().push(Some((future, Flag::raised())));
     }
 

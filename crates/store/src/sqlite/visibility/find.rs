@@ -11,9 +11,9 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::RunId;
 use rusqlite::{Connection, params_from_iter};
 
-use super::encode::list_status;
-use super::list;
 use super::statement::{Key, Place, Read, Sql, words};
+use crate::sqlite::encode::list_status;
+use crate::sqlite::list;
 use crate::{Error, PAGE_BYTES_MAX, RunFilter, RunSummary, StatusFilter};
 
 /// Index entries looked at to learn how many there are. Fewer than this are read and sorted whole, in some milliseconds at most;
@@ -28,7 +28,7 @@ const ALTERNATIVES_MAX: usize = 16;
 
 const LIST_STATUSES: [&str; 5] = ["running", "completed", "failed", "cancelled", "terminated"];
 
-pub(super) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>, Error> {
+pub(crate) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>, Error> {
     // A transaction, because the page's keys and its rows must be of one snapshot. Dropping it ends it.
     let snapshot = connection.unchecked_transaction()?;
     let mut page = Page {

@@ -28,7 +28,7 @@ pub struct HistoryEvent {
 impl HistoryEvent {
     /// Returns the number of the call that it opens, if it opens one.
     pub(crate) fn opens_call(&self) -> Result<Option<u64>, ReplayError> {
-        Ok(super::call::CallKind::opened_by(self)?.map(|(_, facts)| facts.sequence))
+        Ok(crate::workflow::call::CallKind::opened_by(self)?.map(|(_, facts)| facts.sequence))
     }
 
     /// Parses the payload into a type with the fields that the caller needs.
@@ -45,41 +45,41 @@ impl HistoryEvent {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct CallFacts {
-    pub(super) sequence: u64,
-    pub(super) activity_type: Option<String>,
-    pub(super) activity_execution_id: Option<String>,
-    pub(super) execution_mode: Option<String>,
-    pub(super) timer_kind: Option<String>,
-    pub(super) child_workflow_type: Option<String>,
-    pub(super) child_workflow_instance_id: Option<String>,
-    pub(super) child_workflow_run_id: Option<String>,
-    pub(super) condition_key: Option<String>,
-    pub(super) change_id: Option<String>,
-    pub(super) version: Option<i32>,
+    pub(crate) sequence: u64,
+    pub(crate) activity_type: Option<String>,
+    pub(crate) activity_execution_id: Option<String>,
+    pub(crate) execution_mode: Option<String>,
+    pub(crate) timer_kind: Option<String>,
+    pub(crate) child_workflow_type: Option<String>,
+    pub(crate) child_workflow_instance_id: Option<String>,
+    pub(crate) child_workflow_run_id: Option<String>,
+    pub(crate) condition_key: Option<String>,
+    pub(crate) change_id: Option<String>,
+    pub(crate) version: Option<i32>,
     #[serde(deserialize_with = "either_form")]
-    pub(super) result: Option<Payload>,
+    pub(crate) result: Option<Payload>,
     #[serde(deserialize_with = "either_form")]
-    pub(super) output: Option<Payload>,
-    pub(super) payload_codec: Option<String>,
-    pub(super) activity: Option<SnapshotFacts>,
-    pub(super) failure_category: Option<String>,
-    pub(super) exception_type: Option<String>,
-    pub(super) exception_class: Option<String>,
-    pub(super) message: Option<String>,
-    pub(super) code: Option<serde_json::Value>,
-    pub(super) non_retryable: Option<bool>,
-    pub(super) timeout_kind: Option<String>,
-    pub(super) attempt_number: Option<u64>,
-    pub(super) workflow_command_id: Option<String>,
-    pub(super) closed_reason: Option<String>,
-    pub(super) exception: Option<ExceptionFacts>,
+    pub(crate) output: Option<Payload>,
+    pub(crate) payload_codec: Option<String>,
+    pub(crate) activity: Option<SnapshotFacts>,
+    pub(crate) failure_category: Option<String>,
+    pub(crate) exception_type: Option<String>,
+    pub(crate) exception_class: Option<String>,
+    pub(crate) message: Option<String>,
+    pub(crate) code: Option<serde_json::Value>,
+    pub(crate) non_retryable: Option<bool>,
+    pub(crate) timeout_kind: Option<String>,
+    pub(crate) attempt_number: Option<u64>,
+    pub(crate) workflow_command_id: Option<String>,
+    pub(crate) closed_reason: Option<String>,
+    pub(crate) exception: Option<ExceptionFacts>,
 }
 
 /// The recorded options of an activity.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct SnapshotFacts {
-    pub(super) retry_policy: Option<serde_json::Value>,
+    pub(crate) retry_policy: Option<serde_json::Value>,
 }
 
 /// Reads a payload that is an envelope, or the bare text of its blob.
@@ -111,12 +111,12 @@ pub(crate) fn either_form<'de, D: Deserializer<'de>>(
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ExceptionFacts {
-    pub(super) details: Option<serde_json::Value>,
+    pub(crate) details: Option<serde_json::Value>,
 }
 
 impl CallFacts {
     /// Returns the value attached to a failure: an envelope, or the bare text of its blob.
-    pub(super) fn details(&self) -> Option<Payload> {
+    pub(crate) fn details(&self) -> Option<Payload> {
         match self.exception.as_ref()?.details.as_ref()? {
             serde_json::Value::String(blob) => Payload::from_blob(blob).ok(),
             other => serde_json::from_value(other.clone()).ok(),
@@ -126,29 +126,29 @@ impl CallFacts {
 
 /// `SignalReceived`.
 #[derive(Debug, Deserialize)]
-pub(super) struct SignalFacts {
-    pub(super) signal_name: String,
+pub(crate) struct SignalFacts {
+    pub(crate) signal_name: String,
     #[serde(default, deserialize_with = "either_form")]
-    pub(super) arguments: Option<Payload>,
+    pub(crate) arguments: Option<Payload>,
 }
 
 /// `UpdateAccepted` and `UpdateApplied`.
 #[derive(Debug, Deserialize)]
-pub(super) struct UpdateFacts {
-    pub(super) update_id: String,
-    pub(super) update_name: String,
+pub(crate) struct UpdateFacts {
+    pub(crate) update_id: String,
+    pub(crate) update_name: String,
     #[serde(default, deserialize_with = "either_form")]
-    pub(super) arguments: Option<Payload>,
+    pub(crate) arguments: Option<Payload>,
 }
 
 /// `UpdateCompleted`; only the id is used.
 #[derive(Debug, Deserialize)]
-pub(super) struct UpdateIdentity {
-    pub(super) update_id: String,
+pub(crate) struct UpdateIdentity {
+    pub(crate) update_id: String,
 }
 
 /// `CooperativeCancellationRequested`.
 #[derive(Debug, Deserialize)]
-pub(super) struct CancellationFacts {
-    pub(super) reason: Option<String>,
+pub(crate) struct CancellationFacts {
+    pub(crate) reason: Option<String>,
 }
