@@ -74,9 +74,13 @@ pub enum Rejection {
     InvalidSignalArguments { errors: FieldErrors },
     #[error("no worker of the queue supports cancellation requests; use cancel or terminate")]
     NotCooperative,
-    #[error("the worker that holds the workflow task does not support cancellation requests; try again later")]
+    #[error(
+        "the worker that holds the workflow task does not support cancellation requests; try again later"
+    )]
     ActiveClaimNotCooperative { task_id: TaskId, attempt: u64 },
-    #[error("the run has a different cancellation request, or it was delivered at a different call")]
+    #[error(
+        "the run has a different cancellation request, or it was delivered at a different call"
+    )]
     CancellationMismatch,
     #[error("the local activity cannot continue: {}", reason.as_str())]
     LocalActivityRefused { reason: Reason },

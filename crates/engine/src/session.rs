@@ -115,7 +115,9 @@ pub enum Owner {
 /// Why a session was not acquired, renewed or closed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    #[error("the worker is registered for queue `{registered}`, but the session is for `{requested}`")]
+    #[error(
+        "the worker is registered for queue `{registered}`, but the session is for `{requested}`"
+    )]
     QueueMismatch {
         registered: TaskQueue,
         requested: TaskQueue,

@@ -213,7 +213,11 @@ mod tests {
         assert_eq!(cap("elsewhere", "q"), Some(3));
         assert_eq!(cap("elsewhere", "other"), Some(2));
         let other = admission.caps(&"ns".into(), &"q".into(), TaskKind::Activity);
-        assert_eq!(other, Caps::default(), "the other kind of task has its own caps");
+        assert_eq!(
+            other,
+            Caps::default(),
+            "the other kind of task has its own caps"
+        );
         assert!(!admission.is_unlimited());
         assert!(Admission::default().is_unlimited());
     }

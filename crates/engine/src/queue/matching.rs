@@ -116,7 +116,10 @@ mod tests {
     fn a_validation_goes_only_to_a_worker_that_declares_the_validator() {
         let mut validation = task();
         validation.validates = Some("change_address".to_owned());
-        assert!(!poll().accepts(&validation), "accepting every type is not enough");
+        assert!(
+            !poll().accepts(&validation),
+            "accepting every type is not enough"
+        );
         let mut validating = poll();
         let declared = ("order".to_owned(), "change_address".to_owned());
         validating.validators = Arc::new(BTreeSet::from([declared]));

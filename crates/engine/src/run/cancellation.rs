@@ -359,7 +359,11 @@ impl Cancelling<'_, '_> {
                     cancellation: Some(context.clone()),
                 },
             ));
-        let event = self.draft.events.last().expect("the event was just written");
+        let event = self
+            .draft
+            .events
+            .last()
+            .expect("the event was just written");
         let cancellation = Cancellation {
             request_id: request_id.clone(),
             requested_at: event.recorded_at,

@@ -331,6 +331,8 @@ impl Draft<'_> {
             }
         }
         self.commands.push(row);
-        self.commands.last_mut().expect("the command was just added")
+        self.commands
+            .last_mut()
+            .expect("the command was just added")
     }
 }

@@ -93,7 +93,11 @@ mod tests {
             rate.count(at(second));
         }
         assert_eq!(rate.last_minute(at(59)), 4);
-        assert_eq!(rate.last_minute(at(60)), 2, "the first second no longer counts");
+        assert_eq!(
+            rate.last_minute(at(60)),
+            2,
+            "the first second no longer counts"
+        );
         assert_eq!(rate.last_minute(at(70)), 1);
         assert_eq!(rate.last_minute(at(119)), 0);
         rate.count(at(1000));

@@ -61,7 +61,10 @@ mod tests {
         host.keep_running("test", move |host| {
             let (counted, told) = (Arc::clone(&counted), Arc::clone(&told));
             async move {
-                assert!(counted.fetch_add(1, Ordering::SeqCst) == 2, "the test makes it panic");
+                assert!(
+                    counted.fetch_add(1, Ordering::SeqCst) == 2,
+                    "the test makes it panic"
+                );
                 told.notify_one();
                 host.inner.stopping.cancelled().await;
             }

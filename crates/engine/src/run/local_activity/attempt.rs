@@ -310,7 +310,13 @@ impl LocalActivities<'_, '_> {
         ));
         RecordedHeartbeat {
             at: self.draft.now,
-            event_id: self.draft.events.last().expect("the event was just written").id.clone(),
+            event_id: self
+                .draft
+                .events
+                .last()
+                .expect("the event was just written")
+                .id
+                .clone(),
         }
     }
 

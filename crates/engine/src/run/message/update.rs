@@ -103,10 +103,7 @@ impl UpdateRun {
                 Reason::UnknownUpdate,
                 "rejected_unknown_update",
                 FieldErrors::new(),
-                format!(
-                    "The workflow does not declare the update `{}`.",
-                    self.name
-                ),
+                format!("The workflow does not declare the update `{}`.", self.name),
             ));
         }
         let errors = self.declared.check(&self.name, &self.arguments);

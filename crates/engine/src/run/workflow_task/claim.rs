@@ -93,7 +93,11 @@ impl Command for ClaimWorkflowTask {
             return Decision::reject(not_claimable(Reason::NotDue));
         }
         let task = draft.workflow_task().grant(task, self);
-        let claim = self.view(&draft, &task, task.lease.as_ref().expect("the lease was just granted"));
+        let claim = self.view(
+            &draft,
+            &task,
+            task.lease.as_ref().expect("the lease was just granted"),
+        );
         draft.finish(Ok(claim))
     }
 }
