@@ -1,11 +1,11 @@
 //! Group commit: one writer thread, many waiting writes, one transaction and one sync for all that wait.
 //!
-//! There is no timer. A batch is whatever waits when the previous one is durable, so an idle store adds no latency and a
-//! busy one shares each sync among many. Writes are applied in the order of the calls to [`Group::enqueue`]. What a batch
-//! means is the [`Sink`]'s affair; this module owns the order, the answers, and what happens when a batch fails.
+//! There is no timer. A batch is all writes that wait when the previous one is durable, so an idle store adds no latency and a busy
+//! one shares each sync among many. Writes are applied in the order of the calls to [`Group::enqueue`]. The [`Sink`] defines the
+//! meaning of a batch; this module owns the order, the results, and the handling of failed batches.
 //!
-//! The writer survives every panic: a turn that panics loses its answers, which its callers see as a failure, and the next
-//! turn goes on. [`Counters::state`] says whether writes work now.
+//! The writer survives every panic: a turn that panics loses its results, which its callers see as a failure, and the next turn
+//! continues. [`Counters::state`] returns whether writes work now.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,31 +22,29 @@ use crate::{Error, Quiet};
 /// and makes the first of its writes wait for the last.
 const BATCH_WRITES_MAX: usize = 1024;
 
-/// A batch is closed once it holds this much: a few writes with payloads of megabytes must not make one transaction that
-/// keeps everybody else waiting.
+/// A batch is closed once it holds this much: a few writes with payloads of megabytes must not make one transaction that delays all
+/// other writes.
 const BATCH_BYTES_MAX: usize = 16 << 20;
 
-/// Writes that may wait. Far above what request limits let through; beyond it the disk has stopped, and memory would be
-/// the next thing to go.
+/// Writes that may wait. Far above what request limits allow; beyond it the disk has stopped, and memory would be exhausted next.
 const WAITING_MAX: u64 = 100_000;
 
-/// Where batches go.
+/// The destination of batches.
 pub(crate) trait Sink: Send + 'static {
     /// One all-or-nothing write.
     type Write: Send + 'static;
 
-    /// Writes a batch in one durable transaction. The inner results are each write's own: whether it changed something,
-    /// or why it alone was refused. The outer error means that nothing at all was written; the writes are then offered
-    /// again one by one.
+    /// Writes a batch in one durable transaction. The inner results belong to each write: whether it changed something, or why it
+    /// alone was refused. The outer error means that nothing at all was written; the writes are then tried again one by one.
     fn write(&mut self, batch: &[Self::Write]) -> Result<Vec<Result<bool, Error>>, Error>;
 
-    /// About how many bytes the write holds.
+    /// Returns about how many bytes the write holds.
     fn size(write: &Self::Write) -> usize;
 }
 
-/// The front of the writer thread. Dropping it writes what still waits, then ends the thread.
+/// The handle of the writer thread. Dropping it writes everything that still waits, then ends the thread.
 pub(crate) struct Group<S: Sink> {
-    /// None only while being dropped.
+    /// `None` only while being dropped.
     sender: Option<mpsc::Sender<Waiting<S::Write>>>,
     writer: Option<JoinHandle<()>>,
     counters: Arc<Counters>,
@@ -57,7 +55,7 @@ struct Waiting<W> {
     answer: oneshot::Sender<Answered<W>>,
 }
 
-/// The write goes back with its answer, so that its caller frees it: that takes a tenth of the writer's time otherwise.
+/// The write is returned with its result, so that its caller frees it: that takes a tenth of the writer's time otherwise.
 struct Answered<W> {
     result: Result<bool, Error>,
     _write: W,
@@ -80,7 +78,7 @@ impl<S: Sink> Group<S> {
         })
     }
 
-    /// Takes its place in the order now; the future only waits for the answer, and dropping it takes nothing back.
+    /// Adds the write to the order now; the future only waits for the result, and dropping it does not undo the write.
     pub(crate) fn enqueue(
         &self,
         write: S::Write,
@@ -90,7 +88,7 @@ impl<S: Sink> Group<S> {
             match answered?.await {
                 Ok(answered) => answered.result,
                 Err(_) => Err(Error::Unavailable(
-                    "the writer lost the answer; whether the write is stored is not known"
+                    "the writer lost the result; it is unknown whether the write is stored"
                         .to_owned(),
                 )),
             }
@@ -105,7 +103,7 @@ impl<S: Sink> Group<S> {
         }
         let (answer, answered) = oneshot::channel();
         self.counters.waiting.fetch_add(1, Ordering::Relaxed);
-        // A writer that is gone fails the send, which drops `answer`, which the receiver reports.
+        // If the writer has ended, the send fails and drops `answer`, which the receiver reports.
         if let Some(sender) = &self.sender
             && sender.send(Waiting { write, answer }).is_err()
         {
@@ -132,11 +130,11 @@ impl<S: Sink> Drop for Group<S> {
 
 fn run<S: Sink>(mut sink: S, receiver: &mpsc::Receiver<Waiting<S::Write>>, counters: &Counters) {
     while let Ok(first) = receiver.recv() {
-        // Whatever panics outside the sink drops the answers of this turn, and no more than that.
+        // A panic outside the sink drops the results of this turn, and nothing else.
         let turn = AssertUnwindSafe(|| take_turn(&mut sink, first, receiver, counters));
         if catch_unwind(turn).is_err() {
             counters.failing.store(true, Ordering::Relaxed);
-            // Even this may panic, in a log that does.
+            // Even this may panic, inside the logger.
             let _ = catch_unwind(|| {
                 tracing::error!(
                     "the writer panicked outside a transaction; its callers do not know what was stored"
@@ -146,7 +144,7 @@ fn run<S: Sink>(mut sink: S, receiver: &mpsc::Receiver<Waiting<S::Write>>, count
     }
 }
 
-/// Writes what waits, up to a batch, beginning with `first`.
+/// Writes the waiting writes, up to a batch, beginning with `first`.
 fn take_turn<S: Sink>(
     sink: &mut S,
     first: Waiting<S::Write>,
@@ -170,7 +168,7 @@ fn take_turn<S: Sink>(
     let results = write_batch(sink, &writes);
     counters.record(&results, started.elapsed());
     for ((answer, result), write) in answers.into_iter().zip(results).zip(writes) {
-        // Nobody listens when the caller gave up; the write stands all the same.
+        // The send fails if the caller stopped waiting; the write is stored anyway.
         let _ = answer.send(Answered {
             result,
             _write: write,
@@ -201,26 +199,26 @@ fn write_batch<S: Sink>(sink: &mut S, writes: &[S::Write]) -> Vec<Result<bool, E
     }
 }
 
-/// A panic is a failed batch: the sink's transaction was rolled back while unwinding, so the writer can go on, and only
-/// the write that panics again when alone stays unanswered for.
+/// Writes a batch and turns a panic into a failed batch: the transaction of the sink was rolled back while unwinding, so the writer
+/// can continue, and only the write that panics again when alone stays without a result.
 fn attempt<S: Sink>(sink: &mut S, writes: &[S::Write]) -> Result<Vec<Result<bool, Error>>, Error> {
     let results = match catch_unwind(AssertUnwindSafe(|| sink.write(writes))) {
         Ok(results) => results?,
         Err(_) => {
             return Err(Error::Unavailable(
-                "the writer panicked; its log says why".to_owned(),
+                "the writer panicked; see the log".to_owned(),
             ));
         }
     };
     if results.len() != writes.len() {
         return Err(Error::Unavailable(
-            "the writer lost count of its batch".to_owned(),
+            "the writer returned a wrong number of results".to_owned(),
         ));
     }
     Ok(results)
 }
 
-/// What the writer counts. Plain atomics: read by metrics, never by decisions.
+/// The counters of the writer. Plain atomics: read by metrics, never by decisions.
 #[derive(Default)]
 pub(crate) struct Counters {
     waiting: AtomicU64,
@@ -246,7 +244,7 @@ pub(crate) struct State {
 }
 
 impl Counters {
-    /// Whether writes work, as far as the newest of them tells.
+    /// Returns whether writes work, judged by the newest of them.
     pub(crate) fn state(&self) -> State {
         State {
             is_failing: self.failing.load(Ordering::Relaxed),
@@ -254,7 +252,7 @@ impl Counters {
         }
     }
 
-    /// One transaction was made durable, and its COMMIT took this long.
+    /// Counts a transaction that was made durable, and the duration of its COMMIT.
     pub(crate) fn record_sync(&self, took: Duration) {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.sync_nanos.fetch_add(nanos(took), Ordering::Relaxed);
@@ -297,7 +295,7 @@ impl Counters {
     }
 }
 
-/// Whether the disk is at fault, not the write.
+/// Returns whether the disk is at fault, not the write.
 fn is_outage(result: &Result<bool, Error>) -> bool {
     matches!(result, Err(Error::Unavailable(_) | Error::Damaged(_)))
 }
@@ -306,7 +304,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The writer's counters at one moment, all but `waiting` and `batch_last` since the store was opened.
+/// The counters of the writer at one time, all but `waiting` and `batch_last` since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Writes that wait for the writer now.
@@ -325,7 +323,7 @@ pub struct Stats {
     pub batch_nanos: u64,
     /// Transactions made durable; more than `batches` only when one had to be split, fewer when all of one was refused.
     pub syncs: u64,
-    /// The part of `batch_nanos` spent in COMMIT, which is where the disk syncs.
+    /// The part of `batch_nanos` spent in COMMIT, in which the disk syncs.
     pub sync_nanos: u64,
 }
 
@@ -342,11 +340,11 @@ mod tests {
             .block_on(answer)
     }
 
-    /// Keeps what it is given; `sick` fails every batch it is in, `panics` panics, `refused` is refused alone. `unmeasurable`
-    /// panics before the sink has it.
+    /// Keeps its writes; `sick` fails every batch it is in, `panics` panics, `refused` is refused alone. `unmeasurable` panics
+    /// before it reaches the sink.
     struct Pages {
         written: Arc<Mutex<Vec<Vec<&'static str>>>>,
-        /// Held by the test while it lets writes pile up.
+        /// Held by the test while writes accumulate.
         gate: Arc<Mutex<()>>,
     }
 
@@ -355,7 +353,7 @@ mod tests {
 
         fn write(&mut self, batch: &[&'static str]) -> Result<Vec<Result<bool, Error>>, Error> {
             drop(self.gate.lock());
-            assert!(!batch.contains(&"panics"), "told to panic");
+            assert!(!batch.contains(&"panics"), "the test makes it panic");
             if batch.contains(&"sick") {
                 return Err(Error::Unavailable("sick".to_owned()));
             }
@@ -376,12 +374,12 @@ mod tests {
         }
 
         fn size(write: &&'static str) -> usize {
-            assert!(*write != "unmeasurable", "told to panic");
+            assert!(*write != "unmeasurable", "the test makes it panic");
             write.len()
         }
     }
 
-    /// Writes that pile up behind the first one, and what became of them: the batches, the words of the answers.
+    /// Checks the writes that accumulate behind the first one: their batches and their results.
     fn check(piled: &[&'static str], batches: &[&[&str]], answers: &[&str]) {
         let written = Arc::new(Mutex::new(Vec::new()));
         let gate = Arc::new(Mutex::new(()));
@@ -412,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_one_batch_in_order_of_the_calls() {
+    fn waiting_writes_are_one_batch_in_the_order_of_the_calls() {
         check(
             &["a", "b", "c"],
             &[&["a", "b", "c"]],
@@ -439,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_answered_and_the_writer_goes_on() {
+    fn a_panic_is_reported_and_the_writer_continues() {
         check(
             &["a", "panics", "c"],
             &[&["a"], &["c"]],
@@ -457,14 +455,14 @@ mod tests {
         let group = Group::start(sink, Arc::clone(&counters)).unwrap();
         let lost = wait(group.enqueue("unmeasurable"));
         assert!(matches!(lost, Err(Error::Unavailable(_))), "{lost:?}");
-        // The panic is counted after its answers are dropped, before the next turn.
+        // The panic is counted after its results are dropped, before the next turn.
         assert!(wait(group.enqueue("a")).unwrap());
         assert!(!counters.state().is_failing);
         assert_eq!(group.stats().waiting, 0);
     }
 
     #[test]
-    fn the_newest_write_tells_whether_writes_work() {
+    fn the_newest_write_shows_whether_writes_work() {
         let sink = Pages {
             written: Arc::default(),
             gate: Arc::default(),
@@ -484,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_the_group_writes_what_waits() {
+    fn dropping_the_group_writes_what_still_waits() {
         let written = Arc::new(Mutex::new(Vec::new()));
         let sink = Pages {
             written: Arc::clone(&written),
@@ -500,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_tell_writes_from_refusals_and_failures() {
+    fn counters_distinguish_writes_refusals_and_failures() {
         let sink = Pages {
             written: Arc::default(),
             gate: Arc::default(),

@@ -1,9 +1,8 @@
-//! Durable state. A store knows where things are and when they are safe; it never decides whether something may happen:
-//! besides version checks and selection, no rule lives here.
+//! Durable state. A store knows where rows are and when they are durable; it never decides whether something may happen: besides
+//! version checks and selection, it contains no rule.
 //!
-//! [`Store`] is the narrow interface, [`sqlite`] the embedded default, [`memory`] the model that the others are compared
-//! with, `conformance` (behind the feature of that name) the suite all of them pass. A commit is durable before its
-//! future resolves.
+//! [`Store`] is the narrow interface, [`sqlite`] the embedded default, [`memory`] the model that the others are compared with,
+//! `conformance` (behind the feature of that name) the suite that all of them pass. A commit is durable before its future resolves.
 
 use std::sync::Arc;
 
@@ -30,17 +29,17 @@ pub mod sqlite;
 
 pub use quiet::Quiet;
 
-/// Why a store did not do what it was asked.
+/// Why a store operation failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// Somebody else committed first: the run has another version, or the workflow id is taken. Load again and decide again.
+    /// Another commit came first: the run has another version, or the workflow id is in use. Load again and decide again.
     #[error("another commit came first")]
     Conflict,
-    /// The disk or the connection failed. Nothing of this commit is stored; trying again later may work.
+    /// The disk or the connection failed. Nothing of this commit is stored; a later retry may work.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// A row does not hold what it should, or a write would break a table: a bug above the store.
-    #[error("the store holds something unreadable: {0}")]
+    /// The content of a row is wrong, or a write would break a table: a bug above the store.
+    #[error("the store contains an unreadable row: {0}")]
     Corrupt(String),
     /// The files are damaged: cut off, overwritten or not a database. No retry helps.
     #[error("the store is damaged, restore a backup: {0}")]
@@ -50,54 +49,54 @@ pub enum Error {
     NewerSchema(String),
 }
 
-/// Answers of a store.
+/// The future of a store operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// Where runs, tasks, workers and namespaces live.
+/// Holds runs, tasks, workers and namespaces.
 pub trait Store: Send + Sync + 'static {
-    /// Writes all of `changes` or nothing. The commit takes its place in the order **when this is called**, not when the
-    /// future is first polled: two commits of one run, called one after the other, apply in that order. Dropping the
-    /// future takes nothing back.
+    /// Writes all of `changes` or nothing. The commit takes its place in the order **when this is called**, not when the future is
+    /// first polled: two commits of one run, called one after the other, apply in that order. Dropping the future does not undo the
+    /// commit.
     ///
-    /// [`Error::Conflict`] when a run has another version than its change is based on (or is there although the change
-    /// creates it), when the workflow id to create is taken, when a run would become current whose number does not follow
-    /// the newest one, when a request id stands for another command already, or when a session is not in the version before
-    /// the written one (0 when there is none). A task, part or command row replaces the
-    /// one with the same key; a forgotten command is deleted, and its request id is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
+    /// Returns [`Error::Conflict`] if a run has another version than its change is based on (or exists although the change creates
+    /// it), if the workflow id to create is in use, if a run would become current whose number does not follow the newest one, if a
+    /// request id already belongs to another command, or if a session does not have the version before the written one (0 if there
+    /// is none). A task, part or command row replaces the one with the same key; a forgotten command is deleted, and its request id
+    /// is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
     fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()>;
 
-    /// Whether the store can write now. Cheap to ask: a store that writes anyway answers from memory, and a trial write is made
-    /// at most once in a while. The error is that of the newest trial.
+    /// Checks whether the store can write now. This is cheap: a store with recent writes uses their outcome, and a trial write is
+    /// made at most once in a while. The error is that of the newest trial.
     fn check_writes(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Whether other servers may write here too. A server on a store of its own may trust its copies of runs.
+    /// Returns whether other servers may write here too. A server on a store of its own may trust its copies of runs.
     fn is_shared(&self) -> bool;
 
-    /// The version of a run's newest commit.
+    /// Returns the version of a run's newest commit.
     fn version<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<u64>> {
         Box::pin(async move { Ok(self.run(run_id).await?.map(|run| run.version)) })
     }
 
-    /// The run and everything open in it.
+    /// Returns the run and everything open in it.
     fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>>;
-    /// The workflow's current run.
+    /// Returns the workflow's current run.
     fn instance<'a>(
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
     ) -> StoreFuture<'a, Option<Instance>>;
-    /// All runs of a workflow, oldest first.
+    /// Returns all runs of a workflow, oldest first.
     fn runs_of<'a>(
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
     ) -> StoreFuture<'a, Vec<RunSummary>>;
-    /// One page of runs, newest start first, then run id descending. It ends early after the run with which memos and search
-    /// attributes have more than [`PAGE_BYTES_MAX`].
+    /// Returns one page of runs, newest start first, then run id descending. It ends early after the run with which memos and
+    /// search attributes have more than [`PAGE_BYTES_MAX`].
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunSummary>>;
-    /// Events with `after < sequence <= up_to`, ascending, until the page is full. If there are any, at least one.
+    /// Returns the events with `after < sequence <= up_to`, ascending, until the page is full. If there are any, at least one.
     fn history<'a>(
         &'a self,
         run_id: &'a RunId,
@@ -105,23 +104,23 @@ pub trait Store: Send + Sync + 'static {
         up_to: u64,
         page: Page,
     ) -> StoreFuture<'a, Vec<StoredEvent>>;
-    /// External commands of a run, newest first, at most `limit`; only those with a number below `before`, if that is given.
-    /// Without the results of updates: a page of them could be of any size.
+    /// Returns the external commands of a run, newest first, at most `limit`; only those with a number below `before`, if that is
+    /// set. Without the results of updates: a page of them could be of any size.
     fn commands<'a>(
         &'a self,
         run_id: &'a RunId,
         before: Option<u64>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<CommandRow>>;
-    /// How many external commands of a run are kept.
+    /// Returns how many external commands of a run are kept.
     fn command_count<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, u64>;
-    /// One external command of a run.
+    /// Returns one external command of a run.
     fn command<'a>(
         &'a self,
         run_id: &'a RunId,
         sequence: u64,
     ) -> StoreFuture<'a, Option<CommandRow>>;
-    /// The command that a request id stands for, with the run that took it.
+    /// Returns the command that was recorded with a request id, and its run.
     fn command_by_request<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -129,55 +128,56 @@ pub trait Store: Send + Sync + 'static {
         request_id: &'a str,
     ) -> StoreFuture<'a, Option<(RunId, CommandRow)>>;
 
-    /// One task, open or finished.
+    /// Returns one task, open or finished.
     fn task<'a>(&'a self, task_id: &'a TaskId) -> StoreFuture<'a, Option<TaskRow>>;
-    /// Ready tasks of one queue that need no session, in matching order (priority, available_at, id), at most `limit`.
+    /// Returns the ready tasks of one queue that need no session, in matching order (priority, available_at, id), at most `limit`.
     fn ready_tasks<'a>(
         &'a self,
         queue: &'a QueueKey,
         limit: usize,
     ) -> StoreFuture<'a, Vec<TaskRow>>;
-    /// As [`Store::ready_tasks`], those that must run in a session. Apart, because many of them may wait for long.
+    /// As [`Store::ready_tasks`], for those that must run in a session. A separate method, because many of them may wait for long.
     fn ready_session_tasks<'a>(
         &'a self,
         queue: &'a QueueKey,
         limit: usize,
     ) -> StoreFuture<'a, Vec<TaskRow>>;
-    /// Every queue that has a ready task now, in order.
+    /// Returns every queue that has a ready task now, in order.
     fn ready_queues(&self) -> StoreFuture<'_, Vec<QueueKey>>;
-    /// Leased tasks, optionally of one owner or one queue, at most `limit`, oldest id first.
+    /// Returns the leased tasks, optionally of one owner or one queue, at most `limit`, oldest id first.
     fn leased_tasks<'a>(
         &'a self,
         filter: &'a LeaseFilter,
         limit: usize,
     ) -> StoreFuture<'a, Vec<TaskRow>>;
-    /// Number of ready and leased tasks per queue of a namespace, by queue, then kind; queues without either are left out.
+    /// Returns the number of ready and leased tasks per queue of a namespace, by queue, then kind; queues without either are left
+    /// out.
     fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<QueueCount>>;
 
-    /// Open runs whose alarm is due, earliest first, then by run id.
+    /// Returns the runs whose alarm is due, earliest first, then by run id.
     fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>>;
-    /// The earliest alarm of all.
+    /// Returns the earliest alarm of all.
     fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>>;
 
-    /// Creates a namespace; [`Error::Conflict`] when the name is taken.
+    /// Creates a namespace; [`Error::Conflict`] if the name is in use.
     fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()>;
-    /// Replaces a namespace's row; [`Error::Conflict`] when there is none.
+    /// Replaces a namespace's row; [`Error::Conflict`] if there is none.
     fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()>;
-    /// All namespaces by name.
+    /// Returns all namespaces by name.
     fn namespaces(&self) -> StoreFuture<'_, Vec<NamespaceRow>>;
 
-    /// Defines a search attribute; [`Error::Conflict`] when the namespace has one of that name.
+    /// Defines a search attribute; [`Error::Conflict`] if the namespace has one of that name.
     fn define_search_attribute<'a>(
         &'a self,
         attribute: &'a SearchAttributeRow,
     ) -> StoreFuture<'a, ()>;
-    /// Deletes a definition; whether there was one. Values that runs have stay.
+    /// Deletes a definition; returns whether there was one. Values that runs have stay.
     fn delete_search_attribute<'a>(
         &'a self,
         namespace: &'a Namespace,
         name: &'a str,
     ) -> StoreFuture<'a, bool>;
-    /// Definitions of a namespace by name.
+    /// Returns the definitions of a namespace by name.
     fn search_attributes<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -185,56 +185,57 @@ pub trait Store: Send + Sync + 'static {
 
     /// Creates or replaces a worker registration.
     fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> StoreFuture<'a, ()>;
-    /// Deletes a registration; whether there was one.
+    /// Deletes a registration; returns whether there was one.
     fn delete_worker<'a>(
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
     ) -> StoreFuture<'a, bool>;
-    /// One registration.
+    /// Returns one registration.
     fn worker<'a>(
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
     ) -> StoreFuture<'a, Option<WorkerRow>>;
-    /// Registrations of a namespace by worker id.
+    /// Returns the registrations of a namespace by worker id.
     fn workers<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<WorkerRow>>;
 
-    /// Creates or replaces what was said about a cohort of workers.
+    /// Creates or replaces the decisions about a cohort of workers.
     fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> StoreFuture<'a, ()>;
-    /// Everything said about cohorts, by namespace, queue and build id, that of workers without one first.
+    /// Returns the decisions about all cohorts, by namespace, queue and build id, that of workers without one first.
     fn rollouts(&self) -> StoreFuture<'_, Vec<Rollout>>;
 
-    /// One session.
+    /// Returns one session.
     fn session<'a>(
         &'a self,
         namespace: &'a Namespace,
         session_id: &'a SessionId,
     ) -> StoreFuture<'a, Option<Session>>;
-    /// Active sessions that name the worker as owner, by id.
+    /// Returns the active sessions that name the worker as owner, by id.
     fn held_sessions<'a>(
         &'a self,
         namespace: &'a Namespace,
         worker_id: &'a WorkerId,
     ) -> StoreFuture<'a, Vec<Session>>;
-    /// Leased activity tasks of one session, or of all sessions of the namespace, by session, then id.
+    /// Returns the leased activity tasks of one session, or of all sessions of the namespace, by session, then id.
     fn session_attempts<'a>(
         &'a self,
         namespace: &'a Namespace,
         session_id: Option<&'a SessionId>,
     ) -> StoreFuture<'a, Vec<TaskRow>>;
-    /// Sessions whose deadline has come, earliest first, then by namespace and id.
+    /// Returns the sessions whose deadline has come, earliest first, then by namespace and id.
     fn due_sessions(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<Session>>;
-    /// The earliest deadline of all sessions.
+    /// Returns the earliest deadline of all sessions.
     fn next_session_deadline(&self) -> StoreFuture<'_, Option<Timestamp>>;
-    /// One page of sessions, newest change first, then by id.
+    /// Returns one page of sessions, newest change first, then by id.
     fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> StoreFuture<'a, Vec<Session>>;
-    /// Number of sessions per status, those that have any, in the order of [`session::Status`].
+    /// Returns the number of sessions per status, without empty ones, in the order of [`session::Status`].
     fn session_counts<'a>(
         &'a self,
         namespace: &'a Namespace,
     ) -> StoreFuture<'a, Vec<(session::Status, u64)>>;
-    /// Forgets sessions that became final before that, the oldest first, a bounded number at once; whether there were any.
+    /// Deletes sessions that became final before that time, the oldest first, a bounded number at once; returns whether there were
+    /// any.
     fn prune_sessions<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -242,12 +243,12 @@ pub trait Store: Send + Sync + 'static {
     ) -> StoreFuture<'a, bool>;
 }
 
-/// Bytes of events on a page of history. A page is held in memory several times over while it is answered, and every event is
-/// smaller than this.
+/// Bytes of events on a page of history. A page is held in memory several times over while it is sent, and every event is smaller
+/// than this.
 pub const PAGE_BYTES_MAX: usize = 4 << 20;
 
-/// When a page is full: at so many events, or before the event with which its payloads would have more bytes than that. The first
-/// event is always on it.
+/// When a page is full: at this many events, or before the event with which its payloads would have more than this many bytes. The
+/// first event is always on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     pub events: usize,
@@ -255,7 +256,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page of so many events and [`PAGE_BYTES_MAX`].
+    /// Returns a page of that many events and [`PAGE_BYTES_MAX`].
     pub const fn of(events: usize) -> Self {
         Self {
             events,
@@ -264,10 +265,10 @@ impl Page {
     }
 }
 
-/// Sessions forgotten at once: a few milliseconds of writing.
+/// Sessions deleted at once: a few milliseconds of writing.
 pub const PRUNED_SESSIONS_MAX: usize = 1000;
 
-/// Which sessions a list shows.
+/// The filter of a list of sessions.
 #[derive(Clone, Debug)]
 pub struct SessionFilter {
     pub namespace: Namespace,
@@ -286,7 +287,7 @@ pub struct Instance {
     pub run_count: u64,
 }
 
-/// A run as lists show it.
+/// A run in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunSummary {
     pub namespace: Namespace,
@@ -307,7 +308,7 @@ pub struct RunSummary {
 }
 
 impl RunSummary {
-    /// About how many bytes of a page it takes: those of its memo and search attributes, which alone can be many.
+    /// Returns about how many bytes of a page it takes: those of its memo and search attributes, which alone can be many.
     pub fn bytes(&self) -> usize {
         let attributes = self.search_attributes.iter();
         let attributes = attributes.map(|(name, value)| name.len() + text_bytes(value));
@@ -324,13 +325,13 @@ fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// Which runs a list shows.
+/// The filter of a list of runs.
 #[derive(Clone, Debug)]
 pub struct RunFilter {
     pub namespace: Namespace,
     pub workflow_type: Option<String>,
     pub status: Option<StatusFilter>,
-    /// What a query asks for.
+    /// The condition of a query.
     pub condition: Option<Condition>,
     /// Only runs that come after this one in the list's order.
     pub after: Option<(Timestamp, RunId)>,
@@ -370,7 +371,7 @@ pub struct QueueKey {
     pub queue: TaskQueue,
 }
 
-/// Which leases to look at; an empty filter means all.
+/// The filter of leases; an empty one means all.
 #[derive(Clone, Debug, Default)]
 pub struct LeaseFilter {
     pub namespace: Option<Namespace>,
@@ -396,13 +397,13 @@ pub struct NamespaceRow {
     pub name: Namespace,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// None keeps closed runs for ever.
+    /// `None` keeps closed runs without limit.
     pub retention_days: Option<u32>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// What a namespace says about one search attribute.
+/// The definition of one search attribute in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchAttributeRow {
     pub namespace: Namespace,

@@ -1,5 +1,5 @@
-//! The model: everything in sorted maps under one lock, each method the plainest way to say what it means. Other stores are
-//! compared with it, and the simulator uses it as its disk. A commit applies when it is called.
+//! The model: everything in sorted maps under one lock, each method in the plainest form. Other stores are compared with it, and
+//! the simulator uses it as its disk. A commit applies when it is called.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::{
 
 mod sessions;
 
-/// A store that forgets everything when it is dropped.
+/// A store that loses everything when it is dropped.
 #[derive(Default)]
 pub struct Memory {
     tables: Mutex<Tables>,
@@ -34,7 +34,7 @@ pub struct Memory {
 #[derive(Default)]
 struct Tables {
     runs: BTreeMap<RunId, Run>,
-    /// Alarms of open runs.
+    /// Alarms of runs.
     alarms: BTreeMap<RunId, Timestamp>,
     /// Runs of each workflow by number; the last is current.
     workflows: BTreeMap<(Namespace, WorkflowId), BTreeMap<u64, RunId>>,
@@ -50,12 +50,12 @@ struct Tables {
 }
 
 impl Memory {
-    /// An empty store.
+    /// Returns an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Nothing here waits, so every answer is ready at once.
+    /// Nothing here waits, so every result is ready at once.
     fn read<'a, T: Send + 'a>(&self, read: impl FnOnce(&Tables) -> T) -> StoreFuture<'a, T> {
         future::ready(Ok(read(&self.tables.lock()))).boxed()
     }
@@ -74,7 +74,7 @@ impl Tables {
         changes.runs().try_for_each(|change| self.check(change))?;
         let mut sessions = changes.sessions.iter();
         sessions.try_for_each(|session| self.check_session(session))?;
-        // After all conflicts: whoever came second may well have numbered its events like whoever came first.
+        // After all conflicts: the second commit may have numbered its events like the first.
         changes
             .runs()
             .try_for_each(|change| self.check_events(change))?;
@@ -209,7 +209,7 @@ impl Tables {
     }
 }
 
-/// A command as lists have it.
+/// Returns a command as it is in lists.
 fn without_result(mut command: CommandRow) -> CommandRow {
     if let Some(update) = command.update.as_deref_mut() {
         update.result = None;

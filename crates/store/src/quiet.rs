@@ -1,12 +1,12 @@
-//! Logging of trouble that every request meets. While the disk is full, a line per request would fill the log's disk too.
+//! Logging of problems that every request meets. While the disk is full, a line per request would also fill the disk of the log.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The same trouble is logged this often at most.
+/// The same problem is logged this often at most.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Decides whether an occurrence of the same trouble is logged.
+/// Decides whether an occurrence of the same problem is logged.
 #[derive(Debug)]
 pub struct Quiet(Mutex<State>);
 
@@ -17,7 +17,7 @@ struct State {
 }
 
 impl Quiet {
-    /// Trouble that has not occurred yet.
+    /// Returns the state of a problem that has not occurred yet.
     #[must_use]
     pub const fn new() -> Self {
         Self(Mutex::new(State {
@@ -26,7 +26,7 @@ impl Quiet {
         }))
     }
 
-    /// Counts an occurrence. Returns how many were not logged before it if this one is to be logged, otherwise `None`.
+    /// Counts an occurrence. If this one should be logged, returns how many before it were not logged, otherwise `None`.
     pub fn occurred(&self) -> Option<u64> {
         self.occurred_at(Instant::now())
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_trouble_is_logged_now_and_then_with_a_count() {
+    fn the_same_problem_is_logged_from_time_to_time_with_a_count() {
         let quiet = Quiet::new();
         let start = Instant::now();
         let at = |seconds: u64| quiet.occurred_at(start + Duration::from_secs(seconds));

@@ -1,5 +1,5 @@
-//! What every commit must look like before a store takes it, whatever the store. These are not rules of workflows: they
-//! are what the tables rely on, so that a bug above them is refused here instead of being written down for ever.
+//! The form that every commit must have, for every store. These are not rules of workflows: the tables rely on them, so a bug above
+//! the store is refused here instead of being written to disk.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ fn check_run(change: &RunChange) -> Result<(), String> {
     }
 }
 
-/// When the run is next due. A closed run may be: it has letters to deliver.
+/// Returns when the run is next due. A closed run may be due: it has outbox messages to deliver.
 pub(crate) fn alarm(change: &RunChange) -> Option<Timestamp> {
     change.core.alarm
 }

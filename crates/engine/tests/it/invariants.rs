@@ -1,5 +1,5 @@
-//! What must hold after every step, read from histories, rows and state by code that shares nothing with the
-//! engine's own. The numbers in the messages are the document's.
+//! Invariants that must hold after every step. They are computed from histories, rows and state by code that shares nothing with
+//! the engine's own. The numbers in the messages identify the invariants.
 
 mod calls;
 mod family;
@@ -31,7 +31,7 @@ const TERMINAL: [&str; 6] = [
     "WorkflowCancelled",
     "WorkflowTerminated",
 ];
-/// What may stand after the terminal event.
+/// Events that may follow the terminal event.
 const TRAILING: [&str; 5] = [
     "UpdateCompleted",
     "ParentClosePolicyApplied",
@@ -40,7 +40,7 @@ const TRAILING: [&str; 5] = [
     "WorkflowArchived",
 ];
 
-/// Looks at what a step touched.
+/// Checks the runs that a step changed.
 pub(crate) fn check(world: &World, touched: &[RunId]) {
     let mut workflows = BTreeSet::new();
     for run_id in touched {
@@ -64,10 +64,10 @@ pub(crate) fn check(world: &World, touched: &[RunId]) {
     }
 }
 
-/// 33: what is refused changes nothing, except that a run whose time is up closes, and that refused commands are kept.
+/// 33: a refusal changes nothing, except that a run past its deadline closes, and that refused commands are kept.
 pub(crate) fn check_refusal(rejection: &Rejection, changes: &Changes) {
     let writes = |change: &RunChange| !change.events.is_empty() || !change.tasks.is_empty();
-    // A claim that is over for its worker is taken back with the refusal.
+    // A claim that has ended for its worker is released with the refusal.
     let released = matches!(
         rejection.reason(),
         Reason::LocalActivityRetryNotDue | Reason::LocalActivityDeadlineExpired
@@ -80,7 +80,7 @@ pub(crate) fn check_refusal(rejection: &Rejection, changes: &Changes) {
     }
 }
 
-/// What is written and what is promised fit into the history of an open run. A closed one has the events of its close beside them.
+/// Written and promised events fit into the history of an open run. A closed one also has the events of its close.
 fn check_room(world: &World, run: &Run) {
     let limit = world.limits.events_per_run;
     let most = match run.core.closed {
@@ -91,7 +91,7 @@ fn check_room(world: &World, run: &Run) {
     assert!(written <= most, "{written} events are over {most}");
 }
 
-/// Commands are kept without their arguments, and only the newest of those that had no effect.
+/// Commands are kept without their arguments, and of those without effect only the newest.
 fn check_commands(world: &World, run: &Run) {
     let rows = world.commands.values();
     let rows = rows.filter(|(run_id, _)| run_id == run.run_id());
@@ -106,14 +106,14 @@ fn check_commands(world: &World, run: &Run) {
     assert_eq!(idle, Vec::from(run.core.idle_commands.clone()));
 }
 
-/// 44: between what a worker saw and what it decides stand only ends of calls.
+/// 44: only ends of calls come between the history that a worker saw and its decision.
 pub(crate) fn check_decision_is_next(world: &World) {
     let run = world.run();
     let task = run.core.workflow_task.as_ref();
     let Some((task, lease)) = task.and_then(|task| Some((task, task.lease.as_ref()?))) else {
         return;
     };
-    // What the worker itself wrote before is no surprise to it.
+    // Events that the worker itself wrote before are allowed.
     let own = |event: &Event| event.workflow_task_id.as_ref() == Some(&task.id);
     for (event, body) in events(world, run)
         .filter(|(event, _)| event.sequence > lease.observed_sequence && !own(event))
@@ -122,13 +122,13 @@ pub(crate) fn check_decision_is_next(world: &World) {
         let timeout = event.event_type == "TimerFired" && body.get("timer_kind").is_some();
         assert!(
             !message.contains(&event.event_type) && !timeout,
-            "44: {} slipped in between",
+            "44: {} came in between",
             event.event_type
         );
     }
 }
 
-/// A run's events with their payloads.
+/// Returns the events of a run with their payloads.
 fn events<'a>(world: &'a World, run: &Run) -> impl Iterator<Item = (&'a Event, &'a Value)> {
     world.histories[run.run_id()]
         .iter()
@@ -154,7 +154,7 @@ fn check_history(history: &[Event], run: &Run) {
     assert_eq!(
         run.core.last_history_sequence,
         history.len() as u64,
-        "1: the newest sequence is known"
+        "1: the core has the newest sequence"
     );
     assert!(
         history.is_sorted_by_key(|event| event.recorded_at),
@@ -164,7 +164,7 @@ fn check_history(history: &[Event], run: &Run) {
     let head: Vec<&str> = types.iter().copied().take(2).collect();
     assert!(
         head == ["StartAccepted", "WorkflowStarted"] || head.first() == Some(&"WorkflowStarted"),
-        "4: how a history begins: {head:?}"
+        "4: a history begins with its start: {head:?}"
     );
     let started = types.iter().filter(|name| **name == "WorkflowStarted");
     assert_eq!(started.count(), 1, "5: one WorkflowStarted");
@@ -187,7 +187,7 @@ fn check_history(history: &[Event], run: &Run) {
         .sum();
     assert_eq!(
         run.core.history_size_bytes, size as u64,
-        "the history's size is known"
+        "the core has the size of the history"
     );
 }
 
@@ -250,7 +250,7 @@ fn check_run(world: &World, run: &Run) {
         let Part::Buffered(message) = part else {
             continue;
         };
-        // Messages of streams wait for the workflow's first decision too.
+        // Messages of streams wait for the first decision of the workflow too.
         let of_stream = matches!(&**message, Message::Signal(signal) if signal.stream.is_some());
         let undecided = run.core.handled_sequence == 0;
         assert!(
@@ -273,11 +273,15 @@ fn check_chain(world: &World, workflow_id: &WorkflowId, runs: &[&Run]) {
         "47: the newest run is the current one"
     );
     for pair in runs.windows(2) {
-        let closed = pair[0].core.closed.as_ref().expect("46: the older run");
+        let closed = pair[0]
+            .core
+            .closed
+            .as_ref()
+            .expect("46: the older run is closed");
         assert_eq!(
             closed.continued_to.as_ref(),
             Some(pair[1].run_id()),
-            "48: the successor is known"
+            "48: the closed run names its successor"
         );
         assert_eq!(
             pair[0].spec.execution_deadline_at, pair[1].spec.execution_deadline_at,
@@ -286,10 +290,10 @@ fn check_chain(world: &World, workflow_id: &WorkflowId, runs: &[&Run]) {
         if pair[1].spec.continued_from.is_none() {
             let (_, end) = events(world, pair[0])
                 .find(|(event, _)| TERMINAL.contains(&event.event_type))
-                .expect("11: it is closed");
+                .expect("11: the run is closed");
             assert_ne!(
                 end["non_retryable"], true,
-                "38: what must not be tried again is not"
+                "38: a non-retryable failure is not retried"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The engine judged from outside: stories in `scenarios/*.txt`, and random sequences of commands against the invariants.
+//! Tests of the engine from outside: stories in `scenarios/*.txt`, and random sequences of commands against the invariants.
 
 #![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 #![expect(

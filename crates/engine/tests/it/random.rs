@@ -1,5 +1,5 @@
-//! Any order of commands keeps the invariants: random workflows with children are played, with several workers, late and doubled
-//! reports and letters, lost leases, crashes and a moving clock. `World` checks everything after every step.
+//! Any order of commands keeps the invariants: random workflows with children are run, with several workers, late and repeated
+//! reports and outbox messages, lost leases, crashes and a moving clock. `World` checks everything after every step.
 
 mod program;
 
@@ -25,7 +25,7 @@ use program::{Call, call, render};
 
 #[derive(Clone, Debug)]
 enum Act {
-    /// Other steps are about this workflow from now on.
+    /// Later steps are about this workflow.
     Focus {
         which: u8,
     },
@@ -40,14 +40,14 @@ enum Act {
         end: Option<End>,
         read: bool,
     },
-    /// A worker that gets the task and finishes it.
+    /// A worker leases the task and finishes it.
     Turn {
         calls: Vec<Call>,
         end: Option<End>,
         read: bool,
         which: u8,
     },
-    /// A worker sends again what it sent before, because nothing of it is over.
+    /// A worker sends its commands again, because all of their calls are still open.
     SendAgain {
         worker: u8,
     },
@@ -78,7 +78,7 @@ enum Act {
         worker: u8,
         final_failure: bool,
     },
-    /// A worker that takes an activity and finishes it.
+    /// A worker leases an activity and finishes it.
     Work {
         which: u8,
         fails: bool,
@@ -111,7 +111,7 @@ enum Act {
         delivery: Delivery,
     },
     Crash,
-    /// Of a workflow that may be there already.
+    /// Starts a workflow that may already exist.
     Start {
         other: bool,
     },
@@ -233,7 +233,7 @@ fn pick<T: Clone>(from: &[T], which: u8) -> Option<T> {
     (!from.is_empty()).then(|| from[usize::from(which) % from.len()].clone())
 }
 
-/// Some attempts, some time, some back-off.
+/// Returns options with some attempts, some time, some back-off.
 fn local_options(which: u8) -> Value {
     let mut options =
         json!({"retry_policy": {"max_attempts": 1 + which % 3, "backoff_seconds": [which % 4]}});
@@ -277,7 +277,7 @@ impl Player {
         })
     }
 
-    /// A worker that knows of a cancellation delivers it, or does something before the call where it will.
+    /// Returns whether the worker must deliver a cancellation. It delivers it, or does something before the call where it will.
     fn has_to_deliver(&self) -> bool {
         let asked = self.world.run().core.cancellation.as_ref();
         asked.is_some_and(|asked| asked.delivered.is_none())
@@ -286,7 +286,7 @@ impl Player {
     fn play(&mut self, act: &Act) {
         match act {
             Act::Focus { which } => {
-                // Workflows that are open are more interesting.
+                // Prefer open workflows.
                 let all = self.world.instances.iter();
                 let open = all.filter(|(_, run)| self.world.runs[*run].core.closed.is_none());
                 let open: Vec<WorkflowId> = open.map(|(id, _)| id.clone()).collect();
@@ -331,7 +331,7 @@ impl Player {
             Act::SendAgain { worker: by } => self.send_again(*by),
             Act::GiveUp { worker: by, which } => self.give_up(*by, *which),
             Act::Repeat => self.repeat(),
-            // A worker says that only when something is pending.
+            // A worker acknowledges only if something is pending.
             Act::Acknowledge { worker: by }
                 if self.something_is_pending() && !self.has_to_deliver() =>
             {
@@ -445,7 +445,7 @@ impl Player {
         }
     }
 
-    /// Open local activities of the run, and now and then one that is over.
+    /// Returns an open local activity of the run, and sometimes one that has ended.
     fn local(&self, which: u8) -> Option<u64> {
         let run = self.world.run();
         let open = run.parts.keys().filter_map(|key| match key {
@@ -524,8 +524,8 @@ impl Player {
                 }
                 let run_id = self.world.run().run_id().clone();
                 let before = self.world.run().core.last_command_sequence;
-                let parsed =
-                    parse_commands(&Value::Array(commands.clone())).expect("good commands");
+                let parsed = parse_commands(&Value::Array(commands.clone()))
+                    .expect("the generator writes valid commands");
                 self.polls += 1;
                 let id = format!("c{}", self.polls);
                 let (_, reply) = self.world.checkpoint(&worker(*by), &id, parsed);
@@ -551,13 +551,13 @@ impl Player {
                 let (step, _) = self.world.deliver(&sender, false);
                 assert!(
                     step.events.is_empty(),
-                    "24: a letter that comes again changes nothing"
+                    "24: a repeated outbox message changes nothing"
                 );
             }
         }
     }
 
-    /// After time has passed and every run was told, nothing is due any more.
+    /// Moves the clock and advances every run: afterwards nothing is due.
     fn wait(&mut self, seconds: u64) {
         self.world.now = self.world.now.plus_seconds(seconds);
         let runs: Vec<RunId> = self.world.runs.keys().cloned().collect();
@@ -566,7 +566,7 @@ impl Player {
             let alarm = self.world.runs[&run_id].core.alarm;
             assert!(
                 alarm.is_none_or(|alarm| alarm > self.world.now),
-                "30: an alarm that has rung lies in the future"
+                "30: after an alarm fires, the next one is in the future"
             );
         }
     }
@@ -622,14 +622,14 @@ impl Player {
         let task = task.map(|task| (task.id.clone(), task.attempt));
         let mut next = run.core.last_command_sequence;
         let parsed = parse_commands(&Value::Array(commands.clone()))
-            .expect("the generator writes good commands");
+            .expect("the generator writes valid commands");
         let (_, reply) = self.world.complete(&worker(by), None, parsed);
         let Ok(_) = reply else {
             if let Err(rejection) = reply {
                 let reason = rejection.reason().to_string();
                 assert_ne!(
                     reason, "invalid_commands",
-                    "a good batch is taken: {rejection:?} {commands:?}"
+                    "a valid batch is accepted: {rejection:?} {commands:?}"
                 );
             }
             return;
@@ -649,14 +649,14 @@ impl Player {
         };
         let commands = parse_commands(&Value::Array(commands)).unwrap();
         let (step, reply) = self.world.complete_again(&task_id, &by, attempt, commands);
-        assert!(reply.is_ok(), "24: the answer is remembered");
+        assert!(reply.is_ok(), "24: the reply is stored");
         assert!(
             step.events.is_empty(),
-            "24: a completion that comes again changes nothing"
+            "24: a repeated completion changes nothing"
         );
     }
 
-    /// 42: the members of open groups and open conditions, as a replay would send them. Nothing but waiting messages is written.
+    /// 42: sends the members of open groups and open conditions as a replay would. Nothing but waiting messages is written.
     fn send_again(&mut self, by: u8) {
         let run = self.world.run();
         let task = run.core.workflow_task.as_ref();
@@ -698,7 +698,7 @@ impl Player {
             let reason = rejection.reason().to_string();
             assert_ne!(
                 reason, "invalid_commands",
-                "3.3: what is sent again is known: {again:?} {rejection:?}"
+                "3.3: repeated commands are recognised: {again:?} {rejection:?}"
             );
             return;
         }
@@ -722,7 +722,7 @@ impl Player {
         }
     }
 
-    /// Gives up a member of a selection. Of one that is settled a worker knows better.
+    /// Cancels a member of a selection, unless it has ended: a worker would know that.
     fn give_up(&mut self, by: u8, which: u8) {
         let run = self.world.run();
         if run
@@ -754,7 +754,8 @@ impl Player {
         }
     }
 
-    /// Where a worker could find the request: at an open call, at a group of them, at a handle, or at a call it did not make.
+    /// Returns where a worker could find the request: at an open call, at a group of them, at a handle, or at a call it did not
+    /// make.
     fn place_of_delivery(&self, which: u8) -> Option<DeliveryPlace> {
         let run = self.world.run();
         run.core.cancellation.as_ref()?;
@@ -776,7 +777,7 @@ impl Player {
                         "parallel",
                         group.outermost().size,
                     )),
-                    // There are handles only once the choice is recorded.
+                    // Handles exist only once the choice is recorded.
                     Some(_) if !is_decided(run, group.outermost().base) => {
                         let level = group.outermost();
                         places.push(place(level.base, "parallel", level.size));
@@ -809,7 +810,7 @@ fn place(sequence: u64, call_kind: &str, sequence_span: u64) -> DeliveryPlace {
     }
 }
 
-/// What the workflow may have read of its streams: what stood in history when its task was leased.
+/// Returns how far the workflow may have read its streams: up to the history at the lease of its task.
 fn cursors(run: &Run, skip: u8) -> Vec<StreamCursor> {
     let mut read: BTreeMap<String, u64> = BTreeMap::new();
     for part in run.parts.values() {
@@ -828,7 +829,7 @@ fn cursors(run: &Run, skip: u8) -> Vec<StreamCursor> {
     .collect()
 }
 
-/// How many programs are played; `PROPTEST_CASES` plays more.
+/// Returns the number of programs to run; `PROPTEST_CASES` overrides it.
 fn cases() -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(1000)

@@ -1,5 +1,5 @@
-//! Runs every story in `scenarios/`. A story is a list of steps: a command, a line `----`, and what came of it. With
-//! `UPDATE_SCENARIOS=1` the outcomes are rewritten, to be reviewed as a diff. Each story is a test of its name.
+//! Runs every story in `scenarios/`. A story is a list of steps: a command, a line `----`, and its outcome. With
+//! `UPDATE_SCENARIOS=1` the outcomes are rewritten, to be reviewed as a diff. Each story is a test with its name.
 
 mod command;
 mod show;
@@ -123,7 +123,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
 }
 
-/// Plays one story and compares every outcome with the one in the file.
+/// Runs one story and compares every outcome with the one in the file.
 fn check(name: &str) {
     let file = folder().join(name).with_extension("txt");
     let expected = std::fs::read_to_string(&file).unwrap();
@@ -137,7 +137,7 @@ fn check(name: &str) {
     }
     let diff = TextDiff::from_lines(&expected, &actual);
     panic!(
-        "{name}.txt: the story went differently. UPDATE_SCENARIOS=1 rewrites it.\n{}",
+        "{name}.txt: the outcome differs from the file. UPDATE_SCENARIOS=1 rewrites it.\n{}",
         diff.unified_diff().header("expected", "actual")
     );
 }
@@ -158,7 +158,7 @@ fn play(story: &str) -> String {
         while let Some(more) = lines.next_if(|more| *more != "----" && !more.is_empty()) {
             step.push(more);
         }
-        // What was told before is compared by the caller.
+        // The caller compares the expected outcome.
         while lines.next_if(|line| !line.is_empty()).is_some() {}
         let _ = writeln!(written, "{}\n----\n{}", step.join("\n"), stage.play(&step));
     }
@@ -368,7 +368,7 @@ impl Stage {
                     appended.position, appended.duplicate
                 )
             }),
-            // The oldest letter of a run; `untold` when the server dies before it is told that it arrived.
+            // Delivers the oldest outbox message of a run; `untold` if the server dies before the delivery is confirmed.
             "deliver" => {
                 let sender = self.run_named(plain[0]);
                 let told = plain.get(1) != Some(&"untold");
@@ -482,7 +482,7 @@ impl Stage {
         self.show(&step, &outcome)
     }
 
-    /// A run by the number it is shown with.
+    /// Returns a run by the number it is shown with.
     fn run_named(&self, number: &str) -> RunId {
         let number: usize = number.parse().unwrap();
         let named = self.names.iter().find(|(_, known)| **known == number);

@@ -1,5 +1,5 @@
-//! Workflows under test: their runs, histories and task rows, the outbox messages between them, a clock that is moved by hand. Commands
-//! are applied the way the host applies them, and every invariant is checked after each. One workflow is in focus: steps that
+//! Workflows under test: their runs, histories and task rows, the outbox messages between them, and a clock that tests move.
+//! Commands are applied as the host applies them, and every invariant is checked after each. One workflow is in focus: steps that
 //! name no other are about its current run.
 
 mod locals;
@@ -42,29 +42,29 @@ pub(crate) struct World {
     pub(crate) definitions: Arc<Definitions>,
     pub(crate) runs: BTreeMap<RunId, Run>,
     pub(crate) histories: BTreeMap<RunId, Vec<Event>>,
-    /// The payloads of the histories, read.
+    /// The parsed payloads of the histories.
     pub(crate) bodies: BTreeMap<RunId, Vec<Value>>,
     pub(crate) tasks: BTreeMap<TaskId, TaskRow>,
-    /// External commands of each workflow by number, with the run that took them.
+    /// External commands of each workflow by number, with the run that recorded them.
     pub(crate) commands: BTreeMap<(WorkflowId, u64), (RunId, CommandRow)>,
     /// The current run of each workflow.
     pub(crate) instances: BTreeMap<WorkflowId, RunId>,
     pub(crate) focus: Option<WorkflowId>,
     /// Newest attempt of each activity call, for reports.
     pub(crate) attempts: BTreeMap<(RunId, u64), ActivityAttemptId>,
-    /// Options of local calls, for what comes again.
+    /// Options of local calls, for repeats.
     pub(crate) calls: BTreeMap<(RunId, u64), Value>,
-    /// Whether the workers understand cooperative cancellation.
+    /// Whether the workers support cooperative cancellation.
     pub(crate) capable: bool,
-    /// What closed runs owe their open children: by run, the children that their policy does not abandon.
+    /// The open children that closed runs must stop: by run, the children that their policy does not abandon.
     pub(crate) owed: BTreeMap<RunId, Vec<WorkflowId>>,
-    /// What the next completion says about message streams, and about the worker's memory.
+    /// The message streams and the sticky claim of the next completion.
     pub(crate) cursors: Vec<StreamCursor>,
     pub(crate) sticky: Option<StickyClaim>,
     steps: u128,
 }
 
-/// What one step changed, for showing.
+/// The changes of one step, for stories.
 #[derive(Default)]
 pub(crate) struct Step {
     pub(crate) events: Vec<(RunId, Event)>,
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// The current run of the workflow in focus.
+    /// Returns the current run of the workflow in focus.
     pub(crate) fn run(&self) -> &Run {
         let focus = self.focus.as_ref().expect("a workflow was started");
         &self.runs[&self.instances[focus]]
@@ -141,7 +141,7 @@ impl World {
             assert_eq!(
                 change.base_version,
                 before.as_ref().map(|run| run.version),
-                "a commit rests on the version it saw"
+                "a commit is based on the version it saw"
             );
             self.runs.insert(run_id.clone(), change.apply(before));
             if change.instance.is_some() {
@@ -191,7 +191,7 @@ impl World {
         self.decide(|world, moment| command.decide(&world.runs[run_id], moment))
     }
 
-    /// The server is gone and comes back: what was stored is all there is.
+    /// Simulates a crash and restart of the server: only stored state remains.
     pub(crate) fn crash(&mut self) {
         for run in self.runs.values_mut() {
             let stored = serde_json::to_string(&run.core).unwrap();
@@ -304,7 +304,7 @@ impl World {
         (step, reply.map(|reply| reply.outcome))
     }
 
-    /// A completion of a finished task comes again.
+    /// Repeats a completion of a finished task.
     pub(crate) fn complete_again(
         &mut self,
         task_id: &TaskId,
@@ -377,7 +377,7 @@ impl World {
         self.apply_to(run_id, &AdvanceTime)
     }
 
-    /// The newest task of the activity call.
+    /// Returns the newest task of the activity call.
     fn activity_row(&self, sequence: u64) -> Option<TaskRow> {
         let rows = self.tasks.values().filter(|row| {
             row.kind == TaskKind::Activity
@@ -411,7 +411,7 @@ impl World {
         (step, reply.map(|claim| claim.attempt.number))
     }
 
-    /// A report on the activity's newest known attempt, against the task that attempt belongs to.
+    /// Returns a report on the newest known attempt of the activity, for the task of that attempt.
     pub(crate) fn reporter(&self, sequence: u64, worker: &str) -> Option<Reporter> {
         let key = (self.run().run_id().clone(), sequence);
         let attempt_id = self.attempts.get(&key)?.clone();

@@ -1,4 +1,4 @@
-//! The second look at open runs: healthy ones stay as they are, a stuck one goes on.
+//! The audit of open runs: healthy ones stay as they are, a stuck one continues.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ async fn events(setup: &Setup, run_id: &RunId) -> usize {
 }
 
 #[tokio::test]
-async fn healthy_runs_are_read_page_by_page_and_left_alone() {
+async fn healthy_runs_are_read_page_by_page_and_not_changed() {
     let setup = setup().await;
     let mut runs = Vec::new();
     for number in 0..250 {
         runs.push(setup.start(&format!("order-{number}")).await.run_id);
     }
-    // One waits, one is leased, one works, one is over.
+    // One waits, one is leased, one works, one has ended.
     for commands in [
         json!([{"type": "start_timer", "delay_seconds": 500}]),
         json!([{"type": "schedule_activity", "activity_type": "say"}]),
@@ -49,9 +49,9 @@ async fn healthy_runs_are_read_page_by_page_and_left_alone() {
     let before = versions().await;
     let mut place = AuditPlace::default();
     assert_eq!(setup.host.audit(&mut place).await.unwrap(), 0);
-    assert_ne!(place, AuditPlace::default(), "a pass has an end");
+    assert_ne!(place, AuditPlace::default(), "a pass is bounded");
     assert_eq!(setup.host.audit(&mut place).await.unwrap(), 0);
-    assert_eq!(place, AuditPlace::default(), "then it begins again");
+    assert_eq!(place, AuditPlace::default(), "the next pass begins again");
     assert_eq!(versions().await, before);
 }
 
@@ -66,7 +66,7 @@ async fn a_run_that_lost_its_task_gets_it_back_without_an_event() {
             json!([{"type": "start_timer", "delay_seconds": 500}]),
         )
         .await;
-    // What no command does: something to look at, and no task for it.
+    // A state that no command creates: a wake without a task.
     let run = setup.store.run(&run_id).await.unwrap().unwrap();
     let mut core = run.core.clone();
     core.next_wake = Some(Wake {

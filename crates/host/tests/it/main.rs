@@ -1,4 +1,4 @@
-//! The host on the in-memory store with a clock that is moved by hand: waiting, waking, recovery, and losing races.
+//! The host on the in-memory store with a clock that tests move: waiting, waking, recovery, and lost races.
 
 #![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 

@@ -1,4 +1,4 @@
-//! What the host keeps in memory: bounded, whatever is sent.
+//! The memory of the host is bounded, whatever clients send.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ async fn runs_in_memory_are_bounded_by_their_bytes() {
     let (runs, bytes) = setup.host.cached_runs();
     assert!((3..10).contains(&runs), "{runs}");
     assert!(bytes >= 500_000 * runs as u64, "{bytes}");
-    // Whatever was dropped is read again.
+    // Dropped runs are read again.
     for _ in 0..20 {
         let task = setup.task().await;
         assert!(task.claim.spec.arguments.blob().len() > 400_000);
@@ -61,9 +61,9 @@ async fn runs_in_memory_are_bounded_by_their_bytes() {
     assert!(!setup.has_task().await);
 }
 
-/// A run that grows by its signals is weighed with them, and weighs less when they are gone.
+/// The weight of a run grows with its signals and shrinks when they are gone.
 #[tokio::test]
-async fn a_run_is_weighed_as_it_grows_and_shrinks() {
+async fn the_weight_of_a_run_follows_its_size() {
     let setup = with_cache(64 * MEBIBYTE).await;
     setup.start("w").await;
     let before = setup.host.cached_runs().1;
@@ -87,7 +87,7 @@ async fn a_run_is_weighed_as_it_grows_and_shrinks() {
         signal.await.unwrap();
     }
     let grown = setup.host.cached_runs().1;
-    // What a signal keeps in the run is the rules' affair; that nothing of it is forgotten is this test's.
+    // The rules decide what a signal keeps in the run; this test checks that its weight is complete.
     let fresh = Host::start_with_clock(
         Arc::clone(&setup.store),
         Config::default(),
@@ -114,9 +114,9 @@ async fn a_run_is_weighed_as_it_grows_and_shrinks() {
     assert!(closed < before + 10_000, "{closed} and {before}");
 }
 
-/// Nobody waits at these queues, and what was ready there is done.
+/// No poll waits at these queues, and their ready tasks are done.
 #[tokio::test]
-async fn queues_that_are_idle_are_forgotten() {
+async fn idle_queues_are_removed() {
     let setup = setup().await;
     for number in 0..3000 {
         let mut start = start_of(&format!("w{number}"));
@@ -140,7 +140,7 @@ async fn queues_that_are_idle_are_forgotten() {
             .await
             .unwrap();
     }
-    // After a minute nothing is known of them but their names, and those go with the next look.
+    // After a minute only their names are left, and the next check removes those.
     setup.clock.advance_seconds(61);
     for number in 0..4000 {
         setup.start(&format!("other-{number}")).await;
@@ -150,7 +150,7 @@ async fn queues_that_are_idle_are_forgotten() {
     assert_eq!(tasks, 4000);
 }
 
-/// More ready tasks than memory has room for stay in the store, and are found by the polls that want them.
+/// More ready tasks than memory can hold stay in the store, and polls find them there.
 #[tokio::test]
 async fn ready_tasks_beyond_memory_are_found_in_the_store() {
     let setup = setup().await;

@@ -1,4 +1,4 @@
-//! Long polls: who is given what, and when.
+//! Long polls: which poll gets which task, and when.
 
 use longhaul_host::{Error, Polled};
 use longhaul_protocol::Reason;
@@ -21,7 +21,7 @@ async fn a_waiting_poll_is_woken_by_a_start() {
 }
 
 #[tokio::test]
-async fn one_poll_is_given_one_task_and_one_task_goes_to_one_poll() {
+async fn each_poll_gets_one_task_and_each_task_goes_to_one_poll() {
     let setup = setup().await;
     setup.start("order-1").await;
     setup.start("order-2").await;
@@ -32,7 +32,7 @@ async fn one_poll_is_given_one_task_and_one_task_goes_to_one_poll() {
 }
 
 #[tokio::test]
-async fn a_poll_that_is_given_up_takes_nothing_with_it() {
+async fn an_abandoned_poll_takes_no_task() {
     let setup = setup().await;
     let host = setup.host.clone();
     let gone =
@@ -45,7 +45,7 @@ async fn a_poll_that_is_given_up_takes_nothing_with_it() {
 }
 
 #[tokio::test]
-async fn the_same_poll_again_gets_the_same_lease() {
+async fn a_repeated_poll_gets_the_same_lease() {
     let setup = setup().await;
     setup.start("order-1").await;
     setup.start("order-2").await;
@@ -61,12 +61,12 @@ async fn the_same_poll_again_gets_the_same_lease() {
     let next = leased(setup.host.poll_workflow_task(&poll, 500).await);
     assert_ne!(
         next.claim.task_id, first.claim.task_id,
-        "a finished lease is a new poll"
+        "after the lease ends, the id belongs to a new poll"
     );
 }
 
 #[tokio::test]
-async fn the_same_poll_at_the_same_time_gets_the_same_answer() {
+async fn simultaneous_polls_with_one_id_get_the_same_reply() {
     let setup = setup().await;
     let poll = |host: longhaul_host::Host| {
         tokio::spawn(async move {
@@ -81,11 +81,11 @@ async fn the_same_poll_at_the_same_time_gets_the_same_answer() {
     let (left, right) = (leased(left.await.unwrap()), leased(right.await.unwrap()));
     assert_eq!(left.claim.task_id, right.claim.task_id);
     assert_eq!(left.claim.attempt, right.claim.attempt);
-    assert!(setup.has_task().await, "the other task is still there");
+    assert!(setup.has_task().await, "the other task is still ready");
 }
 
 #[tokio::test]
-async fn a_poll_must_fit_its_registration() {
+async fn a_poll_must_match_its_registration() {
     let setup = setup().await;
     let host = &setup.host;
     let refused = |poll| async move {
@@ -106,7 +106,7 @@ async fn a_poll_must_fit_its_registration() {
 }
 
 #[tokio::test]
-async fn stopping_answers_the_polls_that_wait() {
+async fn stopping_ends_the_waiting_polls() {
     let setup = setup().await;
     let host = setup.host.clone();
     let waiting =
@@ -117,7 +117,7 @@ async fn stopping_answers_the_polls_that_wait() {
 }
 
 #[tokio::test]
-async fn a_worker_that_leaves_gives_its_tasks_to_the_next() {
+async fn the_tasks_of_a_worker_that_leaves_go_to_the_next() {
     let setup = setup().await;
     register(&setup.host, "w2").await;
     setup.start("order-1").await;

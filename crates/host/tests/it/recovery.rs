@@ -1,4 +1,4 @@
-//! A host that ends and another that begins on the same store: nothing that was answered is lost.
+//! A host stops and another starts on the same store: nothing that was confirmed is lost.
 
 use longhaul_engine::change::TaskOutcome;
 use longhaul_engine::run::state::Status;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::setup::{Setup, holder, leased, open, poll_of, report, setup};
 
-/// Another host on what the first one left, without a word of goodbye.
+/// Opens another host on the state of the first one, without a clean stop.
 async fn reopen(setup: Setup) -> Setup {
     let host = open(&setup.store, &setup.clock).await;
     Setup {
@@ -59,7 +59,7 @@ async fn ready_tasks_leases_timers_and_workers_survive() {
 }
 
 #[tokio::test]
-async fn what_fell_due_while_nobody_was_here_happens_at_the_start() {
+async fn work_that_became_due_during_the_downtime_happens_at_the_start() {
     let setup = setup().await;
     setup.start("order-1").await;
     let task = setup.task().await;
@@ -77,7 +77,7 @@ async fn what_fell_due_while_nobody_was_here_happens_at_the_start() {
 }
 
 #[tokio::test]
-async fn a_poll_sent_again_after_a_restart_gets_its_lease() {
+async fn a_repeated_poll_after_a_restart_gets_its_lease() {
     let setup = setup().await;
     setup.start("order-1").await;
     let poll = poll_of("w1", Some("p1"), 30);
@@ -91,7 +91,7 @@ async fn a_poll_sent_again_after_a_restart_gets_its_lease() {
 }
 
 #[tokio::test]
-async fn a_report_sent_again_after_a_restart_is_answered_as_before() {
+async fn a_repeated_report_after_a_restart_gets_the_same_reply() {
     let setup = setup().await;
     setup.start("order-1").await;
     let task = setup.task().await;
@@ -110,7 +110,7 @@ async fn a_report_sent_again_after_a_restart_is_answered_as_before() {
 }
 
 #[tokio::test]
-async fn two_hosts_on_one_store_do_not_both_win() {
+async fn of_two_hosts_on_one_store_only_one_wins() {
     let first = setup().await;
     first.start("order-1").await;
     let task = first.task().await;
@@ -129,12 +129,12 @@ async fn two_hosts_on_one_store_do_not_both_win() {
         .unwrap();
     assert!(
         repeat.duplicate,
-        "the loser looks again and finds the winner's answer"
+        "the loser decides again and returns the winner's reply"
     );
 }
 
 #[tokio::test]
-async fn a_copy_in_memory_refuses_nothing_that_the_store_allows() {
+async fn a_cached_copy_refuses_nothing_that_the_store_allows() {
     let first = setup().await;
     first.start("order-1").await;
     // The first host has the run in memory as not leased; the second leases it.
@@ -158,7 +158,7 @@ async fn a_copy_in_memory_refuses_nothing_that_the_store_allows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poll_finds_a_task_that_another_host_made() {
+async fn a_poll_finds_a_task_that_another_host_created() {
     let first = setup().await;
     let second = open(&first.store, &first.clock).await;
     let waiting = tokio::spawn(async move {

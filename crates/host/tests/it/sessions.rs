@@ -1,5 +1,5 @@
-//! Worker sessions on a real disk: whatever comes at once, one worker holds a session, and no cap is passed.
-//! Many rounds each, on several threads.
+//! Worker sessions on a real disk: under any concurrency one worker holds a session, and no cap is exceeded. Many rounds each, on
+//! several threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ struct Disk {
     _directory: TempDir,
 }
 
-/// A host on a file, with workers `w0` to `w{workers - 1}`.
+/// Opens a host on a file, with workers `w0` to `w{workers - 1}`.
 async fn disk(workers: usize) -> Disk {
     let directory = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(Sqlite::open(directory.path().join("s.db")).unwrap());
@@ -62,7 +62,7 @@ impl Disk {
             .unwrap();
     }
 
-    /// Polls of these workers at once, each in a task of its own, none waiting.
+    /// Polls for these workers at once, each in a task of its own, without waiting.
     async fn poll_at_once(&self, workers: &[String]) -> Vec<ActivityClaim> {
         let polls = workers.iter().map(|worker| {
             let (host, poll) = (self.host.clone(), poll_of(worker, None, 0));
@@ -86,7 +86,7 @@ impl Disk {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_creates_at_once_one_is_the_first() {
+async fn of_many_simultaneous_creates_one_is_the_first() {
     let disk = disk(4).await;
     for round in 0..ROUNDS {
         let options = WorkerSessionOptions::new(format!("s{round}"));
@@ -120,7 +120,7 @@ async fn of_many_creates_at_once_one_is_the_first() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_polls_one_gets_the_only_place_of_a_session() {
+async fn of_many_polls_one_gets_the_only_slot_of_a_session() {
     let disk = disk(3).await;
     let workers: Vec<String> = (0..6).map(|number| format!("w{}", number % 3)).collect();
     for round in 0..ROUNDS {
@@ -149,7 +149,7 @@ async fn of_many_polls_one_gets_the_only_place_of_a_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_polls_at_the_limit_as_many_begin_as_may() {
+async fn of_many_polls_at_the_limit_only_the_allowed_number_begin() {
     let disk = disk(1).await;
     // Ten sessions are the limit of every worker here.
     for round in 0..ROUNDS / 4 {
@@ -198,7 +198,7 @@ async fn of_many_polls_at_the_limit_as_many_begin_as_may() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_close_and_a_claim_at_once_leave_no_lease_that_began_on_a_closed_session() {
+async fn a_simultaneous_close_and_claim_leave_no_lease_on_a_closed_session() {
     let disk = disk(1).await;
     for round in 0..ROUNDS {
         let id = format!("s{round}");
@@ -229,7 +229,7 @@ async fn a_close_and_a_claim_at_once_leave_no_lease_that_began_on_a_closed_sessi
                     .await
                     .unwrap();
             }
-            // Nothing is left behind: no attempt, and the session only closed.
+            // Nothing remains: no attempt, and the session is closed.
             None => {
                 let rows = disk
                     .store
@@ -243,7 +243,7 @@ async fn a_close_and_a_claim_at_once_leave_no_lease_that_began_on_a_closed_sessi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn waiting_polls_share_a_long_line_of_one_session_without_standing_still() {
+async fn waiting_polls_share_a_long_queue_of_one_session_without_stalling() {
     let disk = disk(2).await;
     let count = 200;
     disk.schedule("long", vec![in_session("s"); count]).await;
@@ -266,7 +266,7 @@ async fn waiting_polls_share_a_long_line_of_one_session_without_standing_still()
     let ended = tokio::time::timeout(Duration::from_secs(60), all).await;
     let ended = ended.unwrap_or_else(|_| {
         panic!(
-            "{} of {count} are done and nothing moves",
+            "{} of {count} tasks are done and no more progress is made",
             done.load(Ordering::SeqCst)
         )
     });

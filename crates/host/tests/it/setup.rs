@@ -1,4 +1,4 @@
-//! A host, a worker and a workflow, with few words.
+//! Short helpers for a host, a worker and a workflow.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) fn namespace() -> Namespace {
     Namespace::from("default")
 }
 
-/// A host with worker `w1` on queue `q`.
+/// Returns a host with worker `w1` on queue `q`.
 pub(crate) async fn setup() -> Setup {
     let store: Arc<dyn Store> = Arc::new(Memory::new());
     let clock = ManualClock::new("2026-01-01T00:00:00.000000Z".parse().unwrap());
@@ -137,7 +137,7 @@ impl Setup {
             .unwrap()
     }
 
-    /// The next workflow task, which must come.
+    /// Returns the next workflow task; panics if there is none.
     pub(crate) async fn task(&self) -> LeasedWorkflowTask {
         leased(
             self.host
@@ -158,7 +158,7 @@ impl Setup {
             .outcome
     }
 
-    /// Whether a task is ready now.
+    /// Returns whether a task is ready now.
     pub(crate) async fn has_task(&self) -> bool {
         let polled = self
             .host

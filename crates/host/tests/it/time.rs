@@ -1,4 +1,4 @@
-//! What happens by itself when the clock moves.
+//! Effects of a moving clock.
 
 use longhaul_host::{Completion, Polled};
 use longhaul_protocol::{Payload, Reason};
@@ -25,7 +25,7 @@ async fn a_timer_fires_when_its_time_has_come_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_lost_lease_goes_to_the_next_poll() {
+async fn the_task_of_a_lost_lease_goes_to_the_next_poll() {
     let setup = setup().await;
     setup.start("order-1").await;
     let lost = setup.task().await;
@@ -42,7 +42,7 @@ async fn a_lost_lease_goes_to_the_next_poll() {
 }
 
 #[tokio::test]
-async fn a_failed_activity_is_offered_again_after_its_back_off() {
+async fn a_failed_activity_is_ready_again_after_its_back_off() {
     let setup = setup().await;
     setup.start("order-1").await;
     let task = setup.task().await;
@@ -77,7 +77,7 @@ async fn a_failed_activity_is_offered_again_after_its_back_off() {
 }
 
 #[tokio::test]
-async fn a_run_ends_at_its_deadline_without_anybody_asking() {
+async fn a_run_ends_at_its_deadline_without_a_request() {
     let setup = setup().await;
     let mut start = crate::setup::start_of("order-1");
     start.run_timeout_seconds = Some(60);
@@ -100,7 +100,7 @@ async fn a_run_ends_at_its_deadline_without_anybody_asking() {
 }
 
 #[tokio::test]
-async fn a_heartbeat_keeps_a_task() {
+async fn a_heartbeat_keeps_the_lease_of_a_task() {
     let setup = setup().await;
     setup.start("order-1").await;
     let task = setup.task().await;

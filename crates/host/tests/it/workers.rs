@@ -1,4 +1,4 @@
-//! Registrations of workers that are never heard again, and lists of many.
+//! Registrations of workers that stay silent, and lists of many.
 
 use longhaul_host::{Error, WorkerFilter};
 use longhaul_protocol::id::WorkerId;
@@ -23,7 +23,7 @@ async fn ids(setup: &Setup, filter: &WorkerFilter) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_stale_for_an_hour_is_forgotten() {
+async fn a_worker_that_is_stale_for_an_hour_is_deleted() {
     let setup = setup().await;
     register(&setup.host, "silent").await;
     let heartbeat = async |worker: &str| {
@@ -56,9 +56,9 @@ async fn a_worker_that_is_stale_for_an_hour_is_forgotten() {
     assert!(matches!(polled, Err(Error::WorkerNotRegistered(_))));
 }
 
-/// Workers cannot be heard by a server that does not run.
+/// A server that does not run cannot receive signs of life.
 #[tokio::test]
-async fn workers_are_not_forgotten_for_the_time_the_server_was_away() {
+async fn workers_are_not_deleted_for_the_downtime_of_the_server() {
     let setup = setup().await;
     setup.host.stop().await;
     setup.clock.advance_seconds(30 * 86_400);
@@ -68,9 +68,9 @@ async fn workers_are_not_forgotten_for_the_time_the_server_was_away() {
     assert!(host.poll_workflow_task(&poll, 500).await.is_ok());
 }
 
-/// A test moves the clock by days while the worker waits for a task: it is there all the same.
+/// A test moves the clock by days while the worker waits for a task: the worker still counts as alive.
 #[tokio::test]
-async fn a_worker_with_a_waiting_poll_is_not_forgotten() {
+async fn a_worker_with_a_waiting_poll_is_not_deleted() {
     let setup = setup().await;
     let host = setup.host.clone();
     let waiting = tokio::spawn(async move {

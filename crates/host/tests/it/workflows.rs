@@ -21,7 +21,7 @@ fn target(workflow_id: &str, request_id: Option<&str>) -> CommandTarget {
 }
 
 #[tokio::test]
-async fn of_many_starts_at_once_exactly_one_begins() {
+async fn of_many_simultaneous_starts_exactly_one_begins() {
     let setup = setup().await;
     let starts = (0..20).map(|_| {
         let host = setup.host.clone();
@@ -69,7 +69,7 @@ async fn of_completion_and_cancel_exactly_one_wins() {
 }
 
 #[tokio::test]
-async fn a_signal_follows_a_run_that_continued() {
+async fn a_signal_follows_a_run_that_continued_as_new() {
     let setup = setup().await;
     let first = setup.start("order-1").await;
     let task = setup.task().await;

@@ -1,4 +1,4 @@
-//! Whether two stores hold the same: every read method, over everything that a test may have written.
+//! Checks that two stores have the same content: calls every read method, over everything that a test may have written.
 
 use longhaul_engine::change::TaskKind;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
@@ -6,7 +6,7 @@ use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkerId, Workf
 use super::fixture::{KINDS, at};
 use crate::{LeaseFilter, Page, QueueKey, RunFilter, StatusFilter, Store};
 
-/// Which names to ask for.
+/// The names to read.
 #[derive(Clone, Debug, Default)]
 pub struct Universe {
     pub namespaces: Vec<Namespace>,
@@ -17,11 +17,11 @@ pub struct Universe {
     pub queues: Vec<TaskQueue>,
     pub workers: Vec<WorkerId>,
     pub request_ids: Vec<String>,
-    /// Seconds after [`at`] zero around which alarms lie.
+    /// Seconds after [`at`] zero around which alarms are set.
     pub alarm_seconds: Vec<i64>,
 }
 
-/// Asks both stores the same and panics at the first difference.
+/// Calls both stores in the same way and panics at the first difference.
 macro_rules! same {
     ($a:expr, $b:expr, $method:ident($($argument:expr),*)) => {
         assert_eq!(
@@ -33,7 +33,7 @@ macro_rules! same {
     };
 }
 
-/// Panics where `a` and `b` answer differently.
+/// Panics if `a` and `b` return different rows.
 pub async fn assert_same(a: &dyn Store, b: &dyn Store, universe: &Universe) {
     for run_id in &universe.run_ids {
         same!(a, b, run(run_id));

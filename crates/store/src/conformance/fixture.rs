@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{Error, Store};
 
-/// A moment; seconds after some morning.
+/// Returns a time: seconds after a fixed morning.
 pub fn at(seconds: i64) -> Timestamp {
     Timestamp::from_micros(1_791_860_000_000_007 + seconds * 1_000_000)
 }
@@ -22,7 +22,7 @@ pub fn namespace(name: &str) -> Namespace {
     name.into()
 }
 
-/// The specification of run `number` of a workflow in the namespace `default`, started at second `number`.
+/// Returns the specification of run `number` of a workflow in the namespace `default`, started at second `number`.
 pub fn spec(workflow_id: &str, number: u64) -> Spec {
     serde_json::from_value(json!({
         "namespace": "default",
@@ -53,7 +53,7 @@ pub fn core() -> Core {
     .unwrap()
 }
 
-/// The start of a run with its first event.
+/// Returns the start of a run with its first event.
 pub fn start(spec: Spec) -> RunChange {
     let instance = match spec.run_number {
         1 => InstanceChange::Create,
@@ -75,7 +75,7 @@ pub fn start(spec: Spec) -> RunChange {
     change
 }
 
-/// A change of this run in which nothing happens yet.
+/// Returns an empty change of this run.
 pub fn next(run: &Run) -> RunChange {
     RunChange {
         spec: Arc::clone(&run.spec),
@@ -121,7 +121,7 @@ pub fn close(change: &mut RunChange, reason: ClosedReason) {
     });
 }
 
-/// An activity task of the run on the queue `orders`.
+/// Returns an activity task of the run on the queue `orders`.
 pub fn task(change: &RunChange, task_id: &str, status: TaskStatus) -> TaskRow {
     let mut task: TaskRow = serde_json::from_value(json!({
         "task_id": task_id,
@@ -186,7 +186,7 @@ pub async fn commit(store: &dyn Store, run: RunChange) -> Result<(), Error> {
         .await
 }
 
-/// Commits a change that must stand, and gives the run after it.
+/// Commits a change that must succeed, and returns the run after it.
 pub async fn advance(store: &dyn Store, run: &Run, change: RunChange) -> Run {
     let after = change.apply(Some(run.clone()));
     commit(store, change).await.unwrap();
@@ -205,7 +205,7 @@ pub async fn load(store: &dyn Store, run_id: &RunId) -> Option<Run> {
     store.run(run_id).await.unwrap()
 }
 
-/// The number of the workflow's current run.
+/// Returns the current run of the workflow and its number.
 pub async fn current(store: &dyn Store, workflow_id: &str) -> Option<(RunId, u64)> {
     let workflow_id = WorkflowId::from(workflow_id);
     let instance = store

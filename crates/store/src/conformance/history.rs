@@ -87,16 +87,24 @@ pub async fn a_page_ends_before_it_is_too_long(store: &dyn Store) {
         events.map(|event| event.sequence).collect::<Vec<_>>()
     };
     assert_eq!(page(0, 10, 910).await, [1, 2, 3], "exactly full");
-    assert_eq!(page(0, 10, 909).await, [1, 2], "one byte too many");
-    assert_eq!(page(0, 2, 909).await, [1, 2], "the number counts too");
-    assert_eq!(page(3, 10, 1000).await, [4], "the next is long");
-    assert_eq!(page(4, 10, 1000).await, [5], "a long one comes alone");
+    assert_eq!(page(0, 10, 909).await, [1, 2], "one byte over the limit");
+    assert_eq!(
+        page(0, 2, 909).await,
+        [1, 2],
+        "the number of events counts too"
+    );
+    assert_eq!(page(3, 10, 1000).await, [4], "the next event is long");
+    assert_eq!(
+        page(4, 10, 1000).await,
+        [5],
+        "a long event has a page of its own"
+    );
     assert_eq!(page(5, 10, 1000).await, [6, 7]);
-    assert_eq!(page(0, 10, 0).await, [1], "always at least one");
+    assert_eq!(page(0, 10, 0).await, [1], "a page has at least one event");
     assert_eq!(
         page(0, 0, 1000).await,
         [0_u64; 0],
-        "unless none is asked for"
+        "a page of no events is empty"
     );
     assert_eq!(page(7, 10, 1000).await, [0_u64; 0]);
 }
@@ -119,7 +127,7 @@ pub async fn events_keep_every_column(store: &dyn Store) {
         assert_eq!(stored.id, written.id);
         assert_eq!(stored.sequence, written.sequence);
         assert_eq!(stored.event_type, written.event_type);
-        // Byte for byte: it is sent as it was written, spaces and all.
+        // Byte for byte: it is sent as it was written, including spaces.
         assert_eq!(stored.payload, written.payload);
         assert_eq!(stored.recorded_at, written.recorded_at);
         assert_eq!(stored.workflow_task_id, written.workflow_task_id);
@@ -151,8 +159,8 @@ pub async fn an_event_is_never_written_twice(store: &dyn Store) {
     assert_eq!(store.run(run.run_id()).await.unwrap(), Some(run));
 }
 
-/// Whoever came second may well have numbered its events like whoever came first; that is no bug.
-pub async fn a_conflict_is_told_before_a_repeated_event(store: &dyn Store) {
+/// The second commit may have numbered its events like the first; that is no bug.
+pub async fn a_conflict_is_reported_before_a_repeated_event(store: &dyn Store) {
     let run = create(store, "w").await;
     let mut change = next(&run);
     change.core.last_history_sequence = 0;
@@ -165,7 +173,7 @@ pub async fn a_conflict_is_told_before_a_repeated_event(store: &dyn Store) {
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
 }
 
-/// However the store finds out, commits that merely waited at the same time stand.
+/// Other commits of the same batch must succeed, however the store finds the error.
 pub async fn a_poisoned_commit_fails_alone(store: &dyn Store) {
     let mut answers = Vec::new();
     let runs =
@@ -245,7 +253,7 @@ pub async fn a_forgotten_command_leaves_its_request_id(store: &dyn Store) {
     assert_eq!(
         all_commands(store, &run).await,
         [command(3, Some("b"))],
-        "the others are kept"
+        "the other commands are kept"
     );
     let find = async |request: &str| {
         let found = store
@@ -308,7 +316,7 @@ pub async fn large_arguments_of_open_messages_come_back(store: &dyn Store) {
     }
 }
 
-/// The result of an update is in its event too. Whoever asks for the command gets it; a list has none.
+/// The result of an update is also in its event. A read of the command returns it; a list does not.
 pub async fn results_of_updates_come_back(store: &dyn Store) {
     let mut run = create(store, "w").await;
     for (sequence, length) in [(2, 1), (3, 100_000)] {
@@ -404,11 +412,11 @@ pub async fn a_request_id_is_taken_once(store: &dyn Store) {
     assert!(is_conflict(&commit(store, twice).await));
     assert_eq!(store.run(run.run_id()).await.unwrap(), Some(run.clone()));
     assert_eq!(all_commands(store, &run).await.len(), 1);
-    // Another run of the same workflow may not take it for another command, another workflow may.
+    // Another run of the same workflow may not use it for another command; another workflow may.
     let mut second = start(spec("w", 2));
     second.commands = vec![command(3, Some("request"))];
     assert!(is_conflict(&commit(store, second).await));
-    // The run that takes the command over answers for it from then on.
+    // The run that takes over the command owns it from then on.
     let mut second = start(spec("w", 2));
     second.commands = vec![command(2, Some("request"))];
     let taken_over = second.spec.run_id.clone();

@@ -1,4 +1,4 @@
-//! Lists of runs, and what is due.
+//! Lists of runs, and due runs.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(super) async fn create_at(
     run
 }
 
-/// Pages of every size, over runs of several statuses that started at the same moments, join to the whole list.
+/// Pages of every size, over runs of several statuses that started at the same times, join to the whole list.
 pub async fn pages_are_newest_first_with_ties(store: &dyn Store) {
     let mut expected = Vec::new();
     for seconds in 0..5 {
@@ -96,7 +96,7 @@ pub async fn pages_are_newest_first_with_ties(store: &dyn Store) {
         .await,
         [""; 0]
     );
-    // A cursor need not be a run that exists.
+    // A cursor need not name an existing run.
     let between = RunFilter {
         after: Some((at(2), "2bb".into())),
         limit: 2,
@@ -290,7 +290,7 @@ pub async fn alarms_are_due_earliest_first(store: &dyn Store) {
     assert_eq!(due(5, 10).await, "cbd");
     assert_eq!(due(100, 10).await, "cbda");
     assert_eq!(due(100, 2).await, "cb");
-    // Moved, then taken away.
+    // Moved, then removed.
     let mut run = store.run(&"run-c-1".into()).await.unwrap().unwrap();
     for (alarm, expected, earliest) in [
         (Some(7), "bdca", 5),
@@ -306,8 +306,8 @@ pub async fn alarms_are_due_earliest_first(store: &dyn Store) {
     }
 }
 
-/// A closed run is due only while its core says so: it may have letters to deliver.
-pub async fn a_closed_run_is_due_as_its_core_says(store: &dyn Store) {
+/// A closed run is due only if its core has an alarm: it may have outbox messages to deliver.
+pub async fn a_closed_run_is_due_if_its_core_has_an_alarm(store: &dyn Store) {
     let run = create(store, "w").await;
     let mut change = next(&run);
     change.core.alarm = Some(at(1));

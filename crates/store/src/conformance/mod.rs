@@ -1,8 +1,8 @@
-//! The suite every store must pass, one file per kind of row. A case takes an empty store and panics when it is not what
-//! the [`Store`](crate::Store) trait promises; [`conformance_tests!`](crate::conformance_tests) makes one test of each.
+//! The suite every store must pass, one file per kind of row. A case gets an empty store and panics if it does not behave as the
+//! [`Store`](crate::Store) trait documents; [`conformance_tests!`](crate::conformance_tests) turns each case into a test.
 //!
-//! `fixture` builds rows. They are made from JSON, so that they also show that bodies written by an earlier release can
-//! still be read. `compare` reads everything out of two stores and says where they differ.
+//! `fixture` builds rows. They are made from JSON, so that they also show that bodies written by an earlier release can still be
+//! read. `compare` reads everything from two stores and shows where they differ.
 
 #![expect(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ pub mod sessions;
 pub mod tasks;
 pub mod visibility;
 
-/// One test per case. `$make` gives an empty store as `Arc<dyn Store>`, and anything that must outlive it.
+/// One test per case. `$make` returns an empty store as `Arc<dyn Store>`, and anything that must outlive it.
 #[macro_export]
 macro_rules! conformance_tests {
     ($make:expr) => {
@@ -32,17 +32,17 @@ macro_rules! conformance_tests {
                 many_runs_are_created_at_once,
                 a_workflow_moves_on_from_its_newest_run_only, a_stale_continuation_writes_neither_run,
                 commits_apply_in_the_order_of_the_calls, a_failed_commit_fails_those_built_on_it,
-                of_concurrent_commits_on_one_version_one_wins, concurrent_commits_on_many_runs_all_stand,
-                malformed_commits_are_refused, an_abandoned_commit_stands;
+                of_concurrent_commits_on_one_version_one_wins, concurrent_commits_on_many_runs_all_succeed,
+                malformed_commits_are_refused, a_commit_is_applied_although_its_caller_left;
             history: pages_are_gapless_and_cut, a_page_ends_before_it_is_too_long, events_keep_every_column, an_event_is_never_written_twice,
-                a_conflict_is_told_before_a_repeated_event, a_poisoned_commit_fails_alone,
+                a_conflict_is_reported_before_a_repeated_event, a_poisoned_commit_fails_alone,
                 commands_are_listed_newest_first, a_forgotten_command_leaves_its_request_id,
                 large_arguments_of_open_messages_come_back, results_of_updates_come_back, a_command_may_be_written_again, a_request_id_finds_its_command,
                 a_request_id_is_taken_once;
             tasks: a_task_is_found_in_every_status, ready_tasks_come_in_matching_order, ready_queues_are_those_with_work,
                 leases_are_found_by_every_filter, queue_counts_add_up, finished_tasks_leave_the_queues;
             lists: pages_are_newest_first_with_ties, every_filter_shows_its_runs, a_summary_shows_the_newest_state,
-                alarms_are_due_earliest_first, a_closed_run_is_due_as_its_core_says;
+                alarms_are_due_earliest_first, a_closed_run_is_due_if_its_core_has_an_alarm;
             visibility: attributes_are_defined_once_and_deleted, a_query_finds_its_runs, a_changed_value_is_found_at_once,
                 a_query_pages_like_a_list, another_namespace_is_never_found;
             registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted,
@@ -50,7 +50,7 @@ macro_rules! conformance_tests {
             sessions: a_session_is_written_one_version_after_the_other,
                 a_session_and_a_run_are_written_together_or_not_at_all, of_concurrent_takers_one_gets_the_session,
                 held_and_due_sessions_are_found, attempts_and_ready_tasks_of_sessions_are_apart,
-                sessions_are_listed_newest_change_first, only_final_sessions_are_forgotten_and_only_old_ones;
+                sessions_are_listed_newest_change_first, only_old_final_sessions_are_deleted;
         }
     };
     (@cases $make:expr; $($module:ident: $($case:ident),+;)+) => {

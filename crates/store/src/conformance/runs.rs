@@ -1,4 +1,4 @@
-//! Runs, their parts, and which commits stand.
+//! Runs, their parts, and which commits succeed.
 
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
     assert_eq!(load(store, run.run_id()).await, Some(run));
 }
 
-/// Also payload-sized text, text that needs escapes, and integers at the edges.
+/// Also payload-sized text, text that needs escapes, and the smallest and largest integers.
 pub async fn numbers_come_back_bit_for_bit(store: &dyn Store) {
     let mut change = start(spec("w", 1));
     let attributes = json!({
@@ -219,7 +219,7 @@ pub async fn a_run_is_created_once(store: &dyn Store) {
     let mut other = spec("v", 1);
     other.run_id = run.run_id().clone();
     assert!(is_conflict(&commit(store, start(other)).await));
-    // A change of a run that is not there.
+    // A change of a run that does not exist.
     let missing = next(&start(spec("v", 1)).apply(None));
     assert!(is_conflict(&commit(store, missing).await));
     assert_eq!(load(store, run.run_id()).await, Some(run));
@@ -305,19 +305,19 @@ pub async fn many_runs_are_created_at_once(store: &dyn Store) {
 pub async fn a_workflow_moves_on_from_its_newest_run_only(store: &dyn Store) {
     assert!(
         is_conflict(&commit(store, start(spec("w", 2))).await),
-        "there is no run 1"
+        "run 1 does not exist"
     );
     create(store, "w").await;
     assert!(
         is_conflict(&commit(store, start(spec("w", 3))).await),
-        "there is no run 2"
+        "run 2 does not exist"
     );
     commit(store, start(spec("w", 2))).await.unwrap();
     let mut late = spec("w", 2);
     late.run_id = "run-late".into();
     assert!(
         is_conflict(&commit(store, start(late)).await),
-        "somebody else made run 2"
+        "another commit created run 2"
     );
     assert_eq!(current(store, "w").await, Some(("run-w-2".into(), 2)));
 }
@@ -333,7 +333,7 @@ pub async fn a_stale_continuation_writes_neither_run(store: &dyn Store) {
         ..Changes::default()
     };
     assert!(is_conflict(&store.commit(Arc::new(changes)).await));
-    // And the other way round: the run is current, the new one cannot be made.
+    // And the other way round: the run is current, but the new one cannot be created.
     let mut closing = next(&second);
     close(&mut closing, ClosedReason::Continued);
     let changes = Changes {
@@ -347,8 +347,8 @@ pub async fn a_stale_continuation_writes_neither_run(store: &dyn Store) {
     assert_eq!(load(store, &"run-w-7".into()).await, None);
 }
 
-/// Called one after the other without waiting, they are likely to share a batch; polled in reverse they still apply in
-/// the order of the calls.
+/// Called one after the other without waiting, they are likely to share a batch; polled in reverse they still apply in the order of
+/// the calls.
 pub async fn commits_apply_in_the_order_of_the_calls(store: &dyn Store) {
     let mut change = start(spec("w", 1));
     let mut run = change.apply(None);
@@ -415,7 +415,7 @@ pub async fn of_concurrent_commits_on_one_version_one_wins(store: &dyn Store) {
     assert!(stored.parts.into_keys().eq([PartKey::Timer(winner as u64)]));
 }
 
-pub async fn concurrent_commits_on_many_runs_all_stand(store: &dyn Store) {
+pub async fn concurrent_commits_on_many_runs_all_succeed(store: &dyn Store) {
     let steps = (0..20).map(|number| async move {
         let mut run = create(store, &format!("w{number:02}")).await;
         for _ in 0..20 {
@@ -476,8 +476,8 @@ pub async fn malformed_commits_are_refused(store: &dyn Store) {
     store.commit(Arc::default()).await.unwrap();
 }
 
-/// A caller that goes away takes nothing back.
-pub async fn an_abandoned_commit_stands(store: &dyn Store) {
+/// A caller that drops the future does not undo the commit.
+pub async fn a_commit_is_applied_although_its_caller_left(store: &dyn Store) {
     let mut change = start(spec("w", 1));
     change.core.search_attributes = Arc::new(Map::new());
     let run = change.apply(None);
@@ -486,7 +486,7 @@ pub async fn an_abandoned_commit_stands(store: &dyn Store) {
     assert_eq!(load(store, run.run_id()).await, Some(after));
 }
 
-/// Calls without waiting.
+/// Calls commit without waiting.
 fn commit_now(
     store: &dyn Store,
     run: longhaul_engine::change::RunChange,

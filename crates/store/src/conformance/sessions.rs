@@ -1,4 +1,4 @@
-//! Sessions of workers: written with the commit that needs them or not at all, one version after the other.
+//! Worker sessions: written together with their commit or not at all, one version after the other.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::fixture::{at, create, is_conflict, load, namespace, next, push_event, task};
 use crate::{Error, PRUNED_SESSIONS_MAX, QueueKey, SessionFilter, Store};
 
-/// An active session of `worker-1`, made at second 0, with a lease of a minute and an end at second 600.
+/// Returns an active session of `worker-1`, created at second 0, with a lease of a minute and an end at second 600.
 pub fn session(space: &str, session_id: &str) -> Session {
     serde_json::from_value(json!({
         "namespace": space,
@@ -71,7 +71,7 @@ pub async fn a_session_is_written_one_version_after_the_other(store: &dyn Store)
     write(store, &second).await.unwrap();
     assert!(is_conflict(&write(store, &after(&first, 6)).await));
     assert_eq!(stored(store, "gpu").await, Some(second));
-    // The same id elsewhere is another session.
+    // The same id in another namespace is another session.
     write(store, &session("elsewhere", "gpu")).await.unwrap();
 }
 
@@ -88,7 +88,7 @@ pub async fn a_session_and_a_run_are_written_together_or_not_at_all(store: &dyn 
             ..Changes::default()
         })
     };
-    // A stale run leaves no session, a stale session no event.
+    // A stale run writes no session, a stale session no event.
     let stale_run = store.commit(changes(run.version + 1, &gpu)).await;
     assert!(is_conflict(&stale_run));
     assert_eq!(stored(store, "gpu").await, None);
@@ -262,7 +262,7 @@ pub async fn sessions_are_listed_newest_change_first(store: &dyn Store) {
     );
 }
 
-pub async fn only_final_sessions_are_forgotten_and_only_old_ones(store: &dyn Store) {
+pub async fn only_old_final_sessions_are_deleted(store: &dyn Store) {
     let space = namespace("default");
     let ended = |session_id: &str, seconds: i64| Session {
         status: Status::Closed,
@@ -295,7 +295,7 @@ pub async fn only_final_sessions_are_forgotten_and_only_old_ones(store: &dyn Sto
     ] {
         assert_eq!(stored(store, session_id).await.is_some(), is_there);
     }
-    // A forgotten id is free again, and many are forgotten in bounded steps.
+    // A deleted id is free again, and many are deleted in bounded steps.
     write(store, &session("default", "old")).await.unwrap();
     for number in 0..=PRUNED_SESSIONS_MAX {
         write(store, &ended(&format!("many-{number}"), 2))

@@ -1,4 +1,4 @@
-//! Tasks: which are found by which question, and in what order.
+//! Tasks: which ones each read returns, and in what order.
 
 use longhaul_engine::change::{RunChange, TaskKind, TaskRow, TaskStatus};
 use longhaul_engine::run::state::Run;
@@ -178,7 +178,7 @@ pub async fn leases_are_found_by_every_filter(store: &dyn Store) {
                 ..leased("f")
             },
             task(change, "g", TaskStatus::Ready),
-            // Who held it last does not make it a lease.
+            // The last holder does not make it leased.
             TaskRow {
                 lease_owner: Some("worker-1".into()),
                 ..task(change, "h", TaskStatus::Completed)

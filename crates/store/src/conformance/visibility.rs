@@ -71,7 +71,7 @@ pub async fn attributes_are_defined_once_and_deleted(store: &dyn Store) {
     );
 }
 
-/// A run `name` that started at second `seconds`.
+/// Creates a run `name` that started at second `seconds`.
 pub async fn create(store: &dyn Store, name: &str, seconds: i64, attributes: Value) -> Run {
     let mut spec = spec(name, 1);
     spec.run_id = name.into();
@@ -117,7 +117,7 @@ pub async fn a_query_finds_its_runs(store: &dyn Store) {
         json!({"Due": "2026-01-01T01:00:00+01:00", "Tags": []}),
     )
     .await;
-    // Values that are not of the type that the namespace has defined by now are not there for its queries.
+    // Queries ignore values that do not have the type that the namespace defines now.
     create(
         store,
         "e",
@@ -202,7 +202,7 @@ pub async fn a_changed_value_is_found_at_once(store: &dyn Store) {
             "{query}"
         );
     }
-    // A transition that sets nothing leaves them.
+    // A transition that sets nothing keeps them.
     let run = advance(store, &run, next(&run)).await;
     assert_eq!(ids(store, &asking("Region = us")).await, ["a"]);
     let mut change = next(&run);

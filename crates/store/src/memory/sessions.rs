@@ -54,7 +54,7 @@ impl Tables {
             .values()
             .filter(|session| session.deadline().is_some_and(|at| at <= now))
             .collect();
-        // Stable, and the map is in order of namespace and id.
+        // The sort is stable, and the map is in order of namespace and id.
         due.sort_by_key(|session| session.deadline());
         due.into_iter().take(limit).cloned().collect()
     }

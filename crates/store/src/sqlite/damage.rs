@@ -1,5 +1,5 @@
-//! Files that are not whole, found when a store is opened. A database that lost its end, or all of it, must not be taken for a
-//! small or a new one.
+//! Incomplete files, found when a store is opened. A database that lost its end, or all of it, must not be mistaken for a small or
+//! a new one.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ const HEADER_BYTES: usize = 100;
 const PAGE_SIZE_AT: usize = 16;
 const PAGES_AT: usize = 28;
 
-/// A database that is shorter than its header says. The log may hold the rest, if the process died while it was copied.
+/// A database that is shorter than its header states. The log may hold the rest, if the process died while it was copied.
 pub(super) struct Suspicion {
     path: PathBuf,
     length: u64,
@@ -33,10 +33,10 @@ impl Suspicion {
     }
 }
 
-/// Refuses to create a database beside the log of one that is gone.
+/// Refuses to create a database beside the log of a missing one.
 ///
 /// # Errors
-/// [`Error::Damaged`] when the database is missing or empty and its log is not.
+/// [`Error::Damaged`] if the database is missing or empty and its log is not.
 pub(super) fn refuse_missing(path: &Path) -> Result<(), Error> {
     let log = log_of(path);
     let log_length = length(&log)?;
@@ -51,10 +51,10 @@ pub(super) fn refuse_missing(path: &Path) -> Result<(), Error> {
     )))
 }
 
-/// Compares the database, open as `file`, with what its header says.
+/// Compares the length of the database, open as `file`, with its header.
 ///
 /// # Errors
-/// [`Error::Damaged`] when the end is missing and no log can hold it.
+/// [`Error::Damaged`] if the end is missing and no log can hold it.
 pub(super) fn look(path: &Path, file: &File) -> Result<Option<Suspicion>, Error> {
     let length = length(path)?;
     let Some(expected) = expected_length(path, file)?.filter(|expected| *expected > length) else {
@@ -74,7 +74,7 @@ pub(super) fn look(path: &Path, file: &File) -> Result<Option<Suspicion>, Error>
 /// Reads every page of a database that looks too short. Rare, so its cost does not matter.
 ///
 /// # Errors
-/// [`Error::Damaged`] when pages are missing.
+/// [`Error::Damaged`] if pages are missing.
 pub(super) fn check_all(connection: &Connection, suspicion: &Suspicion) -> Result<(), Error> {
     let verdict: Result<String, _> =
         connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
@@ -90,7 +90,7 @@ fn log_of(path: &Path) -> PathBuf {
     PathBuf::from(log)
 }
 
-/// 0 when there is no such file.
+/// Returns the length of a file, 0 if it does not exist.
 fn length(path: &Path) -> Result<u64, Error> {
     match fs::metadata(path) {
         Ok(metadata) => Ok(metadata.len()),
@@ -99,7 +99,8 @@ fn length(path: &Path) -> Result<u64, Error> {
     }
 }
 
-/// How long the header says the file is; None when it is no header of this store's kind, which SQLite judges itself.
+/// Returns the length of the file according to its header; `None` if it has no header of this store's kind, which SQLite checks
+/// itself.
 fn expected_length(path: &Path, file: &File) -> Result<Option<u64>, Error> {
     let mut header = [0; HEADER_BYTES];
     match file.read_exact_at(&mut header, 0) {

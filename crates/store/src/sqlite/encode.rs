@@ -1,5 +1,5 @@
-//! Writes as the writer thread wants them: every JSON body already text. Encoding happens on the caller's thread, because
-//! there are many callers and one writer.
+//! Writes in the form that the writer thread needs: every JSON body is already text. Encoding happens on the caller's thread,
+//! because there are many callers and one writer.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::thin;
 use super::visibility::index::{self, Entry};
 use crate::{Error, SearchAttributeRow, shape};
 
-/// What the writer is asked to do.
+/// A request to the writer.
 pub(super) enum Write {
     Commit(Box<Commit>),
     CreateNamespace {
@@ -49,7 +49,7 @@ pub(super) enum Write {
         build_id: String,
         body: String,
     },
-    /// Changes nothing that anybody reads: does the disk take a write?
+    /// Changes nothing that is ever read: tests whether the disk accepts a write.
     Trial,
 }
 
@@ -87,13 +87,13 @@ pub(super) struct Bodies {
     pub(super) parts: Vec<Part>,
     pub(super) tasks: Vec<String>,
     pub(super) commands: Vec<String>,
-    /// None leaves the index as it is.
+    /// `None` leaves the index as it is.
     pub(super) attributes: Option<Vec<Entry>>,
 }
 
 pub(super) struct Part {
     pub(super) key: String,
-    /// None deletes the part.
+    /// `None` deletes the part.
     pub(super) body: Option<String>,
 }
 
@@ -126,13 +126,13 @@ impl Commit {
         })
     }
 
-    /// The sessions it writes, each with its body.
+    /// Returns the sessions it writes, each with its body.
     pub(super) fn sessions(&self) -> impl Iterator<Item = (&Session, &str)> {
         let bodies = self.sessions.iter().map(String::as_str);
         self.changes.sessions.iter().zip(bodies)
     }
 
-    /// The runs it writes, each with its bodies.
+    /// Returns the runs it writes, each with its bodies.
     pub(super) fn runs(&self) -> impl Iterator<Item = (&RunChange, &Bodies)> {
         let run = self.changes.run.as_deref().zip(self.run.as_ref());
         run.into_iter()
@@ -142,8 +142,8 @@ impl Commit {
 
 impl Bodies {
     fn encode(change: &RunChange, size: &mut usize) -> Result<Self, Error> {
-        // Taken apart by name, so that a new kind of row cannot be forgotten here. The instance and what is forgotten are written
-        // from the change itself.
+        // Destructured by name, so that a new kind of row cannot be forgotten here. The instance and the deleted commands are
+        // written from the change itself.
         let RunChange {
             spec,
             base_version,
@@ -197,7 +197,7 @@ pub(super) fn json<T: Serialize>(value: &T) -> Result<String, Error> {
         .map_err(|error| Error::Corrupt(format!("a row cannot be written as JSON: {error}")))
 }
 
-/// The five words that lists filter by.
+/// Returns one of the five statuses that lists filter by.
 pub(super) fn list_status(status: Status) -> &'static str {
     match status {
         Status::Pending | Status::Running | Status::Waiting => "running",
@@ -208,7 +208,8 @@ pub(super) fn list_status(status: Status) -> &'static str {
     }
 }
 
-/// Unlike the wire's words, these tell a task that is ready later from one that is ready now.
+/// Returns the stored status. Unlike the names on the wire, these distinguish a task that is ready later from one that is ready
+/// now.
 pub(super) fn task_status(status: TaskStatus) -> &'static str {
     match status {
         TaskStatus::Scheduled => "scheduled",
@@ -220,8 +221,7 @@ pub(super) fn task_status(status: TaskStatus) -> &'static str {
     }
 }
 
-/// Counts as SQLite holds them. Versions, sequences and limits stay far below the bound in practice; a caller's "no limit"
-/// may not.
+/// Converts a count for SQLite. Versions, sequences and limits stay far below the bound in practice; a caller's "no limit" may not.
 pub(super) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

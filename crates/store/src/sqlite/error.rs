@@ -1,10 +1,10 @@
-//! SQLite's errors in the store's sorts. The text is for the log; callers go by the variant.
+//! Converts SQLite's errors to the variants of the store. The text is for the log; callers use the variant.
 
 use rusqlite::ErrorCode;
 
 use crate::Error;
 
-/// Failed reads that no retry repairs: the file ends early, or the file system knows that it is damaged.
+/// Failed reads that no retry repairs: the file ends early, or the file system reports that it is damaged.
 const MISSING_BYTES: [i32; 2] = [
     rusqlite::ffi::SQLITE_IOERR_SHORT_READ,
     rusqlite::ffi::SQLITE_IOERR_CORRUPTFS,
@@ -22,18 +22,18 @@ impl From<rusqlite::Error> for Error {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
                 Self::Damaged(error.to_string())
             }
-            // A broken constraint is a bug above the store: trying again will not help.
+            // A broken constraint is a bug above the store: a retry will not help.
             Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch) => {
                 Self::Corrupt(error.to_string())
             }
             Some(_) => Self::Unavailable(error.to_string()),
-            // Not from the library: a column of another type than expected, an integer out of range, text that is not UTF-8.
+            // Not from the library: a column of an unexpected type, an integer out of range, text that is not UTF-8.
             None => Self::Corrupt(error.to_string()),
         }
     }
 }
 
-/// A stored body that does not read back.
+/// Returns the error for a stored body that cannot be parsed.
 pub(super) fn unreadable(what: &str, id: &str, error: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("{what} {id}: {error}"))
 }

@@ -43,7 +43,7 @@ struct Shown {
     memo: Option<Payload>,
 }
 
-/// A run as lists show it.
+/// Returns a run for lists.
 pub(super) fn summary(connection: &Connection, run_key: i64) -> Result<RunSummary, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT run_id, namespace, workflow_id, run_number, workflow_type, task_queue, business_key, compatibility,
@@ -52,7 +52,7 @@ pub(super) fn summary(connection: &Connection, run_key: i64) -> Result<RunSummar
     let mut rows = statement.query([run_key])?;
     let row = rows
         .next()?
-        .ok_or_else(|| Error::Corrupt(format!("run key {run_key} is listed and not stored")))?;
+        .ok_or_else(|| Error::Corrupt(format!("run key {run_key} is listed but not stored")))?;
     let run_id = RunId::from(row.get::<_, String>(0)?);
     let shown: Shown = body(row, 9, "run", run_id.as_str())?;
     Ok(RunSummary {
@@ -73,7 +73,7 @@ pub(super) fn summary(connection: &Connection, run_key: i64) -> Result<RunSummar
     })
 }
 
-/// Jumps from queue to queue along the index: the cost follows the number of queues, not of tasks.
+/// Jumps from queue to queue along the index: the cost depends on the number of queues, not of tasks.
 pub(super) fn ready_queues(connection: &Connection) -> Result<Vec<QueueKey>, Error> {
     let snapshot = connection.unchecked_transaction()?;
     let mut statement = snapshot.prepare_cached(
@@ -98,7 +98,7 @@ pub(super) fn ready_queues(connection: &Connection) -> Result<Vec<QueueKey>, Err
     Ok(queues)
 }
 
-/// Reads all leases in order of their ids: there are never more of them than workers have hands.
+/// Reads all leases in order of their ids: there are never more of them than workers can hold.
 pub(super) fn leased_tasks(
     connection: &Connection,
     filter: &LeaseFilter,

@@ -1,5 +1,6 @@
-//! The lock against a second server. The database file itself is locked, so that removing another file or reaching the same
-//! database under another name lets nobody in; the file beside it is locked too, because earlier releases look there.
+//! The lock against a second server. The database file itself is locked, so that a second server is refused even if another file
+//! was removed or the same database is opened under another name; the file beside it is locked too, because earlier releases check
+//! that one.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -16,11 +17,11 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Locks the database at `path`. Creates the file when it does not exist; SQLite takes an empty file for a new database.
+    /// Locks the database at `path`. Creates the file if it does not exist; SQLite treats an empty file as a new database.
     pub(super) fn take(path: &Path, beside: File) -> Result<Self, Error> {
         let database = open(path)?;
         if let Err(error) = lock(&database, path, path) {
-            // Closing the handle would take the locks of a store in this process. It stays open instead.
+            // Closing the handle would release the locks of a store in this process. It stays open instead.
             std::mem::forget(database);
             return Err(error);
         }
@@ -30,7 +31,7 @@ impl Lock {
         })
     }
 
-    /// The file that is locked.
+    /// Returns the file that is locked.
     pub(super) fn database(&self) -> &File {
         &self.database
     }
@@ -46,7 +47,7 @@ pub(super) fn lock_beside(path: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Makes the directory of the database.
+/// Creates the directory of the database.
 pub(super) fn make_directory(path: &Path) -> Result<(), Error> {
     let Some(directory) = path.parent() else {
         return Ok(());

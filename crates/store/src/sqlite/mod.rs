@@ -1,7 +1,8 @@
 //! The embedded store: one SQLite file, one writer with group commit, readers beside it.
 //!
-//! `open` opens and migrates, `encode` prepares writes on the caller's thread, `write` applies them on the writer's, `read`
-//! finds rows by key, `list` reads many rows, `visibility` pages of runs by condition along the indexes that it writes. The schema, and why it is so, is in `migrations/sqlite/`.
+//! `open` opens and migrates, `encode` prepares writes on the caller's thread, `write` applies them on the writer's, `read` finds
+//! rows by key, `list` reads many rows, `visibility` pages of runs by condition. The schema, with
+//! its reasons, is in `migrations/sqlite/`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,13 +43,13 @@ use crate::{
 pub use self::open::{Options, Sync};
 pub use crate::group::Stats;
 
-/// History pages up to this many events are read at once, on the caller's thread: a workflow task's page is usually this
-/// small, and hundreds of payloads are not.
+/// History pages up to this many events are read at once, on the caller's thread: a workflow task's page is usually this small, and
+/// hundreds of payloads are not.
 const HISTORY_INLINE_MAX: u64 = 100;
 
-/// A store in one SQLite file. Dropping it finishes what was accepted and closes the file.
+/// A store in one SQLite file. Dropping it finishes all accepted writes and closes the file.
 pub struct Sqlite {
-    // Order: readers close first, so that the writer is the last to leave and folds the log into the database.
+    // Order: readers close first, so that the writer closes last and copies the log into the database.
     pool: Arc<Pool>,
     group: Group<Writer>,
     counters: Arc<Counters>,
@@ -56,11 +57,11 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the database at `path` with [`Options::new`], creating it when it is not there.
+    /// Opens the database at `path` with [`Options::new`], creating it if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the file cannot be opened or another server has it, [`Error::NewerSchema`] when a newer
-    /// release wrote it, [`Error::Damaged`] when it is not a database or not all of one.
+    /// [`Error::Unavailable`] if the file cannot be opened or another server uses it, [`Error::NewerSchema`] if a newer release
+    /// wrote it, [`Error::Damaged`] if it is not a database or not complete.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, Error> {
         Self::open_with(Options::new(path))
     }
@@ -87,12 +88,12 @@ impl Sqlite {
         })
     }
 
-    /// The writer's counters, for metrics.
+    /// Returns the counters of the writer, for metrics.
     pub fn stats(&self) -> Stats {
         self.group.stats()
     }
 
-    /// Takes its place in the order at once; a write that cannot be encoded never joins the queue.
+    /// Enqueues a write at once; a write that cannot be encoded is never enqueued.
     fn write<T: Send + 'static>(
         &self,
         write: Result<Write, Error>,
@@ -110,7 +111,7 @@ impl Store for Sqlite {
         self.try_to_write().boxed()
     }
 
-    /// The lock keeps every other process out.
+    /// The lock excludes every other process.
     fn is_shared(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! Opening a database file: the settings of each connection and the migrations. `lock` keeps a second server away, `damage`
-//! refuses files that are not whole.
+//! Opening a database file: the settings of each connection and the migrations. `lock` excludes a second server, `damage` refuses
+//! incomplete files.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,10 +15,10 @@ mod migrations {
     refinery::embed_migrations!("migrations/sqlite");
 }
 
-/// Where the database is and how it is treated.
+/// The path of the database and its settings.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The database file; it and its directory are created when missing.
+    /// The database file; it and its directory are created if missing.
     pub path: PathBuf,
     pub sync: Sync,
 }
@@ -26,14 +26,14 @@ pub struct Options {
 /// When a commit counts as durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
-    /// When the disk says so.
+    /// When the disk confirms it.
     Full,
     /// When the operating system has it: a power cut loses the newest commits. For tests that need no disk.
     Never,
 }
 
 impl Options {
-    /// The safe settings for the file at `path`.
+    /// Returns the safe settings for the file at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -45,11 +45,11 @@ impl Options {
 /// Pages are four kibibytes: a transition rewrites a handful of small rows, and each page it touches goes to the log whole.
 const PAGE_BYTES: u32 = 4096;
 
-/// The writer's cache holds the pages that transitions keep coming back to. Not more: after a page was split, SQLite walks
-/// the whole cache at commit, which took a twelfth of the writer's time at 64 MiB. A miss is a copy from the system's cache.
+/// The writer's cache holds the pages that transitions use again and again. Not more: after a page was split, SQLite walks the
+/// whole cache at commit, which took a twelfth of the writer's time at 64 MiB. A miss is a copy from the system's cache.
 const WRITER_CACHE_KIB: i32 = 16 << 10;
 
-/// A reader's cache is emptied whenever somebody has committed, so it only serves within one read.
+/// A reader's cache is emptied by every commit, so it only serves within one read.
 const READER_CACHE_KIB: i32 = 2 << 10;
 
 /// Pages in the write-ahead log before it is copied into the database, inside a commit. Large enough that pages written
@@ -59,13 +59,13 @@ const CHECKPOINT_PAGES: u32 = 4000;
 /// The log file shrinks back to this after a burst.
 const LOG_BYTES_KEPT: u32 = 64 << 20;
 
-/// Only a backup tool or a person with the shell can be in the way.
+/// Only a backup tool or a person with the shell can hold the lock.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Statements kept prepared per connection; more than this crate has.
 const STATEMENTS_MAX: usize = 64;
 
-/// The one connection that writes, with the schema brought up to date.
+/// Returns the only connection that writes, with the schema brought up to date.
 pub(super) fn writer(options: &Options, suspicion: Option<Suspicion>) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
@@ -91,7 +91,7 @@ pub(super) fn writer(options: &Options, suspicion: Option<Suspicion>) -> Result<
     Ok(connection)
 }
 
-/// A connection that cannot write. The writer's must be open already.
+/// Returns a connection that cannot write. The writer's must be open already.
 pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -127,20 +127,20 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Error> {
             path.display()
         )));
     }
-    // Grouped, because otherwise a migration and the note that it is done are two transactions, and a crash between them
-    // leaves a file that no release opens.
+    // Grouped, because otherwise a migration and its record are two transactions, and a crash between them leaves a file that no
+    // release opens.
     runner.set_grouped(true).run(connection).map_err(|error| {
         // The error quotes the whole migration.
         tracing::error!(%error, path = %path.display(), "the schema cannot be upgraded");
         Error::Unavailable(format!(
-            "cannot upgrade the schema of {}; the log says why",
+            "cannot upgrade the schema of {}; see the log",
             path.display()
         ))
     })?;
     Ok(())
 }
 
-/// 0 for a new file.
+/// Returns the version of the schema, 0 for a new file.
 fn schema_version(connection: &Connection) -> Result<i64, Error> {
     let table: Option<i64> = connection
         .query_row(

@@ -13,8 +13,8 @@ use super::lock::Lock;
 use super::open;
 use crate::Error;
 
-/// Connections kept for the next read. Reads in progress are bounded by the runtime's threads and [`LONG_READS_MAX`], so
-/// this is about how many stay warm.
+/// Connections kept for the next read. Reads in progress are bounded by the runtime's threads and [`LONG_READS_MAX`], so this only
+/// decides how many stay open.
 const IDLE_MAX: usize = 16;
 
 /// Long reads at a time. They are bound by processor and disk; more would only slow each other and the writer down.
@@ -24,7 +24,7 @@ pub(super) struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
     long_reads: Arc<Semaphore>,
-    /// Last, because fields are dropped in order: connections close before the lock goes.
+    /// Last, because fields are dropped in order: connections close before the lock is released.
     _lock: Arc<Lock>,
 }
 
@@ -38,8 +38,8 @@ impl Pool {
         }
     }
 
-    /// Reads here and now, on the caller's thread. For reads of a few rows by key: they take microseconds from the page
-    /// cache, far less than handing them to another thread and waiting for its answer.
+    /// Reads at once, on the caller's thread. For reads of a few rows by key: they take microseconds from the page cache, far less
+    /// than a handover to another thread and back.
     pub(super) fn point<'a, T: Send + 'a>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Error>,
@@ -47,7 +47,7 @@ impl Pool {
         future::ready(self.read(read)).boxed()
     }
 
-    /// Reads on a thread that may block. For reads whose length depends on how much is stored.
+    /// Reads on a thread that may block. For reads whose length depends on the amount of stored data.
     pub(super) fn long<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Reads by key: a run, its history, its commands, a task, what is due. Each is one statement, hence one snapshot.
+//! Reads by key: a run, its history, its commands, a task, due runs. Each is one statement, hence one snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::{
 };
 
 pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>, Error> {
-    // One statement, so that the row and its parts are of the same commit. The first three columns repeat in every row,
-    // but only the first row's are looked at.
+    // One statement, so that the row and its parts are of the same commit. The first three columns repeat in every row, but only
+    // those of the first row are read.
     let mut statement = connection.prepare_cached(
         "SELECT runs.version, runs.state, run_specs.body, run_parts.part, run_parts.body
          FROM runs JOIN run_specs USING (run_key) LEFT JOIN run_parts USING (run_key) WHERE runs.run_id = ?1",
@@ -84,7 +84,7 @@ pub(super) fn history(
     up_to: u64,
     page: Page,
 ) -> Result<Vec<StoredEvent>, Error> {
-    // The length of a payload is read without the payload: one that does not fit on the page any more is left alone.
+    // The length of a payload is read without the payload: one that no longer fits on the page is not read.
     let mut statement = connection.prepare_cached(
         "SELECT events.sequence, id, event_type, recorded_at, workflow_task_id, workflow_command_id, principal, payload,
                 octet_length(payload)
@@ -308,7 +308,7 @@ pub(super) fn rollouts(connection: &Connection) -> Result<Vec<Rollout>, Error> {
     bodies(statement.query([])?, "rollout", "")
 }
 
-/// Parsed from SQLite's own memory, without a copy in between.
+/// Parses a column from SQLite's own memory, without a copy in between.
 pub(super) fn body<T: DeserializeOwned>(
     row: &Row<'_>,
     column: usize,
@@ -322,7 +322,7 @@ pub(super) fn body<T: DeserializeOwned>(
     serde_json::from_str(text).map_err(|error| unreadable(what, id, error))
 }
 
-/// The only column of every row.
+/// Parses the only column of every row.
 pub(super) fn bodies<T: DeserializeOwned>(
     mut rows: rusqlite::Rows<'_>,
     what: &str,

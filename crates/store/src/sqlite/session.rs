@@ -171,7 +171,7 @@ pub(super) fn list(connection: &Connection, filter: &SessionFilter) -> Result<Ve
          AND (?4 IS NULL OR lease_owner = ?4) AND updated_at <= ?5 AND (updated_at < ?5 OR session_id > ?6)
          ORDER BY updated_at DESC, session_id LIMIT ?7",
     )?;
-    // Without a place to go on from, everything comes after the end of time.
+    // Without a place to continue from, everything comes after the end of time.
     let (at, id) = match &filter.after {
         Some((at, id)) => (at.as_micros(), id.as_str()),
         None => (i64::MAX, ""),

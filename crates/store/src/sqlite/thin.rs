@@ -1,7 +1,7 @@
 //! Large payloads of messages are stored once, in the event. An open signal or update is a part of its run and an event of its
-//! history, and both have the arguments; an update that is over is a command and an event, and both have the result. The part or
-//! command is written without it and gets it back from the event when it is read. Events are never changed or deleted, so what a row
-//! refers to is there.
+//! history, and both have the arguments; a finished update is a command and an event, and both have the result. The part or command
+//! is written without the payload and gets it back from the event when it is read. Events are never changed or deleted, so the
+//! referenced event always exists.
 
 use longhaul_engine::change::{CommandRow, UpdateStatus};
 use longhaul_engine::run::state::{Part, Run, Signal, Update};
@@ -19,13 +19,13 @@ use crate::Error;
 /// Base64 text of payloads that stay in the row: reading an event as well costs more than writing these twice.
 const INLINE_MAX: usize = 4096;
 
-/// The text of a part.
+/// Returns the text of a part.
 pub(super) fn encode(part: &Part) -> Result<String, Error> {
     match part {
         Part::Signal(signal)
             if signal.received_at.is_some() && signal.arguments.exceeds(INLINE_MAX) =>
         {
-            // Arguments are a list, so null is none of them.
+            // Arguments are a list, so null is never a valid value.
             json(&Part::Signal(Box::new(Signal {
                 arguments: Payload::null(),
                 ..(**signal).clone()
@@ -46,7 +46,7 @@ pub(super) fn encode(part: &Part) -> Result<String, Error> {
     }
 }
 
-/// The event that has the arguments of a part that was written without them.
+/// Returns the event that has the arguments of a part that was written without them.
 fn event_of(part: &Part) -> Option<u64> {
     match part {
         Part::Signal(signal) if signal.arguments.kind() == Some(Kind::Null) => signal.received_at,
@@ -55,7 +55,7 @@ fn event_of(part: &Part) -> Option<u64> {
     }
 }
 
-/// The text of a command.
+/// Returns the text of a command.
 pub(super) fn encode_command(command: &CommandRow) -> Result<String, Error> {
     let is_large = command.update.as_ref().is_some_and(|update| {
         let result = update.result.as_ref();
@@ -71,7 +71,7 @@ pub(super) fn encode_command(command: &CommandRow) -> Result<String, Error> {
     json(&thin)
 }
 
-/// Gives the parts of a run their arguments back.
+/// Restores the arguments of the parts of a run.
 pub(super) fn complete(connection: &Connection, run: &mut Run) -> Result<(), Error> {
     let run_id = &run.spec.run_id;
     for part in run.parts.values_mut() {
@@ -88,7 +88,7 @@ pub(super) fn complete(connection: &Connection, run: &mut Run) -> Result<(), Err
     Ok(())
 }
 
-/// Gives an update that is over its result back.
+/// Restores the result of a finished update.
 pub(super) fn complete_command(
     connection: &Connection,
     run_id: &RunId,
@@ -105,7 +105,7 @@ pub(super) fn complete_command(
     Ok(())
 }
 
-/// The payload of an event.
+/// Returns the payload of an event.
 fn event<T: DeserializeOwned>(
     connection: &Connection,
     run_id: &RunId,
@@ -120,13 +120,13 @@ fn event<T: DeserializeOwned>(
         .map_err(|error| unreadable("event of run", run_id.as_str(), error))
 }
 
-/// What `SignalReceived` and `UpdateAccepted` have in common.
+/// The common fields of `SignalReceived` and `UpdateAccepted`.
 #[derive(Deserialize)]
 struct Accepted {
     arguments: Payload,
 }
 
-/// Of `UpdateCompleted`.
+/// A field of `UpdateCompleted`.
 #[derive(Deserialize)]
 struct Completed {
     #[serde(default)]

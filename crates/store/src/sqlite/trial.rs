@@ -1,5 +1,5 @@
-//! Whether the store can write, without asking the disk more often than needed. Real writes answer the question as long as
-//! there are any; a trial write is made when there were none for a while, and now and then while writes fail.
+//! Checks whether the store can write, with as few writes as possible. Real writes show it as long as there are any; a trial write
+//! is made if there were none for a while, and from time to time while writes fail.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,17 @@ use super::Sqlite;
 use super::encode::Write;
 use crate::Error;
 
-/// How long an answer holds while writes work. Readiness is asked every few seconds by each prober; all of them together cost
-/// one page in this time.
+/// How long a result is valid while writes work. Each prober checks readiness every few seconds; all of them together cost one page
+/// in this time.
 const WORKING_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The same while writes fail. Shorter, so that a disk with room again is noticed soon.
 const FAILING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A write takes milliseconds. A disk that takes longer than this is not one to send work to.
+/// A write takes milliseconds. A slower disk must not get more work.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The newest answer. Locked during a trial, so that there is one at a time.
+/// The newest result. Locked during a trial, so that there is one at a time.
 #[derive(Default)]
 pub(super) struct Trials {
     newest: Mutex<Option<Answer>>,
@@ -27,7 +27,7 @@ pub(super) struct Trials {
 
 struct Answer {
     at: Instant,
-    /// Durable writes by then.
+    /// Durable writes at that time.
     writes: u64,
     result: Result<(), Error>,
 }
@@ -59,7 +59,7 @@ impl Sqlite {
                 return Ok(());
             }
         }
-        // Noted before the trial: one whose caller gives up counts all the same.
+        // Recorded before the trial: a trial whose caller stops waiting counts too.
         *newest = Some(Answer {
             at: Instant::now(),
             writes: state.writes,

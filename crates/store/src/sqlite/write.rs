@@ -1,5 +1,5 @@
-//! The writer: one connection, one thread, batches in one transaction each. Every check of a commit comes before its first
-//! write, so a refused commit leaves nothing behind and needs no savepoint.
+//! The writer: one connection, one thread, batches in one transaction each. Every check of a commit comes before its first write,
+//! so a refused commit writes nothing and needs no savepoint.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -100,7 +100,7 @@ fn write_all(
             Write::Trial => try_to_write(transaction),
         };
         results.push(match result {
-            // Refused before anything of it was written: the rest of the batch stands.
+            // Refused before anything of it was written: the rest of the batch is kept.
             Err(Error::Conflict) => Err(Error::Conflict),
             Err(error) => return Err(error),
             Ok(changed) => Ok(changed),
@@ -109,7 +109,7 @@ fn write_all(
     Ok(results)
 }
 
-/// Writes the first page with a number in it that SQLite keeps for its users and that this store does not use. No table is
+/// Writes the first page with a number in it that SQLite reserves for its users and that this store does not use. No table is
 /// touched, and one page goes to the log.
 fn try_to_write(transaction: &Transaction<'_>) -> Result<bool, Error> {
     transaction.pragma_update(None, "user_version", 1)?;
@@ -155,10 +155,10 @@ impl<'t> Hot<'t> {
     }
 }
 
-/// What the version check learned about a run that is there.
+/// Columns of an existing run, read by the version check.
 struct Found {
     run_key: i64,
-    /// Only changed columns are set, so that unchanged ones leave their index alone.
+    /// Only changed columns are set, so that unchanged ones do not touch their index.
     alarm: Option<i64>,
     list_status_changes: bool,
 }
@@ -233,8 +233,8 @@ fn check_instance(transaction: &Transaction<'_>, change: &RunChange) -> Result<(
     }
 }
 
-/// A request id belongs to one command, which its number in the workflow names; that command's own row may be written again,
-/// also by the run that took it over.
+/// Checks request ids. A request id belongs to one command, identified by its number in the workflow; the row of that command may
+/// be written again, also by the run that took it over.
 fn check_requests(transaction: &Transaction<'_>, change: &RunChange) -> Result<(), Error> {
     for (place, command) in change.commands.iter().enumerate() {
         let Some(request_id) = &command.request_id else {
@@ -294,7 +294,7 @@ fn update_run(
     Ok(found.run_key)
 }
 
-/// A run closes once, together with its status, so this is written then and never read before a write.
+/// Returns when the run closed. A run closes once, together with its status, so this is written then and never read before a write.
 fn closed_at(change: &RunChange) -> Option<i64> {
     let closed = change.core.closed.as_ref();
     closed.map(|closed| closed.at.as_micros())

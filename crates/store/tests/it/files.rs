@@ -1,4 +1,4 @@
-//! SQLite and its files: what is left after a drop or a crash, and which files are refused.
+//! SQLite and its files: their content after a drop or a crash, and which files are refused.
 
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -14,7 +14,7 @@ use longhaul_store::sqlite::{Options, Sqlite, Sync};
 use longhaul_store::{Error, Page, Store};
 use tempfile::TempDir;
 
-/// An empty store in a directory of its own, without syncs: these tests crash nothing.
+/// Returns an empty store in a directory of its own, without syncs: these tests crash nothing.
 pub(crate) fn temporary() -> (Arc<Sqlite>, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let options = Options {
@@ -24,7 +24,7 @@ pub(crate) fn temporary() -> (Arc<Sqlite>, TempDir) {
     (Arc::new(Sqlite::open_with(options).unwrap()), directory)
 }
 
-/// The message of an open that must fail, and its kind.
+/// Returns the error of an open that must fail.
 fn refusal(path: &Path) -> Error {
     match Sqlite::open(path) {
         Ok(_) => panic!("{} opened", path.display()),
@@ -33,9 +33,9 @@ fn refusal(path: &Path) -> Error {
 }
 
 #[tokio::test]
-async fn everything_is_there_after_reopening() {
+async fn everything_is_stored_after_reopening() {
     let directory = tempfile::tempdir().unwrap();
-    // The directory is made as well.
+    // The directory is created as well.
     let path = directory.path().join("data").join("longhaul.db");
     let store = Sqlite::open(&path).unwrap();
     let run = create(&store, "w").await;
@@ -76,7 +76,7 @@ async fn everything_is_there_after_reopening() {
 }
 
 #[tokio::test]
-async fn dropping_the_store_finishes_what_was_accepted() {
+async fn dropping_the_store_finishes_accepted_writes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("longhaul.db");
     let store = Sqlite::open(&path).unwrap();
@@ -97,8 +97,8 @@ async fn dropping_the_store_finishes_what_was_accepted() {
     );
 }
 
-/// The files as a killed process leaves them, then with the log cut ever shorter, as a power cut may leave it: what was
-/// stored first is there, whole, and what is there is a run that once was.
+/// Uses the files as a killed process leaves them, then with the log cut shorter and shorter, as a power cut may leave it: the
+/// first commits are stored completely, and the run is in a state that it once had.
 #[tokio::test]
 async fn a_torn_log_loses_the_newest_commits_only() {
     let (store, directory) = temporary();
@@ -131,7 +131,7 @@ async fn a_torn_log_loses_the_newest_commits_only() {
             newest = 0;
             continue;
         };
-        assert!(run.version <= newest, "a shorter log held more");
+        assert!(run.version <= newest, "a shorter log must not contain more");
         newest = run.version;
         assert_eq!(run, versions[usize::try_from(run.version).unwrap() - 1]);
         let events = store
@@ -148,17 +148,17 @@ async fn a_torn_log_loses_the_newest_commits_only() {
             assert_eq!(
                 run,
                 *versions.last().unwrap(),
-                "a kill loses nothing that was answered"
+                "a kill loses nothing that was confirmed"
             );
         }
-        // And work goes on from there.
+        // The store can be written from there.
         advance(&store, &run, next(&run)).await;
     }
     assert!(newest < 5, "the cuts reached the beginning");
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused_and_left_alone() {
+async fn a_newer_schema_is_refused_and_not_changed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("longhaul.db");
     drop(Sqlite::open(&path).unwrap());
@@ -263,7 +263,7 @@ async fn a_large_signal_is_stored_once() {
             .unwrap()
     };
     assert!(part("signal:6") < 1000 && part("update:7") < 1000);
-    assert!(part("buffered:8") > 100_000, "history has it not yet");
+    assert!(part("buffered:8") > 100_000, "history does not have it yet");
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn a_database_without_its_end_is_refused() {
 }
 
 #[tokio::test]
-async fn no_database_is_made_beside_the_log_of_another() {
+async fn no_database_is_created_beside_the_log_of_another() {
     let (store, directory) = temporary();
     create(&*store, "w").await;
     let crashed = tempfile::tempdir().unwrap();
@@ -296,12 +296,12 @@ async fn no_database_is_made_beside_the_log_of_another() {
         assert!(error.to_string().contains("longhaul.db-wal"), "{error}");
         assert!(
             fs::metadata(&path).is_err(),
-            "a refused open made a database"
+            "a refused open must not create a database"
         );
     }
     fs::write(&path, "").unwrap();
     assert!(matches!(refusal(&path), Error::Damaged(_)));
-    // An empty log is no log.
+    // An empty log does not count.
     fs::write(&log, "").unwrap();
     drop(Sqlite::open(&path).unwrap());
 }
@@ -327,7 +327,7 @@ async fn the_database_itself_is_locked() {
 }
 
 #[tokio::test]
-async fn asking_whether_writes_work_costs_one_write_at_most() {
+async fn checking_whether_writes_work_costs_at_most_one_write() {
     let (store, _directory) = temporary();
     for _ in 0..100 {
         store.check_writes().await.unwrap();

@@ -1,4 +1,4 @@
-//! The stores against the suite, against each other, and SQLite against what happens to files.
+//! The stores against the suite and against each other, and SQLite with damaged, locked and old files.
 
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 

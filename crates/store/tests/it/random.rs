@@ -1,5 +1,5 @@
-//! Random commits, some of them deliberately wrong, on the model and on SQLite: the same ones stand, and afterwards every
-//! question has the same answer. SQLite gets them without waiting for answers, so that they meet in batches.
+//! Random commits, some of them deliberately wrong, on the model and on SQLite: the same ones succeed, and afterwards every read
+//! returns the same. SQLite gets them without waiting for results, so that they share batches.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ enum Op {
         namespace: &'static str,
         worker: &'static str,
     },
-    /// Wait for all answers so far.
+    /// Wait for all results so far.
     Settle,
 }
 
@@ -66,7 +66,7 @@ struct Which {
     number: u64,
 }
 
-/// On which version the change claims to be based.
+/// The version that the change is based on.
 #[derive(Clone, Copy, Debug)]
 enum Version {
     Right,
@@ -77,7 +77,7 @@ enum Version {
 #[derive(Clone, Debug)]
 struct Rows {
     events: usize,
-    /// The first event's number is one that is taken.
+    /// The number of the first event is already used.
     repeats_event: bool,
     status: Status,
     close: Option<ClosedReason>,
@@ -261,7 +261,7 @@ fn step(run: &Run, version: Version, rows: &Rows) -> RunChange {
     change
 }
 
-/// What is committed, or None when there is no run to change.
+/// Returns the changes to commit, or `None` if there is no run to change.
 async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
     match op {
         Op::Start {
@@ -318,7 +318,7 @@ async fn changes(model: &Memory, op: &Op) -> Option<Changes> {
     }
 }
 
-/// The same call on either store; an answer that says what happened, in a word.
+/// Makes the same call on either store; returns the outcome in a word.
 fn call<'a>(
     store: &'a dyn Store,
     op: &Op,
@@ -334,7 +334,7 @@ fn call<'a>(
         created_at: at(0),
         updated_at: at(0),
     };
-    // Rows are encoded or applied when the call is made, so nothing borrowed for it has to live until the answer.
+    // Rows are encoded or applied when the call is made, so nothing borrowed for it has to live until the result.
     match op {
         Op::Start { .. } | Op::Step { .. } | Op::Continue { .. } => {
             Some(word(store.commit(Arc::clone(changes?))))
@@ -418,7 +418,7 @@ async fn check(ops: &[Op], model: &Memory, sqlite: &Sqlite) {
         if let Some(expected) = call(model, op, changes.as_ref()) {
             let expected = outcome(expected.await);
             let answer = call(sqlite, op, changes.as_ref()).expect("the same call");
-            // Only commits promise to take their place when called; the others are waited for.
+            // Only commits take their place when called; the others are waited for.
             if changes.is_some() {
                 waiting.push((op, expected, answer));
             } else {
@@ -437,7 +437,7 @@ async fn check(ops: &[Op], model: &Memory, sqlite: &Sqlite) {
     assert_same(model, sqlite, &universe()).await;
 }
 
-/// A few seconds' worth; `PROPTEST_CASES` asks for more.
+/// Takes a few seconds; `PROPTEST_CASES` sets more cases.
 fn config() -> ProptestConfig {
     let asked = ProptestConfig::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() {
@@ -451,7 +451,7 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
     #[test]
-    fn sqlite_answers_like_the_model(ops in prop::collection::vec(op(), 1..80)) {
+    fn sqlite_behaves_like_the_model(ops in prop::collection::vec(op(), 1..80)) {
         let (sqlite, _directory) = crate::files::temporary();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(check(&ops, &Memory::new(), &sqlite));

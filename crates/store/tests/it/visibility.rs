@@ -1,5 +1,5 @@
-//! Random queries over random runs: SQLite finds what the meaning of the query says. And an index that is made for a file
-//! written by an earlier release finds the same.
+//! Random queries over random runs: SQLite finds the runs that the query matches. And an index that is built for a file of an
+//! earlier release finds the same.
 
 use std::sync::Arc;
 
@@ -142,7 +142,7 @@ fn literals() -> impl Strategy<Value = (&'static str, &'static str)> {
     ]
 }
 
-/// Mostly queries that mean something; those that do not are dropped by the caller.
+/// Generates mostly valid queries; the caller drops the invalid ones.
 fn predicate() -> impl Strategy<Value = String> {
     let operators = select(
         &[
@@ -234,7 +234,7 @@ async fn fill(store: &dyn Store, shapes: &[Shape]) {
     }
 }
 
-/// All pages of a size joined.
+/// Returns all pages of a size, joined.
 async fn pages(store: &dyn Store, filter: &RunFilter) -> Vec<RunSummary> {
     let mut filter = filter.clone();
     let mut joined = Vec::new();
@@ -278,7 +278,7 @@ fn understood(queries: &[String]) -> Vec<RunFilter> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn sqlite_finds_what_a_query_means(
+    fn sqlite_finds_the_runs_that_a_query_matches(
         shapes in prop::collection::vec(shape(), 1..24),
         queries in prop::collection::vec(query(), 40),
     ) {
@@ -289,7 +289,7 @@ proptest! {
 }
 
 #[test]
-fn most_random_queries_mean_something() {
+fn most_random_queries_are_valid() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let queries: Vec<String> = (0..200)
         .map(|_| query().new_tree(&mut runner).unwrap().current())

@@ -1,4 +1,5 @@
-//! Durable calls: one opening event each, at most one end, and what is open in the run is what a fold of its history leaves open.
+//! Durable calls: one opening event each, at most one end, and the open parts of the run equal those that a fold of its history
+//! leaves open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +24,7 @@ const CHILD_END: [&str; 4] = [
     "ChildRunTerminated",
 ];
 
-/// What kind of call an event is about, and whether it opens it.
+/// Returns the kind of call that an event is about, and whether it opens it.
 fn kind(event: &Event, body: &Value) -> Option<(&'static str, bool)> {
     let timeout_of = body.get("timer_kind").and_then(Value::as_str);
     Some(match event.event_type {
@@ -73,7 +74,7 @@ pub(super) fn check(world: &World, run: &Run) {
     }
     assert_eq!(
         run.core.last_command_sequence, fold.highest,
-        "10: the highest command sequence is known"
+        "10: the core has the highest command sequence"
     );
     check_groups(&fold);
     if run.core.closed.is_none() {
@@ -125,7 +126,7 @@ impl<'a> Fold<'a> {
         }
         let call = self.calls.get(&sequence);
         let call = call.unwrap_or_else(|| panic!("7: {} {sequence} was opened", event.event_type));
-        assert_eq!(call.kind, kind, "7: call {sequence} is of one kind");
+        assert_eq!(call.kind, kind, "7: call {sequence} has one kind");
         if event.event_type != "ActivityHeartbeatRecorded" {
             assert_eq!(
                 call.path, path,
@@ -199,14 +200,14 @@ impl<'a> Fold<'a> {
         }
     }
 
-    /// The calls of a member that was given up are over without an event of their own, except for activities and timers.
+    /// Ends the calls of a cancelled member: they have no event of their own, except for activities and timers.
     fn give_up(&mut self, base: u64, size: u64) {
         for sequence in base..base + size {
             self.ended.insert(sequence);
         }
     }
 
-    /// A delivery ends waits; activities and timers say so themselves, and children go on.
+    /// Ends the waits that a delivery interrupts; activities and timers have their own events, and children continue.
     fn interrupt(&mut self, base: u64, span: u64) {
         for sequence in base..base.saturating_add(span) {
             let kind = self.calls.get(&sequence).map(|call| call.kind);
@@ -246,7 +247,7 @@ fn check_groups(fold: &Fold<'_>) {
     }
 }
 
-/// State is what a fold of history says is still open.
+/// The open parts equal those that a fold of history leaves open.
 fn check_open(run: &Run, fold: &Fold<'_>) {
     let found = |pick: fn(&PartKey) -> Option<u64>| -> BTreeSet<u64> {
         run.parts.keys().filter_map(pick).collect()

@@ -1,5 +1,5 @@
-//! Parents and children: a child answers one call, the call's end agrees with the child's, and a closing parent does as its close
-//! policies say, once for each child.
+//! Parents and children: a child belongs to one call, the end of the call agrees with the end of the child, and a closing parent
+//! follows its close policies, once for each child.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ pub(super) fn check(world: &World, runs: &[&Run]) {
     assert_eq!(
         slots.len(),
         1,
-        "49: a child has one call, also when it continues or is tried again"
+        "49: a child has one call, also when it continues or is retried"
     );
     if let Some(Some((parent, sequence, call))) = slots.into_iter().next() {
         let scheduled = events(world, &world.runs[&parent]).filter(|(event, body)| {
@@ -46,7 +46,7 @@ pub(super) fn check(world: &World, runs: &[&Run]) {
         check_letters_are_taken_once(world, run);
         let policies = close_policies(world, run);
         for (child, count) in &policies {
-            assert_eq!(*count, 1, "50: {child} is told once");
+            assert_eq!(*count, 1, "50: {child} gets one message");
         }
     }
 }
@@ -67,7 +67,7 @@ fn check_slots(world: &World, run: &Run) {
             child_runs
                 .iter()
                 .any(|child| child.run_id().as_str() == named),
-            "17: it names a run of its child"
+            "17: the event names a run of its child"
         );
         let last = child_runs.last().expect("a child has a run");
         assert_eq!(
@@ -77,7 +77,7 @@ fn check_slots(world: &World, run: &Run) {
         let closed = last.core.closed.as_ref().expect("17: the child is closed");
         assert!(
             expected.contains(&closed.reason.as_str()),
-            "17: it agrees with the child"
+            "17: the event agrees with the child"
         );
         assert_eq!(body["closed_reason"], closed.reason.as_str(), "17");
     }
@@ -95,7 +95,7 @@ fn close_policies(world: &World, run: &Run) -> BTreeMap<String, usize> {
     told
 }
 
-/// What a child is told by letter, it hears once.
+/// Checks that a child applies each outbox message once.
 fn check_letters_are_taken_once(world: &World, run: &Run) {
     let mut heard = BTreeSet::new();
     for (_, row) in world.commands.values() {
@@ -106,11 +106,14 @@ fn check_letters_are_taken_once(world: &World, run: &Run) {
         else {
             continue;
         };
-        assert!(heard.insert(id.to_owned()), "24: a letter is taken once");
+        assert!(
+            heard.insert(id.to_owned()),
+            "24: an outbox message is applied once"
+        );
     }
 }
 
-/// Children of earlier runs that the run looks after, unless it abandons them.
+/// Returns the children of earlier runs that the run is responsible for, unless it abandons them.
 pub(crate) fn adopted(run: &Run) -> Vec<WorkflowId> {
     run.parts
         .values()
@@ -123,10 +126,10 @@ pub(crate) fn adopted(run: &Run) -> Vec<WorkflowId> {
         .collect()
 }
 
-/// The children that a run which has just closed must do something about: its own open ones by its history, and adopted ones.
+/// Returns the children that a run which has just closed must stop: its own open ones by its history, and adopted ones.
 pub(crate) fn owed(world: &World, run_id: &RunId, adopted: Vec<WorkflowId>) -> Vec<WorkflowId> {
     let run = &world.runs[run_id];
-    let closed = run.core.closed.as_ref().expect("it is closed");
+    let closed = run.core.closed.as_ref().expect("the run is closed");
     if closed.reason.as_str() == "continued" {
         return Vec::new();
     }
@@ -152,18 +155,19 @@ pub(crate) fn owed(world: &World, run_id: &RunId, adopted: Vec<WorkflowId>) -> V
     open.into_values().chain(adopted).collect()
 }
 
-/// When every letter is delivered: closed parents have told their children, and an open call has an open child.
+/// Checks the state after every outbox message is delivered: closed parents have informed their children, and an open call has an
+/// open child.
 pub(crate) fn check_settled(world: &World) {
     for run in world.runs.values() {
         let letters = run
             .parts
             .keys()
             .filter(|key| matches!(key, PartKey::Outbox(_)));
-        assert_eq!(letters.count(), 0, "every letter is delivered");
+        assert_eq!(letters.count(), 0, "every outbox message is delivered");
         let told: BTreeSet<String> = close_policies(world, run).into_keys().collect();
         let owed = world.owed.get(run.run_id()).cloned().unwrap_or_default();
         let owed: BTreeSet<String> = owed.iter().map(ToString::to_string).collect();
-        assert_eq!(told, owed, "50: each open child is told once");
+        assert_eq!(told, owed, "50: each open child gets one message");
         for part in run.parts.values() {
             let (Part::Child(child) | Part::Adopted(child)) = part else {
                 continue;
@@ -175,7 +179,7 @@ pub(crate) fn check_settled(world: &World) {
             );
             assert_eq!(
                 child.run_number, current.spec.run_number,
-                "its newest run is known"
+                "the parent has its newest run"
             );
         }
     }

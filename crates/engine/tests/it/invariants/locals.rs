@@ -67,11 +67,11 @@ pub(super) fn check(world: &World, run: &Run) {
         );
         assert!(
             local.attempt.is_none() || slot.is_some() || waiting.is_some(),
-            "28: an unfinished attempt has a task under which it is found"
+            "28: an unfinished attempt has a workflow task"
         );
         assert!(
             slot.is_some() || waiting.is_some(),
-            "28: a local activity is brought up again"
+            "28: an open local activity has a task"
         );
         if let Some(task) = slot.filter(|task| task.lease.is_none()) {
             let row = &world.tasks[&task.id];
@@ -123,7 +123,7 @@ fn check_order(world: &World, run: &Run) {
                 *stage = Stage::Pending;
             }
             "ActivityCompleted" | "ActivityFailed" => {
-                assert_eq!(*stage, Stage::Running, "5.3: an attempt ended it");
+                assert_eq!(*stage, Stage::Running, "5.3: an attempt ends the call");
                 *stage = Stage::Over;
             }
             _ => *stage = Stage::Over,

@@ -1,5 +1,5 @@
-//! Messages: every accepted signal is in one history or buffered, in order; every update ends once; stream messages have places
-//! without gaps, and no run is shown one twice.
+//! Messages: every accepted signal is in one history or buffered, in order; every update ends once; stream messages have positions
+//! without gaps, and no run sees one twice.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ fn text<'a>(body: &'a Value, key: &str) -> &'a str {
     body[key].as_str().unwrap()
 }
 
-/// 26: every accepted signal is buffered, or stands in exactly one history, in command order.
+/// 26: every accepted signal is buffered, or in exactly one history, in command order.
 fn check_signals(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
     let accepted: Vec<&str> = accepted.iter().map(|row| row.command_id.as_str()).collect();
     let mut seen: Vec<&str> = Vec::new();
@@ -75,11 +75,11 @@ fn check_signals(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
     }
     assert_eq!(
         seen, accepted,
-        "26: no signal is lost, doubled or reordered"
+        "26: no signal is lost, duplicated or reordered"
     );
 }
 
-/// 20, 48: an update is accepted once per run it visits, in command order, and ends once, in the last of them.
+/// 20, 48: an update is accepted once in each run it is in, in command order, and ends once, in the last of them.
 fn check_updates(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
     #[derive(Default)]
     struct Story {
@@ -143,7 +143,7 @@ fn check_updates(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
             assert_eq!(
                 story.accepted_in.last(),
                 story.completed_in.last(),
-                "20: it ends where it is"
+                "20: an update ends in the run that has it"
             );
             assert_eq!(
                 story.applied_in.len(),
@@ -155,11 +155,11 @@ fn check_updates(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
             } else {
                 "update_completed"
             };
-            assert_eq!(row.outcome, outcome, "20: its caller is told the same");
+            assert_eq!(row.outcome, outcome, "20: its caller gets the same outcome");
         } else {
             assert_eq!(
                 row.outcome, "update_accepted",
-                "20: its caller is told the same"
+                "20: its caller gets the same result"
             );
             assert!(
                 story.applied_in.is_empty(),
@@ -174,7 +174,8 @@ fn check_updates(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
     assert!(stray.is_empty(), "20: nobody sent {}", stray.len());
 }
 
-/// Places are 1, 2, 3, …; each message is shown, or buffered; a run is shown each at most once, in order, and none it has read.
+/// Positions are 1, 2, 3, …; each message is in a history, or buffered; a run sees each at most once, in order, and none it has
+/// read.
 fn check_streams(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
     let mut places: BTreeMap<&str, u64> = BTreeMap::new();
     let mut by_command: BTreeMap<&str, (&str, u64)> = BTreeMap::new();
@@ -195,7 +196,7 @@ fn check_streams(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
                 let cursor = cursors.entry(stream).or_default();
                 assert_eq!(
                     body["previous_position"], *cursor,
-                    "a cursor moves from where it was"
+                    "a cursor starts at its last position"
                 );
                 let next = body["new_position"].as_u64().unwrap();
                 assert!(next > *cursor, "a cursor moves forward");
@@ -210,7 +211,7 @@ fn check_streams(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
                 assert_eq!(
                     *position,
                     *last + 1,
-                    "a run is shown every message after its cursor once, in order"
+                    "a run sees every message after its cursor once, in order"
                 );
                 *last = *position;
                 *shown.entry(command).or_default() += 1;
@@ -221,7 +222,7 @@ fn check_streams(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
             assert_eq!(
                 known.map(|stream| stream.cursor_position),
                 Some(*cursor),
-                "what the run knows of its cursors is what its history says"
+                "the cursors of the run agree with its history"
             );
         }
     }

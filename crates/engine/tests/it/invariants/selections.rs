@@ -1,4 +1,4 @@
-//! Selections: the first member that settles is chosen, once, by the event right before the choice.
+//! Selections: the first member that ends is chosen, once, by the event right before the choice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::world::World;
 
 #[derive(Default)]
 struct Selection {
-    /// Calls of each member that are not over, recorded or not, by the member's first call.
+    /// Calls of each member that are still open, recorded or not, by the first call of the member.
     members: BTreeMap<u64, BTreeSet<u64>>,
     settled: BTreeSet<u64>,
     resolved: bool,
@@ -18,15 +18,20 @@ struct Selection {
 
 pub(super) fn check(world: &World, run: &Run) {
     let mut selections: BTreeMap<String, Selection> = BTreeMap::new();
-    // The choice that the newest event demands.
+    // The choice that the newest event requires.
     let mut demanded: Option<(String, u64, bool, &Event)> = None;
     for (event, body) in events(world, run) {
         if event.event_type == "SelectionResolved" {
-            let (id, member, failed, deciding) = demanded.take().expect("21: something decided it");
-            assert_eq!(body["selection_group_id"], id.as_str(), "21: of its group");
+            let (id, member, failed, deciding) =
+                demanded.take().expect("21: an event decided the selection");
+            assert_eq!(
+                body["selection_group_id"],
+                id.as_str(),
+                "21: the choice belongs to its group"
+            );
             assert_eq!(
                 body["member_base_sequence"], member,
-                "21: the first that settled"
+                "21: the first member that ended is chosen"
             );
             assert_eq!(
                 body["outcome"],
@@ -36,13 +41,13 @@ pub(super) fn check(world: &World, run: &Run) {
             assert_eq!(
                 body["resolution_event_id"],
                 deciding.id.as_str(),
-                "21: by that event"
+                "21: the choice names that event"
             );
             assert_eq!(body["resolution_event_type"], deciding.event_type, "21");
-            let selection = selections.get_mut(&id).expect("21: it is open");
+            let selection = selections.get_mut(&id).expect("21: the selection is open");
             assert!(
                 !std::mem::replace(&mut selection.resolved, true),
-                "21: once"
+                "21: a selection is decided once"
             );
             continue;
         }
@@ -59,10 +64,10 @@ pub(super) fn check(world: &World, run: &Run) {
         if event.event_type == "SelectionOperationCancelled" {
             let id = body["selection_group_id"].as_str().unwrap();
             let member = body["member_base_sequence"].as_u64().unwrap();
-            let selection = selections.get_mut(id).expect("21: it is open");
+            let selection = selections.get_mut(id).expect("21: the selection is open");
             assert!(
                 selection.settled.insert(member),
-                "21: given up once, and not when settled"
+                "21: a member is cancelled once, and not after its end"
             );
             continue;
         }
@@ -84,7 +89,7 @@ pub(super) fn check(world: &World, run: &Run) {
         let Some(failed) = ends(event.event_type) else {
             continue;
         };
-        // An activity that a cancellation interrupts settles nothing; one that stopped by itself does.
+        // An activity that a cancellation interrupts ends no member; one that stopped by itself does.
         if event.event_type == "ActivityCancelled" && !next_is_choice(world, run, event) {
             continue;
         }
@@ -106,7 +111,7 @@ fn next_is_choice(world: &World, run: &Run, event: &Event) -> bool {
         .is_some_and(|next| next.event_type == "SelectionResolved")
 }
 
-/// Whether the event ends its call, and whether as a failure.
+/// Returns whether the event ends its call, and whether as a failure.
 fn ends(event_type: &str) -> Option<bool> {
     match event_type {
         "ActivityCompleted"

@@ -1,4 +1,4 @@
-//! Nothing is forgotten: what the workflow should look at has a task or waits for one, and what is due has an alarm.
+//! No wake is lost: everything that the workflow must look at has a task or waits for one, and everything due has an alarm.
 
 use longhaul_engine::Moment;
 use longhaul_engine::change::{TaskKind, TaskStatus};
@@ -36,8 +36,8 @@ pub(super) fn check(world: &World, run: &Run) {
                     | PartKey::Outbox(_)
             )
         });
-    // A worker that has seen everything and asks for nothing leaves the run to signals and operators.
-    // Updates that were handled since change nothing of that.
+    // A worker that has seen everything and sends no commands leaves the run to signals and operators. Updates that were handled
+    // since do not change that.
     let asked_for_nothing = events(world, run)
         .filter(|(event, _)| event.sequence > run.core.handled_sequence)
         .all(|(event, _)| event.event_type.starts_with("Update"));
@@ -56,7 +56,7 @@ pub(super) fn check(world: &World, run: &Run) {
     check_no_lost_wake(world, run, update_turn);
 }
 
-/// The audit leaves every run alone whose alarm is not overdue: it would find nothing but a bug.
+/// The audit does not change a run whose alarm is not overdue: it would find nothing but a bug.
 fn check_audit(world: &World, run: &Run) {
     let moment = Moment {
         now: world.now,
@@ -64,7 +64,11 @@ fn check_audit(world: &World, run: &Run) {
         limits: &world.limits,
     };
     if run.core.alarm.is_none_or(|alarm| alarm > world.now) {
-        assert_eq!(stuck(run, moment), None, "55: a healthy run is left alone");
+        assert_eq!(
+            stuck(run, moment),
+            None,
+            "55: the audit does not change a healthy run"
+        );
     }
 }
 
@@ -86,24 +90,25 @@ fn check_delivery_goes_on(run: &Run) {
     assert!(stopping, "56: an undelivered cancellation has a task");
 }
 
-/// A resolution that no completed task has observed has a task waiting, or waits behind the lease.
+/// A resolution that no completed task has observed has a task, or waits behind the lease.
 fn check_no_lost_wake(world: &World, run: &Run, update_turn: bool) {
     let task = run.core.workflow_task.as_ref();
     let lease = task.and_then(|task| task.lease.as_ref());
     if task.is_some() && lease.is_none() && !update_turn {
         return;
     }
-    // A plain lease covers what it observed; an update's turn covers nothing.
+    // A plain lease covers everything it observed; the turn of an update covers nothing.
     let observed = match lease {
         Some(lease) if !update_turn => lease.observed_sequence,
         _ => run.core.handled_sequence,
     };
-    // A failed group takes no interest in signals until it is whole.
+    // A failed group ignores signals until all members have ended.
     let mute = run
         .parts
         .values()
         .any(|part| matches!(part, Part::Group(group) if group.failed && group.unresolved > 0));
-    // An undelivered request sends the worker away without a decision until its work has stopped; what it saw then counts as seen.
+    // An undelivered request makes the worker return without a decision until its work has stopped; everything it saw then counts
+    // as seen.
     if run.core.cancellation.is_some() {
         return;
     }
@@ -132,7 +137,7 @@ fn check_no_lost_wake(world: &World, run: &Run, update_turn: bool) {
     }
 }
 
-/// The alarm is never later than what is due first.
+/// The alarm is never later than the first due time.
 fn check_alarm(world: &World, run: &Run) {
     let mut due: Vec<Timestamp> = Vec::new();
     for part in run.parts.values() {
@@ -144,7 +149,7 @@ fn check_alarm(world: &World, run: &Run) {
         assert_eq!(
             run.core.alarm,
             due.into_iter().min(),
-            "30: a closed run has only letters to send"
+            "30: a closed run has only outbox messages to send"
         );
         return;
     }

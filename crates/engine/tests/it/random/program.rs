@@ -1,4 +1,4 @@
-//! What a random workflow does with one task: calls of every kind, alone, in groups and in selections, as the SDKs write them.
+//! The commands of a random workflow in one task: calls of every kind, alone, in groups and in selections, as the SDKs write them.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,14 +8,14 @@ pub(super) enum Call {
     Leaf(Leaf),
     /// Waits for all.
     Fan(Vec<Leaf>),
-    /// Takes the first; a member is a call or a group of calls.
+    /// Waits for the first; a member is a call or a group of calls.
     Select(Vec<Vec<Leaf>>),
     SideEffect,
     Marker {
         change: u8,
     },
     Attribute,
-    /// A local activity, told after its end.
+    /// A local activity, reported after its end.
     Told {
         attempts: u8,
         fails: bool,
@@ -76,7 +76,7 @@ pub(super) fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-/// The commands of a call; `next` is the number of its first.
+/// Returns the commands of a call; `next` is the number of its first.
 pub(super) fn render(call: &Call, next: &mut u64) -> Vec<Value> {
     let base = *next;
     match call {
@@ -153,7 +153,7 @@ pub(super) fn render(call: &Call, next: &mut u64) -> Vec<Value> {
     }
 }
 
-/// A local activity after its end: every attempt but the last failed.
+/// Returns a local activity after its end: every attempt but the last failed.
 fn told(attempts: u64, fails: bool) -> Value {
     let last = if fails { "failed" } else { "completed" };
     let list: Vec<Value> = (1..=attempts)
@@ -201,7 +201,7 @@ impl Leaf {
             } => {
                 let mut command = json!({"type": "schedule_activity", "activity_type": "work", "retry_policy": {"max_attempts": retries, "backoff_seconds": [1]}});
                 set_policy(&mut command, policy);
-                // One that may be left behind must end by itself.
+                // A child that may be abandoned must end by itself.
                 match if policy == 2 { 3 } else { timeout } {
                     1 => command["start_to_close_timeout"] = json!(3),
                     2 => command["schedule_to_start_timeout"] = json!(3),
@@ -237,7 +237,7 @@ impl Leaf {
                 }
                 command
             }
-            // Keys by sequence: a wait like an open one would be sent again, not opened.
+            // Keys by sequence: a wait equal to an open one would be sent again, not opened.
             Self::Condition { timeout, named } => {
                 let mut command = json!({"type": "open_condition_wait", "condition_key": format!("c{sequence}"), "timeout_seconds": timeout});
                 if named {

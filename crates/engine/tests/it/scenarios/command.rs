@@ -74,7 +74,7 @@ fn kind_of(command: &Value) -> &'static str {
     }
 }
 
-/// One level of nesting, from `base/size/index…`.
+/// Returns one level of nesting, from `base/size/index…`.
 fn level(prefix: &str, kind: &str, value: &str) -> Value {
     let numbers: Vec<u64> = value
         .split('/')
@@ -87,7 +87,7 @@ fn level(prefix: &str, kind: &str, value: &str) -> Value {
     })
 }
 
-/// Puts a level inside those that the command has; the innermost is repeated beside the path.
+/// Adds a level inside those of the command; the innermost is repeated beside the path.
 fn join(command: &mut Value, entry: Value) {
     let mut path = command["parallel_group_path"]
         .as_array()

@@ -1,4 +1,4 @@
-//! What a step changed, as stories tell it.
+//! Renders the changes of a step for stories.
 
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ pub(super) fn show_outcome(outcome: &TaskOutcome) -> String {
     }
 }
 
-/// The keys of a payload that a reader of stories cares about; ids would only distract.
+/// Returns the keys of a payload that matter to a reader of stories; ids would only distract.
 pub(super) fn show_payload(payload: &str) -> String {
     let body: Value = serde_json::from_str(payload).unwrap();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Local activities under the workflow task's lease, as a worker that has each attempt written down runs them.
+//! Local activities under the lease of the workflow task, run by a worker that records each attempt.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::{Step, World};
 
-/// The call with these options.
+/// Returns the call with these options.
 pub(crate) fn local_call(options: &Value) -> LocalActivityCall {
     let mut descriptor = json!({"type": "record_local_activity", "activity_type": "charge", "execution_mode": "local"});
     for (key, value) in options.as_object().unwrap() {
@@ -52,7 +52,7 @@ impl World {
         (step, reply)
     }
 
-    /// The newest attempt of the call, whoever speaks about it.
+    /// Returns the newest attempt of the call, for any worker that reports on it.
     fn attempt_holder(&self, worker: &str, sequence: u64) -> Option<AttemptHolder> {
         let key = (self.run().run_id().clone(), sequence);
         let attempt_id: ActivityAttemptId = self.attempts.get(&key)?.clone();
@@ -118,7 +118,7 @@ impl World {
         (step, reply.map(|told| told.checkpoint.next_sequence))
     }
 
-    /// The task of a retry that stands beside the ordinary one.
+    /// Returns the task of a retry that exists beside the ordinary one.
     pub(crate) fn retry_task(&self, sequence: u64) -> Option<TaskId> {
         let local = self.run().local_activity(sequence)?;
         local.retry_task.as_ref().map(|task| task.id.clone())

@@ -27,7 +27,7 @@ pub(super) fn arguments(text: &str) -> Payload {
 }
 
 impl World {
-    /// A request on a workflow, with what its id stands for already.
+    /// Returns a request on a workflow, with the command that already has its id.
     pub(super) fn request_on(&self, workflow_id: &WorkflowId, request_id: Option<&str>) -> Request {
         let earlier = request_id.and_then(|id| {
             self.commands
@@ -136,7 +136,7 @@ impl World {
         self.apply(&request)
     }
 
-    /// The run that recorded the earlier request, as the host finds it.
+    /// Returns the run that recorded the earlier request, as the host finds it.
     fn earlier_run(&self, request: &Request) -> Option<Box<EarlierRun>> {
         let run = &self.runs[&request.earlier.as_ref()?.run_id];
         Some(Box::new(EarlierRun {
@@ -164,7 +164,7 @@ impl World {
         })
     }
 
-    /// The id of the run's cancellation request.
+    /// Returns the id of the run's cancellation request.
     pub(crate) fn cancellation_id(&self, run_id: &RunId) -> Option<CommandId> {
         let cancellation = self.runs[run_id].core.cancellation.as_ref()?;
         Some(cancellation.request_id.clone())

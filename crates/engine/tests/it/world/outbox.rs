@@ -1,5 +1,5 @@
-//! Letters between runs, delivered as the host delivers them: the oldest of a sender first, at least once, and the sender is told
-//! afterwards, unless a crash comes between.
+//! Outbox messages between runs, delivered as the host delivers them: the oldest of a sender first, at least once. The delivery is
+//! confirmed to the sender afterwards, unless a crash comes between.
 
 use longhaul_engine::Rejection;
 use longhaul_engine::change::CommandStatus;
@@ -12,7 +12,7 @@ use longhaul_protocol::id::{RunId, WorkflowId};
 use super::{Step, World};
 
 impl World {
-    /// Runs that have something to tell.
+    /// Returns the runs that have messages to deliver.
     pub(crate) fn senders(&self) -> Vec<RunId> {
         let has_messages = |run: &&longhaul_engine::run::state::Run| !deliveries(run).is_empty();
         self.runs
@@ -22,7 +22,8 @@ impl World {
             .collect()
     }
 
-    /// Delivers the sender's oldest letter; `told` unless the server died before it could say so. What it was, for showing.
+    /// Delivers the oldest message of the sender; `told` unless the server died before it could confirm it. Returns a description
+    /// for stories.
     pub(crate) fn deliver(&mut self, sender: &RunId, told: bool) -> (Step, Option<String>) {
         let Some(delivery) = deliveries(&self.runs[sender]).into_iter().next() else {
             return (Step::default(), None);
@@ -44,7 +45,7 @@ impl World {
         };
         assert!(
             !taken || refusal.is_none(),
-            "50: what the receiver has done is not called refused when the letter comes again"
+            "50: a repeated message that was applied is not refused"
         );
         let text = match &refusal {
             Some(refusal) => format!("{name}: refused, {refusal}"),
@@ -127,9 +128,9 @@ impl World {
         )
     }
 
-    /// Delivers everything, also what deliveries cause, until nobody has anything to tell.
+    /// Delivers everything, including the messages that deliveries cause, until no run has any.
     pub(crate) fn deliver_all(&mut self) {
-        // Workers are done with what they hold: a letter that waits for one comes again.
+        // Workers finish what they hold: a message that waits for one is delivered again.
         self.capable = true;
         while let Some(sender) = self.senders().into_iter().next() {
             self.deliver(&sender, true);

@@ -1,5 +1,5 @@
-//! Pages of runs by condition. Each alternative of a condition is read along one index, chosen by looking how much of it would
-//! be read; whatever else the alternative asks is checked row by row. The pages of all reads are merged.
+//! Pages of runs by condition. Each alternative of a condition is read along one index, chosen by probing how much of it would be
+//! read; the other tests of the alternative are checked row by row. The pages of all reads are merged.
 //!
 //! No text of a caller ever becomes SQL: statements are made of the fixed pieces in `statement.rs`, values are bound.
 
@@ -16,11 +16,11 @@ use crate::sqlite::encode::list_status;
 use crate::sqlite::list;
 use crate::{Error, PAGE_BYTES_MAX, RunFilter, RunSummary, StatusFilter};
 
-/// Index entries looked at to learn how many there are. Fewer than this are read and sorted whole, in some milliseconds at most;
-/// of more the newest are usually soon found by reading in the list's order.
+/// Index entries that a probe counts. Fewer than this are read and sorted whole, in some milliseconds at most; of more the newest
+/// are usually found soon by reading in the order of the list.
 const PROBE_MAX: i64 = 5000;
 
-/// With so few entries no other index is looked at.
+/// With so few entries no other index is probed.
 const SHORT_ENOUGH: i64 = 100;
 
 /// Alternatives that are read one by one. A condition with more of them is checked row by row as a whole.
@@ -29,7 +29,7 @@ const ALTERNATIVES_MAX: usize = 16;
 const LIST_STATUSES: [&str; 5] = ["running", "completed", "failed", "cancelled", "terminated"];
 
 pub(crate) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>, Error> {
-    // A transaction, because the page's keys and its rows must be of one snapshot. Dropping it ends it.
+    // A transaction, because the keys and the rows of the page must be of one snapshot. Dropping it ends it.
     let snapshot = connection.unchecked_transaction()?;
     let mut page = Page {
         limit: filter.limit,
@@ -54,7 +54,7 @@ pub(crate) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<Ru
     Ok(runs)
 }
 
-/// Where a run stands in a list; the order of the fields is the order of the list.
+/// The place of a run in a list; the order of the fields is the order of the list.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     started_at: i64,
@@ -85,7 +85,7 @@ impl Page {
         Ok(())
     }
 
-    /// Nothing that started earlier is on this page any more.
+    /// Returns the earliest start that can still be on this page.
     fn floor(&self) -> Option<i64> {
         let is_full = self.entries.len() >= self.limit;
         self.entries
@@ -95,7 +95,7 @@ impl Page {
     }
 }
 
-/// Makes the statements of a page one after the other; each answer is the earliest start that still counts.
+/// Runs the statements of a page one after the other; each call returns the earliest start that still counts.
 fn visit(
     connection: &Connection,
     filter: &RunFilter,
@@ -116,7 +116,7 @@ fn visit(
     Ok(())
 }
 
-/// The whole filter but its place as one condition.
+/// Returns the whole filter except its place as one condition.
 fn wanted(filter: &RunFilter) -> Condition {
     let workflow_type = filter.workflow_type.as_ref().map(|workflow_type| {
         Condition::Test(Test {
@@ -137,7 +137,7 @@ fn wanted(filter: &RunFilter) -> Condition {
     Condition::All(parts.chain(filter.condition.clone()).collect())
 }
 
-/// The condition as alternatives, each a list of what must hold together; one alternative when there would be too many.
+/// Returns the condition as alternatives, each a list of tests that must all be true; one alternative if there would be too many.
 fn alternatives(condition: &Condition) -> Vec<Vec<&Condition>> {
     distribute(condition).unwrap_or_else(|| vec![vec![condition]])
 }
@@ -171,7 +171,7 @@ fn distribute(condition: &Condition) -> Option<Vec<Vec<&Condition>>> {
     }
 }
 
-/// The statuses of lists that can have what is asked for.
+/// Returns the list statuses that can match.
 fn list_statuses(tests: &[&Condition]) -> Vec<&'static str> {
     let allows = |word: &&str| {
         tests.iter().all(|test| match test {
@@ -186,7 +186,7 @@ fn list_statuses(tests: &[&Condition]) -> Vec<&'static str> {
     LIST_STATUSES.into_iter().filter(allows).collect()
 }
 
-/// What must hold together.
+/// Tests that must all be true.
 struct Group<'a> {
     filter: &'a RunFilter,
     statuses: Vec<&'static str>,
@@ -194,7 +194,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// The reads that find every run of this group, and not many others.
+    /// Returns the reads that find every run of this group, and not many others.
     fn choose(&self, connection: &Connection) -> Result<Vec<Key>, Error> {
         let tests = self.tests.iter().enumerate();
         let mut candidates: Vec<Key> = tests
@@ -208,7 +208,7 @@ impl Group<'_> {
             .collect();
         candidates.push(self.by_status());
         let mut shortest: Option<(i64, &Key)> = None;
-        // Nothing to choose from needs no look.
+        // A single candidate needs no probe.
         for key in candidates.iter().filter(|_| candidates.len() > 1) {
             let entries = self.probe(connection, key)?;
             if shortest.is_none_or(|(fewest, _)| entries < fewest) {
@@ -221,20 +221,20 @@ impl Group<'_> {
         if let Some((_, key)) = shortest.filter(|(entries, _)| *entries < PROBE_MAX) {
             return Ok(vec![key.clone()]);
         }
-        // All are long: in the list's order then, along the index that likely leaves out most.
+        // All are long: read in the order of the list then, along the index that probably excludes most.
         let ordered = candidates.iter().filter_map(Key::in_order);
         let narrowest = ordered.min_by_key(|keys| keys.first().map(Key::breadth));
         Ok(narrowest.unwrap_or_default())
     }
 
-    /// At most [`PROBE_MAX`] of the entries that this read would look at.
+    /// Counts the entries that this read would visit, at most [`PROBE_MAX`].
     fn probe(&self, connection: &Connection, key: &Key) -> Result<i64, Error> {
         let statement = key.probe(self.filter.namespace.as_str(), PROBE_MAX);
         let mut prepared = connection.prepare_cached(&statement.text)?;
         Ok(prepared.query_row(params_from_iter(&statement.values), |row| row.get(0))?)
     }
 
-    /// The read along the index of this test; none when it has no index or would read most of it.
+    /// Returns the read along the index of this test; `None` if it has no index or would read most of it.
     fn key(&self, place: usize, test: &Test) -> Option<Key> {
         let statuses = self.statuses.clone();
         let read = match &test.field {
@@ -285,7 +285,7 @@ impl Group<'_> {
         key.select(self.filter, &residual, &place, earliest)
     }
 
-    /// Whether reading one list status is all that this test asks.
+    /// Returns whether reading one list status satisfies this test completely.
     fn is_in_status(&self, key: &Key, test: &Condition) -> bool {
         let Condition::Status(statuses) = test else {
             return false;
@@ -303,7 +303,7 @@ impl Group<'_> {
             )
     }
 
-    /// From where to where in the list, by the caller's place and by what is asked of the start.
+    /// Returns the range of the list to read, by the caller's place and by the tests on the start time.
     fn window(&self) -> (Place, Option<i64>) {
         let mut place = self
             .filter

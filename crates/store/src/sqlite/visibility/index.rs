@@ -1,4 +1,4 @@
-//! The index of search attributes: the rows of a run's values, and filling them in for files that an earlier release wrote.
+//! The index of search attributes: the rows of a run's values, and their creation for files that an earlier release wrote.
 
 use longhaul_engine::run::state::Closed;
 use longhaul_engine::visibility::{Kind, Term, indexed};
@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::sqlite::read::body;
 
-/// One row of a run.
+/// One index row of a run.
 pub(crate) struct Entry {
     name: String,
     kind: Kind,
     value: SqlValue,
 }
 
-/// The rows of a run's attributes.
+/// Returns the index rows of a run's attributes.
 pub(crate) fn entries(attributes: &Map<String, Value>) -> Vec<Entry> {
     attributes
         .iter()
@@ -31,7 +31,7 @@ pub(crate) fn entries(attributes: &Map<String, Value>) -> Vec<Entry> {
         .collect()
 }
 
-/// A term as it is stored and bound.
+/// Returns a term as it is stored and bound.
 pub(crate) fn sql_value(term: &Term) -> SqlValue {
     match term {
         Term::Text(text) => SqlValue::Text(text.clone()),
@@ -54,7 +54,7 @@ pub(crate) fn write(
             .prepare_cached("DELETE FROM run_attributes WHERE run_key = ?1")?
             .execute([run_key])?;
     }
-    // A list may hold a string twice.
+    // A list may contain a string twice.
     let mut insert = transaction.prepare_cached(
         "INSERT INTO run_attributes (run_key, name, kind, value, namespace, list_status, started_at, run_id)
          SELECT run_key, ?2, ?3, ?4, namespace, list_status, started_at, run_id FROM runs WHERE run_key = ?1
@@ -71,7 +71,7 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Moves the rows of a run to its new status.
+/// Sets the new status in the index rows of a run.
 pub(crate) fn move_to(
     transaction: &Transaction<'_>,
     run_key: i64,
@@ -86,7 +86,7 @@ pub(crate) fn move_to(
 /// Runs per step of a rebuild: bounds memory, not time.
 const REBUILD_RUNS: i64 = 1000;
 
-/// Fills in what an earlier release did not write, once per file.
+/// Writes the rows that an earlier release did not write, once per file.
 pub(crate) fn rebuild(connection: &mut Connection) -> Result<(), Error> {
     let transaction = connection.transaction()?;
     let asked: Option<i64> = transaction
@@ -116,7 +116,7 @@ struct Shown {
     search_attributes: Map<String, Value>,
 }
 
-/// The last run of this step; None when there are no more.
+/// Rebuilds some runs. Returns the last run of this step; `None` if there are no more.
 fn rebuild_some(transaction: &Transaction<'_>, after: i64) -> Result<Option<i64>, Error> {
     let mut select = transaction.prepare_cached(
         "SELECT run_key, run_id, state FROM runs WHERE run_key > ?1 ORDER BY run_key LIMIT ?2",

@@ -1,4 +1,4 @@
-//! The SQL of one read: the fixed pieces that statements are made of. Values of callers are bound, never written.
+//! The SQL of one read: the fixed pieces that statements are made of. Values of callers are bound, never part of the text.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ impl Sql {
 
     fn bind(&mut self, value: impl Into<Value>) -> &mut Self {
         self.values.push(value.into());
-        // Numbered, so that a statement says which value is which when somebody reads it in a log.
+        // Numbered, so that a reader of the log can assign the values.
         let _ = write!(self.text, "?{}", self.values.len());
         self
     }
@@ -53,12 +53,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Before everything: no start is as late as this.
+    /// Returns the place before everything: no start is as late as this.
     pub(crate) fn top() -> Self {
         Self::before(i64::MAX)
     }
 
-    /// Only what started earlier.
+    /// Returns the place before everything that started earlier.
     pub(crate) fn before(started_at: i64) -> Self {
         Self {
             started_at,
@@ -90,14 +90,14 @@ pub(crate) enum Read {
 #[derive(Clone)]
 pub(crate) struct Key {
     pub(crate) read: Read,
-    /// Which entries of the index's column.
+    /// The entries of the index's column to read.
     pub(crate) matcher: Matcher,
-    /// The test of the group that needs no check any more.
+    /// The test of the group that needs no further check.
     pub(crate) satisfies: Option<usize>,
 }
 
 impl Key {
-    /// The same as reads of one value and one status each, whose entries come in the order of lists; none when there is no
+    /// Returns the same as reads of one value and one status each, whose entries come in the order of lists; `None` if there is no
     /// such order or there would be too many.
     pub(crate) fn in_order(&self) -> Option<Vec<Self>> {
         let Matcher::OneOf(terms) = &self.matcher else {
@@ -135,7 +135,7 @@ impl Key {
         (terms.len() <= VALUES_MAX).then(|| keys.collect())
     }
 
-    /// A guess at how much of all runs a long read leaves in; less is better.
+    /// Returns a guess at the share of all runs that a long read visits; less is better.
     pub(crate) fn breadth(&self) -> u8 {
         match self.read {
             Read::Workflow | Read::RunId | Read::Close => 0,
@@ -147,7 +147,7 @@ impl Key {
         }
     }
 
-    /// How many entries there are, up to a bound.
+    /// Returns the statement that counts the entries, up to a bound.
     pub(crate) fn probe(&self, namespace: &str, most: i64) -> Sql {
         let mut sql = Sql::default();
         sql.push("SELECT count(*) FROM (SELECT 1 FROM ");
@@ -157,7 +157,7 @@ impl Key {
         sql
     }
 
-    /// The page that this read finds: start, run id and key of each run, newest first.
+    /// Returns the statement for the page of this read: start, run id and key of each run, newest first.
     pub(crate) fn select(
         &self,
         filter: &RunFilter,
@@ -212,7 +212,7 @@ impl Key {
         sql
     }
 
-    /// The index's own part of the statement.
+    /// Writes the index's own part of the statement.
     fn condition(&self, sql: &mut Sql, namespace: &str) {
         let column = match &self.read {
             Read::Status => {
@@ -231,7 +231,7 @@ impl Key {
             }
             Read::Build => {
                 sql.push(" WHERE r.namespace = ").bind(namespace.to_owned());
-                // Said again, because the index holds only these.
+                // Repeated, because the index contains only these.
                 sql.push(" AND r.compatibility IS NOT NULL");
                 "r.compatibility"
             }
@@ -240,7 +240,7 @@ impl Key {
                 "w.workflow_id"
             }
             Read::RunId => {
-                // The index knows no namespaces; the plus keeps it from choosing one that does.
+                // The index has no namespaces; the plus prevents the choice of one that has.
                 sql.push(" WHERE +r.namespace = ")
                     .bind(namespace.to_owned());
                 "r.run_id"
@@ -283,13 +283,13 @@ impl Read {
     }
 }
 
-/// One of these words.
+/// Matches one of these words.
 pub(crate) fn words(words: &[&str]) -> Matcher {
     let term = |word: &&str| Term::Text((*word).to_owned());
     Matcher::OneOf(words.iter().map(term).collect())
 }
 
-/// A condition on the row of a run. The plus signs keep SQLite from reading another index than the chosen one.
+/// Writes a condition on the row of a run. The plus signs keep SQLite from reading another index than the chosen one.
 fn check(sql: &mut Sql, condition: &Condition) {
     match condition {
         Condition::All(parts) => join(sql, parts, " AND ", "1"),
@@ -343,7 +343,8 @@ fn check_test(sql: &mut Sql, test: &Test) {
     column_matches(sql, column, &test.matcher);
 }
 
-/// Lists know five statuses; which of the three open ones a run has stands in its state only.
+/// Writes a condition on the status. Lists have five statuses; only the state of a run contains which of the three open ones it
+/// has.
 fn check_status(sql: &mut Sql, statuses: &[Status]) {
     let words: Vec<Term> = statuses
         .iter()
@@ -399,12 +400,12 @@ fn column_matches(sql: &mut Sql, column: &'static str, matcher: &Matcher) {
     sql.push(")");
 }
 
-/// The first text in the order of bytes that is greater than every text with this prefix; None when there is none.
+/// Returns the first text in the order of bytes that is greater than every text with this prefix; `None` if there is none.
 fn after_prefix(prefix: &str) -> Option<String> {
     let mut characters: Vec<char> = prefix.chars().collect();
     while let Some(last) = characters.pop() {
         let next = match last {
-            // Past the range that text cannot hold.
+            // After the range that text cannot contain.
             '\u{d7ff}' => Some('\u{e000}'),
             last => char::from_u32(u32::from(last) + 1),
         };

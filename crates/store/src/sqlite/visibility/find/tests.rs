@@ -1,4 +1,4 @@
-//! Which index each shape of query reads. The plan is checked, not the time.
+//! Checks which index each shape of query reads. The plan is checked, not the time.
 
 use longhaul_engine::visibility::{Definitions, Type, parse};
 use rusqlite::Connection;
@@ -9,7 +9,7 @@ use crate::sqlite::open;
 /// Runs of the store: enough that every long index is longer than a probe.
 const RUNS: i64 = 6000;
 
-/// Of each: `Region = eu` and the queue `orders` on all runs, `Rare` on every hundredth.
+/// Returns a filled store: `Region = eu` and the queue `orders` on all runs, `Rare` on every hundredth.
 fn filled() -> (Connection, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let options = open::Options {
@@ -34,7 +34,7 @@ fn filled() -> (Connection, tempfile::TempDir) {
     (connection, directory)
 }
 
-/// One line per statement of the query's page: the plan's steps.
+/// Returns one line per statement of the query's page: the steps of the plan.
 fn plans(connection: &Connection, query: &str) -> Vec<String> {
     let definitions: Definitions = [
         ("Region", Type::Keyword),
@@ -69,7 +69,7 @@ fn plans(connection: &Connection, query: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_common_shape_reads_an_index() {
+fn every_common_query_reads_an_index() {
     let (connection, _directory) = filled();
     let by_value = "run_attributes_by_value (namespace=? AND name=? AND kind=? AND value=?";
     for (query, index) in [
@@ -155,7 +155,7 @@ fn every_common_shape_reads_an_index() {
 
 /// The residual checks of a run find its attributes by its key.
 #[test]
-fn what_is_checked_row_by_row_reads_one_run() {
+fn row_by_row_checks_read_one_run_only() {
     let (connection, _directory) = filled();
     for plan in plans(&connection, "Region = eu AND Count != 7") {
         assert!(
