@@ -164,7 +164,7 @@ fn dress(change: &mut RunChange, step: u64, minted: usize) {
     change.core.alarm = Some(at(60 + i64::try_from(step / 3).unwrap()));
 }
 
-/// What reads by key cost while nobody writes.
+/// What reads by key cost without writes beside them.
 async fn read(store: &Sqlite, runs: &[Run]) {
     let place = |turn: usize| turn * Turns::STRIDE % runs.len();
     let started = Instant::now();

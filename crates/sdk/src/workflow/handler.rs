@@ -13,7 +13,7 @@ pub(super) type Validate = Arc<dyn Fn(&Payload) -> Result<(), Failure> + Send + 
 
 /// All handlers of a run, by the name of the message.
 #[derive(Default)]
-pub(super) struct Handlers {
+pub(crate) struct Handlers {
     pub(super) queries: HashMap<String, Handle>,
     pub(super) updates: HashMap<String, UpdateHandler>,
 }

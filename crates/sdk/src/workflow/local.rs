@@ -39,7 +39,7 @@ pub(crate) struct LocalCall {
 
 /// The fields of events about attempts.
 #[derive(Debug, Deserialize)]
-pub(super) struct LocalFacts {
+pub(crate) struct LocalFacts {
     pub(super) sequence: u64,
     pub(super) retry_task_id: Option<String>,
 }

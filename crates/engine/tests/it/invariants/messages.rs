@@ -171,7 +171,7 @@ fn check_updates(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
         .iter()
         .filter(|(_, story)| !story.accepted_in.is_empty())
         .collect();
-    assert!(stray.is_empty(), "20: nobody sent {}", stray.len());
+    assert!(stray.is_empty(), "20: {} were never sent", stray.len());
 }
 
 /// Positions are 1, 2, 3, …; each message is in a history, or buffered; a run sees each at most once, in order, and none it has

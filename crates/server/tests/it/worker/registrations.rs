@@ -251,10 +251,10 @@ async fn a_heartbeat_keeps_a_worker_alive() {
         "stale"
     );
     assert_eq!(beat(json!({})).accepted(200).await["status"], "active");
-    let refusal = beat(json!({"worker_id": "nobody"}))
+    let refusal = beat(json!({"worker_id": "unknown"}))
         .refused(404, "worker_not_registered")
         .await;
-    assert_eq!(refusal["worker_id"], "nobody");
+    assert_eq!(refusal["worker_id"], "unknown");
     assert_eq!(
         server.worker_post("/heartbeat", &json!({})).invalid().await,
         ["worker_id"]

@@ -621,7 +621,7 @@ async fn cooperative_cancellation_is_refused_without_a_capable_worker() {
         .refused(409, "cooperative_cancellation_not_supported")
         .await;
     server
-        .post("/workflows/nobody/request-cancellation", &json!({}))
+        .post("/workflows/unknown/request-cancellation", &json!({}))
         .refused(404, "instance_not_found")
         .await;
 }

@@ -231,23 +231,23 @@ async fn a_pinned_run_asks_its_own_build_only() {
 async fn a_query_times_out_before_and_after_a_worker_leased_it() {
     let (server, run_id) = with_query_worker(json!({})).await;
     let before = recorded(&server, &run_id).await;
-    let nobody_came = async {
+    let no_worker_came = async {
         server.advance(0).await;
         server.advance(44).await;
         server.advance(1).await;
     };
     let (refusal, ()) = tokio::join!(
         ask(&server).refused(504, "query_worker_timeout"),
-        nobody_came
+        no_worker_came
     );
     assert_eq!(refusal["timeout_stage"], "not_claimed");
-    let nobody_answered = async {
+    let no_answer = async {
         server.worker("w").query_task().await;
         server.advance(45).await;
     };
     let (refusal, ()) = tokio::join!(
         ask(&server).refused(504, "query_worker_timeout"),
-        nobody_answered
+        no_answer
     );
     assert_eq!(refusal["timeout_stage"], "executing");
     assert_eq!(refusal["control_plane"]["operation"], "query");

@@ -241,13 +241,13 @@ async fn only_a_capable_worker_is_asked_to_validate() {
 async fn a_validation_times_out_in_three_ways() {
     let (server, run_id) = with_validator().await;
     let before = server.history("wf", &run_id).await;
-    let nobody_came = async {
+    let no_worker_came = async {
         server.advance(0).await;
         server.advance(10).await;
     };
     let (body, ()) = tokio::join!(
         update(&server, "a", json!([1])).refused(504, "update_validation_task_not_claimed"),
-        nobody_came
+        no_worker_came
     );
     assert_eq!(body["retryable"], true);
 

@@ -968,7 +968,7 @@ async fn claims_are_checked_before_anything_else() {
         .refused(409, "workflow_claim_mismatch")
         .await;
     let attempt = prepare(&server, &task, 1, json!({})).accepted(200).await;
-    let unknown = json!({"activity_attempt_id": "nobody"});
+    let unknown = json!({"activity_attempt_id": "unknown"});
     control(&server, &task, &unknown)
         .refused(404, "activity_attempt_not_found")
         .await;

@@ -78,7 +78,7 @@ async fn a_refused_claim_has_a_reason_and_changes_nothing() {
     let server = staffed().await;
     let task_id = ready_workflow_task(&server).await;
     assert_eq!(
-        refusal_of(&server, "nobody", &task_id).await,
+        refusal_of(&server, "unknown", &task_id).await,
         Reason::WorkerNotRegistered
     );
     assert_eq!(

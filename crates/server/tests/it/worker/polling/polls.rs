@@ -96,13 +96,13 @@ async fn a_poll_must_fit_its_registration() {
     server.start("wf").await;
     for kind in ["workflow", "activity"] {
         let refusal = server
-            .worker("nobody")
+            .worker("unknown")
             .poll(kind, json!({}))
             .refused(412, "worker_not_registered")
             .await;
         assert_eq!(
             (&refusal["worker_id"], &refusal["task"]),
-            (&json!("nobody"), &Value::Null)
+            (&json!("unknown"), &Value::Null)
         );
         assert!(refusal.as_object().expect("a body").contains_key("task"));
 

@@ -116,7 +116,7 @@ async fn each_gate_refuses_before_the_next_one_is_checked() {
     let json = |body| known(body).header("content-type", "application/json");
     json("{").refused(400, "malformed_json").await;
     json("{}").refused(422, "validation_failed").await;
-    json(r#"{"worker_id": "nobody", "task_queue": "default"}"#)
+    json(r#"{"worker_id": "unknown", "task_queue": "default"}"#)
         .refused(412, "worker_not_registered")
         .await;
 }

@@ -99,9 +99,9 @@ async fn an_id_is_trimmed_once() {
 #[tokio::test]
 async fn an_unregistered_worker_creates_nothing() {
     let server = two_workers().await;
-    let call = create(&server, "nobody", "s", json!({}));
+    let call = create(&server, "unknown", "s", json!({}));
     let body = refused(call, 412, "worker_not_registered").await;
-    assert_eq!(body["worker_id"], "nobody");
+    assert_eq!(body["worker_id"], "unknown");
 }
 
 #[tokio::test]

@@ -214,7 +214,7 @@ async fn pending_updates_are_limited() {
 async fn an_update_of_a_closed_or_unknown_run_is_refused() {
     let server = staffed().await;
     server
-        .post("/workflows/nobody/update/set", &json!({}))
+        .post("/workflows/unknown/update/set", &json!({}))
         .refused(404, "instance_not_found")
         .await;
     let (_, task) = with_update(&server).await;

@@ -121,7 +121,7 @@ async fn malformed_requests_and_deliveries_are_refused() {
         assert_eq!(fields, ["cleanup_timeout_seconds"], "{seconds}");
     }
     server
-        .post("/workflows/nobody/request-cancellation", &json!({}))
+        .post("/workflows/unknown/request-cancellation", &json!({}))
         .refused(404, "instance_not_found")
         .await;
     let answer = ask(&server, &json!({})).accepted(202).await;

@@ -337,7 +337,7 @@ async fn a_shorter_page_or_an_unknown_encoding_stays_plain() {
         );
         for absent in ["history_events_compressed", "history_events_encoding"] {
             assert_eq!(asked.get(absent), None, "{count} {accept}");
-            assert_eq!(plain.get(absent), None, "nobody asked");
+            assert_eq!(plain.get(absent), None, "not asked for");
         }
     }
 }

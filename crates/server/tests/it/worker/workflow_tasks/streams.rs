@@ -169,7 +169,7 @@ async fn malformed_messages_are_refused() {
         .await;
     server
         .post(
-            "/workflows/nobody/message-streams/orders/messages",
+            "/workflows/unknown/message-streams/orders/messages",
             &json!({"message_id": "a"}),
         )
         .refused(404, "instance_not_found")
