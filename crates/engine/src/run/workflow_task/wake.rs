@@ -81,7 +81,7 @@ impl WorkflowTasks<'_, '_> {
         }
     }
 
-    /// The lease ended without a decision: makes the same task ready again, now or later. It will observe everything.
+    /// Makes the same task ready again after its lease ended without a decision, now or later. It will observe everything.
     pub(crate) fn put_back(&mut self, available_at: longhaul_protocol::Timestamp) {
         if let Some(task) = &mut self.draft.core.workflow_task {
             task.lease = None;
