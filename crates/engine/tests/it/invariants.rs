@@ -1,5 +1,5 @@
-//! Invariants that must hold after every step. They are computed from histories, rows and state by code that shares nothing with
-//! the engine's own. The numbers in the messages identify the invariants.
+//! Invariants that must hold after every step. They are checked on histories, rows and state by code that shares nothing with the
+//! engine's own. The numbers in the messages are those of `docs/protocol/invariants.md`.
 
 mod calls;
 mod family;

@@ -53,7 +53,7 @@ pub struct StreamPosition {
     pub applied: bool,
 }
 
-/// How far a workflow reports to have read.
+/// The read position that a workflow reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamCursor {
     pub stream_name: String,

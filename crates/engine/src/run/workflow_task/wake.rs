@@ -55,7 +55,7 @@ impl WorkflowTasks<'_, '_> {
             return;
         }
         self.draft.core.status = Status::Waiting;
-        // Kept as a wake, so that an update that has its turn first does not lose it: one that the task saw.
+        // Progress that the task saw is kept as a wake, so that it is not lost if an update has its turn first.
         if progress_without_block && self.draft.deliverable_signal().is_none() {
             let sequence = self.draft.core.handled_sequence + 1;
             self.draft.core.next_wake.get_or_insert_with(|| Wake {
