@@ -72,7 +72,7 @@ commands! {
     RepairRun = "repair" in operator::repair;
     ArchiveRun = "archive" in operator::archive;
 
-    // From the worker that holds, or wants, the workflow task.
+    // From the worker that holds, or claims, the workflow task.
     ClaimWorkflowTask = "claim_workflow_task" in workflow_task::claim;
     /// Reads only, unless the run's deadline has passed.
     ReadHistory = "read_history" in workflow_task::read_history;

@@ -24,7 +24,7 @@ pub struct Limits {
     /// Message streams of a workflow. Every transition rewrites their positions, and they stay with the workflow when it continues
     /// as new, so nothing else limits them.
     pub message_streams: u64,
-    /// Memo given at the start.
+    /// Memo at the start.
     pub memo_start_bytes: u64,
     pub search_attribute_bytes: u64,
     pub search_attribute_count: u64,

@@ -241,7 +241,7 @@ pub fn fingerprint_conflicts<'a>(
 /// What happens to a start if no live worker has the build it is pinned to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FleetValidation {
-    /// It is accepted and waits; lists show that it waits.
+    /// It is accepted and waits; its details show why.
     #[default]
     Warn,
     /// It is refused.

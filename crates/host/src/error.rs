@@ -203,7 +203,7 @@ impl From<longhaul_store::Error> for Error {
                 Self::Unavailable
             }
             Store::Corrupt(why) => {
-                tracing::error!(why, "the store holds something unreadable");
+                tracing::error!(why, "the store contains an unreadable row");
                 Self::Internal
             }
             Store::Damaged(why) => {

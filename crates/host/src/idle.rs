@@ -70,7 +70,7 @@ impl IdleTracker {
 }
 
 impl Host {
-    /// A snapshot if the host is idle, otherwise `None`. For tests.
+    /// Returns a snapshot if the host is idle, otherwise `None`. For tests.
     ///
     /// # Errors
     /// The store cannot be read.

@@ -244,7 +244,7 @@ pub(crate) struct State {
 }
 
 impl Counters {
-    /// Returns whether writes work, judged by the newest of them.
+    /// Returns the state of the writer, judged by its newest write.
     pub(crate) fn state(&self) -> State {
         State {
             is_failing: self.failing.load(Ordering::Relaxed),

@@ -55,7 +55,7 @@ impl Memory {
         Self::default()
     }
 
-    /// Nothing here waits, so every result is ready at once.
+    /// Reads under the lock. Nothing here waits, so every result is ready at once.
     fn read<'a, T: Send + 'a>(&self, read: impl FnOnce(&Tables) -> T) -> StoreFuture<'a, T> {
         future::ready(Ok(read(&self.tables.lock()))).boxed()
     }

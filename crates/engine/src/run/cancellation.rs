@@ -410,8 +410,8 @@ impl Cancelling<'_, '_> {
         self.draft.cause.command_id = None;
     }
 
-    /// Asks running work that the delivery must wait for to stop, and returns whether there is any. An attempt whose lease ran out
-    /// counts as stopped.
+    /// Asks running work that the delivery must wait for to stop, and returns its kind, or `None` if there is none. An attempt
+    /// whose lease ran out counts as stopped.
     fn still_stopping(
         &mut self,
         place: &DeliveryPlace,

@@ -57,7 +57,7 @@ pub(super) const ALL_STATUSES: [Status; 7] = [
     Status::Terminated,
 ];
 
-/// `running`, `completed` and `failed` are buckets; the other words are statuses.
+/// Returns the statuses of a word. `running`, `completed` and `failed` are buckets; the other words are statuses.
 pub(super) fn statuses(word: &str) -> Option<&'static [Status]> {
     Some(match word {
         "running" => &[Status::Pending, Status::Running, Status::Waiting],

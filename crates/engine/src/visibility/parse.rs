@@ -1,4 +1,4 @@
-//! The query language of lists, read by hand into a typed [`Condition`].
+//! A hand-written parser from the query language of lists to a typed [`Condition`].
 //!
 //! ```text
 //! query     = group *( "OR" group )
@@ -7,8 +7,8 @@
 //!                       | field | "(" query ")" )
 //! ```
 //!
-//! A text without any operator is looked for in workflow ids and business keys instead. Every refusal says what is wrong and at
-//! which character.
+//! A text without any operator is searched in workflow ids and business keys instead. Every refusal names the error and its
+//! character.
 
 use super::attribute::{Definitions, Type};
 use super::condition::{Comparison, Condition, Field, Matcher, Test};
@@ -132,7 +132,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Inside a negated parenthesis AND and OR change places, and every predicate is inverted.
+    /// Parses a query. Inside a negated parenthesis AND and OR change places, and every predicate is inverted.
     fn query(&mut self, negated: bool) -> Result<Condition, QueryError> {
         let mut groups = vec![self.group(negated)?];
         while self.take_word("OR") {

@@ -1,5 +1,5 @@
-//! Invariants that must hold after every step. They are computed from histories, rows and state by code that shares nothing with
-//! the engine's own. The numbers in the messages identify the invariants.
+//! Invariants that must hold after every step. They are checked on histories, rows and state by code that shares nothing with the
+//! engine's own. The numbers in the messages are those of `docs/protocol/invariants.md`.
 
 mod calls;
 mod family;
@@ -64,7 +64,7 @@ pub(crate) fn check(world: &World, touched: &[RunId]) {
     }
 }
 
-/// 33: a refusal changes nothing, except that a run past its deadline closes, and that refused commands are kept.
+/// 33: checks that a refusal changes nothing, except that a run past its deadline closes, and that refused commands are kept.
 pub(crate) fn check_refusal(rejection: &Rejection, changes: &Changes) {
     let writes = |change: &RunChange| !change.events.is_empty() || !change.tasks.is_empty();
     // A claim that has ended for its worker is released with the refusal.
@@ -80,7 +80,7 @@ pub(crate) fn check_refusal(rejection: &Rejection, changes: &Changes) {
     }
 }
 
-/// Written and promised events fit into the history of an open run. A closed one also has the events of its close.
+/// Checks that written and promised events fit into the history of an open run. A closed one also has the events of its close.
 fn check_room(world: &World, run: &Run) {
     let limit = world.limits.events_per_run;
     let most = match run.core.closed {
@@ -106,7 +106,7 @@ fn check_commands(world: &World, run: &Run) {
     assert_eq!(idle, Vec::from(run.core.idle_commands.clone()));
 }
 
-/// 44: only ends of calls come between the history that a worker saw and its decision.
+/// 44: checks that only ends of calls come between the history that a worker saw and its decision.
 pub(crate) fn check_decision_is_next(world: &World) {
     let run = world.run();
     let task = run.core.workflow_task.as_ref();

@@ -280,7 +280,7 @@ impl Executor {
         if let Some(change) = &changes.run {
             self.cache.apply(cell, state, change);
         }
-        // Changes of sessions alone do not replace the newest commit of the run: the reply depends on both.
+        // A commit of sessions alone is not a commit of the run: later commands still wait for the newest commit of the run.
         if changes.run.is_some() {
             state.tail = Some(commit.clone());
         }

@@ -98,7 +98,7 @@ impl Polls {
         }
     }
 
-    /// The task could not be leased after all: the poll continues as the first with its id, unless another replaced it.
+    /// Makes a poll whose task could not be leased the first with its id again, unless another replaced it.
     pub(crate) fn regain(self: &Arc<Self>, key: &PollKey) -> Option<FirstPoll> {
         self.forget(key);
         match self.enter(key) {

@@ -144,7 +144,7 @@ impl Host {
         Ok(claimed)
     }
 
-    /// Returns whether a task is claimed, can be claimed, or cannot.
+    /// Returns whether a task is claimed, can be claimed, or cannot, with the reason.
     pub async fn activity_claim_status(
         &self,
         namespace: &Namespace,
@@ -190,7 +190,7 @@ impl Host {
             .await
     }
 
-    /// Returns whether the worker should continue, without renewing anything.
+    /// Returns the same reply as a heartbeat, without renewing anything.
     pub async fn activity_task_status(&self, identity: &AttemptIdentity) -> Result<HeartbeatReply> {
         self.heartbeat(identity, &HeartbeatRequest::Status).await
     }

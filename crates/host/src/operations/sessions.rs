@@ -31,7 +31,8 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// Waits until no other admission of this worker, and nothing on this session, is being decided.
+    /// Locks the worker and then the session, so that no other admission of the worker and nothing on the session is decided
+    /// meanwhile.
     pub(crate) async fn lock_both(
         &self,
         namespace: &Namespace,

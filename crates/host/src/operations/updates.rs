@@ -47,7 +47,7 @@ impl Host {
         }
     }
 
-    /// Returns the receipt of an update that has ended, or its progress when the time is over.
+    /// Returns the receipt of an update that has ended, or of its progress after this time.
     async fn wait_for_update(&self, mut receipt: Receipt, longest: Duration) -> Result<Receipt> {
         let deadline = tokio::time::Instant::now() + longest;
         loop {

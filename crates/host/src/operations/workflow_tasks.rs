@@ -162,7 +162,7 @@ impl Host {
         self.with_history(claim, page_size).await
     }
 
-    /// Returns whether a task is claimed, can be claimed, or cannot.
+    /// Returns whether a task is claimed, can be claimed, or cannot, with the reason.
     pub async fn workflow_claim_status(
         &self,
         namespace: &Namespace,

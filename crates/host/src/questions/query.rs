@@ -267,7 +267,7 @@ impl Host {
         self.answer(QuestionKind::Query, holder, QuestionAnswer::Failed(failure))
     }
 
-    /// Returns whether the worker should continue with a query. This renews nothing.
+    /// Returns the state of a query for its worker, with the reason to stop, if any. This renews nothing.
     pub fn query_task_status(&self, holder: &QuestionHolder) -> Result<Held> {
         let kind = QuestionKind::Query;
         let held = self.inner.questions.held(kind, holder, self.now());
@@ -290,7 +290,7 @@ impl Host {
         }
     }
 
-    /// Returns how many queries wait on a queue.
+    /// Returns how many queries a queue holds and may hold.
     pub fn query_admission(&self, namespace: &Namespace, queue: &TaskQueue) -> QueryAdmission {
         let questions = &self.inner.questions;
         QueryAdmission {

@@ -579,7 +579,7 @@ impl Host {
         Ok(known.iter().map(|known| self.view(known)).collect())
     }
 
-    /// Returns the requested registrations of a namespace, by id. Other servers may have created some.
+    /// Returns the registrations of a namespace that match, by id. Other servers may have created some.
     pub(crate) async fn known_workers(
         &self,
         namespace: &Namespace,

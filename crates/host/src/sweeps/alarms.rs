@@ -32,7 +32,7 @@ pub(crate) struct AlarmBell {
 }
 
 impl AlarmBell {
-    /// A commit set an alarm: check no later than this.
+    /// Sets the next check to no later than this: a commit set an alarm.
     pub(crate) fn set_no_later_than(&self, at: Timestamp) {
         let mut next = self.next.lock();
         if next.is_none_or(|next| at < next) {

@@ -10,7 +10,7 @@ use super::fixture::{advance, at, close, commit, namespace, next, spec, start};
 use super::lists::{all_runs, ids};
 use crate::{Error, RunFilter, SearchAttributeRow, Store};
 
-/// One attribute of each type.
+/// Returns one attribute of each type.
 pub fn definitions() -> Definitions {
     [
         ("Region", Type::Keyword),

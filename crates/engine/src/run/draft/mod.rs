@@ -249,7 +249,7 @@ impl<'a> Draft<'a> {
             .collect()
     }
 
-    /// Returns the messages that arrived behind the leased task and were not shown to it.
+    /// Counts the messages that arrived behind the leased task and were not shown to it.
     pub(crate) fn unseen(&self) -> Unseen {
         let mut unseen = Unseen::default();
         for message in self.parts().filter_map(|(_, part)| part.as_buffered()) {

@@ -172,7 +172,7 @@ pub struct ReportChildRun {
 pub struct ChildClosed {
     pub reason: ClosedReason,
     pub at: Timestamp,
-    /// Text given to cancel or terminate.
+    /// The reason in cancel or terminate.
     pub note: Option<String>,
     pub outcome: Option<Outcome>,
 }

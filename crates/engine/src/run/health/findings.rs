@@ -29,7 +29,7 @@ pub struct NextEvent {
     pub id: Option<String>,
 }
 
-/// Returns whether a live worker takes tasks of this queue, kind and type.
+/// Returns whether a live worker accepts tasks of this queue, kind and type.
 pub type HasPoller<'a> = &'a dyn Fn(&TaskQueue, TaskKind, &str) -> bool;
 
 /// Ready activities whose session refuses every worker, by the sequence of the call.

@@ -117,8 +117,8 @@ pub fn trouble(run: &Run, now: Timestamp) -> Option<Trouble> {
     }
 }
 
-/// Returns whether an open run is stuck: something due was not applied for a minute, or the workflow must run and has no task. For
-/// the audit, which repairs the run: a run that only waits for its next alarm is healthy.
+/// Returns why an open run is stuck, or `None` if it is not: something due was not applied for a minute, or the workflow must run
+/// and has no task. For the audit, which repairs the run: a run that only waits for its next alarm is healthy.
 pub fn stuck(run: &Run, moment: Moment<'_>) -> Option<Trouble> {
     if run.core.closed.is_some() {
         return None;

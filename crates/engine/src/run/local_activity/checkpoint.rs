@@ -142,8 +142,8 @@ impl LocalActivities<'_, '_> {
         Ok(local_activities)
     }
 
-    /// The worker passed these waits before it sent the commands that follow: the signal that its lease delivered is consumed, and
-    /// conditions that it did not send again are satisfied.
+    /// Resolves the waits that the worker passed before it sent the commands that follow: the signal that its lease delivered is
+    /// consumed, and conditions that it did not send again are satisfied.
     pub(crate) fn consume_under_lease(&mut self, kept: &[u64]) {
         let Some(task) = self.draft.core.workflow_task.clone() else {
             return;

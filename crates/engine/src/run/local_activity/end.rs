@@ -382,8 +382,8 @@ impl LocalActivities<'_, '_> {
         self.draft.workflow_task().end_plain(task, unseen, wrote);
     }
 
-    /// Applies a passed deadline that no worker reported. The lease of its worker ends, because the worker will find its attempt
-    /// gone and will not report on the task.
+    /// Applies a passed deadline that no worker reported; returns whether there was one. The lease of its worker ends, because the
+    /// worker will find its attempt gone and will not report on the task.
     pub(crate) fn expire(&mut self, sequence: u64) -> bool {
         let Some(local) = self.draft.local(sequence).cloned() else {
             return false;

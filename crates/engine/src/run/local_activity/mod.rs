@@ -71,7 +71,7 @@ pub struct LocalActivity {
     /// The attempt that may report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<LocalAttempt>,
-    /// Attempts that may no longer report, newest last; only the last few are remembered.
+    /// Attempts that may no longer report, newest last; only the last few are kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub past_attempts: Vec<PastLocalAttempt>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -112,8 +112,8 @@ impl LocalActivities<'_, '_> {
         self.offer_retries();
     }
 
-    /// Returns claimed retries that have no attempt although their claim has ended: the same task becomes ready again, because
-    /// history names it.
+    /// Makes claimed retries ready again that have no attempt although their claim has ended. Each keeps its task, because history
+    /// names it.
     fn give_back_retries(&mut self, again_at: Timestamp) {
         let slot = self
             .draft

@@ -82,7 +82,7 @@ impl Signals<'_, '_> {
         }
     }
 
-    /// The lease ended without a decision: writes messages that arrived meanwhile into history, in command order.
+    /// Writes messages that arrived during a lease into history, in command order. Called when the lease ended without a decision.
     pub(crate) fn flush_undecided(&mut self) {
         let hold = self.draft.is_undecided();
         for message in self.draft.buffered() {
@@ -95,7 +95,7 @@ impl Signals<'_, '_> {
         }
     }
 
-    /// The workflow decided, or the run is closing: writes every message into history, in command order.
+    /// Writes every message into history, in command order. Called when the workflow decided, or the run is closing.
     pub(crate) fn flush_buffered(&mut self) {
         for message in self.draft.buffered() {
             self.draft
@@ -121,7 +121,8 @@ impl Signals<'_, '_> {
         }
     }
 
-    /// The task that delivered a signal is finished: resolves the wait, before the decision's own events.
+    /// Resolves the wait for a signal, before the decision's own events. Called when the task that delivered the signal is
+    /// finished.
     pub(crate) fn apply_delivered(&mut self, command_sequence: u64, wait_sequence: u64) {
         let Some(signal) = self.draft.signal(command_sequence).cloned() else {
             return;

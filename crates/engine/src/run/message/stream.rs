@@ -54,7 +54,7 @@ pub struct StreamPosition {
     pub applied: bool,
 }
 
-/// How far a workflow reports to have read.
+/// The read position that a workflow reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamCursor {
     pub stream_name: String,

@@ -194,7 +194,7 @@ impl ClosedReason {
 pub struct Closed {
     pub reason: ClosedReason,
     pub at: Timestamp,
-    /// Text given to cancel or terminate, or the kind of timeout.
+    /// The reason in cancel or terminate, or the kind of timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The run that continues it: by continue-as-new, or as the retry of a child.
@@ -221,7 +221,7 @@ pub struct Core {
     pub closed: Option<Closed>,
     /// Sequence of the newest event.
     pub last_history_sequence: u64,
-    /// Highest command sequence given to a durable call.
+    /// Highest command sequence of a durable call.
     pub last_command_sequence: u64,
     /// Highest history sequence that a completed plain task had observed.
     pub handled_sequence: u64,

@@ -59,8 +59,8 @@ impl Selection {
 }
 
 impl Groups<'_, '_> {
-    /// A call of a member ended with the event at `resolved_by`. Returns whether the workflow should look: the event ended its
-    /// member.
+    /// Records the end of a member's call by the event at `resolved_by`. Returns whether the workflow should look: the event ended
+    /// the member.
     pub(crate) fn decide_member(
         &mut self,
         level: &Level,

@@ -68,7 +68,7 @@ impl WorkflowTasks<'_, '_> {
             return;
         }
         self.draft.core.status = Status::Waiting;
-        // Kept as a wake, so that an update that has its turn first does not lose it: one that the task saw.
+        // Progress that the task saw is kept as a wake, so that it is not lost if an update has its turn first.
         if again == LookAgain::Yes && self.draft.deliverable_signal().is_none() {
             let sequence = self.draft.core.handled_sequence + 1;
             self.draft.core.next_wake.get_or_insert_with(|| Wake {
@@ -94,7 +94,7 @@ impl WorkflowTasks<'_, '_> {
         }
     }
 
-    /// The lease ended without a decision: makes the same task ready again, now or later. It will observe everything.
+    /// Makes the same task ready again after its lease ended without a decision, now or later. It will observe everything.
     pub(crate) fn put_back(&mut self, available_at: longhaul_protocol::Timestamp) {
         if let Some(task) = &mut self.draft.core.workflow_task {
             task.lease = None;

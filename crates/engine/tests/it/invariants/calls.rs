@@ -226,7 +226,7 @@ impl<'a> Fold<'a> {
     }
 }
 
-/// 9: every member of a group was opened by one decision.
+/// 9: checks that every member of a group was opened by one decision.
 fn check_groups(fold: &Fold<'_>) {
     for (sequence, call) in &fold.calls {
         let Some(outermost) = call.path.and_then(|path| path.get(0)) else {
@@ -247,7 +247,7 @@ fn check_groups(fold: &Fold<'_>) {
     }
 }
 
-/// The open parts equal those that a fold of history leaves open.
+/// Checks that the open parts equal those that a fold of history leaves open.
 fn check_open(run: &Run, fold: &Fold<'_>) {
     let found = |pick: fn(&PartKey) -> Option<u64>| -> BTreeSet<u64> {
         run.parts.keys().filter_map(pick).collect()

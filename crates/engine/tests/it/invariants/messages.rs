@@ -56,7 +56,7 @@ fn text<'a>(body: &'a Value, key: &str) -> &'a str {
     body[key].as_str().unwrap()
 }
 
-/// 26: every accepted signal is buffered, or in exactly one history, in command order.
+/// 26: checks that every accepted signal is buffered, or in exactly one history, in command order.
 fn check_signals(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
     let accepted: Vec<&str> = accepted.iter().map(|row| row.command_id.as_str()).collect();
     let mut seen: Vec<&str> = Vec::new();
@@ -79,7 +79,7 @@ fn check_signals(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
     );
 }
 
-/// 20, 48: an update is accepted once in each run it is in, in command order, and ends once, in the last of them.
+/// 20, 48: checks that an update is accepted once in each run it is in, in command order, and ends once, in the last of them.
 fn check_updates(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
     #[derive(Default)]
     struct Story {
@@ -171,7 +171,11 @@ fn check_updates(world: &World, runs: &[&Run], accepted: &[&CommandRow]) {
         .iter()
         .filter(|(_, story)| !story.accepted_in.is_empty())
         .collect();
-    assert!(stray.is_empty(), "20: {} were never sent", stray.len());
+    assert!(
+        stray.is_empty(),
+        "20: {} messages have no sender",
+        stray.len()
+    );
 }
 
 /// Positions are 1, 2, 3, …; each message is in a history, or buffered; a run sees each at most once, in order, and none it has

@@ -56,7 +56,7 @@ pub(super) fn check(world: &World, run: &Run) {
     check_no_lost_wake(world, run, update_turn);
 }
 
-/// The audit does not change a run whose alarm is not overdue: it would find nothing but a bug.
+/// Checks that the audit does not change a run whose alarm is not overdue: it would find nothing but a bug.
 fn check_audit(world: &World, run: &Run) {
     let moment = Moment {
         now: world.now,
@@ -72,7 +72,7 @@ fn check_audit(world: &World, run: &Run) {
     }
 }
 
-/// A cancellation that has not reached the code waits only for work that was asked to stop.
+/// Checks that a cancellation that has not reached the code waits only for work that was asked to stop.
 fn check_delivery_goes_on(run: &Run) {
     let undelivered = run.core.cancellation.as_ref();
     if undelivered.is_none_or(|asked| asked.delivered.is_some()) {
@@ -90,7 +90,7 @@ fn check_delivery_goes_on(run: &Run) {
     assert!(stopping, "56: an undelivered cancellation has a task");
 }
 
-/// A resolution that no completed task has observed has a task, or waits behind the lease.
+/// Checks that a resolution that no completed task has observed has a task, or waits behind the lease.
 fn check_no_lost_wake(world: &World, run: &Run, update_turn: bool) {
     let task = run.core.workflow_task.as_ref();
     let lease = task.and_then(|task| task.lease.as_ref());
@@ -137,7 +137,7 @@ fn check_no_lost_wake(world: &World, run: &Run, update_turn: bool) {
     }
 }
 
-/// The alarm is never later than the first due time.
+/// Checks that the alarm is never later than the first due time.
 fn check_alarm(world: &World, run: &Run) {
     let mut due: Vec<Timestamp> = Vec::new();
     for part in run.parts.values() {

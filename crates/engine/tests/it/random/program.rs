@@ -279,7 +279,7 @@ fn level(prefix: &str, kind: &str, base: u64, size: u64, index: u64) -> Value {
     })
 }
 
-/// The innermost level is repeated beside the path.
+/// Adds the path of a group to a command; the innermost level is repeated beside the path.
 fn grouped(mut command: Value, path: &[Value]) -> Value {
     for (key, value) in path.last().and_then(Value::as_object).expect("a level") {
         command[key] = value.clone();

@@ -3,7 +3,7 @@
 use longhaul_engine::run::state::{Part, Run};
 use serde_json::{Value, json};
 
-/// `type key=value …`, or a JSON object.
+/// Parses a command: `type key=value …`, or a JSON object.
 pub(super) fn read_command(line: &str, run: &Run) -> Value {
     let line = line.trim();
     if line.starts_with('{') {

@@ -64,7 +64,7 @@ impl World {
         })
     }
 
-    /// `of_run` names the run it is for, so that it does not move with the workflow.
+    /// Sends an update. `of_run` names the run it is for, so that it does not move with the workflow.
     pub(crate) fn update(
         &mut self,
         name: &str,

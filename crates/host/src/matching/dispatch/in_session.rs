@@ -70,7 +70,7 @@ impl Dispatch {
         state.serve(queue, now);
     }
 
-    /// A worker registered again: its waiting polls accept exactly what it can do now.
+    /// Updates the waiting polls of a worker that registered again: they accept exactly what it can do now.
     pub(crate) fn worker_changed(
         &self,
         queue: &QueueKey,

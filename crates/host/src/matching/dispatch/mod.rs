@@ -221,7 +221,7 @@ impl Dispatch {
         state.queue(&key, now).dispatched.count(now);
     }
 
-    /// A counted lease ended: tasks that it withheld may be handed out.
+    /// Counts the end of a lease, and hands out the tasks that it withheld.
     pub(crate) fn lease_ended(&self, row: &TaskRow) {
         let mut state = self.state.lock();
         if state.leases.is_unlimited() {

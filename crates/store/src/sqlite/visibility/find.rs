@@ -95,7 +95,8 @@ impl Page {
     }
 }
 
-/// Runs the statements of a page one after the other; each call returns the earliest start that still counts.
+/// Builds the statements of a page one after the other and passes each to `visit`, which returns the earliest start that still
+/// counts.
 fn visit(
     connection: &Connection,
     filter: &RunFilter,

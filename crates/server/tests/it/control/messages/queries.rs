@@ -245,10 +245,7 @@ async fn a_query_times_out_before_and_after_a_worker_leased_it() {
         server.worker("w").query_task().await;
         server.advance(45).await;
     };
-    let (refusal, ()) = tokio::join!(
-        ask(&server).refused(504, "query_worker_timeout"),
-        no_answer
-    );
+    let (refusal, ()) = tokio::join!(ask(&server).refused(504, "query_worker_timeout"), no_answer);
     assert_eq!(refusal["timeout_stage"], "executing");
     assert_eq!(refusal["control_plane"]["operation"], "query");
     assert_eq!(recorded(&server, &run_id).await, before);
