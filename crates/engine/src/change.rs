@@ -567,3 +567,71 @@ impl UpdateStatus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(body: Value) -> TaskOutcome {
+        serde_json::from_value(body).unwrap()
+    }
+
+    #[test]
+    fn stored_replies_of_earlier_releases_are_read() {
+        let body = json!({
+            "task_id": "t", "workflow_task_attempt": 2, "outcome": "completed", "recorded": true, "run_id": "r",
+            "run_status": "failed", "created_task_ids": ["u"], "reason": "structural_limit_exceeded",
+            "limit_kind": "payload_size", "current_value": 5, "configured_limit": 4,
+        });
+        let TaskOutcome::WorkflowTaskCompleted(completed) = read(body) else {
+            panic!("not a completed workflow task");
+        };
+        assert_eq!(
+            (completed.attempt, completed.run_status),
+            (2, Status::Failed)
+        );
+        assert_eq!(
+            completed.limit,
+            Some(ExceededLimit {
+                kind: "payload_size".to_owned(),
+                value: 5,
+                configured: 4,
+            })
+        );
+        let body = json!({
+            "task_id": "t", "workflow_task_attempt": 1, "outcome": "waiting_for_history", "recorded": true,
+            "run_status": "waiting", "reason": null, "next_task_id": null,
+        });
+        let TaskOutcome::WorkflowTaskFailed(failed) = read(body) else {
+            panic!("not a failed workflow task");
+        };
+        assert_eq!(failed.outcome, FailOutcome::WaitingForHistory);
+        let body = json!({
+            "task_id": "t", "activity_attempt_id": "a", "outcome": "failed", "recorded": true, "reason": null,
+            "next_task_id": "u", "retry_scheduled": true,
+        });
+        let TaskOutcome::ActivityReported(reported) = read(body) else {
+            panic!("not a reported activity");
+        };
+        assert_eq!(reported.outcome, ActivityOutcome::Failed);
+        assert_eq!(
+            (reported.limit, reported.retry_scheduled),
+            (None, Some(true))
+        );
+    }
+
+    #[test]
+    fn an_outcome_is_read_as_it_was_written() {
+        let outcome = TaskOutcome::WorkflowTaskCompleted(WorkflowTaskCompleted {
+            task_id: TaskId::from("t"),
+            attempt: 1,
+            run_id: RunId::from("r"),
+            run_status: Status::Waiting,
+            created_task_ids: Vec::new(),
+            limit: None,
+        });
+        assert_eq!(read(serde_json::to_value(&outcome).unwrap()), outcome);
+    }
+}

@@ -26,7 +26,9 @@ pub async fn a_task_is_found_in_every_status(store: &dyn Store) {
         if !status.is_open() {
             row.closed = Some(Box::new(
                 serde_json::from_value(json!({
-                    "report": {"verb": "complete", "owner": "worker-1", "attempt": 1, "answer": {"outcome": "completed"}},
+                    "report": {"verb": "complete", "owner": "worker-1", "attempt": 1, "answer": {
+                        "task_id": "t", "activity_attempt_id": "b", "outcome": "completed", "next_task_id": null,
+                    }},
                     "attempts": ["a", "b"],
                     "activity_status": "completed",
                 }))
