@@ -26,7 +26,7 @@ use longhaul_protocol::Ids;
 use longhaul_protocol::id::TaskId;
 use longhaul_store::conformance::fixture::{at, next, part, push_event, spec, start, task};
 use longhaul_store::sqlite::{Sqlite, Stats};
-use longhaul_store::{Page, Store};
+use longhaul_store::{Page, RunStore as _, Store};
 use serde_json::json;
 
 const STORED: [usize; 2] = [1_000, 100_000];

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
-use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::{ClosedReason, Run, Status};
 use longhaul_engine::session::{self, Session};
 use longhaul_engine::visibility::{Condition, Type};
@@ -21,12 +20,14 @@ use serde_json::{Map, Value};
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod document;
 mod group;
 pub mod memory;
 mod quiet;
 mod shape;
 pub mod sqlite;
 
+pub use document::{Document, DocumentKey, DocumentKind, Expected, Record};
 pub use quiet::Quiet;
 
 /// Why a store operation failed.
@@ -52,8 +53,8 @@ pub enum Error {
 /// The future of a store operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
-/// Holds runs, tasks, workers and namespaces.
-pub trait Store: Send + Sync + 'static {
+/// Holds runs, tasks, sessions and registry documents.
+pub trait Store: RunStore + TaskStore + SessionStore + Registry {
     /// Writes all of `changes` or nothing. The commit takes its place in the order **when this is called**, not when the future is
     /// first polled: two commits of one run, called one after the other, apply in that order. Dropping the future does not undo the
     /// commit.
@@ -73,7 +74,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns whether other servers may write here too. A server on a store of its own may trust its copies of runs.
     fn is_shared(&self) -> bool;
+}
 
+/// Runs, their histories and their external commands.
+pub trait RunStore: Send + Sync + 'static {
     /// Returns the version of a run's newest commit.
     fn version<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<u64>> {
         Box::pin(async move { Ok(self.run(run_id).await?.map(|run| run.version)) })
@@ -128,6 +132,14 @@ pub trait Store: Send + Sync + 'static {
         request_id: &'a str,
     ) -> StoreFuture<'a, Option<(RunId, CommandRow)>>;
 
+    /// Returns the runs whose alarm is due, earliest first, then by run id.
+    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>>;
+    /// Returns the earliest alarm of all.
+    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>>;
+}
+
+/// Tasks of runs, as matching and operators see them.
+pub trait TaskStore: Send + Sync + 'static {
     /// Returns one task, open or finished.
     fn task<'a>(&'a self, task_id: &'a TaskId) -> StoreFuture<'a, Option<TaskRow>>;
     /// Returns the ready tasks of one queue that need no session, in matching order (priority, available_at, id), at most `limit`.
@@ -136,7 +148,7 @@ pub trait Store: Send + Sync + 'static {
         queue: &'a QueueKey,
         limit: usize,
     ) -> StoreFuture<'a, Vec<TaskRow>>;
-    /// As [`Store::ready_tasks`], for those that must run in a session. A separate method, because many of them may wait for long.
+    /// As [`TaskStore::ready_tasks`], for those that must run in a session. A separate method, because many of them may wait for long.
     fn ready_session_tasks<'a>(
         &'a self,
         queue: &'a QueueKey,
@@ -153,58 +165,10 @@ pub trait Store: Send + Sync + 'static {
     /// Returns the number of ready and leased tasks per queue of a namespace, by queue, then kind; queues without either are left
     /// out.
     fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<QueueCount>>;
+}
 
-    /// Returns the runs whose alarm is due, earliest first, then by run id.
-    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>>;
-    /// Returns the earliest alarm of all.
-    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>>;
-
-    /// Creates a namespace; [`Error::Conflict`] if the name is in use.
-    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()>;
-    /// Replaces a namespace's row; [`Error::Conflict`] if there is none.
-    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()>;
-    /// Returns all namespaces by name.
-    fn namespaces(&self) -> StoreFuture<'_, Vec<NamespaceRow>>;
-
-    /// Defines a search attribute; [`Error::Conflict`] if the namespace has one of that name.
-    fn define_search_attribute<'a>(
-        &'a self,
-        attribute: &'a SearchAttributeRow,
-    ) -> StoreFuture<'a, ()>;
-    /// Deletes a definition; returns whether there was one. Values that runs have stay.
-    fn delete_search_attribute<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        name: &'a str,
-    ) -> StoreFuture<'a, bool>;
-    /// Returns the definitions of a namespace by name.
-    fn search_attributes<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-    ) -> StoreFuture<'a, Vec<SearchAttributeRow>>;
-
-    /// Creates or replaces a worker registration.
-    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> StoreFuture<'a, ()>;
-    /// Deletes a registration; returns whether there was one.
-    fn delete_worker<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        worker_id: &'a WorkerId,
-    ) -> StoreFuture<'a, bool>;
-    /// Returns one registration.
-    fn worker<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        worker_id: &'a WorkerId,
-    ) -> StoreFuture<'a, Option<WorkerRow>>;
-    /// Returns the registrations of a namespace by worker id.
-    fn workers<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<WorkerRow>>;
-
-    /// Creates or replaces the decisions about a cohort of workers.
-    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> StoreFuture<'a, ()>;
-    /// Returns the decisions about all cohorts, by namespace, queue and build id, that of workers without one first.
-    fn rollouts(&self) -> StoreFuture<'_, Vec<Rollout>>;
-
+/// Worker sessions.
+pub trait SessionStore: Send + Sync + 'static {
     /// Returns one session.
     fn session<'a>(
         &'a self,
@@ -241,6 +205,26 @@ pub trait Store: Send + Sync + 'static {
         namespace: &'a Namespace,
         ended_before: Timestamp,
     ) -> StoreFuture<'a, bool>;
+}
+
+/// Registry documents. [`document::Record`] gives each kind its Rust type.
+pub trait Registry: Send + Sync + 'static {
+    /// Writes a document; [`Error::Conflict`] if something else than `expected` is stored under its key.
+    fn put_document<'a>(
+        &'a self,
+        document: &'a Document,
+        expected: Expected,
+    ) -> StoreFuture<'a, ()>;
+    /// Deletes a document; returns whether there was one.
+    fn delete_document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, bool>;
+    /// Returns one document.
+    fn document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, Option<Document>>;
+    /// Returns the documents of a kind in the order of their keys, of one namespace if that is set.
+    fn documents<'a>(
+        &'a self,
+        kind: DocumentKind,
+        namespace: Option<&'a str>,
+    ) -> StoreFuture<'a, Vec<Document>>;
 }
 
 /// Bytes of events on a page of history. A page is held in memory several times over while it is sent, and every event is smaller
@@ -404,7 +388,7 @@ pub struct NamespaceRow {
 }
 
 /// The definition of one search attribute in a namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SearchAttributeRow {
     pub namespace: Namespace,
     pub name: String,

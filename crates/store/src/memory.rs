@@ -8,19 +8,18 @@ use futures::future::{self, FutureExt as _};
 use longhaul_engine::change::{
     Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus,
 };
-use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::{Run, Spec, Status};
 use longhaul_engine::session::{self, Session};
-use longhaul_engine::visibility::{Facts, Type};
+use longhaul_engine::visibility::Facts;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
-use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, TaskQueue, WorkerId, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
 use parking_lot::Mutex;
 
 use crate::{
-    Error, Instance, LeaseFilter, NamespaceRow, PAGE_BYTES_MAX, Page, QueueCount, QueueKey,
-    RunFilter, RunSummary, SearchAttributeRow, SessionFilter, StatusFilter, Store, StoreFuture,
-    StoredEvent, WorkerRow, shape,
+    Document, DocumentKey, DocumentKind, Error, Expected, Instance, LeaseFilter, PAGE_BYTES_MAX,
+    Page, QueueCount, QueueKey, Registry, RunFilter, RunStore, RunSummary, SessionFilter,
+    SessionStore, StatusFilter, Store, StoreFuture, StoredEvent, TaskStore, shape,
 };
 
 mod sessions;
@@ -29,7 +28,11 @@ mod sessions;
 #[derive(Default)]
 pub struct Memory {
     tables: Mutex<Tables>,
+    fault: Option<Box<Fault>>,
 }
+
+/// Called before every operation. An error is the result of the operation; a panic is a bug of the store.
+pub type Fault = dyn Fn() -> Result<(), Error> + Send + Sync;
 
 #[derive(Default)]
 struct Tables {
@@ -42,10 +45,7 @@ struct Tables {
     commands: BTreeMap<RunId, BTreeMap<u64, CommandRow>>,
     requests: BTreeMap<(Namespace, WorkflowId, String), (RunId, u64)>,
     tasks: BTreeMap<TaskId, TaskRow>,
-    namespaces: BTreeMap<Namespace, NamespaceRow>,
-    search_attributes: BTreeMap<(Namespace, String), Type>,
-    workers: BTreeMap<(Namespace, WorkerId), WorkerRow>,
-    rollouts: BTreeMap<(Namespace, TaskQueue, Option<String>), Rollout>,
+    documents: BTreeMap<DocumentKey, String>,
     sessions: BTreeMap<(Namespace, SessionId), Session>,
 }
 
@@ -55,16 +55,29 @@ impl Memory {
         Self::default()
     }
 
+    /// Returns an empty store that can fail.
+    pub fn with_fault(fault: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Self {
+        Self {
+            fault: Some(Box::new(fault)),
+            ..Self::default()
+        }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.fault.as_ref().map_or(Ok(()), |fault| fault())
+    }
+
     /// Reads under the lock. Nothing here waits, so every result is ready at once.
     fn read<'a, T: Send + 'a>(&self, read: impl FnOnce(&Tables) -> T) -> StoreFuture<'a, T> {
-        future::ready(Ok(read(&self.tables.lock()))).boxed()
+        future::ready(self.check().map(|()| read(&self.tables.lock()))).boxed()
     }
 
     fn write<'a, T: Send + 'a>(
         &self,
         write: impl FnOnce(&mut Tables) -> Result<T, Error>,
     ) -> StoreFuture<'a, T> {
-        future::ready(write(&mut self.tables.lock())).boxed()
+        let written = self.check().and_then(|()| write(&mut self.tables.lock()));
+        future::ready(written).boxed()
     }
 }
 
@@ -226,7 +239,9 @@ impl Store for Memory {
     fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()> {
         self.write(|tables| tables.commit(&changes))
     }
+}
 
+impl RunStore for Memory {
     fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>> {
         self.read(|tables| tables.runs.get(run_id).cloned())
     }
@@ -357,6 +372,27 @@ impl Store for Memory {
         })
     }
 
+    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
+        self.read(|tables| {
+            let mut due: Vec<_> = tables
+                .alarms
+                .iter()
+                .filter(|(_, alarm)| **alarm <= now)
+                .collect();
+            due.sort_by_key(|(run_id, alarm)| (**alarm, (*run_id).clone()));
+            due.into_iter()
+                .take(limit)
+                .map(|(run_id, _)| run_id.clone())
+                .collect()
+        })
+    }
+
+    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        self.read(|tables| tables.alarms.values().min().copied())
+    }
+}
+
+impl TaskStore for Memory {
     fn task<'a>(&'a self, task_id: &'a TaskId) -> StoreFuture<'a, Option<TaskRow>> {
         self.read(|tables| tables.tasks.get(task_id).cloned())
     }
@@ -461,159 +497,9 @@ impl Store for Memory {
             counts.into_values().collect()
         })
     }
+}
 
-    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
-        self.read(|tables| {
-            let mut due: Vec<_> = tables
-                .alarms
-                .iter()
-                .filter(|(_, alarm)| **alarm <= now)
-                .collect();
-            due.sort_by_key(|(run_id, alarm)| (**alarm, (*run_id).clone()));
-            due.into_iter()
-                .take(limit)
-                .map(|(run_id, _)| run_id.clone())
-                .collect()
-        })
-    }
-
-    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>> {
-        self.read(|tables| tables.alarms.values().min().copied())
-    }
-
-    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()> {
-        self.write(|tables| {
-            if tables.namespaces.contains_key(&namespace.name) {
-                return Err(Error::Conflict);
-            }
-            tables
-                .namespaces
-                .insert(namespace.name.clone(), namespace.clone());
-            Ok(())
-        })
-    }
-
-    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()> {
-        self.write(|tables| {
-            let row = tables
-                .namespaces
-                .get_mut(&namespace.name)
-                .ok_or(Error::Conflict)?;
-            *row = namespace.clone();
-            Ok(())
-        })
-    }
-
-    fn namespaces(&self) -> StoreFuture<'_, Vec<NamespaceRow>> {
-        self.read(|tables| tables.namespaces.values().cloned().collect())
-    }
-
-    fn define_search_attribute<'a>(
-        &'a self,
-        attribute: &'a SearchAttributeRow,
-    ) -> StoreFuture<'a, ()> {
-        self.write(|tables| {
-            let key = (attribute.namespace.clone(), attribute.name.clone());
-            if tables.search_attributes.contains_key(&key) {
-                return Err(Error::Conflict);
-            }
-            tables
-                .search_attributes
-                .insert(key, attribute.attribute_type);
-            Ok(())
-        })
-    }
-
-    fn delete_search_attribute<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        name: &'a str,
-    ) -> StoreFuture<'a, bool> {
-        self.write(|tables| {
-            let key = (namespace.clone(), name.to_owned());
-            Ok(tables.search_attributes.remove(&key).is_some())
-        })
-    }
-
-    fn search_attributes<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-    ) -> StoreFuture<'a, Vec<SearchAttributeRow>> {
-        self.read(|tables| {
-            let all = tables.search_attributes.iter();
-            all.filter(|((of, _), _)| of == namespace)
-                .map(|((namespace, name), attribute_type)| SearchAttributeRow {
-                    namespace: namespace.clone(),
-                    name: name.clone(),
-                    attribute_type: *attribute_type,
-                })
-                .collect()
-        })
-    }
-
-    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> StoreFuture<'a, ()> {
-        self.write(|tables| {
-            tables.workers.insert(
-                (worker.namespace.clone(), worker.worker_id.clone()),
-                worker.clone(),
-            );
-            Ok(())
-        })
-    }
-
-    fn delete_worker<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        worker_id: &'a WorkerId,
-    ) -> StoreFuture<'a, bool> {
-        self.write(|tables| {
-            Ok(tables
-                .workers
-                .remove(&(namespace.clone(), worker_id.clone()))
-                .is_some())
-        })
-    }
-
-    fn worker<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        worker_id: &'a WorkerId,
-    ) -> StoreFuture<'a, Option<WorkerRow>> {
-        self.read(|tables| {
-            tables
-                .workers
-                .get(&(namespace.clone(), worker_id.clone()))
-                .cloned()
-        })
-    }
-
-    fn workers<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<WorkerRow>> {
-        self.read(|tables| {
-            tables
-                .workers
-                .values()
-                .filter(|worker| worker.namespace == *namespace)
-                .cloned()
-                .collect()
-        })
-    }
-
-    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> StoreFuture<'a, ()> {
-        self.write(|tables| {
-            let key = (
-                rollout.namespace.clone(),
-                rollout.task_queue.clone(),
-                rollout.build_id.clone(),
-            );
-            tables.rollouts.insert(key, rollout.clone());
-            Ok(())
-        })
-    }
-
-    fn rollouts(&self) -> StoreFuture<'_, Vec<Rollout>> {
-        self.read(|tables| tables.rollouts.values().cloned().collect())
-    }
-
+impl SessionStore for Memory {
     fn session<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -666,6 +552,56 @@ impl Store for Memory {
         ended_before: Timestamp,
     ) -> StoreFuture<'a, bool> {
         self.write(|tables| Ok(tables.prune_sessions(namespace, ended_before)))
+    }
+}
+
+impl Registry for Memory {
+    fn put_document<'a>(
+        &'a self,
+        document: &'a Document,
+        expected: Expected,
+    ) -> StoreFuture<'a, ()> {
+        self.write(|tables| {
+            let exists = tables.documents.contains_key(&document.key);
+            match (expected, exists) {
+                (Expected::Absent, true) | (Expected::Present, false) => Err(Error::Conflict),
+                (Expected::Any, _) | (Expected::Absent, false) | (Expected::Present, true) => {
+                    let (key, body) = (document.key.clone(), document.body.clone());
+                    tables.documents.insert(key, body);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    fn delete_document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, bool> {
+        self.write(|tables| Ok(tables.documents.remove(key).is_some()))
+    }
+
+    fn document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, Option<Document>> {
+        self.read(|tables| {
+            let body = tables.documents.get(key)?.clone();
+            let key = key.clone();
+            Some(Document { key, body })
+        })
+    }
+
+    fn documents<'a>(
+        &'a self,
+        kind: DocumentKind,
+        namespace: Option<&'a str>,
+    ) -> StoreFuture<'a, Vec<Document>> {
+        self.read(|tables| {
+            let of_kind = tables.documents.iter().filter(|(key, _)| {
+                key.kind == kind && namespace.is_none_or(|namespace| key.namespace == namespace)
+            });
+            of_kind
+                .map(|(key, body)| Document {
+                    key: key.clone(),
+                    body: body.clone(),
+                })
+                .collect()
+        })
     }
 }
 

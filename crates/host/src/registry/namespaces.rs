@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use longhaul_protocol::id::Namespace;
-use longhaul_store::NamespaceRow;
+use longhaul_store::{Expected, NamespaceRow};
 use parking_lot::RwLock;
 
 use crate::Host;
@@ -72,7 +72,7 @@ impl Host {
 
     /// Returns all namespaces by name.
     pub async fn namespaces(&self) -> Result<Vec<NamespaceRow>> {
-        let rows = self.inner.store.namespaces().await?;
+        let rows = self.inner.store.list::<NamespaceRow>(None).await?;
         *self.inner.namespaces.known.write() = rows
             .iter()
             .map(|row| (row.name.clone(), row.clone()))
@@ -94,7 +94,7 @@ impl Host {
             created_at: now,
             updated_at: now,
         };
-        match self.inner.store.create_namespace(&row).await {
+        match self.inner.store.put(&row, Expected::Absent).await {
             Ok(()) => {}
             Err(longhaul_store::Error::Conflict) => {
                 return Err(Error::NamespaceExists(name.clone()));
@@ -119,7 +119,7 @@ impl Host {
         row.description.clone_from(&spec.description);
         row.retention_days = spec.retention_days;
         row.updated_at = self.now();
-        self.inner.store.update_namespace(&row).await?;
+        self.inner.store.put(&row, Expected::Present).await?;
         self.inner
             .namespaces
             .known

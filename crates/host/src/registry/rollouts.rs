@@ -87,7 +87,7 @@ pub struct Blocked {
 
 impl Host {
     pub(crate) async fn load_rollouts(&self) -> Result<()> {
-        let rows = self.inner.store.rollouts().await?;
+        let rows = self.inner.store.list::<Rollout>(None).await?;
         self.inner.rollouts.replace(rows);
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Host {
                 return Ok(Err(Blocked { cohort, blockages }));
             }
         };
-        self.inner.store.put_rollout(&row).await?;
+        self.inner.store.put(&row, Expected::Any).await?;
         self.load_rollouts().await?;
         tracing::info!(%namespace, %queue, build_id, ?change, "rollout of a build changed");
         // Workers are read again: their state follows from the row.

@@ -8,7 +8,7 @@ use longhaul_engine::Rejection;
 use longhaul_engine::visibility::{Definitions, Type, attribute};
 use longhaul_protocol::id::Namespace;
 use longhaul_protocol::workflow_command::WorkflowCommand;
-use longhaul_store::{Error as StoreError, SearchAttributeRow};
+use longhaul_store::{Error as StoreError, Expected, SearchAttributeRow};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
@@ -37,7 +37,7 @@ impl Host {
         if let Some(definitions) = known.get(namespace).filter(|_| !store.is_shared()) {
             return Ok(Arc::clone(definitions));
         }
-        let rows = store.search_attributes(namespace).await?;
+        let rows = store.list::<SearchAttributeRow>(Some(namespace)).await?;
         let defined = rows.into_iter().map(|row| (row.name, row.attribute_type));
         let definitions = Arc::new(defined.collect::<Definitions>());
         known.insert(namespace.clone(), Arc::clone(&definitions));
@@ -69,7 +69,7 @@ impl Host {
             name: name.to_owned(),
             attribute_type,
         };
-        match self.inner.store.define_search_attribute(&row).await {
+        match self.inner.store.put(&row, Expected::Absent).await {
             // Another server came first.
             Err(StoreError::Conflict) => {
                 let defined = self.definitions(&mut known, namespace).await?;
@@ -88,7 +88,7 @@ impl Host {
         let mut known = self.inner.search_attributes.known.lock().await;
         known.remove(namespace);
         let store = &self.inner.store;
-        if store.delete_search_attribute(namespace, name).await? {
+        if store.delete::<SearchAttributeRow>(namespace, name).await? {
             Ok(())
         } else {
             Err(Error::AttributeNotFound(name.to_owned()))

@@ -14,7 +14,7 @@ use longhaul_engine::run::workflow_task::release::ReleaseWorkflowTask;
 use longhaul_engine::run::{cancellation, local_activity};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};
-use longhaul_store::{LeaseFilter, PAGE_BYTES_MAX, QueueKey, WorkerRow};
+use longhaul_store::{Expected, LeaseFilter, PAGE_BYTES_MAX, QueueKey, WorkerRow};
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
@@ -241,7 +241,12 @@ impl Host {
     pub(crate) async fn load_workers(&self) -> Result<()> {
         let now = self.now();
         for namespace in self.namespaces().await? {
-            for mut row in self.inner.store.workers(&namespace.name).await? {
+            for mut row in self
+                .inner
+                .store
+                .list::<WorkerRow>(Some(&namespace.name))
+                .await?
+            {
                 // Workers could not reach the server while it was down: their silence means nothing yet.
                 row.last_heartbeat_at = row.last_heartbeat_at.max(now);
                 self.remember_worker(row);
@@ -269,7 +274,12 @@ impl Host {
         if let Some(known) = self.inner.workers.known.read().get(&key) {
             return Ok(Some(Arc::clone(known)));
         }
-        let Some(row) = self.inner.store.worker(namespace, worker_id).await? else {
+        let Some(row) = self
+            .inner
+            .store
+            .get::<WorkerRow>(namespace, worker_id.as_str())
+            .await?
+        else {
             return Ok(None);
         };
         self.remember_worker(row);
@@ -323,7 +333,7 @@ impl Host {
         if taken_over {
             self.fail_sessions(&row.namespace, &row.worker_id).await?;
         }
-        self.inner.store.put_worker(&row).await?;
+        self.inner.store.put(&row, Expected::Any).await?;
         self.remember_worker(row.clone());
         let activities = QueueKey {
             namespace: row.namespace.clone(),
@@ -446,7 +456,7 @@ impl Host {
         row.last_heartbeat_at = self.now();
         row.task_slots = task_slots.or(row.task_slots);
         row.process_metrics = process_metrics.or(row.process_metrics);
-        self.inner.store.put_worker(&row).await?;
+        self.inner.store.put(&row, Expected::Any).await?;
         self.remember_worker(row.clone());
         Ok(self.fresh_view(row))
     }
@@ -458,7 +468,12 @@ impl Host {
         namespace: &Namespace,
         worker_id: &WorkerId,
     ) -> Result<u64> {
-        if !self.inner.store.delete_worker(namespace, worker_id).await? {
+        if !self
+            .inner
+            .store
+            .delete::<WorkerRow>(namespace, worker_id.as_str())
+            .await?
+        {
             return Err(Error::WorkerNotRegistered(worker_id.clone()));
         }
         self.inner
@@ -586,7 +601,7 @@ impl Host {
         is_wanted: impl Fn(&RegisteredWorker) -> bool,
     ) -> Result<Vec<Arc<RegisteredWorker>>> {
         if self.inner.store.is_shared() {
-            for row in self.inner.store.workers(namespace).await? {
+            for row in self.inner.store.list::<WorkerRow>(Some(namespace)).await? {
                 let key = (row.namespace.clone(), row.worker_id.clone());
                 if !self.inner.workers.known.read().contains_key(&key) {
                     self.remember_worker(row);

@@ -44,7 +44,11 @@ async fn a_worker_that_is_stale_for_an_hour_is_deleted() {
     setup.host.forget_silent_workers().await.unwrap();
     assert_eq!(ids(&setup, &stale).await, [""; 0]);
     assert_eq!(ids(&setup, &all()).await, ["w1"]);
-    let rows = setup.store.workers(&namespace()).await.unwrap();
+    let rows = setup
+        .store
+        .list::<WorkerRow>(Some(&namespace()))
+        .await
+        .unwrap();
     assert_eq!(rows.len(), 1, "the row is gone too");
     // As for any worker that is not registered: published workers stop or wait to be restarted.
     assert!(matches!(

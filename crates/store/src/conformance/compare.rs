@@ -4,7 +4,9 @@ use longhaul_engine::change::TaskKind;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
 
 use super::fixture::{KINDS, at};
-use crate::{LeaseFilter, Page, QueueKey, RunFilter, StatusFilter, Store};
+use crate::{
+    DocumentKey, DocumentKind, LeaseFilter, Page, QueueKey, RunFilter, StatusFilter, Store,
+};
 
 /// The names to read.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +69,14 @@ pub async fn assert_same(a: &dyn Store, b: &dyn Store, universe: &Universe) {
     }
     same!(a, b, next_alarm());
     same!(a, b, ready_queues());
-    same!(a, b, namespaces());
+    for kind in [
+        DocumentKind::Namespace,
+        DocumentKind::SearchAttribute,
+        DocumentKind::Worker,
+        DocumentKind::Rollout,
+    ] {
+        same!(a, b, documents(kind, None::<&str>));
+    }
 }
 
 async fn in_namespace(a: &dyn Store, b: &dyn Store, universe: &Universe, namespace: &Namespace) {
@@ -91,10 +100,15 @@ async fn in_namespace(a: &dyn Store, b: &dyn Store, universe: &Universe, namespa
         }
     }
     same!(a, b, queue_counts(namespace));
-    same!(a, b, search_attributes(namespace));
-    same!(a, b, workers(namespace));
     for worker in &universe.workers {
-        same!(a, b, worker(namespace, worker));
+        let key = DocumentKey {
+            kind: DocumentKind::Worker,
+            namespace: namespace.to_string(),
+            name: worker.to_string(),
+            qualifier: String::new(),
+        };
+        same!(a, b, document(&key));
+        same!(a, b, documents(key.kind, Some(namespace.as_str())));
     }
     lists(a, b, universe, namespace).await;
 }

@@ -1,10 +1,10 @@
-//! Namespaces and workers.
+//! Registry documents by their types.
 
 use longhaul_engine::rollout::Rollout;
 use serde_json::json;
 
 use super::fixture::{at, namespace};
-use crate::{Error, NamespaceRow, Store, WorkerRow};
+use crate::{Error, Expected, NamespaceRow, Store, WorkerRow};
 
 fn row(name: &str) -> NamespaceRow {
     NamespaceRow {
@@ -39,27 +39,33 @@ pub fn worker(space: &str, worker_id: &str) -> WorkerRow {
 }
 
 pub async fn namespaces_are_created_once_and_updated(store: &dyn Store) {
-    assert_eq!(store.namespaces().await.unwrap(), []);
-    store.create_namespace(&row("b")).await.unwrap();
-    store.create_namespace(&row("a")).await.unwrap();
+    assert_eq!(store.list::<NamespaceRow>(None).await.unwrap(), []);
+    store.put(&row("b"), Expected::Absent).await.unwrap();
+    store.put(&row("a"), Expected::Absent).await.unwrap();
     let other = NamespaceRow {
         description: Some("other".to_owned()),
         ..row("a")
     };
     assert!(matches!(
-        store.create_namespace(&other).await,
+        store.put(&other, Expected::Absent).await,
         Err(Error::Conflict)
     ));
-    assert_eq!(store.namespaces().await.unwrap(), [row("a"), row("b")]);
+    assert_eq!(
+        store.list::<NamespaceRow>(None).await.unwrap(),
+        [row("a"), row("b")]
+    );
     let kept = NamespaceRow {
         retention_days: Some(30),
         updated_at: at(9),
         ..other
     };
-    store.update_namespace(&kept).await.unwrap();
-    assert_eq!(store.namespaces().await.unwrap(), [kept, row("b")]);
+    store.put(&kept, Expected::Present).await.unwrap();
+    assert_eq!(
+        store.list::<NamespaceRow>(None).await.unwrap(),
+        [kept, row("b")]
+    );
     assert!(matches!(
-        store.update_namespace(&row("c")).await,
+        store.put(&row("c"), Expected::Present).await,
         Err(Error::Conflict)
     ));
 }
@@ -71,33 +77,33 @@ pub async fn workers_are_put_replaced_and_deleted(store: &dyn Store) {
         worker("default", "a"),
         worker("elsewhere", "a"),
     ] {
-        store.put_worker(&worker).await.unwrap();
+        store.put(&worker, Expected::Any).await.unwrap();
     }
     assert_eq!(
-        store.workers(&space).await.unwrap(),
+        store.list::<WorkerRow>(Some(&space)).await.unwrap(),
         [worker("default", "a"), worker("default", "b")]
     );
     assert_eq!(
-        store.worker(&space, &"a".into()).await.unwrap(),
+        store.get::<WorkerRow>(&space, "a").await.unwrap(),
         Some(worker("default", "a"))
     );
-    assert_eq!(store.worker(&other, &"b".into()).await.unwrap(), None);
+    assert_eq!(store.get::<WorkerRow>(&other, "b").await.unwrap(), None);
     let mut alive = worker("default", "a");
     alive.last_heartbeat_at = at(30);
     alive.process_metrics = Some(json!({"rss": 1}));
-    store.put_worker(&alive).await.unwrap();
+    store.put(&alive, Expected::Any).await.unwrap();
     assert_eq!(
-        store.worker(&space, &"a".into()).await.unwrap(),
+        store.get::<WorkerRow>(&space, "a").await.unwrap(),
         Some(alive)
     );
-    assert!(store.delete_worker(&space, &"a".into()).await.unwrap());
-    assert!(!store.delete_worker(&space, &"a".into()).await.unwrap());
+    assert!(store.delete::<WorkerRow>(&space, "a").await.unwrap());
+    assert!(!store.delete::<WorkerRow>(&space, "a").await.unwrap());
     assert_eq!(
-        store.workers(&space).await.unwrap(),
+        store.list::<WorkerRow>(Some(&space)).await.unwrap(),
         [worker("default", "b")]
     );
     assert_eq!(
-        store.workers(&other).await.unwrap(),
+        store.list::<WorkerRow>(Some(&other)).await.unwrap(),
         [worker("elsewhere", "a")]
     );
 }
@@ -106,7 +112,7 @@ pub async fn rollouts_are_put_and_replaced(store: &dyn Store) {
     let rollout = |space: &str, queue: &str, build_id: Option<&str>| {
         Rollout::new(space.into(), queue.into(), build_id.map(str::to_owned))
     };
-    assert_eq!(store.rollouts().await.unwrap(), []);
+    assert_eq!(store.list::<Rollout>(None).await.unwrap(), []);
     let rows = [
         rollout("a", "p", Some("1")),
         rollout("a", "q", None),
@@ -114,15 +120,15 @@ pub async fn rollouts_are_put_and_replaced(store: &dyn Store) {
         rollout("b", "q", Some("1")),
     ];
     for row in rows.iter().rev() {
-        store.put_rollout(row).await.unwrap();
+        store.put(row, Expected::Any).await.unwrap();
     }
-    assert_eq!(store.rollouts().await.unwrap(), rows);
+    assert_eq!(store.list::<Rollout>(None).await.unwrap(), rows);
     let mut drained = rows[1].clone();
     drained.drained_at = Some(at(3));
     drained.promoted_at = Some(at(1));
     drained.rolled_back_at = Some(at(2));
-    store.put_rollout(&drained).await.unwrap();
-    let found = store.rollouts().await.unwrap();
+    store.put(&drained, Expected::Any).await.unwrap();
+    let found = store.list::<Rollout>(None).await.unwrap();
     assert_eq!(found[1], drained);
     assert_eq!(found.len(), rows.len());
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{advance, at, close, commit, namespace, next, spec, start};
 use super::lists::{all_runs, ids};
-use crate::{Error, RunFilter, SearchAttributeRow, Store};
+use crate::{Error, Expected, RunFilter, SearchAttributeRow, Store};
 
 /// Returns one attribute of each type.
 pub fn definitions() -> Definitions {
@@ -52,21 +52,51 @@ pub async fn attributes_are_defined_once_and_deleted(store: &dyn Store) {
         attribute("default", "B", Type::KeywordList),
     ];
     for row in rows.iter().rev() {
-        store.define_search_attribute(row).await.unwrap();
+        store.put(row, Expected::Absent).await.unwrap();
     }
     let again = attribute("default", "A", Type::Keyword);
     assert!(matches!(
-        store.define_search_attribute(&again).await,
+        store.put(&again, Expected::Absent).await,
         Err(Error::Conflict)
     ));
-    assert_eq!(store.search_attributes(&space).await.unwrap(), rows);
-    assert_eq!(store.search_attributes(&other).await.unwrap(), []);
-    assert!(!store.delete_search_attribute(&other, "A").await.unwrap());
-    assert!(store.delete_search_attribute(&space, "A").await.unwrap());
-    assert!(!store.delete_search_attribute(&space, "A").await.unwrap());
-    store.define_search_attribute(&again).await.unwrap();
     assert_eq!(
-        store.search_attributes(&space).await.unwrap(),
+        store
+            .list::<SearchAttributeRow>(Some(&space))
+            .await
+            .unwrap(),
+        rows
+    );
+    assert_eq!(
+        store
+            .list::<SearchAttributeRow>(Some(&other))
+            .await
+            .unwrap(),
+        []
+    );
+    assert!(
+        !store
+            .delete::<SearchAttributeRow>(&other, "A")
+            .await
+            .unwrap()
+    );
+    assert!(
+        store
+            .delete::<SearchAttributeRow>(&space, "A")
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .delete::<SearchAttributeRow>(&space, "A")
+            .await
+            .unwrap()
+    );
+    store.put(&again, Expected::Absent).await.unwrap();
+    assert_eq!(
+        store
+            .list::<SearchAttributeRow>(Some(&space))
+            .await
+            .unwrap(),
         [again, rows[1].clone()]
     );
 }

@@ -7,47 +7,24 @@ use longhaul_engine::change::{Changes, RunChange, TaskStatus};
 use longhaul_engine::run::state::Status;
 use longhaul_engine::session::Session;
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
+use longhaul_protocol::id::Namespace;
 use serde::Serialize;
 
 use super::thin;
 use super::visibility::index::{self, Entry};
-use crate::{Error, SearchAttributeRow, shape};
+use crate::{Document, DocumentKey, Error, Expected, shape};
 
 /// A request to the writer.
 pub(super) enum Write {
     Commit(Box<Commit>),
-    CreateNamespace {
-        name: Namespace,
-        body: String,
+    PutDocument {
+        document: Document,
+        expected: Expected,
     },
-    UpdateNamespace {
-        name: Namespace,
-        body: String,
-    },
-    DefineSearchAttribute(SearchAttributeRow),
-    DeleteSearchAttribute {
-        namespace: Namespace,
-        name: String,
-    },
-    PutWorker {
-        namespace: Namespace,
-        worker_id: WorkerId,
-        body: String,
-    },
-    DeleteWorker {
-        namespace: Namespace,
-        worker_id: WorkerId,
-    },
+    DeleteDocument(DocumentKey),
     PruneSessions {
         namespace: Namespace,
         ended_before: Timestamp,
-    },
-    PutRollout {
-        namespace: Namespace,
-        task_queue: TaskQueue,
-        build_id: String,
-        body: String,
     },
     /// Changes nothing that is ever read: tests whether the disk accepts a write.
     Trial,
@@ -57,15 +34,8 @@ impl Write {
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Commit(commit) => commit.size,
-            Self::CreateNamespace { body, .. }
-            | Self::UpdateNamespace { body, .. }
-            | Self::PutWorker { body, .. }
-            | Self::PutRollout { body, .. } => body.len(),
-            Self::DefineSearchAttribute(_)
-            | Self::DeleteSearchAttribute { .. }
-            | Self::PruneSessions { .. }
-            | Self::Trial
-            | Self::DeleteWorker { .. } => 0,
+            Self::PutDocument { document, .. } => document.body.len(),
+            Self::DeleteDocument(_) | Self::PruneSessions { .. } | Self::Trial => 0,
         }
     }
 }

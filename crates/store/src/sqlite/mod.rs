@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use futures::future::{self, FutureExt as _, TryFutureExt as _};
 use longhaul_engine::change::{Changes, CommandRow, TaskRow};
-use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::Run;
 use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
 
 mod damage;
+mod document;
 mod encode;
 mod error;
 mod list;
@@ -29,15 +29,16 @@ mod trial;
 mod visibility;
 mod write;
 
-use self::encode::{Commit, Write, json};
+use self::encode::{Commit, Write};
 use self::lock::Lock;
 use self::pool::Pool;
 use self::trial::Trials;
 use self::write::Writer;
 use crate::group::{Counters, Group};
 use crate::{
-    Error, Instance, LeaseFilter, NamespaceRow, Page, QueueCount, QueueKey, RunFilter, RunSummary,
-    SearchAttributeRow, SessionFilter, Store, StoreFuture, StoredEvent, WorkerRow,
+    Document, DocumentKey, DocumentKind, Error, Expected, Instance, LeaseFilter, Page, QueueCount,
+    QueueKey, Registry, RunFilter, RunStore, RunSummary, SessionFilter, SessionStore, Store,
+    StoreFuture, StoredEvent, TaskStore,
 };
 
 pub use self::open::{Options, Sync};
@@ -122,7 +123,9 @@ impl Store for Sqlite {
             drop,
         )
     }
+}
 
+impl RunStore for Sqlite {
     fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>> {
         self.pool.point(|connection| read::run(connection, run_id))
     }
@@ -207,6 +210,17 @@ impl Store for Sqlite {
         })
     }
 
+    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
+        self.pool
+            .point(|connection| read::due_runs(connection, now, limit))
+    }
+
+    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        self.pool.point(read::next_alarm)
+    }
+}
+
+impl TaskStore for Sqlite {
     fn task<'a>(&'a self, task_id: &'a TaskId) -> StoreFuture<'a, Option<TaskRow>> {
         self.pool
             .point(|connection| read::task(connection, task_id))
@@ -249,123 +263,9 @@ impl Store for Sqlite {
         self.pool
             .long(move |connection| list::queue_counts(connection, &namespace))
     }
+}
 
-    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
-        self.pool
-            .point(|connection| read::due_runs(connection, now, limit))
-    }
-
-    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>> {
-        self.pool.point(read::next_alarm)
-    }
-
-    fn create_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()> {
-        let name = namespace.name.clone();
-        self.write(
-            json(namespace).map(|body| Write::CreateNamespace { name, body }),
-            drop,
-        )
-    }
-
-    fn update_namespace<'a>(&'a self, namespace: &'a NamespaceRow) -> StoreFuture<'a, ()> {
-        let name = namespace.name.clone();
-        self.write(
-            json(namespace).map(|body| Write::UpdateNamespace { name, body }),
-            drop,
-        )
-    }
-
-    fn namespaces(&self) -> StoreFuture<'_, Vec<NamespaceRow>> {
-        self.pool.point(read::namespaces)
-    }
-
-    fn define_search_attribute<'a>(
-        &'a self,
-        attribute: &'a SearchAttributeRow,
-    ) -> StoreFuture<'a, ()> {
-        self.write(Ok(Write::DefineSearchAttribute(attribute.clone())), drop)
-    }
-
-    fn delete_search_attribute<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        name: &'a str,
-    ) -> StoreFuture<'a, bool> {
-        let (namespace, name) = (namespace.clone(), name.to_owned());
-        self.write(
-            Ok(Write::DeleteSearchAttribute { namespace, name }),
-            |was_there| was_there,
-        )
-    }
-
-    fn search_attributes<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-    ) -> StoreFuture<'a, Vec<SearchAttributeRow>> {
-        self.pool
-            .point(|connection| read::search_attributes(connection, namespace))
-    }
-
-    fn put_worker<'a>(&'a self, worker: &'a WorkerRow) -> StoreFuture<'a, ()> {
-        let (namespace, worker_id) = (worker.namespace.clone(), worker.worker_id.clone());
-        self.write(
-            json(worker).map(|body| Write::PutWorker {
-                namespace,
-                worker_id,
-                body,
-            }),
-            drop,
-        )
-    }
-
-    fn delete_worker<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        worker_id: &'a WorkerId,
-    ) -> StoreFuture<'a, bool> {
-        let (namespace, worker_id) = (namespace.clone(), worker_id.clone());
-        self.write(
-            Ok(Write::DeleteWorker {
-                namespace,
-                worker_id,
-            }),
-            |was_there| was_there,
-        )
-    }
-
-    fn worker<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        worker_id: &'a WorkerId,
-    ) -> StoreFuture<'a, Option<WorkerRow>> {
-        self.pool
-            .point(|connection| read::worker(connection, namespace, worker_id))
-    }
-
-    fn workers<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<WorkerRow>> {
-        let namespace = namespace.clone();
-        self.pool
-            .long(move |connection| read::workers(connection, &namespace))
-    }
-
-    fn put_rollout<'a>(&'a self, rollout: &'a Rollout) -> StoreFuture<'a, ()> {
-        let (namespace, task_queue) = (rollout.namespace.clone(), rollout.task_queue.clone());
-        let build_id = rollout.build_id.clone().unwrap_or_default();
-        self.write(
-            json(rollout).map(|body| Write::PutRollout {
-                namespace,
-                task_queue,
-                build_id,
-                body,
-            }),
-            drop,
-        )
-    }
-
-    fn rollouts(&self) -> StoreFuture<'_, Vec<Rollout>> {
-        self.pool.long(read::rollouts)
-    }
-
+impl SessionStore for Sqlite {
     fn session<'a>(
         &'a self,
         namespace: &'a Namespace,
@@ -430,5 +330,35 @@ impl Store for Sqlite {
             }),
             |were_there| were_there,
         )
+    }
+}
+
+impl Registry for Sqlite {
+    fn put_document<'a>(
+        &'a self,
+        document: &'a Document,
+        expected: Expected,
+    ) -> StoreFuture<'a, ()> {
+        let document = document.clone();
+        self.write(Ok(Write::PutDocument { document, expected }), drop)
+    }
+
+    fn delete_document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, bool> {
+        self.write(Ok(Write::DeleteDocument(key.clone())), |existed| existed)
+    }
+
+    fn document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, Option<Document>> {
+        self.pool
+            .point(|connection| document::document(connection, key))
+    }
+
+    fn documents<'a>(
+        &'a self,
+        kind: DocumentKind,
+        namespace: Option<&'a str>,
+    ) -> StoreFuture<'a, Vec<Document>> {
+        let namespace = namespace.map(str::to_owned);
+        self.pool
+            .long(move |connection| document::documents(connection, kind, namespace.as_deref()))
     }
 }

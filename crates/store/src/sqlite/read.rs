@@ -4,20 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_engine::change::{CommandRow, TaskRow};
-use longhaul_engine::rollout::Rollout;
 use longhaul_engine::run::state::{PartKey, Run};
-use longhaul_engine::visibility::Type;
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkflowId};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::de::DeserializeOwned;
 
 use super::encode::signed;
 use super::error::unreadable;
 use super::thin;
-use crate::{
-    Error, Instance, NamespaceRow, Page, QueueKey, SearchAttributeRow, StoredEvent, WorkerRow,
-};
+use crate::{Error, Instance, Page, QueueKey, StoredEvent};
 
 pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>, Error> {
     // One statement, so that the row and its parts are of the same commit. The first three columns repeat in every row, but only
@@ -246,66 +242,6 @@ pub(super) fn next_alarm(connection: &Connection) -> Result<Option<Timestamp>, E
         .query_row([], |row| row.get(0))
         .optional()?;
     Ok(alarm.map(Timestamp::from_micros))
-}
-
-pub(super) fn namespaces(connection: &Connection) -> Result<Vec<NamespaceRow>, Error> {
-    let mut statement = connection.prepare_cached("SELECT body FROM namespaces ORDER BY name")?;
-    bodies(statement.query([])?, "namespace", "")
-}
-
-pub(super) fn search_attributes(
-    connection: &Connection,
-    namespace: &Namespace,
-) -> Result<Vec<SearchAttributeRow>, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT name, type FROM search_attributes WHERE namespace = ?1 ORDER BY name",
-    )?;
-    let mut rows = statement.query([namespace.as_str()])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        let (name, word): (String, String) = (row.get(0)?, row.get(1)?);
-        let attribute_type = Type::read(&word).ok_or_else(|| {
-            Error::Corrupt(format!("search attribute {name} has the type {word}"))
-        })?;
-        found.push(SearchAttributeRow {
-            namespace: namespace.clone(),
-            name,
-            attribute_type,
-        });
-    }
-    Ok(found)
-}
-
-pub(super) fn worker(
-    connection: &Connection,
-    namespace: &Namespace,
-    worker_id: &WorkerId,
-) -> Result<Option<WorkerRow>, Error> {
-    let mut statement = connection
-        .prepare_cached("SELECT body FROM workers WHERE namespace = ?1 AND worker_id = ?2")?;
-    let mut rows = statement.query([namespace.as_str(), worker_id.as_str()])?;
-    rows.next()?
-        .map(|row| body(row, 0, "worker", worker_id.as_str()))
-        .transpose()
-}
-
-pub(super) fn workers(
-    connection: &Connection,
-    namespace: &Namespace,
-) -> Result<Vec<WorkerRow>, Error> {
-    let mut statement = connection
-        .prepare_cached("SELECT body FROM workers WHERE namespace = ?1 ORDER BY worker_id")?;
-    bodies(
-        statement.query([namespace.as_str()])?,
-        "worker of namespace",
-        namespace.as_str(),
-    )
-}
-
-pub(super) fn rollouts(connection: &Connection) -> Result<Vec<Rollout>, Error> {
-    let mut statement = connection
-        .prepare_cached("SELECT body FROM rollouts ORDER BY namespace, task_queue, build_id")?;
-    bodies(statement.query([])?, "rollout", "")
 }
 
 /// Parses a column from SQLite's own memory, without a copy in between.

@@ -11,10 +11,10 @@ use rusqlite::{
 
 use super::encode::{Bodies, Commit, Write, list_status, signed, task_status};
 use super::lock::Lock;
-use super::session;
 use super::visibility::index;
+use super::{document, session};
 use crate::group::{Counters, Sink};
-use crate::{Error, SearchAttributeRow, shape};
+use crate::{Error, shape};
 
 /// The writing side of one database file.
 pub(super) struct Writer {
@@ -63,40 +63,14 @@ fn write_all(
     for write in batch {
         let result = match write {
             Write::Commit(commit) => write_commit(transaction, &mut hot, commit),
-            Write::CreateNamespace { name, body } => {
-                create_namespace(transaction, name.as_str(), body)
+            Write::PutDocument { document, expected } => {
+                document::put(transaction, document, *expected)
             }
-            Write::UpdateNamespace { name, body } => {
-                update_namespace(transaction, name.as_str(), body)
-            }
-            Write::DefineSearchAttribute(attribute) => {
-                define_search_attribute(transaction, attribute)
-            }
-            Write::DeleteSearchAttribute { namespace, name } => {
-                delete_search_attribute(transaction, namespace.as_str(), name)
-            }
-            Write::PutWorker {
-                namespace,
-                worker_id,
-                body,
-            } => put_worker(transaction, namespace.as_str(), worker_id.as_str(), body),
-            Write::DeleteWorker {
-                namespace,
-                worker_id,
-            } => delete_worker(transaction, namespace.as_str(), worker_id.as_str()),
+            Write::DeleteDocument(key) => document::delete(transaction, key),
             Write::PruneSessions {
                 namespace,
                 ended_before,
             } => session::prune(transaction, namespace, *ended_before),
-            Write::PutRollout {
-                namespace,
-                task_queue,
-                build_id,
-                body,
-            } => put_rollout(
-                transaction,
-                [namespace.as_str(), task_queue.as_str(), build_id, body],
-            ),
             Write::Trial => try_to_write(transaction),
         };
         results.push(match result {
@@ -437,95 +411,4 @@ fn forget_command(
         .prepare_cached("DELETE FROM commands WHERE run_key = ?1 AND sequence = ?2")?
         .execute(params![run_key, signed(sequence)])?;
     Ok(())
-}
-
-fn create_namespace(transaction: &Transaction<'_>, name: &str, body: &str) -> Result<bool, Error> {
-    let written = transaction
-        .prepare_cached(
-            "INSERT INTO namespaces (name, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-        )?
-        .execute([name, body])?;
-    if written == 0 {
-        Err(Error::Conflict)
-    } else {
-        Ok(true)
-    }
-}
-
-fn update_namespace(transaction: &Transaction<'_>, name: &str, body: &str) -> Result<bool, Error> {
-    let written = transaction
-        .prepare_cached("UPDATE namespaces SET body = ?2 WHERE name = ?1")?
-        .execute([name, body])?;
-    if written == 0 {
-        Err(Error::Conflict)
-    } else {
-        Ok(true)
-    }
-}
-
-fn define_search_attribute(
-    transaction: &Transaction<'_>,
-    attribute: &SearchAttributeRow,
-) -> Result<bool, Error> {
-    let written = transaction
-        .prepare_cached(
-            "INSERT INTO search_attributes (namespace, name, type) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-        )?
-        .execute([
-            attribute.namespace.as_str(),
-            attribute.name.as_str(),
-            attribute.attribute_type.as_str(),
-        ])?;
-    if written == 0 {
-        Err(Error::Conflict)
-    } else {
-        Ok(true)
-    }
-}
-
-fn delete_search_attribute(
-    transaction: &Transaction<'_>,
-    namespace: &str,
-    name: &str,
-) -> Result<bool, Error> {
-    let deleted = transaction
-        .prepare_cached("DELETE FROM search_attributes WHERE namespace = ?1 AND name = ?2")?
-        .execute([namespace, name])?;
-    Ok(deleted > 0)
-}
-
-fn put_worker(
-    transaction: &Transaction<'_>,
-    namespace: &str,
-    worker_id: &str,
-    body: &str,
-) -> Result<bool, Error> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO workers (namespace, worker_id, body) VALUES (?1, ?2, ?3)
-             ON CONFLICT DO UPDATE SET body = excluded.body",
-        )?
-        .execute([namespace, worker_id, body])?;
-    Ok(true)
-}
-
-fn put_rollout(transaction: &Transaction<'_>, columns: [&str; 4]) -> Result<bool, Error> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO rollouts (namespace, task_queue, build_id, body) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT DO UPDATE SET body = excluded.body",
-        )?
-        .execute(columns)?;
-    Ok(true)
-}
-
-fn delete_worker(
-    transaction: &Transaction<'_>,
-    namespace: &str,
-    worker_id: &str,
-) -> Result<bool, Error> {
-    let deleted = transaction
-        .prepare_cached("DELETE FROM workers WHERE namespace = ?1 AND worker_id = ?2")?
-        .execute([namespace, worker_id])?;
-    Ok(deleted > 0)
 }

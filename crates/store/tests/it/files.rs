@@ -47,7 +47,10 @@ async fn everything_is_stored_after_reopening() {
     change.commands.push(command(2, Some("request")));
     let row = change.tasks[0].clone();
     let run = advance(&store, &run, change).await;
-    store.put_worker(&worker("default", "a")).await.unwrap();
+    store
+        .put(&worker("default", "a"), Expected::Any)
+        .await
+        .unwrap();
     drop(store);
 
     let store = Sqlite::open(&path).unwrap();
@@ -71,7 +74,14 @@ async fn everything_is_stored_after_reopening() {
         by_request,
         Some((run.run_id().clone(), command(2, Some("request"))))
     );
-    assert_eq!(store.workers(&"default".into()).await.unwrap().len(), 1);
+    assert_eq!(
+        store
+            .list::<WorkerRow>(Some(&"default".into()))
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     advance(&store, &run, next(&run)).await;
 }
 

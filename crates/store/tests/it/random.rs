@@ -342,7 +342,7 @@ fn call<'a>(
         Op::CreateNamespace(name) => {
             let row = namespace(name, None);
             Some(Box::pin(async move {
-                store.create_namespace(&row).await.map(|()| true)
+                store.put(&row, Expected::Absent).await.map(|()| true)
             }))
         }
         Op::UpdateNamespace(name, days) => {
@@ -359,7 +359,7 @@ fn call<'a>(
             let mut row = worker(namespace, worker_id);
             row.last_heartbeat_at = at(*heartbeat);
             Some(Box::pin(async move {
-                store.put_worker(&row).await.map(|()| true)
+                store.put(&row, Expected::Any).await.map(|()| true)
             }))
         }
         Op::DeleteWorker { namespace, worker } => {

@@ -1,0 +1,173 @@
+//! Registry documents: small records that are written seldom and read often, such as namespaces, search attribute definitions,
+//! workers and rollouts. All kinds share one table and a handful of store methods; [`Record`] gives each its Rust type.
+
+use longhaul_engine::rollout::Rollout;
+use longhaul_protocol::id::Namespace;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Error, NamespaceRow, SearchAttributeRow, Store, WorkerRow};
+
+/// What a document describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DocumentKind {
+    Namespace,
+    SearchAttribute,
+    Worker,
+    Rollout,
+}
+
+impl DocumentKind {
+    /// The word in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::SearchAttribute => "search_attribute",
+            Self::Worker => "worker",
+            Self::Rollout => "rollout",
+        }
+    }
+}
+
+/// The key of a document. Lists are in the order of the keys.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DocumentKey {
+    pub kind: DocumentKind,
+    /// Empty for a document that belongs to no namespace.
+    pub namespace: String,
+    pub name: String,
+    /// Tells documents of one name apart, such as the builds of a queue. Empty where a name is enough.
+    pub qualifier: String,
+}
+
+/// A document as it is stored: JSON text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    pub key: DocumentKey,
+    pub body: String,
+}
+
+/// What must be stored under the key for a write to be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Anything, or nothing.
+    Any,
+    /// Nothing: the write creates the document.
+    Absent,
+    /// A document: the write replaces it.
+    Present,
+}
+
+/// A value that is stored as a document.
+pub trait Record: Serialize + DeserializeOwned + Send + Sync {
+    const KIND: DocumentKind;
+
+    /// Returns the namespace, the name and the qualifier of its key.
+    fn key_parts(&self) -> (&str, &str, &str);
+}
+
+impl Record for NamespaceRow {
+    const KIND: DocumentKind = DocumentKind::Namespace;
+
+    fn key_parts(&self) -> (&str, &str, &str) {
+        ("", self.name.as_str(), "")
+    }
+}
+
+impl Record for SearchAttributeRow {
+    const KIND: DocumentKind = DocumentKind::SearchAttribute;
+
+    fn key_parts(&self) -> (&str, &str, &str) {
+        (self.namespace.as_str(), &self.name, "")
+    }
+}
+
+impl Record for WorkerRow {
+    const KIND: DocumentKind = DocumentKind::Worker;
+
+    fn key_parts(&self) -> (&str, &str, &str) {
+        (self.namespace.as_str(), self.worker_id.as_str(), "")
+    }
+}
+
+impl Record for Rollout {
+    const KIND: DocumentKind = DocumentKind::Rollout;
+
+    fn key_parts(&self) -> (&str, &str, &str) {
+        // No build id is empty, so the cohort without one comes first.
+        let build_id = self.build_id.as_deref().unwrap_or_default();
+        (self.namespace.as_str(), self.task_queue.as_str(), build_id)
+    }
+}
+
+/// Documents by their Rust types.
+impl dyn Store + '_ {
+    /// Writes a record. [`Error::Conflict`] if something else than `expected` is stored.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn put<R: Record>(&self, record: &R, expected: Expected) -> Result<(), Error> {
+        let (namespace, name, qualifier) = record.key_parts();
+        let body = serde_json::to_string(record)
+            .map_err(|error| Error::Corrupt(format!("{name} cannot be written: {error}")))?;
+        let document = Document {
+            key: key::<R>(namespace, name, qualifier),
+            body,
+        };
+        self.put_document(&document, expected).await
+    }
+
+    /// Deletes a record. Returns whether there was one.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn delete<R: Record>(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+    ) -> Result<bool, Error> {
+        let key = key::<R>(namespace.as_str(), name, "");
+        self.delete_document(&key).await
+    }
+
+    /// Returns one record.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get<R: Record>(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+    ) -> Result<Option<R>, Error> {
+        let key = key::<R>(namespace.as_str(), name, "");
+        let found = self.document(&key).await?;
+        found.map(|document| read(&document)).transpose()
+    }
+
+    /// Returns the records of a namespace, or of all, in the order of their keys.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn list<R: Record>(&self, namespace: Option<&Namespace>) -> Result<Vec<R>, Error> {
+        let found = self
+            .documents(R::KIND, namespace.map(Namespace::as_str))
+            .await?;
+        found.iter().map(read).collect()
+    }
+}
+
+fn key<R: Record>(namespace: &str, name: &str, qualifier: &str) -> DocumentKey {
+    DocumentKey {
+        kind: R::KIND,
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        qualifier: qualifier.to_owned(),
+    }
+}
+
+fn read<R: Record>(document: &Document) -> Result<R, Error> {
+    serde_json::from_str(&document.body).map_err(|error| {
+        let DocumentKey { kind, name, .. } = &document.key;
+        Error::Corrupt(format!("{} {name} is unreadable: {error}", kind.as_str()))
+    })
+}
