@@ -21,7 +21,7 @@ use longhaul_engine::visibility::{Definitions, Type, parse};
 use longhaul_protocol::Ids;
 use longhaul_store::conformance::fixture::{at, close, spec, start};
 use longhaul_store::sqlite::{Options, Sqlite, Sync};
-use longhaul_store::{RunFilter, Store};
+use longhaul_store::{RunFilter, RunStore as _, Store};
 use serde_json::json;
 
 const FEW: i64 = 1000;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longhaul_engine::rollout::{self, Blockage, Change, Member, Rollout, StartRefusal};
 use longhaul_protocol::id::{Namespace, TaskQueue};
+use longhaul_store::Expected;
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 

@@ -2,6 +2,7 @@
 
 use longhaul_host::{Error, WorkerFilter};
 use longhaul_protocol::id::WorkerId;
+use longhaul_store::WorkerRow;
 
 use crate::setup::{Setup, namespace, open, poll_of, register, setup};
 

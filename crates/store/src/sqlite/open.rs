@@ -159,3 +159,81 @@ fn schema_version(connection: &Connection) -> Result<i64, Error> {
     )?;
     Ok(newest.unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_engine::rollout::Rollout;
+    use longhaul_engine::visibility::Type;
+    use refinery::Target;
+
+    use super::*;
+    use crate::conformance::registry::worker;
+    use crate::document::{DocumentKey, DocumentKind, Record};
+    use crate::sqlite::document;
+    use crate::{NamespaceRow, SearchAttributeRow, WorkerRow};
+
+    fn records<R: Record>(connection: &Connection) -> Vec<(DocumentKey, R)> {
+        let found = document::documents(connection, R::KIND, None).unwrap();
+        found
+            .into_iter()
+            .map(|document| {
+                let record = serde_json::from_str(&document.body).unwrap();
+                (document.key, record)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn registry_rows_of_earlier_releases_become_documents() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let runner = migrations::migrations::runner();
+        runner
+            .set_target(Target::Version(5))
+            .run(&mut connection)
+            .unwrap();
+        let space = r#"{"name":"shop","retention_days":7,"created_at":"2026-01-01T00:00:00.000000Z","updated_at":"2026-01-01T00:00:00.000000Z"}"#;
+        let row = worker("shop", "w1");
+        let rollout = Rollout::new("shop".into(), "q".into(), None);
+        let insert = |sql: &str, columns: &[&str]| {
+            let parameters = rusqlite::params_from_iter(columns);
+            connection.execute(sql, parameters).unwrap();
+        };
+        insert("INSERT INTO namespaces VALUES (?1, ?2)", &["shop", space]);
+        insert(
+            "INSERT INTO search_attributes VALUES (?1, ?2, ?3)",
+            &["shop", "Tags", "keyword_list"],
+        );
+        insert(
+            "INSERT INTO workers VALUES (?1, ?2, ?3)",
+            &["shop", "w1", &serde_json::to_string(&row).unwrap()],
+        );
+        insert(
+            "INSERT INTO rollouts VALUES (?1, ?2, ?3, ?4)",
+            &["shop", "q", "", &serde_json::to_string(&rollout).unwrap()],
+        );
+
+        migrate(&mut connection, Path::new("test.db")).unwrap();
+
+        let spaces = records::<NamespaceRow>(&connection);
+        assert_eq!(spaces[0].1.retention_days, Some(7));
+        assert_eq!(spaces[0].0.kind, DocumentKind::Namespace);
+        let attributes = records::<SearchAttributeRow>(&connection);
+        assert_eq!(
+            attributes[0].1,
+            SearchAttributeRow {
+                namespace: "shop".into(),
+                name: "Tags".to_owned(),
+                attribute_type: Type::KeywordList,
+            }
+        );
+        assert_eq!(records::<WorkerRow>(&connection)[0].1, row);
+        assert_eq!(records::<Rollout>(&connection)[0].1, rollout);
+        for (key, record) in records::<WorkerRow>(&connection) {
+            let (namespace, name, qualifier) = record.key_parts();
+            assert_eq!(
+                (&*key.namespace, &*key.name, &*key.qualifier),
+                (namespace, name, qualifier)
+            );
+        }
+    }
+}

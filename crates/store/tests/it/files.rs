@@ -11,7 +11,7 @@ use longhaul_store::conformance::fixture::{
 use longhaul_store::conformance::history::large_arguments_of_open_messages_come_back;
 use longhaul_store::conformance::registry::worker;
 use longhaul_store::sqlite::{Options, Sqlite, Sync};
-use longhaul_store::{Error, Page, Store};
+use longhaul_store::{Error, Expected, Page, RunStore as _, Store, TaskStore as _, WorkerRow};
 use tempfile::TempDir;
 
 /// Returns an empty store in a directory of its own, without syncs: these tests crash nothing.
@@ -47,7 +47,7 @@ async fn everything_is_stored_after_reopening() {
     change.commands.push(command(2, Some("request")));
     let row = change.tasks[0].clone();
     let run = advance(&store, &run, change).await;
-    store
+    (&store as &dyn Store)
         .put(&worker("default", "a"), Expected::Any)
         .await
         .unwrap();
@@ -75,7 +75,7 @@ async fn everything_is_stored_after_reopening() {
         Some((run.run_id().clone(), command(2, Some("request"))))
     );
     assert_eq!(
-        store
+        (&store as &dyn Store)
             .list::<WorkerRow>(Some(&"default".into()))
             .await
             .unwrap()

@@ -12,7 +12,7 @@ use longhaul_store::conformance::fixture::{
 use longhaul_store::conformance::registry::worker;
 use longhaul_store::memory::Memory;
 use longhaul_store::sqlite::Sqlite;
-use longhaul_store::{Error, NamespaceRow, Store, StoreFuture};
+use longhaul_store::{Error, Expected, NamespaceRow, RunStore as _, Store, StoreFuture, WorkerRow};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -348,7 +348,7 @@ fn call<'a>(
         Op::UpdateNamespace(name, days) => {
             let row = namespace(name, Some(*days));
             Some(Box::pin(async move {
-                store.update_namespace(&row).await.map(|()| true)
+                store.put(&row, Expected::Present).await.map(|()| true)
             }))
         }
         Op::PutWorker {
@@ -363,9 +363,9 @@ fn call<'a>(
             }))
         }
         Op::DeleteWorker { namespace, worker } => {
-            let (namespace, worker) = ((*namespace).into(), (*worker).into());
+            let (namespace, worker) = ((*namespace).into(), *worker);
             Some(Box::pin(async move {
-                store.delete_worker(&namespace, &worker).await
+                store.delete::<WorkerRow>(&namespace, worker).await
             }))
         }
         Op::Settle => None,

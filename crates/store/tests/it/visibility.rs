@@ -9,7 +9,7 @@ use longhaul_store::conformance::fixture::{at, close, next, spec, start};
 use longhaul_store::conformance::visibility::asking;
 use longhaul_store::memory::Memory;
 use longhaul_store::sqlite::Sqlite;
-use longhaul_store::{RunFilter, RunSummary, Store};
+use longhaul_store::{RunFilter, RunStore as _, RunSummary, Store};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree as _;
