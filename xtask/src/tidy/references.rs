@@ -122,7 +122,7 @@ fn slug(heading: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Checks one line of a Rust file in a small repository. `{}` in the line stands for the extension.
+    /// Checks one line of a Rust file in a small repository. `{}` in the line is replaced by the extension.
     fn messages(line: &str) -> Vec<String> {
         let line = line.replace("{}", EXTENSION);
         let page = format!("docs/page{EXTENSION}");

@@ -52,7 +52,8 @@ pub(crate) struct Executor {
 pub(crate) struct Tries<'e> {
     executor: &'e Executor,
     run_id: RunId,
-    cell: Arc<Cell>,
+    /// The cell of the newest try.
+    cell: Option<Arc<Cell>>,
     left: usize,
 }
 
@@ -66,8 +67,8 @@ impl Tries<'_> {
             return Err(Error::Contended);
         }
         self.left -= 1;
-        self.cell = self.executor.cache.cell(&self.run_id);
-        self.executor.lock(&self.cell, &self.run_id).await
+        let cell = self.cell.insert(self.executor.cache.cell(&self.run_id));
+        self.executor.lock(cell, &self.run_id).await
     }
 
     /// Continues with the successor of the run.
@@ -178,7 +179,7 @@ impl Executor {
         Tries {
             executor: self,
             run_id: run_id.clone(),
-            cell: self.cache.cell(run_id),
+            cell: None,
             left: CONFLICT_RETRIES,
         }
     }

@@ -207,56 +207,31 @@ impl<'a> Serializer for &'a mut Scale {
     }
 }
 
-impl SerializeSeq for &mut Scale {
-    type Ok = ();
-    type Error = Unweighable;
+/// Adds up the values of a compound. The names of fields are not counted: they are few and short.
+macro_rules! add_values {
+    ($($compound:ident::$method:ident($($name:ty)?);)*) => {$(
+        impl $compound for &mut Scale {
+            type Ok = ();
+            type Error = Unweighable;
 
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Weighed {
-        value.serialize(&mut **self)
-    }
+            fn $method<T: Serialize + ?Sized>(&mut self, $(_: $name,)? value: &T) -> Weighed {
+                value.serialize(&mut **self)
+            }
 
-    fn end(self) -> Weighed {
-        Ok(())
-    }
+            fn end(self) -> Weighed {
+                Ok(())
+            }
+        }
+    )*};
 }
 
-impl SerializeTuple for &mut Scale {
-    type Ok = ();
-    type Error = Unweighable;
-
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Weighed {
-        value.serialize(&mut **self)
-    }
-
-    fn end(self) -> Weighed {
-        Ok(())
-    }
-}
-
-impl SerializeTupleStruct for &mut Scale {
-    type Ok = ();
-    type Error = Unweighable;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Weighed {
-        value.serialize(&mut **self)
-    }
-
-    fn end(self) -> Weighed {
-        Ok(())
-    }
-}
-
-impl SerializeTupleVariant for &mut Scale {
-    type Ok = ();
-    type Error = Unweighable;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Weighed {
-        value.serialize(&mut **self)
-    }
-
-    fn end(self) -> Weighed {
-        Ok(())
-    }
+add_values! {
+    SerializeSeq::serialize_element();
+    SerializeTuple::serialize_element();
+    SerializeTupleStruct::serialize_field();
+    SerializeTupleVariant::serialize_field();
+    SerializeStruct::serialize_field(&'static str);
+    SerializeStructVariant::serialize_field(&'static str);
 }
 
 impl SerializeMap for &mut Scale {
@@ -268,32 +243,6 @@ impl SerializeMap for &mut Scale {
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Weighed {
-        value.serialize(&mut **self)
-    }
-
-    fn end(self) -> Weighed {
-        Ok(())
-    }
-}
-
-impl SerializeStruct for &mut Scale {
-    type Ok = ();
-    type Error = Unweighable;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Weighed {
-        value.serialize(&mut **self)
-    }
-
-    fn end(self) -> Weighed {
-        Ok(())
-    }
-}
-
-impl SerializeStructVariant for &mut Scale {
-    type Ok = ();
-    type Error = Unweighable;
-
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Weighed {
         value.serialize(&mut **self)
     }
 

@@ -243,7 +243,7 @@ impl<'a> Parser<'a> {
         &self.text[start..self.at]
     }
 
-    /// The character an escape stands for; the backslash is already read.
+    /// Returns the character of an escape. The backslash is already read.
     fn escape(&mut self) -> Result<char, CodecError> {
         let escape = self.peek().ok_or_else(|| self.malformed())?;
         self.at += 1;

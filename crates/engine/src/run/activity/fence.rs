@@ -64,28 +64,30 @@ impl Reporter {
             let attempt = activity.attempt.as_ref()?;
             (attempt.id == self.attempt_id).then_some((activity, attempt))
         });
-        let past = match current {
-            Some(_) => None,
-            None => Some(self.past_attempt(run, activity)?),
+        let Some((activity, attempt)) = current else {
+            let past = self.past_attempt(run, activity)?;
+            return Err(self.closed_run(run).unwrap_or(past));
         };
-        if let Some(closed) = &run.core.closed {
-            return Err(FenceRefusal::RunClosed(Box::new(RunClosed {
-                status: run.core.status,
-                closed: closed.clone(),
-                task_status: self.row.status,
-                lease_owner: self.row.lease_owner.clone(),
-                lease_expires_at: self.row.lease_expires_at,
-            })));
+        if let Some(refusal) = self.closed_run(run) {
+            return Err(refusal);
         }
-        match (current, past) {
-            (Some((activity, attempt)), _) if attempt.owner == self.owner => {
-                Ok((activity, attempt))
-            }
-            (Some((_, attempt)), _) => Err(FenceRefusal::OwnerMismatch {
+        if attempt.owner != self.owner {
+            return Err(FenceRefusal::OwnerMismatch {
                 owner: attempt.owner.clone(),
-            }),
-            (None, past) => Err(past.unwrap_or(FenceRefusal::StaleAttempt)),
+            });
         }
+        Ok((activity, attempt))
+    }
+
+    fn closed_run(&self, run: &Run) -> Option<FenceRefusal> {
+        let closed = run.core.closed.as_ref()?;
+        Some(FenceRefusal::RunClosed(Box::new(RunClosed {
+            status: run.core.status,
+            closed: closed.clone(),
+            task_status: self.row.status,
+            lease_owner: self.row.lease_owner.clone(),
+            lease_expires_at: self.row.lease_expires_at,
+        })))
     }
 
     /// Returns the stored reply to the same report.

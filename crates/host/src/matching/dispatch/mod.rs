@@ -3,31 +3,33 @@
 //!
 //! A task is handed to exactly one waiting poll, so a new task wakes one worker and not all of them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
-use longhaul_engine::queue::{Admission, Caps, Fairness, PollFilter, Rank, Requirements, Usage};
+use longhaul_engine::queue::{Admission, Caps, PollFilter, Usage};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, RunId, TaskId};
-use longhaul_protocol::worker_session::WorkerSessionOptions;
+use longhaul_protocol::id::{Namespace, TaskId};
 use longhaul_store::{QueueKey, WorkerRow};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::matching::admission::{AdmissionCounter, Throttle};
-use crate::matching::rate::Rate;
-use crate::questions::table::{Question, QuestionKind};
 
 mod in_session;
+mod queue;
+mod ready_task;
 mod session_index;
 mod session_queues;
 
 pub(crate) use in_session::READY_IN_SESSION_MAX;
+pub use queue::FairnessView;
+pub(crate) use ready_task::{ReadyTask, Reservation};
 
+use queue::{Queue, QueuePlace, Waiter};
 use session_index::SessionIndex;
-use session_queues::{SessionQueueKey, SessionQueues};
+use session_queues::SessionQueueKey;
 
 /// Ready tasks of one queue kept in memory, besides those of sessions. More stay in the store and are fetched when these are gone.
 pub(crate) const READY_PER_QUEUE_MAX: usize = 50_000;
@@ -42,9 +44,6 @@ pub(crate) const FETCHED_WHEN_FULL: usize = 1000;
 /// About how many bytes a queue takes in memory besides its tasks and its name.
 const QUEUE_BYTES: u64 = 2048;
 
-/// About how many bytes a ready task takes besides its names: ids, times, and its entries in two tables.
-const READY_TASK_BYTES: u64 = 512;
-
 /// Queues that are idle but were used in the last minute, kept for their rates and fair shares. More are dropped early.
 const RECENT_QUEUES_MAX: usize = 10_000;
 
@@ -54,18 +53,6 @@ const TIDY_AFTER_USES: usize = 1024;
 
 /// Polls that may wait at once, over all queues. A parked poll costs a few kilobytes; this bounds them to some hundred MB.
 const WAITING_POLLS_MAX: usize = 50_000;
-
-/// A ready task in matching.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ReadyTask {
-    pub(crate) task_id: TaskId,
-    pub(crate) run_id: RunId,
-    pub(crate) sequence: u64,
-    pub(crate) rank: Rank,
-    requirements: Requirements,
-    /// The session that it must run in.
-    pub(crate) session: Option<Arc<WorkerSessionOptions>>,
-}
 
 pub(crate) struct Dispatch {
     clock: Arc<dyn Clock>,
@@ -101,39 +88,10 @@ struct State {
     sessions: SessionIndex,
 }
 
-/// Ready tasks of one fairness class, oldest first.
-type Class = BTreeMap<(Timestamp, TaskId), ReadyTask>;
-
 /// The place of a ready task in its queue.
 enum Place {
     Plain(QueuePlace),
     InSession(SessionQueueKey, session_queues::Order),
-}
-
-/// Priority, fairness class, then age.
-type QueuePlace = (u8, Option<String>, Timestamp, TaskId);
-
-#[derive(Default)]
-struct Queue {
-    /// Priority tier → fairness class → oldest first.
-    tiers: BTreeMap<u8, BTreeMap<Option<String>, Class>>,
-    len: usize,
-    /// Tasks that must run in a session.
-    session_queues: SessionQueues,
-    waiters: VecDeque<Waiter>,
-    fairness: Fairness,
-    added: Rate,
-    dispatched: Rate,
-    /// The store holds ready tasks that are not here.
-    truncated: bool,
-    /// The same for tasks of sessions.
-    session_queues_truncated: bool,
-}
-
-struct Waiter {
-    number: u64,
-    filter: PollFilter,
-    hand: oneshot::Sender<ReadyTask>,
 }
 
 /// The result of a poll's search.
@@ -246,24 +204,7 @@ impl Dispatch {
         let Some(queue) = state.queues.get(queue) else {
             return FairnessView::default();
         };
-        let tier = |(priority, classes): (&u8, &BTreeMap<Option<String>, Class>)| PriorityTier {
-            priority: *priority,
-            classes: classes
-                .iter()
-                .map(|(key, class)| FairnessClass {
-                    fairness_key: key.clone(),
-                    ready: class.len(),
-                    fairness_weight: class
-                        .values()
-                        .next()
-                        .map_or(1, |task| task.rank.fairness_weight),
-                })
-                .collect(),
-        };
-        FairnessView {
-            tiers: queue.tiers.iter().map(tier).collect(),
-            recent: queue.fairness.recent(self.clock.now()),
-        }
+        queue.view(self.clock.now())
     }
 
     /// Returns the number of tasks that became ready, and of leases granted, in the last minute.
@@ -713,73 +654,6 @@ impl State {
     }
 }
 
-/// A task on its way from its queue to a lease.
-#[derive(Clone, Debug)]
-pub(crate) struct Reservation {
-    task_id: TaskId,
-    session: Option<Arc<WorkerSessionOptions>>,
-}
-
-impl Queue {
-    /// Returns whether a matching task is here.
-    fn has(&self, filter: &PollFilter, is_full: bool) -> bool {
-        self.session_queues.best(filter, is_full).is_some()
-            || self
-                .tiers
-                .values()
-                .flat_map(BTreeMap::values)
-                .flat_map(BTreeMap::values)
-                .any(|task| filter.accepts(&task.requirements))
-    }
-
-    /// Returns the best matching task that needs no session: lowest priority number, then the class that was served least for its
-    /// weight, then age.
-    fn best(&self, filter: &PollFilter, now: Timestamp) -> Option<&ReadyTask> {
-        for classes in self.tiers.values() {
-            let mut candidates = classes.values().filter_map(|class| {
-                class
-                    .values()
-                    .find(|task| filter.accepts(&task.requirements))
-            });
-            let first = candidates.next();
-            let best = candidates.fold(first, |best, task| match best {
-                Some(other) if !self.fairness.prefers(&task.rank, &other.rank, now) => Some(other),
-                _ => Some(task),
-            });
-            if best.is_some() {
-                return best;
-            }
-        }
-        None
-    }
-
-    /// Returns whether no poll waits here and nothing is ready.
-    fn is_idle(&self) -> bool {
-        self.waiters.is_empty() && self.len == 0 && self.session_queues.len() == 0
-    }
-
-    /// Returns whether something happened here in the last minute.
-    fn is_recent(&self, now: Timestamp) -> bool {
-        self.added.last_minute(now) > 0 || self.dispatched.last_minute(now) > 0
-    }
-
-    fn remove(&mut self, place: &QueuePlace) -> Option<ReadyTask> {
-        let classes = self.tiers.get_mut(&place.0)?;
-        let mut removed = None;
-        if let Some(class) = classes.get_mut(&place.1) {
-            removed = class.remove(&(place.2, place.3.clone()));
-            self.len -= usize::from(removed.is_some());
-            if class.is_empty() {
-                classes.remove(&place.1);
-            }
-        }
-        if classes.is_empty() {
-            self.tiers.remove(&place.0);
-        }
-        removed
-    }
-}
-
 /// Why a task is offered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
@@ -803,109 +677,10 @@ impl Origin {
     }
 }
 
-/// The order of the ready tasks of one kind.
-#[derive(Clone, Debug, Default)]
-pub struct FairnessView {
-    /// The most urgent first.
-    pub tiers: Vec<PriorityTier>,
-    /// The recent dispatches of each class, decayed.
-    pub recent: Vec<(Option<String>, f64)>,
-}
-
-#[derive(Clone, Debug)]
-pub struct PriorityTier {
-    pub priority: u8,
-    pub classes: Vec<FairnessClass>,
-}
-
-#[derive(Clone, Debug)]
-pub struct FairnessClass {
-    pub fairness_key: Option<String>,
-    pub ready: usize,
-    pub fairness_weight: u32,
-}
-
 fn queue_of(row: &TaskRow) -> QueueKey {
     QueueKey {
         namespace: row.namespace.clone(),
         kind: row.kind,
         queue: row.queue.clone(),
-    }
-}
-
-impl ReadyTask {
-    /// Returns the task of a question whose caller waits: it goes before all stored tasks.
-    pub(crate) fn question(task_id: TaskId, question: &Question, now: Timestamp) -> Self {
-        let run = &question.run;
-        let validates = match question.kind {
-            QuestionKind::Query => None,
-            QuestionKind::UpdateValidation => Some(question.name.clone()),
-        };
-        Self {
-            task_id,
-            run_id: run.run_id.clone(),
-            sequence: 0,
-            rank: Rank {
-                priority: 0,
-                fairness_key: None,
-                fairness_weight: 1,
-                available_at: now,
-            },
-            requirements: Requirements {
-                type_name: run.workflow_type.clone(),
-                validates,
-                compatibility: run.routing.compatibility.clone(),
-                capability: question.required_capability.map(str::to_owned),
-                held_for: None,
-            },
-            session: None,
-        }
-    }
-
-    /// Returns about how many bytes it takes in memory. Names are counted twice, because its place repeats them.
-    fn bytes(&self) -> u64 {
-        let optional = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-        let session = self.session.as_ref().map_or(0, |options| {
-            let requirements = options.requirements.iter();
-            512 + requirements.map(String::len).sum::<usize>()
-        });
-        let required = &self.requirements;
-        let names = required.type_name.len()
-            + optional(&required.compatibility)
-            + optional(&required.capability)
-            + optional(&required.validates)
-            + optional(&self.rank.fairness_key)
-            + session;
-        READY_TASK_BYTES + 2 * names as u64
-    }
-
-    /// Returns the facts that end its reservation later.
-    pub(crate) fn reservation(&self) -> Reservation {
-        Reservation {
-            task_id: self.task_id.clone(),
-            session: self.session.clone(),
-        }
-    }
-
-    fn order(&self) -> (&Rank, &TaskId) {
-        (&self.rank, &self.task_id)
-    }
-}
-
-impl From<&TaskRow> for ReadyTask {
-    fn from(row: &TaskRow) -> Self {
-        Self {
-            task_id: row.task_id.clone(),
-            run_id: row.run_id.clone(),
-            sequence: row.sequence,
-            rank: Rank {
-                priority: row.priority,
-                fairness_key: row.fairness_key.clone(),
-                fairness_weight: row.fairness_weight,
-                available_at: row.available_at,
-            },
-            requirements: Requirements::from(row),
-            session: row.worker_session.as_deref().cloned().map(Arc::new),
-        }
     }
 }

@@ -1,0 +1,145 @@
+//! One task queue in memory: its ready tasks in the order of matching, and the polls that wait for one.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use longhaul_engine::queue::{Fairness, PollFilter};
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::TaskId;
+use tokio::sync::oneshot;
+
+use super::ready_task::ReadyTask;
+use super::session_queues::SessionQueues;
+use crate::matching::rate::Rate;
+
+/// Ready tasks of one fairness class, oldest first.
+pub(super) type Class = BTreeMap<(Timestamp, TaskId), ReadyTask>;
+
+/// Priority, fairness class, then age.
+pub(super) type QueuePlace = (u8, Option<String>, Timestamp, TaskId);
+
+#[derive(Default)]
+pub(super) struct Queue {
+    /// Priority tier → fairness class → oldest first.
+    pub(super) tiers: BTreeMap<u8, BTreeMap<Option<String>, Class>>,
+    pub(super) len: usize,
+    /// Tasks that must run in a session.
+    pub(super) session_queues: SessionQueues,
+    pub(super) waiters: VecDeque<Waiter>,
+    pub(super) fairness: Fairness,
+    pub(super) added: Rate,
+    pub(super) dispatched: Rate,
+    /// The store holds ready tasks that are not here.
+    pub(super) truncated: bool,
+    /// The same for tasks of sessions.
+    pub(super) session_queues_truncated: bool,
+}
+
+pub(super) struct Waiter {
+    pub(super) number: u64,
+    pub(super) filter: PollFilter,
+    pub(super) hand: oneshot::Sender<ReadyTask>,
+}
+
+impl Queue {
+    /// Returns whether a matching task is here.
+    pub(super) fn has(&self, filter: &PollFilter, is_full: bool) -> bool {
+        self.session_queues.best(filter, is_full).is_some()
+            || self
+                .tiers
+                .values()
+                .flat_map(BTreeMap::values)
+                .flat_map(BTreeMap::values)
+                .any(|task| filter.accepts(&task.requirements))
+    }
+
+    /// Returns the best matching task that needs no session: lowest priority number, then the class that was served least for its
+    /// weight, then age.
+    pub(super) fn best(&self, filter: &PollFilter, now: Timestamp) -> Option<&ReadyTask> {
+        for classes in self.tiers.values() {
+            let mut candidates = classes.values().filter_map(|class| {
+                class
+                    .values()
+                    .find(|task| filter.accepts(&task.requirements))
+            });
+            let first = candidates.next();
+            let best = candidates.fold(first, |best, task| match best {
+                Some(other) if !self.fairness.prefers(&task.rank, &other.rank, now) => Some(other),
+                _ => Some(task),
+            });
+            if best.is_some() {
+                return best;
+            }
+        }
+        None
+    }
+
+    /// Returns the order of the ready tasks, and the recent dispatches of each class.
+    pub(super) fn view(&self, now: Timestamp) -> FairnessView {
+        let tier = |(priority, classes): (&u8, &BTreeMap<Option<String>, Class>)| PriorityTier {
+            priority: *priority,
+            classes: classes
+                .iter()
+                .map(|(key, class)| FairnessClass {
+                    fairness_key: key.clone(),
+                    ready: class.len(),
+                    fairness_weight: class
+                        .values()
+                        .next()
+                        .map_or(1, |task| task.rank.fairness_weight),
+                })
+                .collect(),
+        };
+        FairnessView {
+            tiers: self.tiers.iter().map(tier).collect(),
+            recent: self.fairness.recent(now),
+        }
+    }
+
+    /// Returns whether no poll waits here and nothing is ready.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiters.is_empty() && self.len == 0 && self.session_queues.len() == 0
+    }
+
+    /// Returns whether something happened here in the last minute.
+    pub(super) fn is_recent(&self, now: Timestamp) -> bool {
+        self.added.last_minute(now) > 0 || self.dispatched.last_minute(now) > 0
+    }
+
+    pub(super) fn remove(&mut self, place: &QueuePlace) -> Option<ReadyTask> {
+        let classes = self.tiers.get_mut(&place.0)?;
+        let mut removed = None;
+        if let Some(class) = classes.get_mut(&place.1) {
+            removed = class.remove(&(place.2, place.3.clone()));
+            self.len -= usize::from(removed.is_some());
+            if class.is_empty() {
+                classes.remove(&place.1);
+            }
+        }
+        if classes.is_empty() {
+            self.tiers.remove(&place.0);
+        }
+        removed
+    }
+}
+
+/// The order of the ready tasks of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct FairnessView {
+    /// The most urgent first.
+    pub tiers: Vec<PriorityTier>,
+    /// The recent dispatches of each class, decayed.
+    pub recent: Vec<(Option<String>, f64)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PriorityTier {
+    pub priority: u8,
+    pub classes: Vec<FairnessClass>,
+}
+
+#[derive(Clone, Debug)]
+pub struct FairnessClass {
+    pub fairness_key: Option<String>,
+    pub ready: usize,
+    pub fairness_weight: u32,
+}
