@@ -10,6 +10,7 @@ use longhaul_protocol::id::{
     ActivityAttemptId, CommandId, FailureId, Namespace, RunId, TaskId, TaskQueue, UpdateId,
     WorkerId, WorkflowId,
 };
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq, RequestSeq};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_protocol::workflow_command::FieldErrors;
 use longhaul_protocol::{Payload, Timestamp};
@@ -58,7 +59,7 @@ pub struct RunChange {
     pub tasks: Vec<TaskRow>,
     pub commands: Vec<CommandRow>,
     /// Commands that are deleted, by sequence, together with their request ids.
-    pub forgotten_commands: Vec<u64>,
+    pub forgotten_commands: Vec<RequestSeq>,
     pub instance: Option<InstanceChange>,
     /// Whether this change sets search attributes, so that their index entries are rewritten.
     pub sets_search_attributes: bool,
@@ -177,7 +178,7 @@ pub struct TaskRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_session: Option<Box<WorkerSessionOptions>>,
     /// Command sequence of the activity call; 0 for a workflow task.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// Attempt of the newest lease.
     pub attempt: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -446,7 +447,7 @@ pub enum CommandStatus {
 pub struct CommandRow {
     pub command_id: CommandId,
     /// Increases per workflow.
-    pub sequence: u64,
+    pub sequence: RequestSeq,
     #[serde(rename = "type")]
     pub command_type: CommandType,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -522,12 +523,12 @@ pub struct UpdateRecord {
     pub status: UpdateStatus,
     /// The newest wait that was open when the update was applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workflow_sequence: Option<u64>,
+    pub workflow_sequence: Option<CommandSeq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Payload>,
     /// History sequence of its `UpdateCompleted` event, which also contains the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completed_event: Option<u64>,
+    pub completed_event: Option<HistorySeq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<UpdateFailed>,
     #[serde(default, skip_serializing_if = "FieldErrors::is_empty")]

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::id::{CommandId, EventId, TaskId};
 use crate::parallel_group::Group;
+use crate::sequence::HistorySeq;
 use crate::time::Timestamp;
 
 mod activity;
@@ -59,7 +60,7 @@ pub struct Event {
     /// Unique in the whole store.
     pub id: EventId,
     /// Position in the run's history, from 1, without gaps.
-    pub sequence: u64,
+    pub sequence: HistorySeq,
     /// The event type, as on the wire.
     pub event_type: &'static str,
     /// JSON object text.

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::sequence::CommandSeq;
+
 /// Keys of the metadata block besides `parallel_group_path`.
 pub const GROUP_KEYS: [&str; 11] = [
     "parallel_group_id",
@@ -34,7 +36,7 @@ pub struct Level {
     /// `activity`, `timer`, `child`, `signal`, `condition` or `mixed`.
     pub kind: String,
     /// The command sequence of the first call.
-    pub base: u64,
+    pub base: CommandSeq,
     /// The number of calls in the group.
     pub size: u64,
     /// The place of this call; its command sequence is `base + index`.
@@ -52,7 +54,7 @@ pub struct Member {
     /// Its place among the members.
     pub index: u64,
     /// Command sequence of its first call.
-    pub base: u64,
+    pub base: CommandSeq,
     /// The number of calls in it.
     pub size: u64,
     /// The kind of its call, or `group`.
@@ -61,8 +63,8 @@ pub struct Member {
 
 impl Level {
     /// Returns the command sequence of the call.
-    pub fn sequence(&self) -> u64 {
-        self.base.saturating_add(self.index)
+    pub fn sequence(&self) -> CommandSeq {
+        self.base.plus(self.index)
     }
 }
 
@@ -166,12 +168,12 @@ fn read_level(entry: &Value, place: usize) -> Result<Level, (String, String)> {
     let level = Level {
         id: text("parallel_group_id")?,
         kind: text("parallel_group_kind")?,
-        base: number("parallel_group_base_sequence")?,
+        base: number("parallel_group_base_sequence")?.into(),
         size: number("parallel_group_size")?,
         index: number("parallel_group_index")?,
         member: None,
     };
-    if level.base < 1 {
+    if level.base.is_zero() {
         return Err((
             at("parallel_group_base_sequence"),
             "must be at least 1".to_owned(),
@@ -243,13 +245,13 @@ fn read_member(
     let member = Member {
         key,
         index: number("selection_member_index")?,
-        base: number("selection_member_base_sequence")?,
+        base: number("selection_member_base_sequence")?.into(),
         size: number("selection_member_size")?,
         kind: kind.clone(),
     };
-    let calls = member.base..member.base.saturating_add(member.size);
+    let calls = member.base..member.base.plus(member.size);
     let inside = member.base >= level.base
-        && calls.end <= level.base.saturating_add(level.size)
+        && calls.end <= level.base.plus(level.size)
         && calls.contains(&level.sequence());
     if !inside {
         return refuse(
@@ -281,7 +283,7 @@ mod tests {
         let group = Group::read(&command(&[member(1, 4, 2), member(3, 2, 0)]))
             .unwrap()
             .unwrap();
-        assert_eq!(group.outermost().sequence(), 3);
+        assert_eq!(group.outermost().sequence().get(), 3);
         assert_eq!(group.levels().len(), 2);
         assert_eq!(group.keys()["parallel_group_id"], "parallel-activities:3:2");
         assert!(group.member().is_none());

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::id::UpdateId;
 use crate::parallel_group::Group;
 use crate::payload::Payload;
+use crate::sequence::CommandSeq;
 use crate::worker_session::WorkerSessionOptions;
 
 mod fields;
@@ -266,7 +267,7 @@ pub struct SelectionMember {
     /// The place among the members, from 0.
     pub member_index: u64,
     /// The command sequence of the member's first call.
-    pub member_base_sequence: u64,
+    pub member_base_sequence: CommandSeq,
     /// How many calls the member has.
     pub member_size: u64,
     /// The kind of its call, or `group`.
@@ -289,7 +290,7 @@ pub struct FailWorkflow {
     /// Whether the failure forbids further attempts, whatever the retry policy allows.
     pub non_retryable: bool,
     /// The command sequence of the step that failed.
-    pub failed_step_sequence: Option<u64>,
+    pub failed_step_sequence: Option<CommandSeq>,
     /// The activity that failed.
     pub failed_activity_execution_id: Option<String>,
 }

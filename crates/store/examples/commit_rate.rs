@@ -154,7 +154,7 @@ fn dress(change: &mut RunChange, step: u64, minted: usize) {
         "attempt": {"id": task_id, "number": 1, "owner": "python-worker-4711", "started_at": at(2), "lease_expires_at": at(60),
             "poll_request_id": task_id},
     }});
-    let key = longhaul_engine::run::state::PartKey::Activity(step % 3);
+    let key = longhaul_engine::run::state::PartKey::Activity((step % 3).into());
     // Two open, then one done: parts come and go.
     change.parts = vec![(key, (step % 4 != 3).then(|| part(activity)))];
     let mut row = task(change, task_id.as_str(), status);
@@ -181,7 +181,12 @@ async fn read(store: &Sqlite, runs: &[Run]) {
     let (started, mut events) = (Instant::now(), 0);
     for turn in 0..READS {
         events += store
-            .history(runs[place(turn)].run_id(), 0, 20, Page::of(20))
+            .history(
+                runs[place(turn)].run_id(),
+                0.into(),
+                20.into(),
+                Page::of(20),
+            )
             .await
             .unwrap()
             .len();

@@ -14,6 +14,7 @@ use longhaul_engine::visibility::{Condition, Type};
 use longhaul_protocol::id::{
     EventId, Namespace, RunId, SessionId, TaskId, TaskQueue, WorkerId, WorkflowId,
 };
+use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -104,8 +105,8 @@ pub trait RunStore: Send + Sync + 'static {
     fn history<'a>(
         &'a self,
         run_id: &'a RunId,
-        after: u64,
-        up_to: u64,
+        after: HistorySeq,
+        up_to: HistorySeq,
         page: Page,
     ) -> StoreFuture<'a, Vec<StoredEvent>>;
     /// Returns the external commands of a run, newest first, at most `limit`; only those with a number below `before`, if that is
@@ -113,7 +114,7 @@ pub trait RunStore: Send + Sync + 'static {
     fn commands<'a>(
         &'a self,
         run_id: &'a RunId,
-        before: Option<u64>,
+        before: Option<RequestSeq>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<CommandRow>>;
     /// Returns how many external commands of a run are kept.
@@ -122,7 +123,7 @@ pub trait RunStore: Send + Sync + 'static {
     fn command<'a>(
         &'a self,
         run_id: &'a RunId,
-        sequence: u64,
+        sequence: RequestSeq,
     ) -> StoreFuture<'a, Option<CommandRow>>;
     /// Returns the command that was recorded with a request id, and its run.
     fn command_by_request<'a>(
@@ -337,7 +338,7 @@ pub enum StatusFilter {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredEvent {
     pub id: EventId,
-    pub sequence: u64,
+    pub sequence: HistorySeq,
     pub event_type: String,
     /// JSON object text, as it is sent to workers.
     pub payload: String,

@@ -14,6 +14,7 @@ use longhaul_engine::visibility::Facts;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
+use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 use parking_lot::Mutex;
 
 use crate::{
@@ -41,9 +42,9 @@ struct Tables {
     alarms: BTreeMap<RunId, Timestamp>,
     /// Runs of each workflow by number; the last is current.
     workflows: BTreeMap<(Namespace, WorkflowId), BTreeMap<u64, RunId>>,
-    events: BTreeMap<RunId, BTreeMap<u64, StoredEvent>>,
-    commands: BTreeMap<RunId, BTreeMap<u64, CommandRow>>,
-    requests: BTreeMap<(Namespace, WorkflowId, String), (RunId, u64)>,
+    events: BTreeMap<RunId, BTreeMap<HistorySeq, StoredEvent>>,
+    commands: BTreeMap<RunId, BTreeMap<RequestSeq, CommandRow>>,
+    requests: BTreeMap<(Namespace, WorkflowId, String), (RunId, RequestSeq)>,
     tasks: BTreeMap<TaskId, TaskRow>,
     documents: BTreeMap<DocumentKey, String>,
     sessions: BTreeMap<(Namespace, SessionId), Session>,
@@ -203,7 +204,7 @@ impl Tables {
     }
 
     /// Deletes a command and, if it had one, its request id.
-    fn forget_command(&mut self, spec: &Spec, sequence: u64) {
+    fn forget_command(&mut self, spec: &Spec, sequence: RequestSeq) {
         let commands = self.commands.get_mut(&spec.run_id);
         let forgotten = commands.and_then(|commands| commands.remove(&sequence));
         let Some(request_id) = forgotten.and_then(|command| command.request_id) else {
@@ -302,8 +303,8 @@ impl RunStore for Memory {
     fn history<'a>(
         &'a self,
         run_id: &'a RunId,
-        after: u64,
-        up_to: u64,
+        after: HistorySeq,
+        up_to: HistorySeq,
         page: Page,
     ) -> StoreFuture<'a, Vec<StoredEvent>> {
         self.read(|tables| {
@@ -329,13 +330,13 @@ impl RunStore for Memory {
     fn commands<'a>(
         &'a self,
         run_id: &'a RunId,
-        before: Option<u64>,
+        before: Option<RequestSeq>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<CommandRow>> {
         self.read(|tables| {
             let commands = tables.commands.get(run_id).into_iter();
             commands
-                .flat_map(|commands| commands.range(..before.unwrap_or(u64::MAX)).rev())
+                .flat_map(|commands| commands.range(..before.unwrap_or(RequestSeq::MAX)).rev())
                 .take(limit)
                 .map(|(_, command)| without_result(command.clone()))
                 .collect()
@@ -349,7 +350,7 @@ impl RunStore for Memory {
     fn command<'a>(
         &'a self,
         run_id: &'a RunId,
-        sequence: u64,
+        sequence: RequestSeq,
     ) -> StoreFuture<'a, Option<CommandRow>> {
         self.read(|tables| tables.commands.get(run_id)?.get(&sequence).cloned())
     }

@@ -38,7 +38,7 @@ pub(crate) fn check(changes: &Changes) -> Result<(), Error> {
 fn check_run(change: &RunChange) -> Result<(), String> {
     // Invariant: history is numbered without gaps and the run's row names its end.
     for pair in change.events.windows(2) {
-        if pair[1].sequence != pair[0].sequence + 1 {
+        if pair[1].sequence != pair[0].sequence.next() {
             return Err(format!(
                 "event {} follows event {}",
                 pair[1].sequence, pair[0].sequence

@@ -7,6 +7,7 @@ use longhaul_protocol::history::{
     CooperativeCancellationDelivered, CooperativeCancellationRequested, DeliveryPlace, EventPayload,
 };
 use longhaul_protocol::id::{CommandId, EventId, RunId, TaskId};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{CancellationPolicy, FieldErrors, ParentClosePolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -317,7 +318,10 @@ impl Command for DeliverCancellation {
         }
         // The call is recorded, or among the next. A number beyond that would become the last of the run and leave none for later
         // calls.
-        let reach = run.core.last_command_sequence + moment.limits.commands_per_completion;
+        let reach = run
+            .core
+            .last_command_sequence
+            .plus(moment.limits.commands_per_completion);
         if self.place.sequence > reach {
             let message = format!("the run has no call of this number; {reach} is the largest");
             let errors = FieldErrors::from([("sequence".to_owned(), vec![message])]);
@@ -439,7 +443,7 @@ impl Cancelling<'_, '_> {
     }
 
     /// Passes the request on to a child, once.
-    fn ask_child_to_stop(&mut self, sequence: u64, cancellation: &Cancellation) {
+    fn ask_child_to_stop(&mut self, sequence: CommandSeq, cancellation: &Cancellation) {
         let Some(Part::Child(child)) = self.draft.part(PartKey::Child(sequence)) else {
             return;
         };
@@ -478,10 +482,7 @@ impl Cancelling<'_, '_> {
             self.interrupt(sequence, cancellation);
         }
         // The call may not have been recorded; its number counts as used anyway.
-        let last = place
-            .sequence
-            .saturating_add(place.sequence_span)
-            .saturating_sub(1);
+        let last = place.sequence.plus(place.sequence_span.saturating_sub(1));
         self.draft.core.last_command_sequence = self.draft.core.last_command_sequence.max(last);
         if let Some(cancellation) = &mut self.draft.core.cancellation {
             cancellation.delivered = Some(place.clone());
@@ -491,7 +492,7 @@ impl Cancelling<'_, '_> {
     }
 
     /// Stops the work of an interrupted call according to its policy.
-    fn interrupt(&mut self, sequence: u64, cancellation: &Cancellation) {
+    fn interrupt(&mut self, sequence: CommandSeq, cancellation: &Cancellation) {
         if let Some(activity) = self.draft.activity(sequence) {
             if activity.cancellation_policy != Some(CancellationPolicy::Abandon) {
                 self.draft.groups().cancel_activity(sequence);
@@ -537,13 +538,13 @@ impl Draft<'_> {
 }
 
 /// Returns the command sequences of the calls that a delivery interrupts.
-fn interrupted(place: &DeliveryPlace) -> std::ops::Range<u64> {
+fn interrupted(place: &DeliveryPlace) -> impl Iterator<Item = CommandSeq> {
     let base = place.operation_sequence.unwrap_or(place.sequence);
     let span = match place.operation_sequence {
         Some(_) => place.operation_sequence_span.unwrap_or(1),
         None => place.sequence_span,
     };
-    base..base.saturating_add(span)
+    base.run_of(span)
 }
 
 /// Returns the requester, as far as the caller is known.

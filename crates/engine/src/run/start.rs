@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longhaul_protocol::history::{EventPayload, StartDecided, WorkflowStarted};
 use longhaul_protocol::id::{CommandId, Namespace, RunId, TaskQueue, WorkflowId};
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq, RequestSeq};
 use longhaul_protocol::{Ids, Payload, Timestamp};
 use serde_json::{Map, Value};
 
@@ -217,13 +218,13 @@ pub(crate) fn fresh_core(now: Timestamp) -> Core {
     Core {
         status: Status::Pending,
         closed: None,
-        last_history_sequence: 0,
-        last_command_sequence: 0,
-        handled_sequence: 0,
+        last_history_sequence: HistorySeq::ZERO,
+        last_command_sequence: CommandSeq::ZERO,
+        handled_sequence: HistorySeq::ZERO,
         history_size_bytes: 0,
         history_fan_out: 0,
         last_event_at: now,
-        instance_command_sequence: 0,
+        instance_command_sequence: RequestSeq::ZERO,
         idle_commands: VecDeque::new(),
         outbox_sequence: 0,
         workflow_task: None,
@@ -303,7 +304,7 @@ impl Draft<'_> {
         rejection: Option<&str>,
         principal: Option<String>,
     ) -> &mut CommandRow {
-        self.core.instance_command_sequence += 1;
+        self.core.instance_command_sequence = self.core.instance_command_sequence.next();
         let row = CommandRow {
             command_id,
             sequence: self.core.instance_command_sequence,

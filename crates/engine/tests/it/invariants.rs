@@ -209,7 +209,7 @@ fn check_run(world: &World, run: &Run) {
     let of_kind = |kind| open.iter().filter(move |row| row.kind == kind);
     let task = run.core.workflow_task.as_ref();
     let is_retry = |row: &&&longhaul_engine::change::TaskRow| {
-        row.sequence > 0 && task.is_none_or(|task| task.id != row.task_id)
+        !row.sequence.is_zero() && task.is_none_or(|task| task.id != row.task_id)
     };
     let workflow: Vec<_> = of_kind(TaskKind::Workflow)
         .filter(|row| !is_retry(row))
@@ -235,7 +235,7 @@ fn check_run(world: &World, run: &Run) {
     }
     let mut by_call: BTreeMap<u64, usize> = BTreeMap::new();
     for row in of_kind(TaskKind::Activity) {
-        *by_call.entry(row.sequence).or_default() += 1;
+        *by_call.entry(row.sequence.get()).or_default() += 1;
     }
     for (sequence, count) in &by_call {
         assert_eq!(*count, 1, "22: one open task for activity {sequence}");

@@ -15,6 +15,7 @@ use longhaul_engine::run::workflow_task::sticky::StickyClaim;
 use longhaul_protocol::Payload;
 use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::{RunId, TaskId, WorkerId, WorkflowId};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{LocalFailure, parse_commands};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -261,7 +262,10 @@ impl Player {
                 && (row.status.is_open() || which.is_multiple_of(4))
         };
         let rows = self.world.tasks.values().filter(of_run);
-        pick(&rows.map(|row| row.sequence).collect::<Vec<_>>(), which)
+        pick(
+            &rows.map(|row| row.sequence.get()).collect::<Vec<_>>(),
+            which,
+        )
     }
 
     fn something_is_pending(&self) -> bool {
@@ -449,7 +453,7 @@ impl Player {
     fn local(&self, which: u8) -> Option<u64> {
         let run = self.world.run();
         let open = run.parts.keys().filter_map(|key| match key {
-            PartKey::LocalActivity(sequence) => Some(*sequence),
+            PartKey::LocalActivity(sequence) => Some(sequence.get()),
             _ => None,
         });
         let known = self.world.calls.keys().filter(|(of, _)| of == run.run_id());
@@ -467,7 +471,7 @@ impl Player {
                 again,
             } => {
                 let open = self.local(*options).filter(|_| *again);
-                let next = self.world.run().core.last_command_sequence + 1;
+                let next = self.world.run().core.last_command_sequence.get() + 1;
                 let sequence = open.unwrap_or(next);
                 let key = (self.world.run().run_id().clone(), sequence);
                 let known = self.world.calls.get(&key).cloned();
@@ -517,13 +521,13 @@ impl Player {
                 }
             }
             Act::Checkpoint { worker: by, calls } => {
-                let mut next = self.world.run().core.last_command_sequence + 1;
+                let mut next = self.world.run().core.last_command_sequence.get() + 1;
                 let mut commands = Vec::new();
                 for call in calls {
                     commands.extend(render(call, &mut next));
                 }
                 let run_id = self.world.run().run_id().clone();
-                let before = self.world.run().core.last_command_sequence;
+                let before = self.world.run().core.last_command_sequence.get();
                 let parsed = parse_commands(&Value::Array(commands.clone()))
                     .expect("the generator writes valid commands");
                 self.polls += 1;
@@ -599,7 +603,7 @@ impl Player {
             run_id: self.world.run().run_id().clone(),
             ttl_seconds: 3,
         });
-        let mut next = self.world.run().core.last_command_sequence + 1;
+        let mut next = self.world.run().core.last_command_sequence.get() + 1;
         let mut commands = Vec::new();
         for call in calls {
             commands.extend(render(call, &mut next));
@@ -620,7 +624,7 @@ impl Player {
         let run_id = run.run_id().clone();
         let task = run.core.workflow_task.as_ref();
         let task = task.map(|task| (task.id.clone(), task.attempt));
-        let mut next = run.core.last_command_sequence;
+        let mut next = run.core.last_command_sequence.get();
         let parsed = parse_commands(&Value::Array(commands.clone()))
             .expect("the generator writes valid commands");
         let (_, reply) = self.world.complete(&worker(by), None, parsed);
@@ -674,8 +678,10 @@ impl Player {
         let mut again = Vec::new();
         for (key, part) in &run.parts {
             let sequence = match (key, part) {
-                (PartKey::Member(sequence), _) => *sequence,
-                (PartKey::Wait(sequence), Part::Wait(wait)) if wait.group.is_none() => *sequence,
+                (PartKey::Member(sequence), _) => sequence.get(),
+                (PartKey::Wait(sequence), Part::Wait(wait)) if wait.group.is_none() => {
+                    sequence.get()
+                }
                 _ => continue,
             };
             let command = self.sent.get(&(run.run_id().clone(), sequence));
@@ -691,7 +697,7 @@ impl Player {
             return;
         }
         let parsed = parse_commands(&Value::Array(again.clone())).unwrap();
-        let before = self.world.run().core.last_command_sequence;
+        let before = self.world.run().core.last_command_sequence.get();
         let run_id = self.world.run().run_id().clone();
         let (step, reply) = self.world.complete(&worker(by), None, parsed);
         if let Err(rejection) = reply {
@@ -759,28 +765,28 @@ impl Player {
     fn place_of_delivery(&self, which: u8) -> Option<DeliveryPlace> {
         let run = self.world.run();
         run.core.cancellation.as_ref()?;
-        let next = run.core.last_command_sequence + 1;
+        let next = run.core.last_command_sequence.get() + 1;
         let mut places = vec![place(next, "activity", 1), place(next, "timer", 1)];
         for part in run.parts.values() {
             let (sequence, kind, group) = match part {
-                Part::Activity(activity) => (activity.sequence, "activity", &activity.group),
-                Part::Timer(timer) => (timer.sequence, "timer", &timer.group),
-                Part::Wait(wait) => (wait.sequence, "signal", &wait.group),
-                Part::Child(child) => (child.sequence, "child", &child.group),
+                Part::Activity(activity) => (activity.sequence.get(), "activity", &activity.group),
+                Part::Timer(timer) => (timer.sequence.get(), "timer", &timer.group),
+                Part::Wait(wait) => (wait.sequence.get(), "signal", &wait.group),
+                Part::Child(child) => (child.sequence.get(), "child", &child.group),
                 _ => continue,
             };
             match group {
                 None => places.push(place(sequence, kind, 1)),
                 Some(group) => match group.member() {
                     None => places.push(place(
-                        group.outermost().base,
+                        group.outermost().base.get(),
                         "parallel",
                         group.outermost().size,
                     )),
                     // Handles exist only once the choice is recorded.
                     Some(_) if !is_decided(run, group.outermost().base) => {
                         let level = group.outermost();
-                        places.push(place(level.base, "parallel", level.size));
+                        places.push(place(level.base.get(), "parallel", level.size));
                     }
                     Some(member) => places.push(DeliveryPlace {
                         operation_sequence: Some(member.base),
@@ -794,7 +800,7 @@ impl Player {
     }
 }
 
-fn is_decided(run: &Run, base: u64) -> bool {
+fn is_decided(run: &Run, base: CommandSeq) -> bool {
     let group = run.parts.get(&PartKey::Group(base));
     matches!(group, Some(Part::Group(group))
         if group.selection.as_ref().is_some_and(|selection| selection.decided))
@@ -802,7 +808,7 @@ fn is_decided(run: &Run, base: u64) -> bool {
 
 fn place(sequence: u64, call_kind: &str, sequence_span: u64) -> DeliveryPlace {
     DeliveryPlace {
-        sequence,
+        sequence: sequence.into(),
         call_kind: call_kind.to_owned(),
         sequence_span,
         operation_sequence: None,

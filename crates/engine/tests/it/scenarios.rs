@@ -387,12 +387,12 @@ impl Stage {
                 )
             }
             "deliver-cancellation" => {
-                let number = |key: &str| options.get(key).map(|text| text.parse().unwrap());
+                let number = |key: &str| options.get(key).map(|text| text.parse::<u64>().unwrap());
                 let place = DeliveryPlace {
                     call_kind: plain[0].to_owned(),
-                    sequence: plain[1].parse().unwrap(),
+                    sequence: plain[1].parse::<u64>().unwrap().into(),
                     sequence_span: number("span").unwrap_or(1),
-                    operation_sequence: number("operation"),
+                    operation_sequence: number("operation").map(Into::into),
                     operation_sequence_span: number("operation").map(|_| 1),
                 };
                 shown(
@@ -508,9 +508,9 @@ impl Stage {
             );
         }
         for row in &step.tasks {
-            let kind = if row.sequence > 0 && row.kind == TaskKind::Workflow {
+            let kind = if !row.sequence.is_zero() && row.kind == TaskKind::Workflow {
                 format!("retry of {}", row.sequence)
-            } else if row.sequence > 0 {
+            } else if !row.sequence.is_zero() {
                 format!("activity {}", row.sequence)
             } else {
                 "workflow".to_owned()

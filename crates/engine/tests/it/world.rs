@@ -160,10 +160,10 @@ impl World {
                 step.tasks.push(row);
             }
             for sequence in change.forgotten_commands {
-                self.commands.remove(&(workflow_id.clone(), sequence));
+                self.commands.remove(&(workflow_id.clone(), sequence.get()));
             }
             for row in change.commands {
-                let key = (workflow_id.clone(), row.sequence);
+                let key = (workflow_id.clone(), row.sequence.get());
                 self.commands.insert(key, (run_id.clone(), row));
             }
             if was_open && self.runs[&run_id].core.closed.is_some() {
@@ -399,7 +399,7 @@ impl World {
         };
         let (step, reply) = self.apply(&ClaimActivityTask {
             task_id: row.task_id,
-            sequence,
+            sequence: sequence.into(),
             worker_id: WorkerId::from(worker),
             poll_request_id: poll.map(str::to_owned),
             admission: None,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longhaul_engine::change::TaskRow;
 use longhaul_protocol::id::{RunId, SessionId, TaskId, WorkerId};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_store::QueueKey;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -27,7 +28,7 @@ pub(crate) struct PollKey {
 pub(crate) struct ClaimTarget {
     pub(crate) task_id: TaskId,
     pub(crate) run_id: RunId,
-    pub(crate) sequence: u64,
+    pub(crate) sequence: CommandSeq,
     /// The session that it must run in.
     pub(crate) session_id: Option<SessionId>,
 }

@@ -10,6 +10,7 @@ use longhaul_engine::run::health::{
 use longhaul_engine::run::state::{Part, Run};
 use longhaul_engine::session;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkflowId};
+use longhaul_protocol::sequence::HistorySeq;
 use longhaul_store::{Page, StoredEvent};
 
 use crate::Host;
@@ -108,10 +109,13 @@ impl Host {
     }
 
     /// Returns the newest events, oldest first: as many as a page holds, fewer if they are large.
-    async fn newest_events(&self, run_id: &RunId, end: u64) -> Result<Vec<StoredEvent>> {
+    async fn newest_events(&self, run_id: &RunId, end: HistorySeq) -> Result<Vec<StoredEvent>> {
         let mut events = Vec::new();
         for window in RECENT_EVENTS {
-            let (after, page) = (end.saturating_sub(window as u64), Page::of(window));
+            let (after, page) = (
+                HistorySeq::new(end.get().saturating_sub(window as u64)),
+                Page::of(window),
+            );
             events = self.inner.store.history(run_id, after, end, page).await?;
             if events.last().is_none_or(|event| event.sequence == end) {
                 break;

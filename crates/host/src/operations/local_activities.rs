@@ -12,6 +12,7 @@ use longhaul_engine::run::local_activity::prepare::{PrepareLocalActivity, Prepar
 use longhaul_engine::run::local_activity::recover::RecoverLocalActivity;
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{ActivityAttemptId, CommandId, EventId, RunId};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{LocalActivityCall, WorkflowCommand};
 
 use crate::Host;
@@ -24,7 +25,7 @@ impl Host {
         &self,
         holder: &TaskHolder,
         checkpoint_id: &str,
-        start_sequence: u64,
+        start_sequence: CommandSeq,
         commands: Vec<WorkflowCommand>,
     ) -> Result<Checkpointed> {
         let definitions = self.definitions_for(&holder.namespace, &commands).await?;
@@ -42,7 +43,7 @@ impl Host {
     pub async fn prepare_local_activity(
         &self,
         holder: &TaskHolder,
-        sequence: u64,
+        sequence: CommandSeq,
         worker_attempt_id: &str,
         call: &LocalActivityCall,
     ) -> Result<Prepared> {
@@ -65,7 +66,7 @@ impl Host {
     pub async fn recover_local_activity(
         &self,
         holder: &TaskHolder,
-        sequence: u64,
+        sequence: CommandSeq,
         call: &LocalActivityCall,
     ) -> Result<(RunId, EndedAttempt)> {
         self.on_workflow_task_of_run(holder, |holder| RecoverLocalActivity {

@@ -12,6 +12,7 @@ use longhaul_engine::run::workflow_task::claim::WorkflowClaim;
 use longhaul_engine::run::workflow_task::heartbeat::Renewed;
 use longhaul_engine::run::workflow_task::sticky::StickyClaim;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 use longhaul_protocol::workflow_command::WorkflowCommand;
 use longhaul_store::{Page, StoredEvent};
 
@@ -36,7 +37,7 @@ pub struct HistoryPage {
     /// Events up to the lease's snapshot.
     pub total: u64,
     /// The last sequence on this page, when more follow.
-    pub next_after: Option<u64>,
+    pub next_after: Option<HistorySeq>,
 }
 
 impl HistoryPage {
@@ -46,12 +47,12 @@ impl HistoryPage {
     }
 
     /// Returns the events after `after`, of a history that ends at `end`.
-    pub(crate) fn of(events: Vec<StoredEvent>, after: u64, end: u64) -> Self {
+    pub(crate) fn of(events: Vec<StoredEvent>, after: HistorySeq, end: HistorySeq) -> Self {
         let last = events.last().map_or(after, |event| event.sequence);
         Self {
             next_after: (last < end && !events.is_empty()).then_some(last),
             events,
-            total: end,
+            total: end.get(),
         }
     }
 }
@@ -153,7 +154,7 @@ impl Host {
         let granted = ClaimTarget {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),
-            sequence: 0,
+            sequence: CommandSeq::ZERO,
             session_id: None,
         };
         let claim = self
@@ -178,7 +179,12 @@ impl Host {
         page_size: usize,
     ) -> Result<LeasedWorkflowTask> {
         let history = self
-            .history_page(&claim.spec.run_id, 0, claim.observed_sequence, page_size)
+            .history_page(
+                &claim.spec.run_id,
+                HistorySeq::ZERO,
+                claim.observed_sequence,
+                page_size,
+            )
             .await?;
         Ok(LeasedWorkflowTask { claim, history })
     }
@@ -186,8 +192,8 @@ impl Host {
     pub(crate) async fn history_page(
         &self,
         run_id: &RunId,
-        after: u64,
-        up_to: u64,
+        after: HistorySeq,
+        up_to: HistorySeq,
         page_size: usize,
     ) -> Result<HistoryPage> {
         let page = Page::of(page_size);
@@ -199,7 +205,7 @@ impl Host {
     pub async fn workflow_task_history(
         &self,
         holder: &TaskHolder,
-        after: u64,
+        after: HistorySeq,
         page_size: usize,
     ) -> Result<HistoryPage> {
         let (run_id, observed) = self

@@ -13,6 +13,7 @@ use longhaul_engine::run::operator::repair::RepairRun;
 use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
+use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 use longhaul_protocol::{Ids, Payload};
 use longhaul_store::{Instance, PAGE_BYTES_MAX, Page, RunFilter, RunSummary};
 use serde_json::Value;
@@ -96,7 +97,7 @@ pub struct HistoryRequest {
     pub workflow_id: WorkflowId,
     pub run_id: RunId,
     /// The last sequence that the caller has seen.
-    pub after: u64,
+    pub after: HistorySeq,
     pub page_size: usize,
     /// How long to wait for a later event; zero returns at once.
     pub wait: Duration,
@@ -224,7 +225,7 @@ impl Host {
     pub async fn workflow_commands(
         &self,
         run_id: &RunId,
-        before: Option<u64>,
+        before: Option<RequestSeq>,
         page_size: usize,
     ) -> Result<CommandPage> {
         let store = &self.inner.store;
@@ -248,7 +249,12 @@ impl Host {
     }
 
     /// Returns one page of a run's history up to `end`, for a caller that reads all of it page by page.
-    pub async fn export_page(&self, run_id: &RunId, after: u64, end: u64) -> Result<HistoryPage> {
+    pub async fn export_page(
+        &self,
+        run_id: &RunId,
+        after: HistorySeq,
+        end: HistorySeq,
+    ) -> Result<HistoryPage> {
         let page = Page {
             events: EXPORT_PAGE_EVENTS,
             bytes: EXPORT_PAGE_BYTES,
@@ -315,10 +321,10 @@ impl Host {
             tokio::select! {
                 () = &mut changed => {}
                 () = tokio::time::sleep_until(deadline) => {
-                    return Ok(HistoryPage { events: Vec::new(), total: end, next_after: None });
+                    return Ok(HistoryPage { events: Vec::new(), total: end.get(), next_after: None });
                 }
                 () = self.inner.stopping.cancelled() => {
-                    return Ok(HistoryPage { events: Vec::new(), total: end, next_after: None });
+                    return Ok(HistoryPage { events: Vec::new(), total: end.get(), next_after: None });
                 }
             }
         }

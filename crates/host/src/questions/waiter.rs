@@ -6,6 +6,7 @@ use longhaul_engine::change::TaskKind;
 use longhaul_engine::run::cancellation::CAPABILITY;
 use longhaul_engine::run::state::{Run, Spec, Status};
 use longhaul_protocol::id::{Namespace, TaskId, WorkerId};
+use longhaul_protocol::sequence::HistorySeq;
 use longhaul_protocol::{Ids, Payload};
 use longhaul_store::{Page, QueueKey, StoredEvent};
 use tokio::sync::Notify;
@@ -163,11 +164,13 @@ impl Host {
         // The whole history: its events are limited, and its bytes were checked when the question was asked. Little was added
         // since.
         let whole = Page {
-            events: usize::try_from(end).unwrap_or(usize::MAX),
+            events: usize::try_from(end.get()).unwrap_or(usize::MAX),
             bytes: usize::MAX,
         };
         let store = &self.inner.store;
-        let history = store.history(&granted.run_id, 0, end, whole).await?;
+        let history = store
+            .history(&granted.run_id, HistorySeq::ZERO, end, whole)
+            .await?;
         let leased = self.inner.questions.lease(
             &granted.task_id,
             &poll.worker_id,

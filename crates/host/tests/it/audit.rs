@@ -6,6 +6,7 @@ use longhaul_engine::run::state::{Resume, Wake};
 use longhaul_engine::{Changes, RunChange};
 use longhaul_host::AuditPlace;
 use longhaul_protocol::id::RunId;
+use longhaul_protocol::sequence::HistorySeq;
 use serde_json::json;
 
 use longhaul_store::Page;
@@ -15,7 +16,12 @@ use crate::setup::{Setup, open, setup};
 async fn events(setup: &Setup, run_id: &RunId) -> usize {
     let page = setup
         .store
-        .history(run_id, 0, 1000, Page::of(1000))
+        .history(
+            run_id,
+            HistorySeq::new(0),
+            HistorySeq::new(1000),
+            Page::of(1000),
+        )
         .await
         .unwrap();
     page.len()

@@ -86,7 +86,7 @@ async fn a_run_ends_at_its_deadline_without_a_request() {
         namespace: crate::setup::namespace(),
         workflow_id: "order-1".into(),
         run_id: started.run_id,
-        after: 2,
+        after: 2.into(),
         page_size: 10,
         wait: std::time::Duration::from_secs(60),
         until_closed: false,

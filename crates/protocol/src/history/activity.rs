@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::{GroupKeys, LimitBreach, LocalKeys};
 use crate::id::{ActivityAttemptId, ActivityExecutionId, CommandId, FailureId, TaskId};
 use crate::payload::Payload;
+use crate::sequence::CommandSeq;
 use crate::time::Timestamp;
 
 /// The keys every event of one activity call repeats.
@@ -18,7 +19,7 @@ pub struct ActivityCall {
     /// Equal to the type; other servers put the class of the code here.
     pub activity_class: String,
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// What a delivered cancellation does to the call; absent means the default of its kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancellation_policy: Option<crate::workflow_command::CancellationPolicy>,
@@ -48,7 +49,7 @@ pub struct ActivitySnapshot {
     /// The key that activity code may pass on to other systems; equal to the execution id.
     pub idempotency_key: ActivityExecutionId,
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// The registered name of the activity code.
     #[serde(rename = "type")]
     pub activity_type: String,

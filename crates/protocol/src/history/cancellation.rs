@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::id::{CommandId, RunId, WorkflowId};
+use crate::sequence::CommandSeq;
 use crate::time::Timestamp;
 
 /// An accepted request that the workflow clean up and end.
@@ -44,14 +45,14 @@ pub struct CooperativeCancellationDelivered {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryPlace {
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// The kind of call, such as `activity` or `timer`.
     pub call_kind: String,
     /// How many command sequences the call covers.
     pub sequence_span: u64,
     /// The first command sequence of the interrupted operation inside a group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub operation_sequence: Option<u64>,
+    pub operation_sequence: Option<CommandSeq>,
     /// How many command sequences that operation covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_sequence_span: Option<u64>,

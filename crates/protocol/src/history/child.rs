@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::GroupKeys;
 use crate::id::{ChildCallId, FailureId, RunId, WorkflowId};
 use crate::payload::Payload;
+use crate::sequence::CommandSeq;
 use crate::time::Timestamp;
 use crate::workflow_command::{CancellationPolicy, ParentClosePolicy};
 
@@ -14,7 +15,7 @@ use crate::workflow_command::{CancellationPolicy, ParentClosePolicy};
 #[derive(Clone, Debug, Serialize)]
 pub struct ChildCall {
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// Identifies the child call; the same for retries and continued runs of the child.
     pub child_call_id: ChildCallId,
     /// Equal to `child_call_id`.

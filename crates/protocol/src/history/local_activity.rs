@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::id::{ActivityAttemptId, ActivityExecutionId, TaskId, WorkerId};
+use crate::sequence::CommandSeq;
 use crate::time::Timestamp;
 
 /// The execution mode of activities that run inside the worker of the workflow.
@@ -38,7 +39,7 @@ pub struct LocalActivitySnapshot {
     /// The key that activity code may pass on to other systems; equal to the execution id.
     pub idempotency_key: ActivityExecutionId,
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// The registered name of the activity code.
     #[serde(rename = "type")]
     pub activity_type: String,

@@ -4,12 +4,13 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::payload::Payload;
+use crate::sequence::CommandSeq;
 
 /// A value that the workflow code computed once.
 #[derive(Clone, Debug, Serialize)]
 pub struct SideEffectRecorded {
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// The recorded value.
     pub result: Payload,
     /// The codec of the payloads in this event; always `avro`.
@@ -20,7 +21,7 @@ pub struct SideEffectRecorded {
 #[derive(Clone, Debug, Serialize)]
 pub struct VersionMarkerRecorded {
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// The name of the change in the workflow code.
     pub change_id: String,
     /// The version that this run uses.
@@ -35,7 +36,7 @@ pub struct VersionMarkerRecorded {
 #[derive(Clone, Debug, Serialize)]
 pub struct SearchAttributesUpserted {
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// The attributes as the command sent them; null removes one.
     pub attributes: Map<String, Value>,
     /// All search attributes after the change.
@@ -49,7 +50,7 @@ pub struct SearchAttributesUpserted {
 #[derive(Clone, Debug, Serialize)]
 pub struct MemoUpserted {
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// The entries as the command sent them.
     pub entries: Payload,
     /// The whole memo after the change.

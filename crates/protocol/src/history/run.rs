@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::{ChildRetry, ChildRetryPolicy, ChildTimeoutPolicy};
 use crate::id::{ChildCallId, CommandId, FailureId, RunId, TaskId, WorkflowId};
 use crate::payload::Payload;
+use crate::sequence::CommandSeq;
 use crate::time::Timestamp;
 
 /// The payload of `StartAccepted` and `StartRejected`.
@@ -83,7 +84,7 @@ pub struct ParentKeys {
     /// The run of the parent that made the call.
     pub parent_workflow_run_id: RunId,
     /// The command sequence of the call in the parent.
-    pub parent_sequence: u64,
+    pub parent_sequence: CommandSeq,
     /// Equal to `child_call_id`.
     pub workflow_link_id: ChildCallId,
     /// Identifies the child call; the same for retries and continued runs of the child.
@@ -130,7 +131,7 @@ pub struct WorkflowFailed {
     pub exception: Map<String, Value>,
     /// The command sequence of the step that failed, if the worker named it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed_step_sequence: Option<u64>,
+    pub failed_step_sequence: Option<CommandSeq>,
     /// The activity that failed, if the worker named it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed_activity_execution_id: Option<String>,
@@ -176,7 +177,7 @@ pub struct WorkflowTimedOut {
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkflowContinuedAsNew {
     /// The command sequence of the call that ended the run.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// The next run.
     pub continued_to_run_id: RunId,
     /// The number of the next run, from 2.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::id::EventId;
+use crate::sequence::CommandSeq;
 use crate::workflow_command::SelectionMember;
 
 /// The member of a selection that settled first. It is recorded once, so every replay takes the same one.
@@ -12,7 +13,7 @@ pub struct SelectionResolved {
     #[serde(flatten)]
     pub member: SelectionMember,
     /// The command sequence of the first call of the selection.
-    pub selection_group_base_sequence: u64,
+    pub selection_group_base_sequence: CommandSeq,
     /// How many calls the selection has.
     pub selection_group_size: u64,
     /// How the member settled: `completed` or `failed`.

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::id::{CommandId, FailureId, RunId, UpdateId, WorkflowId};
 use crate::payload::Payload;
+use crate::sequence::CommandSeq;
 use crate::workflow_command::FieldErrors;
 
 /// The keys every event of one update repeats.
@@ -67,7 +68,7 @@ pub struct UpdateApplied {
     pub payload_codec: &'static str,
     /// The command sequence at which the workflow code applied the update.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<u64>,
+    pub sequence: Option<CommandSeq>,
 }
 
 /// The update ended, with a result or with a failure.
@@ -78,7 +79,7 @@ pub struct UpdateCompleted {
     pub call: UpdateCall,
     /// The command sequence at which the workflow code applied the update.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<u64>,
+    pub sequence: Option<CommandSeq>,
     /// The value that the handler returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Payload>,

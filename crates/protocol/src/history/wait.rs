@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::GroupKeys;
 use crate::id::{CommandId, RunId, SignalId, TimerId, UpdateId, WaitId, WorkflowId};
 use crate::payload::Payload;
+use crate::sequence::CommandSeq;
 use crate::time::Timestamp;
 
 /// The payload of `TimerScheduled`, `TimerFired` and `TimerCancelled`.
@@ -13,7 +14,7 @@ pub struct TimerPayload {
     /// Identifies the timer.
     pub timer_id: TimerId,
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// The delay that the command asked for.
     pub delay_seconds: u64,
     /// When the timer is due.
@@ -68,7 +69,7 @@ pub struct SignalReceived {
     pub payload_codec: &'static str,
     /// The command sequence of the newest open wait.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub workflow_sequence: Option<u64>,
+    pub workflow_sequence: Option<CommandSeq>,
 }
 
 /// A recorded wait for a signal.
@@ -79,7 +80,7 @@ pub struct SignalWaitOpened {
     /// Identifies the wait.
     pub signal_wait_id: WaitId,
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// How long the wait lasts at most; absent means without limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,
@@ -100,7 +101,7 @@ pub struct SignalApplied {
     /// The wait that ended.
     pub signal_wait_id: WaitId,
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// The argument list of the signal, as one payload.
     pub value: Payload,
     /// The codec of the payloads in this event; always `avro`.
@@ -125,7 +126,7 @@ pub struct ConditionWait {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition_definition_fingerprint: Option<String>,
     /// The command sequence of the call in the workflow code.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     /// How long the wait lasts at most; absent means without limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,

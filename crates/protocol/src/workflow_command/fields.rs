@@ -12,6 +12,7 @@ use crate::parallel_group::Group;
 use crate::payload::{
     Payload, command_payload, envelope_only, memo, optional_command_payload, payload_codec,
 };
+use crate::sequence::CommandSeq;
 use crate::worker_session::WorkerSessionOptions;
 
 /// The most characters of an unknown name that a refusal repeats.
@@ -362,7 +363,7 @@ impl<'a> Fields<'a> {
             selection_group_id: self.name("selection_group_id")?,
             member_key,
             member_index: self.required_number("member_index", 0)?,
-            member_base_sequence: self.required_number("member_base_sequence", 1)?,
+            member_base_sequence: self.required_number("member_base_sequence", 1)?.into(),
             member_size: self.required_number("member_size", 1)?,
             operation_kind: self.name("operation_kind")?,
             operation_identity: self.name("operation_identity")?,
@@ -513,7 +514,7 @@ impl<'a> Fields<'a> {
             exception_class: self.text("exception_class")?,
             exception,
             non_retryable: self.flag("non_retryable")?,
-            failed_step_sequence: self.number("failed_step_sequence", 1)?,
+            failed_step_sequence: self.number("failed_step_sequence", 1)?.map(CommandSeq::new),
             failed_activity_execution_id: self.text("failed_activity_execution_id")?,
         })))
     }

@@ -1,6 +1,7 @@
 //! How a cancellation request is shown.
 
 use longhaul_host::api::Cancellation;
+use longhaul_protocol::sequence::HistorySeq;
 use serde_json::{Value, json};
 
 use super::page_token::page_token;
@@ -11,6 +12,6 @@ pub(crate) fn cancellation_json(cancellation: &Cancellation) -> Value {
         "request_id": cancellation.request_id,
         "requested_at": cancellation.requested_at,
         "cleanup_deadline_at": cancellation.cleanup_deadline_at,
-        "history_refresh_page_token": page_token(0),
+        "history_refresh_page_token": page_token(HistorySeq::ZERO),
     })
 }

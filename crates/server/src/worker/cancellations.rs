@@ -4,6 +4,7 @@ use longhaul_host::api::{Delivered, StoppingKind};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::CommandId;
+use longhaul_protocol::sequence::CommandSeq;
 use serde_json::json;
 
 use super::workflow_tasks::{read_holder, rejected};
@@ -77,9 +78,9 @@ fn read_place(body: &Body) -> DeliveryPlace {
     }
     let is_handle = call_kind == "selection_handle";
     let place = DeliveryPlace {
-        sequence: body.required_count("sequence", 1),
+        sequence: body.required_count("sequence", 1).into(),
         sequence_span: body.count("sequence_span", 1).unwrap_or(1),
-        operation_sequence: body.count("operation_sequence", 1),
+        operation_sequence: body.count("operation_sequence", 1).map(CommandSeq::new),
         // A span has a meaning only for an operation.
         operation_sequence_span: body
             .count("operation_sequence_span", 1)

@@ -56,7 +56,8 @@ pub(super) fn page_fields(page: &HistoryPage, accept_encoding: Option<&str>) -> 
         r#","next_history_page_token":{token},"total_history_events":{},"has_more":{},"next_after_sequence":{}"#,
         page.total,
         page.next_after.is_some(),
-        page.next_after.map_or(Value::Null, Value::from),
+        page.next_after
+            .map_or(Value::Null, |next| Value::from(next.get())),
     );
     fields
 }

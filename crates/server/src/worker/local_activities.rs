@@ -9,6 +9,7 @@ use longhaul_host::api::{
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{CommandId, RunId};
 use longhaul_protocol::payload::activity_result;
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 use longhaul_protocol::workflow_command::{
     LocalActivityCall, LocalFailure, parse_checkpoint, parse_descriptor,
 };
@@ -36,7 +37,7 @@ async fn record_checkpoint(call: Call, is_group: bool) -> Result<Reply, Refusal>
     let holder = read_holder(&call);
     let body = &call.body;
     let checkpoint_id = body.required_text("checkpoint_id", NAME_MAX);
-    let start_sequence = body.required_count("start_sequence", 1);
+    let start_sequence = CommandSeq::new(body.required_count("start_sequence", 1));
     let commands = body.value("commands").unwrap_or_default();
     let commands = parse_checkpoint(&commands, is_group).map_err(|errors| body.refuse_all(errors));
     let after = body.count("history_after", 0);
@@ -56,7 +57,11 @@ async fn with_events(app: &App, holder: &TaskHolder, after: Option<u64>, body: V
     if let Some(after) = after.filter(|_| body["claim_released"] != true) {
         let size = app.options().history_page_size as usize;
         // If the events cannot be read now, the worker reads them with its next request.
-        if let Ok(page) = app.host().workflow_task_history(holder, after, size).await {
+        if let Ok(page) = app
+            .host()
+            .workflow_task_history(holder, after.into(), size)
+            .await
+        {
             let bytes = page.bytes();
             return Reply::text(heavy::work(bytes, move || with_page(&body, &page, None)).await);
         }
@@ -83,14 +88,14 @@ fn checkpoint_json(holder: &TaskHolder, checkpointed: &Checkpointed) -> Value {
         "start_sequence": checkpoint.start_sequence,
         "next_sequence": checkpoint.next_sequence,
         "local_activities": local_activities,
-        "history_refresh_page_token": page_token(0),
+        "history_refresh_page_token": page_token(HistorySeq::ZERO),
     })
 }
 
 pub(super) async fn prepare(call: Call) -> Result<Reply, Refusal> {
     let holder = read_holder(&call);
     let body = &call.body;
-    let sequence = body.required_count("sequence", 1);
+    let sequence = CommandSeq::new(body.required_count("sequence", 1));
     let worker_attempt_id = body.required_text("worker_attempt_id", NAME_MAX);
     let descriptor = read_descriptor(body);
     let after = body.count("history_after", 0);
@@ -122,7 +127,7 @@ fn prepared_json(holder: &TaskHolder, prepared: &Prepared) -> Value {
         "schedule_to_close_deadline_at": prepared.schedule_to_close_deadline_at,
         "heartbeat_deadline_at": attempt.heartbeat_deadline_at,
         "cancellation_cleanup": cleanup_json(prepared.cleanup.as_ref()),
-        "history_refresh_page_token": page_token(0),
+        "history_refresh_page_token": page_token(HistorySeq::ZERO),
     })
 }
 
@@ -140,7 +145,7 @@ fn cleanup_json(cleanup: Option<&Cleanup>) -> Value {
 pub(super) async fn recover(call: Call) -> Result<Reply, Refusal> {
     let holder = read_holder(&call);
     let body = &call.body;
-    let sequence = body.required_count("sequence", 1);
+    let sequence = CommandSeq::new(body.required_count("sequence", 1));
     let descriptor = read_descriptor(body);
     let after = body.count("history_after", 0);
     let descriptor = body.finish(descriptor)?;
@@ -216,7 +221,7 @@ fn pulse_json(holder: &TaskHolder, pulse: &LocalHeartbeatReply) -> Value {
         "task_status": "leased",
         "server_time": pulse.now,
         "cancellation_cleanup": cleanup_json(pulse.cleanup.as_ref()),
-        "history_refresh_page_token": page_token(0),
+        "history_refresh_page_token": page_token(HistorySeq::ZERO),
     });
     if let Some(cancellation) = &pulse.stop {
         answer["fenced"] = json!(true);
@@ -257,7 +262,7 @@ fn settled_json(holder: &TaskHolder, run_id: &RunId, settled: &EndedAttempt) -> 
         "recorded_at": settled.recorded_at,
         "claim_released": settled.retry_task_id.is_some(),
         "created_task_ids": created,
-        "history_refresh_page_token": page_token(0),
+        "history_refresh_page_token": page_token(HistorySeq::ZERO),
     })
 }
 
@@ -280,7 +285,7 @@ pub(super) async fn acknowledge_cancellation(call: Call) -> Result<Reply, Refusa
         "activity_attempt_id": attempt_id,
         "request_id": request_id,
         "history_event_id": event_id,
-        "history_refresh_page_token": page_token(0),
+        "history_refresh_page_token": page_token(HistorySeq::ZERO),
     })))
 }
 

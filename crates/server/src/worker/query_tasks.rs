@@ -62,7 +62,7 @@ pub(super) fn with_run(mut view: Value, task: &LeasedQuestion) -> String {
         "payload_codec": PAYLOAD_CODEC,
         "workflow_arguments": run.arguments,
         "run_status": task.run_status.as_str(),
-        "last_history_sequence": task.history.last().map_or(0, |event| event.sequence),
+        "last_history_sequence": task.history.last().map_or(0, |event| event.sequence.get()),
         "total_history_events": task.history.len(),
         "history_export": null,
     });

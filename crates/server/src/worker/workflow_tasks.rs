@@ -7,6 +7,7 @@ use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,
     TaskId, TaskQueue, TimerId, UpdateId, WaitId, WorkerId, WorkflowId,
 };
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 use longhaul_protocol::workflow_command::parse_commands;
 use longhaul_protocol::{Payload, Timestamp};
 use serde::Serialize;
@@ -89,7 +90,7 @@ struct TaskView<'a> {
     cancel_requested: bool,
     sticky_replay_mode: &'static str,
     cancellation_request: Option<Value>,
-    last_history_sequence: u64,
+    last_history_sequence: HistorySeq,
     history_size_bytes: u64,
     history_fan_out: u64,
     continue_as_new_recommended: bool,
@@ -111,7 +112,7 @@ struct TaskView<'a> {
     activity_type: &'a Option<String>,
     child_call_id: &'a Option<ChildCallId>,
     child_workflow_run_id: &'a Option<RunId>,
-    workflow_sequence: Option<u64>,
+    workflow_sequence: Option<CommandSeq>,
     workflow_event_type: &'a Option<String>,
     timer_id: &'a Option<TimerId>,
     condition_wait_id: &'a Option<WaitId>,
@@ -243,7 +244,7 @@ pub(super) async fn history(call: Call) -> Result<Reply, Refusal> {
     body.check()?;
     let after = match token {
         Some(token) => parse_page_token(&token)?,
-        None => after.unwrap_or(0),
+        None => after.map_or(HistorySeq::ZERO, HistorySeq::new),
     };
     let page = call
         .host()

@@ -2,6 +2,7 @@
 
 use longhaul_engine::change::TaskKind;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkerId, WorkflowId};
+use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 
 use super::fixture::{KINDS, at};
 use crate::{
@@ -39,10 +40,10 @@ macro_rules! same {
 pub async fn assert_same(a: &dyn Store, b: &dyn Store, universe: &Universe) {
     for run_id in &universe.run_ids {
         same!(a, b, run(run_id));
-        same!(a, b, commands(run_id, None::<u64>, 1000));
-        same!(a, b, commands(run_id, Some(3), 1));
+        same!(a, b, commands(run_id, None::<RequestSeq>, 1000));
+        same!(a, b, commands(run_id, Some(RequestSeq::new(3)), 1));
         same!(a, b, command_count(run_id));
-        same!(a, b, command(run_id, 2));
+        same!(a, b, command(run_id, RequestSeq::new(2)));
         for (after, up_to, events, bytes) in [
             (0, u64::MAX, 1000, usize::MAX),
             (1, 4, 1000, usize::MAX),
@@ -52,6 +53,7 @@ pub async fn assert_same(a: &dyn Store, b: &dyn Store, universe: &Universe) {
             (2, u64::MAX, 1000, 0),
         ] {
             let page = Page { events, bytes };
+            let (after, up_to) = (HistorySeq::new(after), HistorySeq::new(up_to));
             same!(a, b, history(run_id, after, up_to, page));
         }
     }

@@ -93,15 +93,15 @@ pub fn next(run: &Run) -> RunChange {
 
 /// Appends an event at the end of the run's history.
 pub fn push_event(change: &mut RunChange, event_type: &'static str) {
-    change.core.last_history_sequence += 1;
-    let sequence = change.core.last_history_sequence;
-    change.core.last_event_at = at(sequence.cast_signed());
+    let sequence = change.core.last_history_sequence.next();
+    change.core.last_history_sequence = sequence;
+    change.core.last_event_at = at(sequence.get().cast_signed());
     change.events.push(Event {
         id: format!("event-{}-{sequence}", change.spec.run_id).into(),
         sequence,
         event_type,
         payload: format!(r#"{{"sequence":{sequence}}}"#),
-        recorded_at: at(sequence.cast_signed()),
+        recorded_at: at(sequence.get().cast_signed()),
         workflow_task_id: None,
         workflow_command_id: None,
         principal: None,
@@ -111,7 +111,7 @@ pub fn push_event(change: &mut RunChange, event_type: &'static str) {
 pub fn close(change: &mut RunChange, reason: ClosedReason) {
     push_event(change, "Closed");
     change.core.status = reason.status();
-    let closed_at = at(1000 + change.core.last_history_sequence.cast_signed());
+    let closed_at = at(1000 + change.core.last_history_sequence.get().cast_signed());
     change.core.closed = Some(Closed {
         reason,
         at: closed_at,
@@ -170,7 +170,7 @@ pub fn timer(number: u64, delay_seconds: u64) -> (PartKey, Option<Part>) {
         "fire_at": at(delay_seconds.cast_signed()),
         "kind": "plain",
     }});
-    (PartKey::Timer(number), Some(part(timer)))
+    (PartKey::Timer(number.into()), Some(part(timer)))
 }
 
 pub fn part(body: Value) -> Part {

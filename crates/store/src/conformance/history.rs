@@ -8,6 +8,7 @@ use longhaul_engine::run::state::{PartKey, Run};
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::RunId;
 use longhaul_protocol::payload::Value as PayloadValue;
+use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 use serde_json::json;
 
 use super::fixture::{
@@ -26,12 +27,17 @@ pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
     }
     let page = async |after, up_to, limit| {
         let events = store
-            .history(run.run_id(), after, up_to, Page::of(limit))
+            .history(
+                run.run_id(),
+                HistorySeq::new(after),
+                HistorySeq::new(up_to),
+                Page::of(limit),
+            )
             .await
             .unwrap();
         events
             .into_iter()
-            .map(|event| event.sequence)
+            .map(|event| event.sequence.get())
             .collect::<Vec<_>>()
     };
     assert_eq!(page(0, u64::MAX, 1000).await, (1..=9).collect::<Vec<_>>());
@@ -55,7 +61,12 @@ pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
     }
     assert_eq!(
         store
-            .history(neighbour.run_id(), 0, u64::MAX, Page::of(10))
+            .history(
+                neighbour.run_id(),
+                HistorySeq::new(0),
+                HistorySeq::MAX,
+                Page::of(10)
+            )
             .await
             .unwrap()
             .len(),
@@ -63,7 +74,12 @@ pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
     );
     assert_eq!(
         store
-            .history(&"run-none".into(), 0, u64::MAX, Page::of(10))
+            .history(
+                &"run-none".into(),
+                HistorySeq::new(0),
+                HistorySeq::MAX,
+                Page::of(10)
+            )
             .await
             .unwrap(),
         []
@@ -82,9 +98,16 @@ pub async fn a_page_ends_before_it_is_too_long(store: &dyn Store) {
     commit(store, change).await.unwrap();
     let page = async |after, events, bytes| {
         let page = Page { events, bytes };
-        let events = store.history(&"run-w-1".into(), after, 7, page).await;
+        let events = store
+            .history(
+                &"run-w-1".into(),
+                HistorySeq::new(after),
+                HistorySeq::new(7),
+                page,
+            )
+            .await;
         let events = events.unwrap().into_iter();
-        events.map(|event| event.sequence).collect::<Vec<_>>()
+        events.map(|event| event.sequence.get()).collect::<Vec<_>>()
     };
     assert_eq!(page(0, 10, 910).await, [1, 2, 3], "exactly full");
     assert_eq!(page(0, 10, 909).await, [1, 2], "one byte over the limit");
@@ -120,7 +143,12 @@ pub async fn events_keep_every_column(store: &dyn Store) {
     let (plain, full) = (change.events[0].clone(), change.events[1].clone());
     commit(store, change).await.unwrap();
     let events = store
-        .history(&"run-w-1".into(), 0, u64::MAX, Page::of(10))
+        .history(
+            &"run-w-1".into(),
+            HistorySeq::new(0),
+            HistorySeq::MAX,
+            Page::of(10),
+        )
         .await
         .unwrap();
     for (stored, written) in events.iter().zip([plain, full]) {
@@ -144,14 +172,19 @@ pub async fn events_keep_every_column(store: &dyn Store) {
 pub async fn an_event_is_never_written_twice(store: &dyn Store) {
     let run = create(store, "w").await;
     let mut change = next(&run);
-    change.core.last_history_sequence = 0;
+    change.core.last_history_sequence = HistorySeq::ZERO;
     push_event(&mut change, "Again");
     assert!(matches!(
         commit(store, change).await,
         Err(Error::Corrupt(_))
     ));
     let events = store
-        .history(run.run_id(), 0, u64::MAX, Page::of(10))
+        .history(
+            run.run_id(),
+            HistorySeq::new(0),
+            HistorySeq::MAX,
+            Page::of(10),
+        )
         .await
         .unwrap();
     assert_eq!(events.len(), 1);
@@ -163,7 +196,7 @@ pub async fn an_event_is_never_written_twice(store: &dyn Store) {
 pub async fn a_conflict_is_reported_before_a_repeated_event(store: &dyn Store) {
     let run = create(store, "w").await;
     let mut change = next(&run);
-    change.core.last_history_sequence = 0;
+    change.core.last_history_sequence = HistorySeq::ZERO;
     push_event(&mut change, "Again");
     let changes = Changes {
         run: Some(Box::new(change)),
@@ -181,7 +214,7 @@ pub async fn a_poisoned_commit_fails_alone(store: &dyn Store) {
     for run in &runs {
         let mut change = next(run);
         if run.spec.workflow_id.as_str() == "b" {
-            change.core.last_history_sequence = 0;
+            change.core.last_history_sequence = HistorySeq::ZERO;
         }
         push_event(&mut change, "Step");
         answers.push(store.commit(Arc::new(Changes {
@@ -228,11 +261,17 @@ pub async fn commands_are_listed_newest_first(store: &dyn Store) {
     let list = async |before, limit| store.commands(run_id, before, limit).await.unwrap();
     assert_eq!(list(None, 9).await, [full.clone(), command(3, None)]);
     assert_eq!(list(None, 1).await, [full.clone()]);
-    assert_eq!(list(Some(12), 9).await, [command(3, None)]);
-    assert_eq!(list(Some(3), 9).await, []);
+    assert_eq!(list(Some(RequestSeq::new(12)), 9).await, [command(3, None)]);
+    assert_eq!(list(Some(RequestSeq::new(3)), 9).await, []);
     assert_eq!(store.command_count(run_id).await.unwrap(), 2);
-    assert_eq!(store.command(run_id, 12).await.unwrap(), Some(full));
-    assert_eq!(store.command(run_id, 4).await.unwrap(), None);
+    assert_eq!(
+        store.command(run_id, RequestSeq::new(12)).await.unwrap(),
+        Some(full)
+    );
+    assert_eq!(
+        store.command(run_id, RequestSeq::new(4)).await.unwrap(),
+        None
+    );
     let none = RunId::from("run-none");
     assert_eq!(store.commands(&none, None, 9).await.unwrap(), []);
     assert_eq!(store.command_count(&none).await.unwrap(), 0);
@@ -248,7 +287,7 @@ pub async fn a_forgotten_command_leaves_its_request_id(store: &dyn Store) {
     ];
     let run = advance(store, &run, change).await;
     let mut change = next(&run);
-    change.forgotten_commands = vec![2, 4, 7];
+    change.forgotten_commands = [2, 4, 7].map(RequestSeq::new).to_vec();
     let run = advance(store, &run, change).await;
     assert_eq!(
         all_commands(store, &run).await,
@@ -261,11 +300,14 @@ pub async fn a_forgotten_command_leaves_its_request_id(store: &dyn Store) {
             .await;
         found.unwrap().map(|(_, command)| command.sequence)
     };
-    assert_eq!((find("a").await, find("b").await), (None, Some(3)));
+    assert_eq!(
+        (find("a").await, find("b").await),
+        (None, Some(RequestSeq::new(3)))
+    );
     let mut change = next(&run);
     change.commands = vec![command(9, Some("a"))];
     advance(store, &run, change).await;
-    assert_eq!(find("a").await, Some(9));
+    assert_eq!(find("a").await, Some(RequestSeq::new(9)));
 }
 
 async fn all_commands(store: &dyn Store, run: &Run) -> Vec<CommandRow> {
@@ -291,21 +333,21 @@ pub async fn large_arguments_of_open_messages_come_back(store: &dyn Store) {
         update.arguments = Some(arguments.clone());
         change.parts = vec![
             (
-                PartKey::Signal(6),
+                PartKey::Signal(6.into()),
                 Some(part(json!({"signal": {
                     "command_sequence": 6, "id": "s", "command_id": "c", "name": "go",
-                    "arguments": arguments, "received_at": last - 1,
+                    "arguments": arguments, "received_at": last.get() - 1,
                 }}))),
             ),
             (
-                PartKey::Update(7),
+                PartKey::Update(7.into()),
                 Some(part(
                     json!({"update": {"command": update, "accepted_at": last}}),
                 )),
             ),
             // One that is not in history yet.
             (
-                PartKey::Buffered(8),
+                PartKey::Buffered(8.into()),
                 Some(part(json!({"buffered": {"signal": {
                     "command_sequence": 8, "id": "b", "command_id": "c", "name": "go", "arguments": arguments,
                 }}}))),
@@ -335,7 +377,7 @@ pub async fn results_of_updates_come_back(store: &dyn Store) {
         .unwrap();
         change.commands = vec![update.clone()];
         run = advance(store, &run, change).await;
-        let found = store.command(run.run_id(), sequence).await.unwrap();
+        let found = store.command(run.run_id(), sequence.into()).await.unwrap();
         assert_eq!(found, Some(update.clone()));
         let found = store
             .command_by_request(&namespace("default"), &"w".into(), &request_id)

@@ -6,6 +6,7 @@ use futures::future;
 use longhaul_engine::change::{Changes, InstanceChange, TaskStatus};
 use longhaul_engine::run::state::{ClosedReason, PartKey, Status};
 use longhaul_protocol::Payload;
+use longhaul_protocol::sequence::HistorySeq;
 use serde_json::{Map, json};
 
 use super::fixture::{
@@ -80,44 +81,44 @@ pub async fn every_kind_of_part_comes_back(store: &dyn Store) {
         "parent_close_policy": "request_cancel", "group": group,
     });
     let bodies = [
-        (PartKey::Activity(1), json!({"activity": activity})),
+        (PartKey::Activity(1.into()), json!({"activity": activity})),
         (
-            PartKey::Arguments(1),
+            PartKey::Arguments(1.into()),
             json!({"arguments": Payload::empty_list()}),
         ),
         (
-            PartKey::Timer(2),
+            PartKey::Timer(2.into()),
             json!({"timer": {
                 "id": "t", "sequence": 2, "delay_seconds": 1, "fire_at": at(1), "kind": "signal_timeout",
             }}),
         ),
         (
-            PartKey::Wait(3),
+            PartKey::Wait(3.into()),
             json!({"wait": {
                 "id": "w", "sequence": 3, "what": {"signal": {"name": "go", "bound": null}},
             }}),
         ),
-        (PartKey::Signal(3), json!({"signal": signal})),
+        (PartKey::Signal(3.into()), json!({"signal": signal})),
         (
-            PartKey::Buffered(4),
+            PartKey::Buffered(4.into()),
             json!({"buffered": {"signal": signal}}),
         ),
         (
-            PartKey::Update(5),
+            PartKey::Update(5.into()),
             json!({"update": {"command": update, "accepted_at": 3}}),
         ),
-        (PartKey::Child(6), json!({"child": child})),
+        (PartKey::Child(6.into()), json!({"child": child})),
         (PartKey::Adopted(1), json!({"adopted": child})),
         (
             PartKey::Outbox(1),
             json!({"outbox": {"retry_at": at(5), "body": "child_run_closed"}}),
         ),
         (
-            PartKey::Group(1),
+            PartKey::Group(1.into()),
             json!({"group": {"size": 2, "unresolved": 1, "failed": false}}),
         ),
         (
-            PartKey::Member(1),
+            PartKey::Member(1.into()),
             json!({"member": {"kind": "activity", "name": "charge", "group": group}}),
         ),
         (
@@ -157,19 +158,19 @@ pub async fn parts_are_put_replaced_and_deleted(store: &dyn Store) {
     let run = advance(store, &run, change).await;
     let mut change = next(&run);
     change.parts = vec![
-        (PartKey::Timer(2), None),
+        (PartKey::Timer(2.into()), None),
         timer(1, 8),
-        (PartKey::Timer(99), None),
+        (PartKey::Timer(99.into()), None),
     ];
     let run = advance(store, &run, change).await;
     assert_eq!(run.parts.len(), 2);
     assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
     let mut change = next(&run);
     change.parts = vec![
-        (PartKey::Timer(1), None),
-        (PartKey::Timer(10), None),
+        (PartKey::Timer(1.into()), None),
+        (PartKey::Timer(10.into()), None),
         timer(1, 9),
-        (PartKey::Timer(1), None),
+        (PartKey::Timer(1.into()), None),
     ];
     let run = advance(store, &run, change).await;
     assert!(run.parts.is_empty());
@@ -197,7 +198,12 @@ pub async fn a_stale_version_writes_nothing(store: &dyn Store) {
     assert_eq!(load(store, second.run_id()).await, Some(second.clone()));
     assert_eq!(
         store
-            .history(second.run_id(), 0, u64::MAX, Page::of(10))
+            .history(
+                second.run_id(),
+                HistorySeq::new(0),
+                HistorySeq::MAX,
+                Page::of(10)
+            )
             .await
             .unwrap()
             .len(),
@@ -360,7 +366,7 @@ pub async fn commits_apply_in_the_order_of_the_calls(store: &dyn Store) {
         change.parts = vec![if step % 2 == 0 {
             timer(1, 1)
         } else {
-            (PartKey::Timer(1), None)
+            (PartKey::Timer(1.into()), None)
         }];
         run = change.apply(Some(run));
     }
@@ -371,7 +377,12 @@ pub async fn commits_apply_in_the_order_of_the_calls(store: &dyn Store) {
     }
     assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
     let events = store
-        .history(run.run_id(), 0, u64::MAX, Page::of(100))
+        .history(
+            run.run_id(),
+            HistorySeq::new(0),
+            HistorySeq::MAX,
+            Page::of(100),
+        )
         .await
         .unwrap();
     assert!(events.iter().map(|event| event.sequence).eq(1..=51));
@@ -412,7 +423,12 @@ pub async fn of_concurrent_commits_on_one_version_one_wins(store: &dyn Store) {
     let winner = answers.iter().position(Result::is_ok).unwrap();
     let stored = load(store, run.run_id()).await.unwrap();
     assert_eq!(stored.version, 2);
-    assert!(stored.parts.into_keys().eq([PartKey::Timer(winner as u64)]));
+    assert!(
+        stored
+            .parts
+            .into_keys()
+            .eq([PartKey::Timer((winner as u64).into())])
+    );
 }
 
 pub async fn concurrent_commits_on_many_runs_all_succeed(store: &dyn Store) {
@@ -432,7 +448,12 @@ pub async fn concurrent_commits_on_many_runs_all_succeed(store: &dyn Store) {
         assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
         assert_eq!(
             store
-                .history(run.run_id(), 0, u64::MAX, Page::of(100))
+                .history(
+                    run.run_id(),
+                    HistorySeq::new(0),
+                    HistorySeq::MAX,
+                    Page::of(100)
+                )
                 .await
                 .unwrap()
                 .len(),
@@ -445,11 +466,11 @@ pub async fn malformed_commits_are_refused(store: &dyn Store) {
     let run = create(store, "w").await;
     let mut gap = next(&run);
     push_event(&mut gap, "A");
-    gap.core.last_history_sequence += 1;
+    gap.core.last_history_sequence = gap.core.last_history_sequence.next();
     push_event(&mut gap, "C");
     let mut beyond = next(&run);
     push_event(&mut beyond, "A");
-    beyond.core.last_history_sequence += 1;
+    beyond.core.last_history_sequence = beyond.core.last_history_sequence.next();
     let mut nowhere = start(spec("v", 1));
     nowhere.instance = None;
     let mut renamed = start(spec("v", 2));

@@ -192,6 +192,6 @@ pub(super) fn task_status(status: TaskStatus) -> &'static str {
 }
 
 /// Converts a count for SQLite. Versions, sequences and limits stay far below the bound in practice; a caller's "no limit" may not.
-pub(super) fn signed(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+pub(super) fn signed(count: impl Into<u64>) -> i64 {
+    i64::try_from(count.into()).unwrap_or(i64::MAX)
 }

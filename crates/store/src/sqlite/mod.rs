@@ -13,6 +13,7 @@ use longhaul_engine::run::state::Run;
 use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
+use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 
 mod damage;
 mod document;
@@ -158,11 +159,14 @@ impl RunStore for Sqlite {
     fn history<'a>(
         &'a self,
         run_id: &'a RunId,
-        after: u64,
-        up_to: u64,
+        after: HistorySeq,
+        up_to: HistorySeq,
         page: Page,
     ) -> StoreFuture<'a, Vec<StoredEvent>> {
-        let events = up_to.saturating_sub(after).min(page.events as u64);
+        let events = up_to
+            .get()
+            .saturating_sub(after.get())
+            .min(page.events as u64);
         if events <= HISTORY_INLINE_MAX {
             return self
                 .pool
@@ -176,7 +180,7 @@ impl RunStore for Sqlite {
     fn commands<'a>(
         &'a self,
         run_id: &'a RunId,
-        before: Option<u64>,
+        before: Option<RequestSeq>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<CommandRow>> {
         let run_id = run_id.clone();
@@ -193,7 +197,7 @@ impl RunStore for Sqlite {
     fn command<'a>(
         &'a self,
         run_id: &'a RunId,
-        sequence: u64,
+        sequence: RequestSeq,
     ) -> StoreFuture<'a, Option<CommandRow>> {
         self.pool
             .point(|connection| read::command(connection, run_id, sequence))

@@ -7,6 +7,7 @@ use longhaul_engine::change::{CommandRow, TaskRow};
 use longhaul_engine::run::state::{PartKey, Run};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkflowId};
+use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::de::DeserializeOwned;
 
@@ -76,8 +77,8 @@ pub(super) fn instance(
 pub(super) fn history(
     connection: &Connection,
     run_id: &RunId,
-    after: u64,
-    up_to: u64,
+    after: HistorySeq,
+    up_to: HistorySeq,
     page: Page,
 ) -> Result<Vec<StoredEvent>, Error> {
     // The length of a payload is read without the payload: one that no longer fits on the page is not read.
@@ -107,7 +108,7 @@ pub(super) fn history(
 
 fn event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
     Ok(StoredEvent {
-        sequence: row.get::<_, i64>(0)?.cast_unsigned(),
+        sequence: row.get::<_, i64>(0)?.cast_unsigned().into(),
         id: row.get_ref(1)?.as_str()?.into(),
         event_type: row.get(2)?,
         recorded_at: Timestamp::from_micros(row.get(3)?),
@@ -121,7 +122,7 @@ fn event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
 pub(super) fn commands(
     connection: &Connection,
     run_id: &RunId,
-    before: Option<u64>,
+    before: Option<RequestSeq>,
     limit: usize,
 ) -> Result<Vec<CommandRow>, Error> {
     let mut statement = connection.prepare_cached(
@@ -130,7 +131,7 @@ pub(super) fn commands(
     )?;
     let page = params![
         run_id.as_str(),
-        signed(before.unwrap_or(u64::MAX)),
+        signed(before.unwrap_or(RequestSeq::MAX)),
         signed(limit as u64)
     ];
     let mut commands: Vec<CommandRow> =
@@ -156,7 +157,7 @@ pub(super) fn command_count(connection: &Connection, run_id: &RunId) -> Result<u
 pub(super) fn command(
     connection: &Connection,
     run_id: &RunId,
-    sequence: u64,
+    sequence: RequestSeq,
 ) -> Result<Option<CommandRow>, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT commands.body FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1 AND commands.sequence = ?2",

@@ -8,6 +8,7 @@ use longhaul_engine::run::state::{Part, Run, Signal, Update};
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::RunId;
 use longhaul_protocol::payload::Kind;
+use longhaul_protocol::sequence::HistorySeq;
 use rusqlite::{Connection, params};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -47,7 +48,7 @@ pub(super) fn encode(part: &Part) -> Result<String, Error> {
 }
 
 /// Returns the event that has the arguments of a part that was written without them.
-fn event_of(part: &Part) -> Option<u64> {
+fn event_of(part: &Part) -> Option<HistorySeq> {
     match part {
         Part::Signal(signal) if signal.arguments.kind() == Some(Kind::Null) => signal.received_at,
         Part::Update(update) if update.command.arguments.is_none() => Some(update.accepted_at),
@@ -109,7 +110,7 @@ pub(super) fn complete_command(
 fn event<T: DeserializeOwned>(
     connection: &Connection,
     run_id: &RunId,
-    sequence: u64,
+    sequence: HistorySeq,
 ) -> Result<T, Error> {
     let payload: String = connection
         .prepare_cached(

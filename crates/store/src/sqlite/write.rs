@@ -1,6 +1,7 @@
 //! The writer: one connection, one thread, batches in one transaction each. Every check of a commit comes before its first write,
 //! so a refused commit writes nothing and needs no savepoint.
 
+use longhaul_protocol::sequence::RequestSeq;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -394,7 +395,7 @@ fn forget_command(
     transaction: &Transaction<'_>,
     run_key: i64,
     change: &RunChange,
-    sequence: u64,
+    sequence: RequestSeq,
 ) -> Result<(), Error> {
     transaction
         .prepare_cached(

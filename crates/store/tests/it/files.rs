@@ -1,5 +1,6 @@
 //! SQLite and its files: their content after a drop or a crash, and which files are refused.
 
+use longhaul_protocol::sequence::HistorySeq;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +58,12 @@ async fn everything_is_stored_after_reopening() {
     assert_eq!(load(&store, run.run_id()).await, Some(run.clone()));
     assert_eq!(
         store
-            .history(run.run_id(), 0, u64::MAX, Page::of(10))
+            .history(
+                run.run_id(),
+                HistorySeq::new(0),
+                HistorySeq::MAX,
+                Page::of(10)
+            )
             .await
             .unwrap()
             .len(),
@@ -145,14 +151,19 @@ async fn a_torn_log_loses_the_newest_commits_only() {
         newest = run.version;
         assert_eq!(run, versions[usize::try_from(run.version).unwrap() - 1]);
         let events = store
-            .history(run.run_id(), 0, u64::MAX, Page::of(100))
+            .history(
+                run.run_id(),
+                HistorySeq::new(0),
+                HistorySeq::MAX,
+                Page::of(100),
+            )
             .await
             .unwrap();
         assert!(
             events
                 .iter()
-                .map(|event| event.sequence)
-                .eq(1..=run.core.last_history_sequence)
+                .map(|event| event.sequence.get())
+                .eq(1..=run.core.last_history_sequence.get())
         );
         if cut == 0 {
             assert_eq!(

@@ -206,7 +206,8 @@ fn fill(change: &mut RunChange, rows: &Rows) {
     change.core.status = rows.status;
     change.core.alarm = rows.alarm.map(at);
     if rows.repeats_event && change.base_version.is_some() {
-        change.core.last_history_sequence -= 1;
+        let last = change.core.last_history_sequence.get();
+        change.core.last_history_sequence = (last - 1).into();
         push_event(change, "Again");
     }
     (0..rows.events).for_each(|_| push_event(change, "Step"));
@@ -217,7 +218,7 @@ fn fill(change: &mut RunChange, rows: &Rows) {
         .parts
         .iter()
         .map(|(number, delay)| {
-            delay.map_or((PartKey::Timer(*number), None), |delay| {
+            delay.map_or((PartKey::Timer((*number).into()), None), |delay| {
                 timer(*number, delay)
             })
         })
@@ -239,7 +240,11 @@ fn fill(change: &mut RunChange, rows: &Rows) {
             },
         )
         .collect();
-    change.forgotten_commands.clone_from(&rows.forgotten);
+    change.forgotten_commands = rows
+        .forgotten
+        .iter()
+        .map(|number| (*number).into())
+        .collect();
     change.commands = rows
         .commands
         .iter()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use longhaul_protocol::history::{ActivityStarted, EventPayload};
 use longhaul_protocol::id::{TaskId, WorkerId};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::{Payload, Reason, Timestamp};
 
 use crate::run::draft::{Activities, Draft};
@@ -15,7 +16,7 @@ use crate::{Command, Decision, Moment, Rejection};
 #[derive(Clone, Debug)]
 pub struct ClaimActivityTask {
     pub task_id: TaskId,
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     pub worker_id: WorkerId,
     pub poll_request_id: Option<String>,
     /// The inputs for the rules of the session, for a task that must run in one.

@@ -6,6 +6,7 @@ use longhaul_protocol::history::{
     GroupKeys, LimitBreach, PAYLOAD_CODEC,
 };
 use longhaul_protocol::id::{ActivityAttemptId, TaskId, TaskQueue};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::ScheduleActivity;
 use longhaul_protocol::{Payload, Timestamp};
 use serde_json::Value;
@@ -124,7 +125,7 @@ impl Activities<'_, '_> {
     /// Applies `schedule_activity`.
     pub(crate) fn schedule(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         command: &ScheduleActivity,
     ) -> Result<(), LimitBreach> {
         limits::check(
@@ -233,7 +234,7 @@ impl Activities<'_, '_> {
     }
 
     /// Removes the activity after its end, whatever its outcome.
-    pub(crate) fn remove(&mut self, sequence: u64) {
+    pub(crate) fn remove(&mut self, sequence: CommandSeq) {
         self.draft.remove(PartKey::Activity(sequence));
         self.draft.remove(PartKey::Arguments(sequence));
         self.draft.core.open.activities = self.draft.core.open.activities.saturating_sub(1);

@@ -3,6 +3,7 @@
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{ActivityTimedOut, EventPayload};
+use longhaul_protocol::sequence::CommandSeq;
 
 use crate::change::{ActivityEnd, TaskStatus};
 use crate::run::draft::{Activities, earliest};
@@ -73,7 +74,7 @@ impl Activity {
 
 impl Activities<'_, '_> {
     /// Applies a passed deadline of the activity; returns whether there was one.
-    pub(crate) fn expire(&mut self, sequence: u64) -> bool {
+    pub(crate) fn expire(&mut self, sequence: CommandSeq) -> bool {
         let Some(mut activity) = self.draft.activity(sequence).cloned() else {
             return false;
         };
@@ -144,7 +145,7 @@ impl Activities<'_, '_> {
 
     /// Applies deadlines, expired leases and due retries of every activity.
     pub(crate) fn expire_due(&mut self) {
-        let due: Vec<u64> = self
+        let due: Vec<CommandSeq> = self
             .draft
             .open_activities()
             .filter(|activity| activity.next_due().is_some_and(|at| at <= self.draft.now))

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use longhaul_protocol::history::{Event, EventPayload};
 use longhaul_protocol::id::{CommandId, RunId, TaskId};
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq, RequestSeq};
 use longhaul_protocol::{Ids, Timestamp};
 
 use crate::change::{Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus};
@@ -42,7 +43,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) events: Vec<Event>,
     pub(crate) tasks: BTreeMap<TaskId, TaskRow>,
     pub(crate) commands: Vec<CommandRow>,
-    pub(crate) forgotten_commands: Vec<u64>,
+    pub(crate) forgotten_commands: Vec<RequestSeq>,
     pub(crate) instance: Option<InstanceChange>,
     pub(crate) created: Vec<RunChange>,
     pub(crate) ids: Ids,
@@ -118,10 +119,10 @@ impl<'a> Draft<'a> {
     }
 
     /// Appends one event and returns its sequence.
-    pub(crate) fn append(&mut self, payload: EventPayload) -> u64 {
+    pub(crate) fn append(&mut self, payload: EventPayload) -> HistorySeq {
         let text = serde_json::to_string(&payload)
             .expect("event payloads are plain data with string keys");
-        let sequence = self.core.last_history_sequence + 1;
+        let sequence = self.core.last_history_sequence.next();
         // Invariant: recording times never step back within a run, even when the clock does.
         let recorded_at = self.now.max(self.core.last_event_at);
         let event_type = payload.event_type();
@@ -183,25 +184,25 @@ impl<'a> Draft<'a> {
         self.base.map_or(0, |run| run.parts.len()) + self.changed.len()
     }
 
-    pub(crate) fn activity(&self, sequence: u64) -> Option<&Activity> {
+    pub(crate) fn activity(&self, sequence: CommandSeq) -> Option<&Activity> {
         self.part(PartKey::Activity(sequence))
             .and_then(Part::as_activity)
     }
 
-    pub(crate) fn timer(&self, sequence: u64) -> Option<&Timer> {
+    pub(crate) fn timer(&self, sequence: CommandSeq) -> Option<&Timer> {
         self.part(PartKey::Timer(sequence)).and_then(Part::as_timer)
     }
 
-    pub(crate) fn wait(&self, sequence: u64) -> Option<&Wait> {
+    pub(crate) fn wait(&self, sequence: CommandSeq) -> Option<&Wait> {
         self.part(PartKey::Wait(sequence)).and_then(Part::as_wait)
     }
 
-    pub(crate) fn signal(&self, command_sequence: u64) -> Option<&Signal> {
+    pub(crate) fn signal(&self, command_sequence: RequestSeq) -> Option<&Signal> {
         self.part(PartKey::Signal(command_sequence))
             .and_then(Part::as_signal)
     }
 
-    pub(crate) fn open_group(&self, base: u64) -> Option<&OpenGroup> {
+    pub(crate) fn open_group(&self, base: CommandSeq) -> Option<&OpenGroup> {
         self.part(PartKey::Group(base)).and_then(Part::as_group)
     }
 

@@ -14,6 +14,7 @@ use longhaul_protocol::history::{
 };
 use longhaul_protocol::id::{ChildCallId, RunId, TaskQueue, WorkflowId};
 use longhaul_protocol::parallel_group::Group;
+use longhaul_protocol::sequence::{CommandSeq, RequestSeq};
 use longhaul_protocol::workflow_command::{
     CancellationPolicy, CommandRetryPolicy, ParentClosePolicy, StartChildWorkflow,
 };
@@ -35,7 +36,7 @@ pub struct Parent {
     pub workflow_id: WorkflowId,
     pub run_id: RunId,
     /// Command sequence of the call.
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     pub call_id: ChildCallId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<ChildRetryPolicy>,
@@ -51,7 +52,7 @@ pub struct Parent {
 /// An open call of a child workflow, on the parent's side.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Child {
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     pub call_id: ChildCallId,
     pub workflow_id: WorkflowId,
     pub first_run_id: RunId,
@@ -217,7 +218,7 @@ impl Children<'_, '_> {
     /// Applies `start_child_workflow`: records the call and creates the first run of the child.
     pub(crate) fn start(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         command: &StartChildWorkflow,
     ) -> Result<(), LimitBreach> {
         limits::check(
@@ -304,7 +305,13 @@ impl Children<'_, '_> {
         self.draft.core.open.children += 1;
         self.draft
             .put(PartKey::Child(sequence), Part::Child(Box::new(child)));
-        self.create_run(spec, InstanceChange::Create, 0, self.draft.now, Vec::new());
+        self.create_run(
+            spec,
+            InstanceChange::Create,
+            RequestSeq::ZERO,
+            self.draft.now,
+            Vec::new(),
+        );
         Ok(())
     }
 
@@ -313,7 +320,7 @@ impl Children<'_, '_> {
         &mut self,
         spec: Spec,
         instance: InstanceChange,
-        instance_command_sequence: u64,
+        instance_command_sequence: RequestSeq,
         available_at: Timestamp,
         moved: Vec<Message>,
     ) {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use longhaul_protocol::Payload;
 use longhaul_protocol::history::{EventPayload, WorkflowContinuedAsNew};
 use longhaul_protocol::id::{CommandId, RunId, TaskQueue};
+use longhaul_protocol::sequence::CommandSeq;
 
 use crate::change::InstanceChange;
 use crate::run::draft::Draft;
@@ -17,7 +18,7 @@ use crate::run::state::{ClosedReason, Message, Part, PartKey, Spec, Update};
 impl Draft<'_> {
     pub(crate) fn continue_as_new(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         arguments: Option<&Payload>,
         workflow_type: Option<&str>,
         queue: Option<&str>,

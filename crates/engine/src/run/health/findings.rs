@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::TaskQueue;
+use longhaul_protocol::sequence::CommandSeq;
 
 use super::trouble;
 use crate::change::TaskKind;
@@ -33,7 +34,7 @@ pub struct NextEvent {
 pub type HasPoller<'a> = &'a dyn Fn(&TaskQueue, TaskKind, &str) -> bool;
 
 /// Ready activities whose session refuses every worker, by the sequence of the call.
-pub type Blocked = BTreeMap<u64, Refusal>;
+pub type Blocked = BTreeMap<CommandSeq, Refusal>;
 
 /// Returns all findings, the most severe first.
 pub fn findings(

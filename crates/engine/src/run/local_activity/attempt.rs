@@ -3,6 +3,7 @@
 
 use longhaul_protocol::history::{ActivityHeartbeatRecorded, EventPayload};
 use longhaul_protocol::id::{ActivityAttemptId, ActivityExecutionId, CommandId, EventId, TaskId};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::LocalFailure;
 use longhaul_protocol::{Payload, Reason, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -69,7 +70,7 @@ pub enum LocalReport {
 /// How an attempt ended; kept for a repeat of the call that ended it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndedAttempt {
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     pub workflow_task_id: TaskId,
     pub workflow_task_attempt: u64,
     pub execution_id: ActivityExecutionId,

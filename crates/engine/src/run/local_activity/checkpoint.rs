@@ -6,6 +6,7 @@ use std::sync::Arc;
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{ActivityExecutionId, RunId};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::WorkflowCommand;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +25,7 @@ use crate::{Command, Decision, Moment, Rejection, limits};
 pub struct CheckpointCommands {
     pub holder: Holder,
     pub checkpoint_id: String,
-    pub start_sequence: u64,
+    pub start_sequence: CommandSeq,
     pub commands: Vec<WorkflowCommand>,
     pub definitions: Arc<Definitions>,
 }
@@ -33,11 +34,11 @@ pub struct CheckpointCommands {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub id: String,
-    pub start_sequence: u64,
-    pub next_sequence: u64,
+    pub start_sequence: CommandSeq,
+    pub next_sequence: CommandSeq,
     /// The local calls in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub local_activities: Vec<(u64, ActivityExecutionId)>,
+    pub local_activities: Vec<(CommandSeq, ActivityExecutionId)>,
 }
 
 /// The reply to a checkpoint.
@@ -71,7 +72,7 @@ impl Command for CheckpointCommands {
         if draft.has_undelivered_cancellation() {
             return refused(Reason::CancellationRequested);
         }
-        let next = draft.core.last_command_sequence + 1;
+        let next = draft.core.last_command_sequence.next();
         if self.start_sequence > next {
             return refused(Reason::LocalActivityCommandPrefixNotRecorded);
         }
@@ -89,7 +90,7 @@ impl Command for CheckpointCommands {
                 let checkpoint = Checkpoint {
                     id: self.checkpoint_id.clone(),
                     start_sequence: self.start_sequence,
-                    next_sequence: draft.core.last_command_sequence + 1,
+                    next_sequence: draft.core.last_command_sequence.next(),
                     local_activities,
                 };
                 draft.local_activities().mark_refreshed();
@@ -112,8 +113,8 @@ impl LocalActivities<'_, '_> {
         &mut self,
         run: &Run,
         batch: &Batch<'_>,
-    ) -> Result<Vec<(u64, ActivityExecutionId)>, LimitBreach> {
-        let mut kept: Vec<u64> = batch.sent_again.iter().copied().collect();
+    ) -> Result<Vec<(CommandSeq, ActivityExecutionId)>, LimitBreach> {
+        let mut kept: Vec<CommandSeq> = batch.sent_again.iter().copied().collect();
         self.consume_under_lease(&kept);
         let mut local_activities = Vec::new();
         for (sequence, command) in &batch.steps {
@@ -144,7 +145,7 @@ impl LocalActivities<'_, '_> {
 
     /// Resolves the waits that the worker passed before it sent the commands that follow: the signal that its lease delivered is
     /// consumed, and conditions that it did not send again are satisfied.
-    pub(crate) fn consume_under_lease(&mut self, kept: &[u64]) {
+    pub(crate) fn consume_under_lease(&mut self, kept: &[CommandSeq]) {
         let Some(task) = self.draft.core.workflow_task.clone() else {
             return;
         };

@@ -6,6 +6,7 @@ use longhaul_protocol::history::{
     EventPayload, LimitBreach, PAYLOAD_CODEC,
 };
 use longhaul_protocol::id::{CommandId, EventId, TaskId};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{LocalFailure, LocalTimeout};
 use longhaul_protocol::{Payload, Timestamp};
 use serde_json::{Map, Value};
@@ -384,7 +385,7 @@ impl LocalActivities<'_, '_> {
 
     /// Applies a passed deadline that no worker reported; returns whether there was one. The lease of its worker ends, because the
     /// worker will find its attempt gone and will not report on the task.
-    pub(crate) fn expire(&mut self, sequence: u64) -> bool {
+    pub(crate) fn expire(&mut self, sequence: CommandSeq) -> bool {
         let Some(local) = self.draft.local(sequence).cloned() else {
             return false;
         };
@@ -423,7 +424,7 @@ impl Draft<'_> {
     }
 
     /// Records that the call ends with its run, or with the call that a cancellation interrupted.
-    pub(crate) fn cancel_local(&mut self, sequence: u64, command_id: Option<&CommandId>) {
+    pub(crate) fn cancel_local(&mut self, sequence: CommandSeq, command_id: Option<&CommandId>) {
         let Some(local) = self.local(sequence).cloned() else {
             return;
         };

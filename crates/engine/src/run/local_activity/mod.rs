@@ -11,6 +11,7 @@ use longhaul_protocol::history::{
 };
 use longhaul_protocol::id::{ActivityAttemptId, ActivityExecutionId, EventId, TaskId, WorkerId};
 use longhaul_protocol::parallel_group::Group;
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{CancellationPolicy, CleanupProof, LocalActivityCall};
 use longhaul_protocol::{Payload, Reason, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -52,7 +53,7 @@ const PAST_ATTEMPTS_MAX: usize = 16;
 /// A local activity that is not finished; also the form in which a finished one is written into history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LocalActivity {
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     pub execution_id: ActivityExecutionId,
     pub activity_type: String,
     /// Absent if the call had neither a policy nor timeouts.
@@ -473,7 +474,7 @@ impl LocalActivities<'_, '_> {
 }
 
 impl Draft<'_> {
-    pub(crate) fn local(&self, sequence: u64) -> Option<&LocalActivity> {
+    pub(crate) fn local(&self, sequence: CommandSeq) -> Option<&LocalActivity> {
         self.part(PartKey::LocalActivity(sequence))
             .and_then(Part::as_local)
     }

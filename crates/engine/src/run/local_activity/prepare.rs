@@ -2,6 +2,7 @@
 
 use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{ActivityExecutionId, CommandId, EventId};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{CleanupProof, LocalActivityCall};
 use longhaul_protocol::{Reason, Timestamp};
 
@@ -19,7 +20,7 @@ use crate::{Command, Decision, Moment, Rejection, limits};
 #[derive(Clone, Debug)]
 pub struct PrepareLocalActivity {
     pub holder: Holder,
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     pub worker_attempt_id: String,
     pub call: LocalActivityCall,
 }
@@ -106,7 +107,7 @@ impl PrepareLocalActivity {
         task: &WorkflowTask,
         cleanup: Option<Cleanup>,
     ) -> Decision<Prepared> {
-        let next = draft.core.last_command_sequence + 1;
+        let next = draft.core.last_command_sequence.next();
         if self.sequence > next {
             return refused(Reason::LocalActivityCommandPrefixNotRecorded);
         }
@@ -148,7 +149,7 @@ impl PrepareLocalActivity {
 }
 
 /// Returns the condition waits that a checkpoint of this lease sent again.
-fn kept_waits(task: &WorkflowTask) -> Vec<u64> {
+fn kept_waits(task: &WorkflowTask) -> Vec<CommandSeq> {
     let lease = task.lease.as_ref();
     lease
         .map(|lease| lease.kept_waits.clone())
@@ -205,7 +206,7 @@ impl Draft<'_> {
     /// Records the call; its first attempt follows.
     pub(crate) fn schedule_local(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         call: &LocalActivityCall,
     ) -> Result<LocalActivity, LimitBreach> {
         limits::check(

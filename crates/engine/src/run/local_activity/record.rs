@@ -6,6 +6,7 @@ use longhaul_protocol::history::{
     ActivityCancelled, ActivityCompleted, ActivityFailed, ActivityHeartbeatRecorded,
     ActivityRetryScheduled, ActivityTimedOut, EventPayload, PAYLOAD_CODEC,
 };
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{
     LocalEnd, LocalFailure, LocalTimeout, RecordLocalActivity, ReportedAttempt, ReportedRetry,
 };
@@ -16,7 +17,7 @@ use crate::run::draft::LocalActivities;
 
 impl LocalActivities<'_, '_> {
     /// Writes a finished local activity. It leaves nothing open.
-    pub(crate) fn record(&mut self, sequence: u64, command: &RecordLocalActivity) {
+    pub(crate) fn record(&mut self, sequence: CommandSeq, command: &RecordLocalActivity) {
         let moments = moments(self.draft.now, &command.attempts);
         let begin = moments
             .first()

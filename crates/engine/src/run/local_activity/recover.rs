@@ -2,6 +2,7 @@
 //! because it is no longer the current attempt.
 
 use longhaul_protocol::Reason;
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{LocalActivityCall, LocalFailure};
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ use crate::{Command, Decision, Moment};
 #[derive(Clone, Debug)]
 pub struct RecoverLocalActivity {
     pub holder: Holder,
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     pub call: LocalActivityCall,
 }
 

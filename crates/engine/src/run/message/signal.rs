@@ -4,6 +4,7 @@ use longhaul_protocol::history::{
     EventPayload, GroupKeys, PAYLOAD_CODEC, SignalApplied, SignalReceived,
 };
 use longhaul_protocol::id::WaitId;
+use longhaul_protocol::sequence::{CommandSeq, RequestSeq};
 
 use crate::run::draft::{Cause, Draft, Signals};
 use crate::run::message::stream::StreamPosition;
@@ -111,7 +112,7 @@ impl Signals<'_, '_> {
         }
     }
 
-    fn bind(&mut self, wait_sequence: u64, signal: u64) {
+    fn bind(&mut self, wait_sequence: CommandSeq, signal: RequestSeq) {
         if let Some(mut wait) = self.draft.wait(wait_sequence).cloned() {
             if let WaitFor::Signal { bound, .. } = &mut wait.what {
                 *bound = Some(signal);
@@ -123,7 +124,11 @@ impl Signals<'_, '_> {
 
     /// Resolves the wait for a signal, before the decision's own events. Called when the task that delivered the signal is
     /// finished.
-    pub(crate) fn apply_delivered(&mut self, command_sequence: u64, wait_sequence: u64) {
+    pub(crate) fn apply_delivered(
+        &mut self,
+        command_sequence: RequestSeq,
+        wait_sequence: CommandSeq,
+    ) {
         let Some(signal) = self.draft.signal(command_sequence).cloned() else {
             return;
         };
@@ -167,12 +172,12 @@ impl Draft<'_> {
     /// replayer binds every message before the first recorded wait to that wait, although the workflow may have read it and
     /// continued without one.
     fn is_undecided(&self) -> bool {
-        self.core.handled_sequence == 0
+        self.core.handled_sequence.is_zero()
     }
 
     /// Returns the oldest signal of that name that no open wait is bound to.
-    pub(crate) fn oldest_unbound_signal(&self, name: &str) -> Option<u64> {
-        let bound: Vec<u64> = self
+    pub(crate) fn oldest_unbound_signal(&self, name: &str) -> Option<RequestSeq> {
+        let bound: Vec<RequestSeq> = self
             .open_waits()
             .filter_map(|wait| match &wait.what {
                 WaitFor::Signal { bound, .. } => *bound,
@@ -187,9 +192,9 @@ impl Draft<'_> {
 
     /// Returns the oldest signal that resolves a recorded wait, with the sequence of the wait: the next claim may deliver it. One
     /// signal per task, and only to the oldest wait of its name.
-    pub(crate) fn deliverable_signal(&self) -> Option<(u64, u64)> {
+    pub(crate) fn deliverable_signal(&self) -> Option<(RequestSeq, CommandSeq)> {
         let mut seen: Vec<&str> = Vec::new();
-        let mut oldest: Option<(u64, u64)> = None;
+        let mut oldest = None;
         for wait in self.open_waits() {
             let WaitFor::Signal { name, bound } = &wait.what else {
                 continue;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longhaul_protocol::history::{EventPayload, LimitBreach, MessageCursorAdvanced};
 use longhaul_protocol::payload::{Map, Value};
+use longhaul_protocol::sequence::RequestSeq;
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +35,7 @@ pub struct Stream {
     /// How far the workflow has read.
     pub cursor_position: u64,
     /// Number of the command that brought the message at the cursor.
-    pub cursor_command: u64,
+    pub cursor_command: RequestSeq,
     pub duplicate_count: u64,
     /// `accepted`, `duplicate` or `conflict`.
     pub last_input_outcome: String,
@@ -269,7 +270,7 @@ impl StreamCursors<'_, '_> {
             if new_position <= previous_position {
                 continue;
             }
-            let read: Vec<(u64, u64)> = self
+            let read: Vec<(u64, RequestSeq)> = self
                 .draft
                 .open_signals()
                 .filter_map(|signal| {

@@ -6,6 +6,7 @@ use longhaul_protocol::history::{
     UpdateFailure, UpdateRejected,
 };
 use longhaul_protocol::id::{RunId, UpdateId};
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 use longhaul_protocol::workflow_command::{FailUpdate, FieldErrors};
 use longhaul_protocol::{Payload, Reason};
 use serde_json::{Map, Value};
@@ -433,7 +434,7 @@ impl Updates<'_, '_> {
         update: &Update,
         result: Option<Payload>,
         failure: Option<UpdateFailure>,
-        workflow_sequence: Option<u64>,
+        workflow_sequence: Option<CommandSeq>,
     ) {
         let mut command = update.command.clone();
         let failed = failure.as_ref().map(|failure| UpdateFailed {
@@ -500,7 +501,7 @@ impl Draft<'_> {
     }
 
     /// Returns the oldest update that waits for its turn, with its position in history.
-    pub(crate) fn oldest_update(&self) -> Option<(u64, Resume)> {
+    pub(crate) fn oldest_update(&self) -> Option<(HistorySeq, Resume)> {
         self.open_updates()
             .min_by_key(|update| update.accepted_at)
             .map(|update| (update.accepted_at, update_resume(update)))

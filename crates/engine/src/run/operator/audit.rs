@@ -31,6 +31,7 @@ impl Command for AuditRun {
 #[cfg(test)]
 mod tests {
     use longhaul_protocol::id::{Namespace, TaskQueue, WorkflowId};
+    use longhaul_protocol::sequence::HistorySeq;
     use longhaul_protocol::{Payload, Timestamp};
     use serde_json::Map;
 
@@ -93,7 +94,7 @@ mod tests {
         let mut run = started(None);
         run.core.workflow_task = None;
         run.core.next_wake = Some(Wake {
-            sequence: 2,
+            sequence: HistorySeq::new(2),
             resume: Resume::default(),
         });
         let (found, after, events) = audited(&run, 1);

@@ -38,7 +38,7 @@ pub fn history_budget(core: &Core, limits: &Limits) -> HistoryBudget {
     let used = [
         (
             "event_count",
-            core.last_history_sequence,
+            core.last_history_sequence.get(),
             limits.budget_soft.events,
             limits.budget_hard.events,
         ),
@@ -69,7 +69,7 @@ pub fn history_budget(core: &Core, limits: &Limits) -> HistoryBudget {
         Pressure::Approaching
     };
     HistoryBudget {
-        events: core.last_history_sequence,
+        events: core.last_history_sequence.get(),
         bytes: core.history_size_bytes,
         fan_out: core.history_fan_out,
         pressure,

@@ -15,6 +15,7 @@ use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,
     TaskId, TaskQueue, TimerId, UpdateId, WaitId, WorkerId, WorkflowId,
 };
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq, RequestSeq};
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -220,11 +221,11 @@ pub struct Core {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Closed>,
     /// Sequence of the newest event.
-    pub last_history_sequence: u64,
+    pub last_history_sequence: HistorySeq,
     /// Highest command sequence of a durable call.
-    pub last_command_sequence: u64,
+    pub last_command_sequence: CommandSeq,
     /// Highest history sequence that a completed plain task had observed.
-    pub handled_sequence: u64,
+    pub handled_sequence: HistorySeq,
     /// Length of every event type and payload so far.
     pub history_size_bytes: u64,
     /// Largest parallel group seen.
@@ -232,10 +233,10 @@ pub struct Core {
     /// Recording time of the newest event: a clock that steps back does not make history step back.
     pub last_event_at: Timestamp,
     /// Number of the newest external command of this workflow, over all its runs.
-    pub instance_command_sequence: u64,
+    pub instance_command_sequence: RequestSeq,
     /// The newest commands that had no effect, by number, oldest first; older ones are deleted.
     #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
-    pub idle_commands: VecDeque<u64>,
+    pub idle_commands: VecDeque<RequestSeq>,
     /// Number of the newest outbox message.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outbox_sequence: u64,
@@ -313,7 +314,7 @@ pub struct OpenCounts {
 /// Something the workflow must look at, and its position in history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
-    pub sequence: u64,
+    pub sequence: HistorySeq,
     pub resume: Resume,
 }
 
@@ -359,13 +360,13 @@ pub struct WorkflowLease {
     pub leased_at: Timestamp,
     pub expires_at: Timestamp,
     /// The end of history when the lease was granted: every page that the worker reads ends there.
-    pub observed_sequence: u64,
+    pub observed_sequence: HistorySeq,
     /// Command sequence of the signal that this lease delivers to a recorded wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delivered_signal: Option<u64>,
+    pub delivered_signal: Option<RequestSeq>,
     /// The wait it is delivered to, by command sequence of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delivered_to: Option<u64>,
+    pub delivered_to: Option<CommandSeq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll_request_id: Option<String>,
     /// The worker wrote into history under this lease, and reads to its end.
@@ -376,7 +377,7 @@ pub struct WorkflowLease {
     pub checkpoint: Option<Box<Checkpoint>>,
     /// Condition waits that the newest checkpoint named: they are not satisfied yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept_waits: Vec<u64>,
+    pub kept_waits: Vec<CommandSeq>,
 }
 
 /// Why a workflow task exists, with the names of the wire. Absent keys are sent as null.
@@ -406,7 +407,7 @@ pub struct Resume {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub workflow_sequence: Option<u64>,
+    pub workflow_sequence: Option<CommandSeq>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workflow_event_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -453,7 +454,7 @@ impl Run {
     }
 
     /// Returns whether the task is open in this run; a finished one has a row only.
-    pub fn has_open_task(&self, task_id: &TaskId, sequence: u64) -> bool {
+    pub fn has_open_task(&self, task_id: &TaskId, sequence: CommandSeq) -> bool {
         self.core
             .workflow_task
             .as_ref()
@@ -473,14 +474,14 @@ impl Run {
         &self.spec.run_id
     }
 
-    pub fn activity(&self, sequence: u64) -> Option<&Activity> {
+    pub fn activity(&self, sequence: CommandSeq) -> Option<&Activity> {
         match self.parts.get(&PartKey::Activity(sequence)) {
             Some(Part::Activity(activity)) => Some(activity),
             _ => None,
         }
     }
 
-    pub fn local_activity(&self, sequence: u64) -> Option<&LocalActivity> {
+    pub fn local_activity(&self, sequence: CommandSeq) -> Option<&LocalActivity> {
         match self.parts.get(&PartKey::LocalActivity(sequence)) {
             Some(Part::LocalActivity(local)) => Some(local),
             _ => None,

@@ -8,6 +8,7 @@ use longhaul_protocol::id::{
     WaitId, WorkerId,
 };
 use longhaul_protocol::parallel_group::Group;
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq, RequestSeq};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_protocol::workflow_command::CancellationPolicy;
 use longhaul_protocol::{Payload, Timestamp};
@@ -25,25 +26,25 @@ use crate::run::wait::selection::Selection;
 /// the sequence of the external command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PartKey {
-    Activity(u64),
+    Activity(CommandSeq),
     /// An activity that runs in the workflow's worker.
-    LocalActivity(u64),
+    LocalActivity(CommandSeq),
     /// An activity's arguments, apart from the activity because they can be large and never change.
-    Arguments(u64),
-    Timer(u64),
-    Wait(u64),
-    Signal(u64),
-    Update(u64),
-    Buffered(u64),
-    Child(u64),
+    Arguments(CommandSeq),
+    Timer(CommandSeq),
+    Wait(CommandSeq),
+    Signal(RequestSeq),
+    Update(RequestSeq),
+    Buffered(RequestSeq),
+    Child(CommandSeq),
     /// A child of an earlier run of this workflow, kept for its close policy only; numbered in order of arrival.
     Adopted(u64),
     /// A message to another run, until it is delivered; numbered in order of creation.
     Outbox(u64),
     /// By command sequence of the group's first leaf.
-    Group(u64),
+    Group(CommandSeq),
     /// A recorded call inside a group, kept until the group is resolved and a task has seen that.
-    Member(u64),
+    Member(CommandSeq),
     /// The result or failure of a closed run.
     Outcome,
 }
@@ -83,21 +84,22 @@ impl FromStr for PartKey {
             return Ok(Self::Outcome);
         }
         let (kind, number) = text.split_once(':').ok_or_else(bad)?;
-        let number = number.parse().map_err(|_| bad())?;
+        let number: u64 = number.parse().map_err(|_| bad())?;
+        let (call, request) = (CommandSeq::new(number), RequestSeq::new(number));
         Ok(match kind {
-            "activity" => Self::Activity(number),
-            "local_activity" => Self::LocalActivity(number),
-            "arguments" => Self::Arguments(number),
-            "timer" => Self::Timer(number),
-            "wait" => Self::Wait(number),
-            "signal" => Self::Signal(number),
-            "update" => Self::Update(number),
-            "buffered" => Self::Buffered(number),
-            "child" => Self::Child(number),
+            "activity" => Self::Activity(call),
+            "local_activity" => Self::LocalActivity(call),
+            "arguments" => Self::Arguments(call),
+            "timer" => Self::Timer(call),
+            "wait" => Self::Wait(call),
+            "signal" => Self::Signal(request),
+            "update" => Self::Update(request),
+            "buffered" => Self::Buffered(request),
+            "child" => Self::Child(call),
             "adopted" => Self::Adopted(number),
             "outbox" => Self::Outbox(number),
-            "group" => Self::Group(number),
-            "member" => Self::Member(number),
+            "group" => Self::Group(call),
+            "member" => Self::Member(call),
             _ => return Err(bad()),
         })
     }
@@ -210,7 +212,7 @@ impl Part {
 /// An activity execution that is not finished.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     pub execution_id: ActivityExecutionId,
     pub activity_type: String,
     pub queue: TaskQueue,
@@ -294,7 +296,7 @@ pub struct PastAttempt {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timer {
     pub id: TimerId,
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     pub delay_seconds: u64,
     pub fire_at: Timestamp,
     pub kind: TimerKind,
@@ -315,7 +317,7 @@ pub enum TimerKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Wait {
     pub id: WaitId,
-    pub sequence: u64,
+    pub sequence: CommandSeq,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,
     pub what: WaitFor,
@@ -334,14 +336,14 @@ pub enum WaitFor {
     Signal {
         name: String,
         /// Command sequence of the signal that will resolve it.
-        bound: Option<u64>,
+        bound: Option<RequestSeq>,
     },
 }
 
 /// An accepted signal that no wait has consumed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Signal {
-    pub command_sequence: u64,
+    pub command_sequence: RequestSeq,
     pub id: SignalId,
     pub command_id: CommandId,
     pub name: String,
@@ -351,7 +353,7 @@ pub struct Signal {
     pub wait_id: Option<WaitId>,
     /// History sequence of its `SignalReceived` event, which also contains the arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub received_at: Option<u64>,
+    pub received_at: Option<HistorySeq>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     /// Set when it carries a message of a stream.
@@ -365,7 +367,7 @@ pub struct Update {
     /// As recorded for its caller; its number in the workflow is the key of the part.
     pub command: CommandRow,
     /// History sequence of its `UpdateAccepted`.
-    pub accepted_at: u64,
+    pub accepted_at: HistorySeq,
 }
 
 /// A message that arrived while a workflow task was leased: accepted and durable, not yet in history.
@@ -378,7 +380,7 @@ pub enum Message {
 
 impl Message {
     /// Returns the sequence of the command that it came with.
-    pub fn command_sequence(&self) -> u64 {
+    pub fn command_sequence(&self) -> RequestSeq {
         match self {
             Self::Signal(signal) => signal.command_sequence,
             Self::Update(command) => command.sequence,
@@ -395,7 +397,7 @@ pub struct OpenGroup {
     pub failed: bool,
     /// History sequence of the event that resolved the last member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolved_at: Option<u64>,
+    pub resolved_at: Option<HistorySeq>,
     /// Set if the group chooses its first member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selection: Option<Box<Selection>>,
@@ -431,5 +433,5 @@ pub struct RunFailure {
     pub exception_class: Option<String>,
     #[serde(default)]
     pub exception: Map<String, Value>,
-    pub event_sequence: u64,
+    pub event_sequence: HistorySeq,
 }

@@ -32,13 +32,15 @@ impl Run {
             .cancellation
             .as_ref()
             .is_some_and(|cancellation| cancellation.delivered.is_none());
-        self.core.last_history_sequence + u64::from(undelivered) + promised(self.parts.values())
+        self.core.last_history_sequence.get()
+            + u64::from(undelivered)
+            + promised(self.parts.values())
     }
 
     /// Checks whether a request from outside may use that many events.
     pub(crate) fn admit_events(&self, events: u64, limits: &Limits) -> Result<(), LimitBreach> {
         let most = limits.events_for_requests();
-        let written = self.core.last_history_sequence + events;
+        let written = self.core.last_history_sequence.get() + events;
         if at_most(written, self.parts.len()) <= most {
             return Ok(());
         }
@@ -48,7 +50,7 @@ impl Run {
 
 impl Draft<'_> {
     fn events_spoken_for(&self) -> u64 {
-        self.core.last_history_sequence
+        self.core.last_history_sequence.get()
             + u64::from(self.has_undelivered_cancellation())
             + promised(self.parts().map(|(_, part)| part))
     }
@@ -57,7 +59,7 @@ impl Draft<'_> {
     /// history.
     pub(crate) fn check_events_since(&self, before: &Run) -> Result<(), LimitBreach> {
         let most = self.limits.events_per_run;
-        if at_most(self.core.last_history_sequence, self.part_count_max()) <= most {
+        if at_most(self.core.last_history_sequence.get(), self.part_count_max()) <= most {
             return Ok(());
         }
         let spoken_for = self.events_spoken_for();
@@ -79,7 +81,7 @@ impl Draft<'_> {
     /// Returns whether an event that only informs still fits.
     pub(crate) fn has_room_to_inform(&self) -> bool {
         let most = self.limits.events_for_requests();
-        at_most(self.core.last_history_sequence, self.part_count_max()) < most
+        at_most(self.core.last_history_sequence.get(), self.part_count_max()) < most
             || self.events_spoken_for() < most
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use longhaul_protocol::history::{ConditionWait, EventPayload, GroupKeys, SignalWaitOpened};
 use longhaul_protocol::id::{TimerId, WaitId};
 use longhaul_protocol::parallel_group::Group;
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 use longhaul_protocol::workflow_command::OpenConditionWait;
 
 use crate::run::draft::{Draft, Waits};
@@ -20,7 +21,7 @@ pub(crate) enum AfterDecision {
 }
 
 impl Waits<'_, '_> {
-    pub(crate) fn open_condition(&mut self, sequence: u64, command: &OpenConditionWait) {
+    pub(crate) fn open_condition(&mut self, sequence: CommandSeq, command: &OpenConditionWait) {
         let group = command.group.as_ref();
         let id: WaitId = self.draft.ids.mint();
         self.draft.groups().join(
@@ -64,7 +65,7 @@ impl Waits<'_, '_> {
 
     pub(crate) fn open_signal(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         name: &str,
         timeout_seconds: Option<u64>,
         group: Option<&Group>,
@@ -114,7 +115,7 @@ impl Waits<'_, '_> {
     /// Satisfies open condition waits that the decision did not send again. Their events come before the decision's own.
     pub(crate) fn satisfy_conditions(
         &mut self,
-        sent_again: &BTreeSet<u64>,
+        sent_again: &BTreeSet<CommandSeq>,
         next: AfterDecision,
         resume: &Resume,
     ) {
@@ -149,7 +150,7 @@ impl Waits<'_, '_> {
 
     /// Resolves a wait that this decision consumed. A worker waits until the choice of a selection is recorded, so that needs
     /// another task.
-    pub(crate) fn resolve_consumed(&mut self, group: Option<&Group>, resolved_by: u64) {
+    pub(crate) fn resolve_consumed(&mut self, group: Option<&Group>, resolved_by: HistorySeq) {
         let selected = group.is_some_and(|group| group.member().is_some());
         if self
             .draft
@@ -184,12 +185,12 @@ impl Draft<'_> {
     }
 
     /// Returns the newest open wait: a message records it as the place in the workflow where it arrived.
-    pub(crate) fn newest_wait(&self) -> Option<u64> {
+    pub(crate) fn newest_wait(&self) -> Option<CommandSeq> {
         self.open_waits().map(|wait| wait.sequence).max()
     }
 
     /// Returns the oldest open signal wait of that name that no signal is bound to.
-    pub(crate) fn oldest_free_wait(&self, name: &str) -> Option<(u64, WaitId)> {
+    pub(crate) fn oldest_free_wait(&self, name: &str) -> Option<(CommandSeq, WaitId)> {
         let free = |wait: &&Wait| match &wait.what {
             WaitFor::Signal {
                 name: waits_for,

@@ -2,6 +2,7 @@
 //! a replay that saw only some of them could choose differently later.
 
 use longhaul_protocol::parallel_group::Group;
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 
 use crate::run::draft::{Draft, Groups};
 use crate::run::state::{Member, OpenGroup, Part, PartKey, Resume};
@@ -24,7 +25,7 @@ impl Groups<'_, '_> {
     /// Records a new call of a group, so that the same call sent again is recognised.
     pub(crate) fn join(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         kind: &str,
         name: Option<&str>,
         group: Option<&Group>,
@@ -72,7 +73,7 @@ impl Groups<'_, '_> {
         &mut self,
         group: Option<&Group>,
         end: CallEnd,
-        resolved_by: u64,
+        resolved_by: HistorySeq,
     ) -> bool {
         let Some(group) = group else { return true };
         let base = group.outermost().base;
@@ -107,7 +108,7 @@ impl Groups<'_, '_> {
     /// Deletes groups that a finished plain task has seen resolved. Until then a worker may send their members again.
     pub(crate) fn forget_handled(&mut self) {
         let handled = self.draft.core.handled_sequence;
-        let done: Vec<(u64, u64)> = self
+        let done: Vec<(CommandSeq, u64)> = self
             .draft
             .parts()
             .filter_map(|(key, part)| match (key, part) {
@@ -121,7 +122,7 @@ impl Groups<'_, '_> {
             .collect();
         for (base, size) in done {
             self.draft.remove(PartKey::Group(base));
-            for sequence in base..base + size {
+            for sequence in base.run_of(size) {
                 self.draft.remove(PartKey::Member(sequence));
             }
         }

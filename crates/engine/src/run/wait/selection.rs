@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use longhaul_protocol::history::{ActivityCancelled, EventPayload, SelectionResolved};
 use longhaul_protocol::parallel_group::{Group, Level, Member};
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 use longhaul_protocol::workflow_command::{ParentClosePolicy, SelectionMember};
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ pub struct Selection {
     /// Whether the choice is recorded.
     pub decided: bool,
     /// By command sequence of the member's first call.
-    pub members: BTreeMap<u64, MemberProgress>,
+    pub members: BTreeMap<CommandSeq, MemberProgress>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,9 +66,9 @@ impl Groups<'_, '_> {
         &mut self,
         level: &Level,
         selection: &mut Selection,
-        member: u64,
+        member: CommandSeq,
         end: CallEnd,
-        resolved_by: u64,
+        resolved_by: HistorySeq,
     ) -> bool {
         let Some(progress) = selection.members.get_mut(&member) else {
             return true;
@@ -135,10 +136,7 @@ impl Groups<'_, '_> {
         };
         // The recorded member counts, not the member in the command.
         let member = &progress.member;
-        let calls = member.member_base_sequence
-            ..member
-                .member_base_sequence
-                .saturating_add(member.member_size);
+        let calls = member.member_base_sequence.run_of(member.member_size);
         for sequence in calls {
             if self.give_up(sequence) {
                 progress.open = progress.open.saturating_sub(1);
@@ -157,7 +155,7 @@ impl Groups<'_, '_> {
     }
 
     /// Ends the open work of one call. Returns whether there was any.
-    pub(crate) fn give_up(&mut self, sequence: u64) -> bool {
+    pub(crate) fn give_up(&mut self, sequence: CommandSeq) -> bool {
         if self.draft.activity(sequence).is_some() {
             self.cancel_activity(sequence);
             return true;
@@ -192,7 +190,7 @@ impl Groups<'_, '_> {
     }
 
     /// Ends an activity; its worker is informed at the next heartbeat.
-    pub(crate) fn cancel_activity(&mut self, sequence: u64) {
+    pub(crate) fn cancel_activity(&mut self, sequence: CommandSeq) {
         let Some(activity) = self.draft.activity(sequence).cloned() else {
             return;
         };

@@ -5,6 +5,7 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::{EventPayload, GroupKeys, TimerPayload};
 use longhaul_protocol::id::TimerId;
 use longhaul_protocol::parallel_group::Group;
+use longhaul_protocol::sequence::CommandSeq;
 
 use crate::run::draft::{Draft, Timers};
 use crate::run::state::{Part, PartKey, Resume, Timer, TimerKind, Wait, WaitFor};
@@ -24,7 +25,12 @@ impl Timer {
 
 impl Timers<'_, '_> {
     /// Applies `start_timer`: zero delay fires at once, still as an event of its own.
-    pub(crate) fn start(&mut self, sequence: u64, delay_seconds: u64, group: Option<&Group>) {
+    pub(crate) fn start(
+        &mut self,
+        sequence: CommandSeq,
+        delay_seconds: u64,
+        group: Option<&Group>,
+    ) {
         let id: TimerId = self.draft.ids.mint();
         self.draft
             .groups()
@@ -35,7 +41,7 @@ impl Timers<'_, '_> {
     /// Starts the timeout of a wait that was just opened; it shares the number of the wait, and its place in a group.
     pub(crate) fn start_wait_timeout(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         delay_seconds: u64,
         kind: TimerKind,
         group: Option<&Group>,
@@ -47,7 +53,7 @@ impl Timers<'_, '_> {
     fn schedule(
         &mut self,
         id: TimerId,
-        sequence: u64,
+        sequence: CommandSeq,
         delay_seconds: u64,
         kind: TimerKind,
         group: Option<&Group>,
@@ -78,7 +84,7 @@ impl Timers<'_, '_> {
             .workflow_task
             .as_ref()
             .is_some_and(|task| task.lease.is_some());
-        let mut due: Vec<(Timestamp, u64)> = self
+        let mut due: Vec<(Timestamp, CommandSeq)> = self
             .draft
             .open_timers()
             .filter(|timer| {
@@ -96,7 +102,7 @@ impl Timers<'_, '_> {
 
     /// Fires the timeouts of waits that became due while the task was leased and whose wait is still open.
     pub(crate) fn fire_overdue_wait_timeouts(&mut self) {
-        let mut due: Vec<(Timestamp, u64)> = self
+        let mut due: Vec<(Timestamp, CommandSeq)> = self
             .draft
             .open_timers()
             .filter(|timer| timer.kind != TimerKind::Plain && timer.fire_at <= self.draft.now)
@@ -108,7 +114,7 @@ impl Timers<'_, '_> {
         }
     }
 
-    fn fire(&mut self, sequence: u64) {
+    fn fire(&mut self, sequence: CommandSeq) {
         let Some(timer) = self.draft.timer(sequence).cloned() else {
             return;
         };
@@ -146,7 +152,7 @@ impl Timers<'_, '_> {
     }
 
     /// Cancels the timer: the wait was satisfied, or the run closes with events.
-    pub(crate) fn cancel(&mut self, sequence: u64) {
+    pub(crate) fn cancel(&mut self, sequence: CommandSeq) {
         let Some(timer) = self.draft.timer(sequence).cloned() else {
             return;
         };
@@ -156,7 +162,7 @@ impl Timers<'_, '_> {
         self.remove(sequence);
     }
 
-    fn remove(&mut self, sequence: u64) {
+    fn remove(&mut self, sequence: CommandSeq) {
         self.draft.remove(PartKey::Timer(sequence));
         self.draft.core.open.timers = self.draft.core.open.timers.saturating_sub(1);
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_protocol::id::UpdateId;
 use longhaul_protocol::parallel_group::{Group, Level};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{FieldErrors, OpenConditionWait, WorkflowCommand};
 
 use crate::Rejection;
@@ -18,18 +19,18 @@ use crate::visibility::Definitions;
 /// The commands of a completion with their places.
 pub(crate) struct Batch<'c> {
     /// The commands to apply, in order; a new call has its command sequence, a command about an earlier call has none.
-    pub(crate) steps: Vec<(Option<u64>, &'c WorkflowCommand)>,
+    pub(crate) steps: Vec<(Option<CommandSeq>, &'c WorkflowCommand)>,
     pub(crate) terminal: Option<&'c WorkflowCommand>,
     /// The number of a terminal command.
-    pub(crate) next_sequence: u64,
+    pub(crate) next_sequence: CommandSeq,
     /// Open condition waits that were sent again, by sequence.
-    pub(crate) sent_again: BTreeSet<u64>,
+    pub(crate) sent_again: BTreeSet<CommandSeq>,
 }
 
 struct Placing<'d, 'c> {
     draft: &'d Draft<'d>,
     batch: Batch<'c>,
-    groups: BTreeMap<String, (Level, BTreeSet<u64>)>,
+    groups: BTreeMap<String, (Level, BTreeSet<CommandSeq>)>,
     errors: FieldErrors,
 }
 
@@ -46,7 +47,7 @@ impl Draft<'_> {
             batch: Batch {
                 steps: Vec::new(),
                 terminal: None,
-                next_sequence: recorded + 1,
+                next_sequence: recorded.next(),
                 sent_again: BTreeSet::new(),
             },
             groups: BTreeMap::new(),
@@ -149,10 +150,8 @@ impl<'c> Placing<'_, 'c> {
         }
         if !command.is_call() {
             if let WorkflowCommand::CancelSelectionOperation(member) = command
-                && member
-                    .member_base_sequence
-                    .checked_add(member.member_size)
-                    .is_none_or(|end| end > self.draft.core.last_command_sequence + 1)
+                && member.member_base_sequence.plus(member.member_size)
+                    > self.draft.core.last_command_sequence.next()
             {
                 self.refuse_field(
                     index,
@@ -174,7 +173,7 @@ impl<'c> Placing<'_, 'c> {
             return;
         }
         let sequence = self.batch.next_sequence;
-        self.batch.next_sequence += 1;
+        self.batch.next_sequence = sequence.next();
         self.batch.steps.push((Some(sequence), command));
     }
 
@@ -244,7 +243,7 @@ impl<'c> Placing<'_, 'c> {
             }
             return;
         }
-        let latest = recorded + 1 + index as u64;
+        let latest = recorded.next().plus(index as u64);
         if sequence < self.batch.next_sequence || sequence > latest {
             let expected = self.batch.next_sequence;
             return self.refuse(
@@ -266,7 +265,7 @@ impl<'c> Placing<'_, 'c> {
                 );
             }
         }
-        self.batch.next_sequence = sequence + 1;
+        self.batch.next_sequence = sequence.next();
         self.batch.steps.push((Some(sequence), command));
     }
 
@@ -288,7 +287,7 @@ impl<'c> Placing<'_, 'c> {
     }
 
     /// Returns the open wait that this command sends again, if any.
-    fn open_wait_like(&self, command: &OpenConditionWait) -> Option<u64> {
+    fn open_wait_like(&self, command: &OpenConditionWait) -> Option<CommandSeq> {
         let same = |wait: &Wait| {
             wait.group.is_none()
                 && wait.timeout_seconds == command.timeout_seconds

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_protocol::id::{TaskId, WorkerId};
+use longhaul_protocol::sequence::HistorySeq;
 use longhaul_protocol::{Payload, Reason, Timestamp};
 
 use crate::run::cancellation::Cancellation;
@@ -41,7 +42,7 @@ pub struct WorkflowClaim {
     pub leased_at: Timestamp,
     pub run_status: Status,
     /// Where the history of this lease ends.
-    pub observed_sequence: u64,
+    pub observed_sequence: HistorySeq,
     pub resume: Resume,
     pub signal_arguments: Option<Payload>,
     pub budget: HistoryBudget,

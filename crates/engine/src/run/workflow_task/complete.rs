@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use longhaul_protocol::Payload;
 use longhaul_protocol::history::{EventPayload, LimitBreach, PAYLOAD_CODEC, WorkflowCompleted};
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 use longhaul_protocol::workflow_command::WorkflowCommand;
 
 use crate::change::{
@@ -209,7 +210,7 @@ impl WorkflowTasks<'_, '_> {
         let observed = task
             .lease
             .as_ref()
-            .map_or(0, |lease| lease.observed_sequence);
+            .map_or(HistorySeq::ZERO, |lease| lease.observed_sequence);
         self.draft.core.handled_sequence = self.draft.core.handled_sequence.max(observed);
         self.draft.core.open.unseen_signals = unseen.messages;
         self.draft.core.open.unseen_signal_bytes = unseen.signal_bytes;
@@ -286,7 +287,7 @@ impl Draft<'_> {
 
     pub(crate) fn apply_call(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         command: &WorkflowCommand,
     ) -> Result<(), LimitBreach> {
         match command {

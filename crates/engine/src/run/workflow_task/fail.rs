@@ -57,7 +57,7 @@ impl FailWorkflowTask {
         let batch = Batch {
             steps: Vec::new(),
             terminal: None,
-            next_sequence: draft.core.last_command_sequence + 1,
+            next_sequence: draft.core.last_command_sequence.next(),
             sent_again: std::collections::BTreeSet::new(),
         };
         let mut draft = match apply(run, draft, task, &batch, &[]) {

@@ -3,6 +3,7 @@
 use crate::run::state::Run;
 use crate::run::workflow_task::lease::Holder;
 use crate::{Command, Decision, Moment};
+use longhaul_protocol::sequence::HistorySeq;
 
 /// Requests the last event that the caller may read. Changes nothing, unless the deadline of the run has passed.
 #[derive(Clone, Debug)]
@@ -12,7 +13,7 @@ pub struct ReadHistory {
 
 impl Command for ReadHistory {
     /// The last event of every page of this lease.
-    type Reply = u64;
+    type Reply = HistorySeq;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply> {
         let task = match self.holder.authorize(run, moment) {

@@ -8,13 +8,14 @@ use longhaul_protocol::history::{
     SideEffectRecorded, VersionMarkerRecorded,
 };
 use longhaul_protocol::payload::memo;
+use longhaul_protocol::sequence::CommandSeq;
 use serde_json::{Map, Value};
 
 use crate::limits::{self, Limits};
 use crate::run::draft::Draft;
 
 impl Draft<'_> {
-    pub(crate) fn record_side_effect(&mut self, sequence: u64, result: &Payload) {
+    pub(crate) fn record_side_effect(&mut self, sequence: CommandSeq, result: &Payload) {
         self.append(EventPayload::SideEffectRecorded(SideEffectRecorded {
             sequence,
             result: result.clone(),
@@ -24,7 +25,7 @@ impl Draft<'_> {
 
     pub(crate) fn record_version_marker(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         change_id: &str,
         version: i32,
         (min, max): (i32, i32),
@@ -41,7 +42,7 @@ impl Draft<'_> {
 
     pub(crate) fn upsert_search_attributes(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         attributes: &Map<String, Value>,
         attribute_types: Option<&Map<String, Value>>,
     ) -> Result<(), LimitBreach> {
@@ -64,7 +65,7 @@ impl Draft<'_> {
 
     pub(crate) fn upsert_memo(
         &mut self,
-        sequence: u64,
+        sequence: CommandSeq,
         entries: &Payload,
     ) -> Result<(), LimitBreach> {
         let merged =

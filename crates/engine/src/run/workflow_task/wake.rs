@@ -8,6 +8,7 @@ use crate::run::cancellation::CAPABILITY;
 use crate::run::draft::{Draft, WorkflowTasks};
 use crate::run::local_activity;
 use crate::run::state::{Resume, Status, Wake, WorkflowTask};
+use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 
 /// Whether the workflow needs another task although nothing woke it: it made progress and waits for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ impl WorkflowTasks<'_, '_> {
     }
 
     /// As [`Self::wake`], for an event that is not the newest.
-    pub(crate) fn wake_at(&mut self, sequence: u64, resume: Resume) {
+    pub(crate) fn wake_at(&mut self, sequence: HistorySeq, resume: Resume) {
         match &self.draft.core.workflow_task {
             None => self.create(resume),
             Some(task) if task.lease.is_some() || task.is_update() => {
@@ -70,7 +71,7 @@ impl WorkflowTasks<'_, '_> {
         self.draft.core.status = Status::Waiting;
         // Progress that the task saw is kept as a wake, so that it is not lost if an update has its turn first.
         if again == LookAgain::Yes && self.draft.deliverable_signal().is_none() {
-            let sequence = self.draft.core.handled_sequence + 1;
+            let sequence = self.draft.core.handled_sequence.next();
             self.draft.core.next_wake.get_or_insert_with(|| Wake {
                 sequence,
                 resume: Resume::default(),
@@ -185,7 +186,7 @@ impl Draft<'_> {
                 .filter(|_| task.lease.is_none())
                 .map(|held| held.worker_id.clone()),
             worker_session: None,
-            sequence: 0,
+            sequence: CommandSeq::ZERO,
             attempt: task.attempt,
             lease_owner: lease.map(|lease| lease.owner.clone()),
             lease_expires_at: lease.map(|lease| lease.expires_at),

@@ -253,11 +253,11 @@ fn check_open(run: &Run, fold: &Fold<'_>) {
         run.parts.keys().filter_map(pick).collect()
     };
     let activities = found(|key| match key {
-        PartKey::Activity(sequence) => Some(*sequence),
+        PartKey::Activity(sequence) => Some(sequence.get()),
         _ => None,
     });
     let mut every = found(|key| match key {
-        PartKey::LocalActivity(sequence) => Some(*sequence),
+        PartKey::LocalActivity(sequence) => Some(sequence.get()),
         _ => None,
     });
     every.extend(&activities);
@@ -268,7 +268,7 @@ fn check_open(run: &Run, fold: &Fold<'_>) {
         "open activities are counted"
     );
     let children = found(|key| match key {
-        PartKey::Child(sequence) => Some(*sequence),
+        PartKey::Child(sequence) => Some(sequence.get()),
         _ => None,
     });
     assert_eq!(children, fold.open("child"), "open children");
@@ -278,7 +278,7 @@ fn check_open(run: &Run, fold: &Fold<'_>) {
         "open children are counted"
     );
     let waits = found(|key| match key {
-        PartKey::Wait(sequence) => Some(*sequence),
+        PartKey::Wait(sequence) => Some(sequence.get()),
         _ => None,
     });
     let mut expected = fold.open("condition");
@@ -290,9 +290,12 @@ fn check_open(run: &Run, fold: &Fold<'_>) {
     });
     let (plain, internal): (Vec<_>, Vec<_>) =
         timers.partition(|timer| timer.kind == TimerKind::Plain);
-    let plain: BTreeSet<u64> = plain.iter().map(|timer| timer.sequence).collect();
+    let plain: BTreeSet<u64> = plain.iter().map(|timer| timer.sequence.get()).collect();
     assert_eq!(plain, fold.open("timer"), "open timers");
     for timer in internal {
-        assert!(waits.contains(&timer.sequence), "a timeout has its wait");
+        assert!(
+            waits.contains(&timer.sequence.get()),
+            "a timeout has its wait"
+        );
     }
 }

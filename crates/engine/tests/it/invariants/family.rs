@@ -32,7 +32,7 @@ pub(super) fn check(world: &World, runs: &[&Run]) {
     );
     if let Some(Some((parent, sequence, call))) = slots.into_iter().next() {
         let scheduled = events(world, &world.runs[&parent]).filter(|(event, body)| {
-            event.event_type == "ChildWorkflowScheduled" && body["sequence"] == sequence
+            event.event_type == "ChildWorkflowScheduled" && body["sequence"] == sequence.get()
         });
         let calls: Vec<&Value> = scheduled.map(|(_, body)| &body["child_call_id"]).collect();
         assert_eq!(

@@ -105,7 +105,7 @@ pub(super) fn check(world: &World, run: &Run) {
 }
 
 fn next_is_choice(world: &World, run: &Run, event: &Event) -> bool {
-    let place = usize::try_from(event.sequence).unwrap();
+    let place = usize::try_from(event.sequence.get()).unwrap();
     world.histories[run.run_id()]
         .get(place)
         .is_some_and(|next| next.event_type == "SelectionResolved")

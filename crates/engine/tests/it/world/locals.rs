@@ -41,7 +41,7 @@ impl World {
             .insert((self.run().run_id().clone(), sequence), options.clone());
         let (step, reply) = self.apply(&PrepareLocalActivity {
             holder,
-            sequence,
+            sequence: sequence.into(),
             worker_attempt_id,
             call: local_call(options),
         });
@@ -96,7 +96,7 @@ impl World {
         let options = self.calls.get(&key).cloned().unwrap_or_else(|| json!({}));
         self.apply(&RecoverLocalActivity {
             holder: self.holder(worker, None),
-            sequence,
+            sequence: sequence.into(),
             call: local_call(&options),
         })
     }
@@ -107,7 +107,7 @@ impl World {
         checkpoint_id: &str,
         commands: Vec<WorkflowCommand>,
     ) -> (Step, Result<u64, Rejection>) {
-        let start_sequence = self.run().core.last_command_sequence + 1;
+        let start_sequence = self.run().core.last_command_sequence.next();
         let (step, reply) = self.apply(&CheckpointCommands {
             holder: self.holder(worker, None),
             checkpoint_id: checkpoint_id.to_owned(),
@@ -115,12 +115,12 @@ impl World {
             commands,
             definitions: Arc::clone(&self.definitions),
         });
-        (step, reply.map(|told| told.checkpoint.next_sequence))
+        (step, reply.map(|told| told.checkpoint.next_sequence.get()))
     }
 
     /// Returns the task of a retry that exists beside the ordinary one.
     pub(crate) fn retry_task(&self, sequence: u64) -> Option<TaskId> {
-        let local = self.run().local_activity(sequence)?;
+        let local = self.run().local_activity(sequence.into())?;
         local.retry_task.as_ref().map(|task| task.id.clone())
     }
 

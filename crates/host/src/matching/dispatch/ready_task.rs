@@ -6,6 +6,7 @@ use longhaul_engine::change::TaskRow;
 use longhaul_engine::queue::{Rank, Requirements};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{RunId, TaskId};
+use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 
 use crate::questions::table::{Question, QuestionKind};
@@ -18,7 +19,7 @@ const READY_TASK_BYTES: u64 = 512;
 pub(crate) struct ReadyTask {
     pub(crate) task_id: TaskId,
     pub(crate) run_id: RunId,
-    pub(crate) sequence: u64,
+    pub(crate) sequence: CommandSeq,
     pub(crate) rank: Rank,
     pub(super) requirements: Requirements,
     /// The session that it must run in.
@@ -43,7 +44,7 @@ impl ReadyTask {
         Self {
             task_id,
             run_id: run.run_id.clone(),
-            sequence: 0,
+            sequence: CommandSeq::ZERO,
             rank: Rank {
                 priority: 0,
                 fairness_key: None,

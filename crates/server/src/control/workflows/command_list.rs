@@ -4,6 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use longhaul_host::CommandPage;
+use longhaul_protocol::sequence::RequestSeq;
 use serde_json::{Value, json};
 
 use super::describe::command;
@@ -23,7 +24,7 @@ pub(in crate::control) async fn commands(call: Call) -> Result<Reply, Refusal> {
         .await?;
     let page = call
         .host()
-        .workflow_commands(run.run_id(), before, page_size)
+        .workflow_commands(run.run_id(), before.map(RequestSeq::new), page_size)
         .await?;
     let rows: Vec<Value> = page.commands.iter().map(|row| command(row, &run)).collect();
     Ok(Reply::ok(json!({

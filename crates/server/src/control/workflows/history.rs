@@ -1,5 +1,6 @@
 //! `GET /api/workflows/{w}/runs/{r}/history`: pages of events, and waiting for the next one.
 
+use longhaul_protocol::sequence::HistorySeq;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ pub(in crate::control) async fn read(call: Call) -> Result<Reply, Refusal> {
         namespace: call.namespace.clone(),
         workflow_id: workflow_id.clone(),
         run_id: run_id.clone(),
-        after,
+        after: HistorySeq::new(after),
         page_size,
         wait,
         until_closed,

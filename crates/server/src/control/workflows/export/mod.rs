@@ -15,6 +15,7 @@ use longhaul_host::{Description, Host, StoredEvent};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::RunId;
 use longhaul_protocol::payload::CODEC;
+use longhaul_protocol::sequence::HistorySeq;
 use serde_json::{Value, json};
 
 use super::{command, memo_shown};
@@ -45,7 +46,7 @@ pub(in crate::control) async fn export(call: Call) -> Result<Reply, Refusal> {
     let run_id = description.run.run_id().clone();
     let end = description.run.core.last_history_sequence;
     let mut fold = Fold::default();
-    let mut after = Some(0);
+    let mut after = Some(HistorySeq::ZERO);
     while let Some(from) = after {
         let page = host.export_page(&run_id, from, end).await?;
         after = page.next_after;
@@ -68,7 +69,7 @@ pub(in crate::control) async fn export(call: Call) -> Result<Reply, Refusal> {
         host,
         run_id,
         end,
-        after: Some(0),
+        after: Some(HistorySeq::ZERO),
         bundle: Some(bundle),
     };
     let rest = stream::try_unfold(reader, Reader::next);
@@ -88,9 +89,9 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
 struct Reader {
     host: Host,
     run_id: RunId,
-    end: u64,
+    end: HistorySeq,
     /// Where the next page begins; `None` after the last one.
-    after: Option<u64>,
+    after: Option<HistorySeq>,
     /// `None` after it is sealed.
     bundle: Option<Bundle>,
 }
@@ -419,7 +420,7 @@ mod tests {
     fn event(sequence: u64, payload: &str) -> StoredEvent {
         StoredEvent {
             id: format!("e{sequence}").as_str().into(),
-            sequence,
+            sequence: sequence.into(),
             event_type: "Step".to_owned(),
             payload: payload.to_owned(),
             recorded_at: Timestamp::from_micros(0),
