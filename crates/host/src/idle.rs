@@ -19,7 +19,7 @@ use crate::error::Result;
 const SWEEPS: usize = 2;
 
 /// After this, matching checks uncertain sessions again (`sweeps/sessions.rs`).
-const SECOND_LOOK_SECONDS: u64 = 1;
+const RECHECK_SECONDS: u64 = 1;
 
 /// A host in which nothing happens before [`Idle::due_at`], except requests and reports of lease holders.
 #[derive(Clone, Debug)]
@@ -89,12 +89,12 @@ impl Host {
             .await?;
         let (wakes, now) = (&self.inner.wakes, self.now());
         if wakes.dispatch.has_set_aside() {
-            due.push(now.plus_seconds(SECOND_LOOK_SECONDS));
+            due.push(now.plus_seconds(RECHECK_SECONDS));
         }
         let due_at = due.into_iter().min();
-        // The bells first: a sweep that starts to work in between is seen as working.
-        let moves = wakes.bell.is_due(now)
-            || wakes.session_bell.is_due(now)
+        // The next checks first: a sweep that starts to work in between is seen as working.
+        let moves = wakes.run_check.is_due(now)
+            || wakes.session_check.is_due(now)
             || wakes.idle.working.load(Ordering::SeqCst) > 0
             || !wakes.outbox.is_empty()
             || due_at.is_some_and(|at| at <= now);
@@ -106,7 +106,7 @@ impl Host {
     }
 
     /// Resolves when something has become idle since this was called. For tests: enable it, call [`Self::idle`], then wait.
-    pub fn rested(&self) -> Notified<'_> {
+    pub fn became_idle(&self) -> Notified<'_> {
         self.inner.wakes.idle.changed.notified()
     }
 }

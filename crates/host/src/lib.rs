@@ -1,9 +1,9 @@
 //! The shell around the engine: clock, ids, loops and waiting. It loads, lets the engine decide, commits and wakes; it holds no
 //! rule of its own about runs.
 //!
-//! [`Host`] is the complete interface: workflow tasks and activity tasks (poll, claim, claim status, history, complete, fail,
-//! heartbeat, status), workers, and the operations of the control plane. The HTTP handlers call only these. Nothing here knows HTTP
-//! or JSON bodies.
+//! [`Host`] starts, stops and has the settings. Each subject is a view of it, with the operations in the file of the subject:
+//! `host.workflow_tasks().complete(…)`, `host.workflows().signal(…)`, `host.sessions().close(…)`. The HTTP handlers call only these.
+//! Nothing here knows HTTP or JSON bodies.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -27,6 +27,7 @@ mod operations;
 mod questions;
 mod registry;
 mod sweeps;
+mod views;
 
 pub use error::{Error, Result, question_reason};
 pub use idle::Idle;
@@ -61,6 +62,10 @@ pub use registry::namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use registry::rollouts::{Blocked, Cohort, DrainingQueue};
 pub use registry::workers::{Fleet, Registration, WorkerFilter, WorkerList, WorkerView};
 pub use sweeps::audit::AuditPlace;
+pub use views::{
+    ActivityTasks, LocalActivities, Namespaces, Queries, Rollouts, SearchAttributes, Sessions,
+    TaskQueues, Validations, Workers, WorkflowTasks, Workflows,
+};
 
 /// Returns an id for one failure, to find it in the log.
 pub fn mint_error_id() -> String {
@@ -132,14 +137,14 @@ struct Inner {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     wakes: Arc<Wakes>,
-    workers: registry::workers::Workers,
-    namespaces: registry::namespaces::Namespaces,
-    search_attributes: registry::search_attributes::SearchAttributes,
-    questions: questions::table::Questions,
+    workers: registry::workers::WorkerTable,
+    namespaces: registry::namespaces::NamespaceTable,
+    search_attributes: registry::search_attributes::AttributeTable,
+    questions: questions::table::QuestionTable,
     queries: questions::query::QueryQueues,
     validating: questions::validation::Validating,
-    rollouts: registry::rollouts::Rollouts,
-    sessions: operations::sessions::Sessions,
+    rollouts: registry::rollouts::RolloutTable,
+    sessions: operations::sessions::SessionLocks,
     requests: Arc<operations::request_limits::Requests>,
     config: Config,
     /// Cancelled first: waiting polls return and nothing new is leased.
@@ -183,14 +188,14 @@ impl Host {
             store,
             clock,
             wakes,
-            workers: registry::workers::Workers::default(),
-            namespaces: registry::namespaces::Namespaces::default(),
-            search_attributes: registry::search_attributes::SearchAttributes::default(),
-            questions: questions::table::Questions::default(),
+            workers: registry::workers::WorkerTable::default(),
+            namespaces: registry::namespaces::NamespaceTable::default(),
+            search_attributes: registry::search_attributes::AttributeTable::default(),
+            questions: questions::table::QuestionTable::default(),
             queries,
             validating: questions::validation::Validating::default(),
-            rollouts: registry::rollouts::Rollouts::default(),
-            sessions: operations::sessions::Sessions::default(),
+            rollouts: registry::rollouts::RolloutTable::default(),
+            sessions: operations::sessions::SessionLocks::default(),
             requests: Arc::default(),
             config,
             stopping: CancellationToken::new(),
@@ -205,17 +210,17 @@ impl Host {
     }
 
     async fn recover(&self) -> Result<()> {
-        self.load_namespaces().await?;
-        self.load_workers().await?;
-        self.load_rollouts().await?;
-        self.load_sessions().await?;
+        self.namespaces().load().await?;
+        self.workers().load().await?;
+        self.rollouts().load().await?;
+        self.sessions().load().await?;
         for queue in self.inner.store.ready_queues().await? {
             if !self.inner.wakes.dispatch.has_room() {
                 // The rest is read when a worker polls for it.
                 self.inner.wakes.dispatch.leave_out_rest();
                 break;
             }
-            self.refill(&queue).await?;
+            self.matching().refill(&queue).await?;
         }
         for row in self
             .inner

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 macro_rules! sequences {
-    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(transparent)]
@@ -79,9 +79,9 @@ macro_rules! sequences {
 
 sequences! {
     /// The number of an event in the history of its run, from 1 without gaps.
-    HistorySeq;
+    HistorySeq
     /// The number of a durable call in the code of a workflow, from 1. All events of the call repeat it.
-    CommandSeq;
+    CommandSeq
     /// The number of an external command of a workflow, from 1, over all its runs.
-    RequestSeq;
+    RequestSeq
 }

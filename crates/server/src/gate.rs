@@ -171,7 +171,7 @@ pub(crate) fn namespace_of(headers: &HeaderMap, uri: &Uri) -> Namespace {
 }
 
 async fn require_namespace(app: &App, namespace: &Namespace) -> Result<(), Refusal> {
-    Ok(app.host().require_namespace(namespace).await?)
+    Ok(app.host().namespaces().require(namespace).await?)
 }
 
 fn half_sent_refused(half_sent: HalfSent) -> Refusal {

@@ -45,12 +45,12 @@ impl Shared {
     pub(super) async fn still(&self) -> Result<Still, RunError> {
         loop {
             // Registered before the check, so that no change after it is missed.
-            let rested = self.host.rested();
+            let became_idle = self.host.became_idle();
             let ended = self.transport.traffic().ended();
             let worked = self.worker.task_ended();
             let faked = self.fakes.changed.notified();
-            tokio::pin!(rested, ended, worked, faked);
-            rested.as_mut().enable();
+            tokio::pin!(became_idle, ended, worked, faked);
+            became_idle.as_mut().enable();
             ended.as_mut().enable();
             worked.as_mut().enable();
             faked.as_mut().enable();
@@ -61,7 +61,7 @@ impl Shared {
                 return Ok(still);
             }
             tokio::select! {
-                () = rested => {}
+                () = became_idle => {}
                 () = ended => {}
                 () = worked => {}
                 () = faked => {}
@@ -146,7 +146,8 @@ impl Shared {
     ) -> Result<bool, RunError> {
         let found = self
             .host
-            .describe_workflow(namespace, workflow_id, None)
+            .workflows()
+            .describe(namespace, workflow_id, None)
             .await;
         match found {
             Ok(found) => Ok(found.run.core.closed.is_some()),

@@ -110,8 +110,10 @@ pub(super) async fn open_runs(
         limit: DESCRIBED_MAX,
     };
     let mut views = Vec::new();
-    for run in host.list_workflows(&filter).await?.runs {
-        let view = host.debug_workflow(namespace, &run.workflow_id, Some(&run.run_id));
+    for run in host.workflows().list(&filter).await?.runs {
+        let view = host
+            .workflows()
+            .debug(namespace, &run.workflow_id, Some(&run.run_id));
         views.push(view.await?);
     }
     Ok(views)

@@ -190,7 +190,7 @@ impl Executor {
         let reply = decision.reply?;
         let changes = Arc::new(decision.changes);
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
-        let created = self.remember_created(&changes, &commit);
+        let created = self.cache_created(&changes, &commit);
         match self.finish(commit, None, created).wait().await {
             Ok(()) => Ok(reply),
             Err(error) => {
@@ -286,7 +286,7 @@ impl Executor {
             state.tail = Some(commit.clone());
         }
         cell.hints.expect(&commit, &changes);
-        let created = self.remember_created(&changes, &commit);
+        let created = self.cache_created(&changes, &commit);
         let own = Some(Arc::clone(&cell.hints));
         (reply, self.finish(commit, own, created))
     }
@@ -301,14 +301,14 @@ impl Executor {
     }
 
     /// Adds the runs that this commit creates to the cache, before any caller can request them.
-    fn remember_created(&self, changes: &Arc<Changes>, commit: &Commit) -> Vec<Arc<Hints>> {
-        let remember = |(place, created)| {
+    fn cache_created(&self, changes: &Arc<Changes>, commit: &Commit) -> Vec<Arc<Hints>> {
+        let cache = |(place, created)| {
             let hints = Arc::<Hints>::default();
             hints.expect_created(commit, changes, place);
             self.cache.add_created(created, commit, Arc::clone(&hints));
             hints
         };
-        changes.created.iter().enumerate().map(remember).collect()
+        changes.created.iter().enumerate().map(cache).collect()
     }
 
     /// Returns the number of runs in memory, and about how many bytes they take.

@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::idle::IdleTracker;
-use crate::matching::dispatch::Dispatch;
+use crate::matching::dispatch::{Dispatch, Granted};
 use crate::matching::poll_dedup::Polls;
 use crate::metrics::Metrics;
-use crate::sweeps::alarms::AlarmBell;
+use crate::sweeps::alarms::NextCheck;
 use crate::sweeps::outbox::Outbox;
 
 /// Rows of leased tasks kept in memory, about a kilobyte each. More than workers usually hold at once; a report about another task
@@ -25,9 +25,9 @@ const LEASED_ROWS_MAX: usize = 50_000;
 /// Sends hints about committed changes to everything that waits.
 pub(crate) struct Wakes {
     pub(crate) dispatch: Dispatch,
-    pub(crate) bell: AlarmBell,
+    pub(crate) run_check: NextCheck,
     /// When sessions are swept next.
-    pub(crate) session_bell: AlarmBell,
+    pub(crate) session_check: NextCheck,
     pub(crate) polls: Arc<Polls>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) outbox: Outbox,
@@ -51,8 +51,8 @@ impl Wakes {
     ) -> Self {
         Self {
             dispatch,
-            bell: AlarmBell::default(),
-            session_bell: AlarmBell::default(),
+            run_check: NextCheck::default(),
+            session_check: NextCheck::default(),
             polls: Arc::default(),
             metrics,
             outbox: Outbox::default(),
@@ -73,7 +73,7 @@ impl Wakes {
             if let Some(deadline) = session.deadline() {
                 // Its owner may become silent before that.
                 let silent = session.updated_at.plus_seconds(self.worker_stale_seconds);
-                self.session_bell.set_no_later_than(deadline.min(silent));
+                self.session_check.set_no_later_than(deadline.min(silent));
             }
         }
     }
@@ -83,7 +83,7 @@ impl Wakes {
         self.metrics.committed(change);
         self.outbox.note(change);
         if let Some(alarm) = change.core.alarm {
-            self.bell.set_no_later_than(alarm);
+            self.run_check.set_no_later_than(alarm);
         }
         for row in &change.tasks {
             self.show(row);
@@ -98,10 +98,13 @@ impl Wakes {
     /// Records a durable task row.
     pub(crate) fn show(&self, row: &TaskRow) {
         if row.status == TaskStatus::Leased {
-            let before = self.remember_leased(row);
-            let is_new = before.is_none();
-            if before.is_none_or(|before| before.attempt != row.attempt) {
-                self.dispatch.count_lease(row, is_new);
+            let before = self.keep_leased(row);
+            match before {
+                None => self.dispatch.count_lease(row, Granted::First),
+                Some(before) if before.attempt != row.attempt => {
+                    self.dispatch.count_lease(row, Granted::Again);
+                }
+                Some(_) => {}
             }
             self.dispatch.update(row);
             return;
@@ -115,7 +118,7 @@ impl Wakes {
     }
 
     /// Keeps the row of a leased task; returns the one before it. Beyond the limit only rows that count against a cap are kept.
-    fn remember_leased(&self, row: &TaskRow) -> Option<TaskRow> {
+    fn keep_leased(&self, row: &TaskRow) -> Option<TaskRow> {
         let mut leased = self.leased.lock();
         if leased.len() >= LEASED_ROWS_MAX
             && !leased.contains_key(&row.task_id)

@@ -15,11 +15,12 @@ use crate::Host;
 use crate::error::{Error, Result};
 use crate::matching::admission::Throttle;
 use crate::matching::dispatch::{
-    Dispatch, FETCHED_WHEN_FULL, Found, READY_IN_SESSION_MAX, READY_PER_QUEUE_MAX, ReadyTask,
-    Reservation, Ticket,
+    Dispatch, Extent, FETCHED_WHEN_FULL, Found, READY_IN_SESSION_MAX, READY_PER_QUEUE_MAX,
+    ReadyTask, Reservation, Ticket,
 };
 use crate::matching::poll_dedup::{ClaimTarget, DedupOutcome, FirstPoll, PollKey, Polls};
 use crate::registry::workers::RegisteredWorker;
+use crate::views::Matching;
 
 /// How often a waiting poll reads a store that other servers write to as well. A safety net, not the usual way to find a task.
 const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -101,13 +102,13 @@ pub(crate) struct PollQueues<'a> {
     pub(crate) is_stored: bool,
 }
 
-impl Host {
-    pub(crate) async fn poll<C: Claim>(&self, poll: &Poll, claim: &C) -> Result<Polled<C::Reply>> {
+impl Matching<'_> {
+    pub(crate) async fn poll<C: Claim>(self, poll: &Poll, claim: &C) -> Result<Polled<C::Reply>> {
         let deadline = Instant::now() + poll.timeout;
-        if self.inner.stopping.is_cancelled() {
+        if self.host.inner.stopping.is_cancelled() {
             return Err(Error::Stopping);
         }
-        let worker = self.polling_worker(poll).await?;
+        let worker = self.host.workers().polling(poll).await?;
         let queue = QueueKey {
             namespace: poll.namespace.clone(),
             kind: claim.kind(),
@@ -128,7 +129,7 @@ impl Host {
                 DedupResult::First(turn) => first = Some(turn),
             }
         }
-        let poll_queues = claim.poll_queues(self);
+        let poll_queues = claim.poll_queues(self.host);
         let (mut worker, mut filter) = (Arc::clone(&worker), claim.poll_filter(&worker));
         loop {
             let next = self
@@ -137,11 +138,11 @@ impl Host {
             let task = match next {
                 Next::Task(task) => task,
                 Next::Empty => {
-                    self.inner.wakes.metrics.polled("empty");
+                    self.host.inner.wakes.metrics.polled("empty");
                     return Ok(Polled::Empty);
                 }
                 Next::Throttled(throttle) => {
-                    self.inner.wakes.metrics.polled("throttled");
+                    self.host.inner.wakes.metrics.polled("throttled");
                     return Ok(Polled::Throttled(throttle));
                 }
             };
@@ -150,26 +151,26 @@ impl Host {
                 .await?;
             // `None`: another worker was quicker, or the task is gone. Try the next one.
             if let Some(reply) = claimed {
-                self.inner.wakes.metrics.polled("leased");
-                self.inner.wakes.metrics.leased(claim.label());
+                self.host.inner.wakes.metrics.polled("leased");
+                self.host.inner.wakes.metrics.leased(claim.label());
                 return Ok(Polled::Leased(reply));
             }
             // The registration may have changed while the poll waited, and with it the tasks that the worker may lease.
-            worker = self.polling_worker(poll).await?;
+            worker = self.host.workers().polling(poll).await?;
             filter = claim.poll_filter(&worker);
         }
     }
 
     /// Waits behind a poll with the same id, or replaces it, or gets the same reply.
     async fn deduplicate<C: Claim>(
-        &self,
+        self,
         key: &PollKey,
         worker: &RegisteredWorker,
         poll: &Poll,
         claim: &C,
         deadline: Instant,
     ) -> Result<DedupResult<C::Reply>> {
-        let polls = claim.poll_queues(self).polls;
+        let polls = claim.poll_queues(self.host).polls;
         let mut waited = false;
         loop {
             match polls.enter(key) {
@@ -189,7 +190,7 @@ impl Host {
                     }
                 }
                 DedupOutcome::Again(granted) => {
-                    match claim.claim(self, &granted, worker, poll).await {
+                    match claim.claim(self.host, &granted, worker, poll).await {
                         Ok(Some(reply)) => return Ok(DedupResult::Answered(Polled::Leased(reply))),
                         Ok(None) | Err(Error::Rejected(_)) => polls.forget(key),
                         Err(error) => return Err(error),
@@ -200,10 +201,14 @@ impl Host {
     }
 
     /// Refuses a worker whose build drains: it gets nothing new.
-    pub(crate) fn refuse_draining(&self, worker: &RegisteredWorker) -> Result<()> {
+    pub(crate) fn refuse_draining(self, worker: &RegisteredWorker) -> Result<()> {
         let row = &worker.row;
-        if self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()) {
-            self.inner.wakes.metrics.polled("draining");
+        if self.host.rollouts().is_draining(
+            &row.namespace,
+            &row.task_queue,
+            row.build_id.as_deref(),
+        ) {
+            self.host.inner.wakes.metrics.polled("draining");
             return Err(Error::WorkerDraining(row.worker_id.clone()));
         }
         Ok(())
@@ -211,21 +216,21 @@ impl Host {
 
     /// Returns the next task for this worker, or the outcome of waiting.
     async fn next_task(
-        &self,
+        self,
         queue: &QueueKey,
         poll_queues: PollQueues<'_>,
         worker: &RegisteredWorker,
         filter: &PollFilter,
         deadline: Instant,
     ) -> Result<Next> {
-        let mut rollouts = self.inner.rollouts.watch();
-        self.refresh_rollouts().await?;
-        let shared = poll_queues.is_stored && self.inner.store.is_shared();
+        let mut rollouts = self.host.inner.rollouts.watch();
+        self.host.rollouts().refresh().await?;
+        let shared = poll_queues.is_stored && self.host.inner.store.is_shared();
         // Commits of another server do not wake the polls of this one: if there may be any, check the store before waiting, and
         // then from time to time.
         let mut look_at = shared.then(Instant::now);
         loop {
-            if self.inner.stopping.is_cancelled() {
+            if self.host.inner.stopping.is_cancelled() {
                 return Ok(Next::Empty);
             }
             rollouts.mark_unchanged();
@@ -239,11 +244,11 @@ impl Host {
                         dispatch: poll_queues.dispatch,
                         ticket: Some(ticket),
                     };
-                    self.inner.wakes.idle.notify();
+                    self.host.inner.wakes.idle.notify();
                     let until = look_at.map_or(deadline, |at| at.min(deadline));
                     let room = async {
                         match withheld.and_then(|throttle| throttle.room_at) {
-                            Some(at) => self.inner.clock.sleep_until(at).await,
+                            Some(at) => self.host.inner.clock.sleep_until(at).await,
                             None => std::future::pending().await,
                         }
                     };
@@ -261,7 +266,7 @@ impl Host {
                                 None => return Ok(Next::Empty),
                             }
                         }
-                        () = self.inner.stopping.cancelled() => return Ok(Next::Empty),
+                        () = self.host.inner.stopping.cancelled() => return Ok(Next::Empty),
                         _ = rollouts.changed() => continue,
                         () = tokio::time::sleep_until(until) => {}
                         () = room => continue,
@@ -270,7 +275,7 @@ impl Host {
                     match look_at {
                         Some(at) if at <= Instant::now() => {
                             self.refill(queue).await?;
-                            self.refresh_rollouts().await?;
+                            self.host.rollouts().refresh().await?;
                             look_at = Some(Instant::now() + SHARED_LOOK_INTERVAL);
                         }
                         Some(_) | None => {
@@ -286,7 +291,7 @@ impl Host {
     /// Claims a task that was taken from the queue; returns `None` if it can no longer be leased. The id of the poll is bound to
     /// the task before the claim: a client that hangs up now and repeats the poll gets this task, leased or not yet.
     async fn claim<C: Claim>(
-        &self,
+        self,
         queue: &QueueKey,
         task: ReadyTask,
         worker: &RegisteredWorker,
@@ -303,7 +308,7 @@ impl Host {
                 .as_ref()
                 .map(|options| options.session_id.clone()),
         };
-        let poll_queues = claim.poll_queues(self);
+        let poll_queues = claim.poll_queues(self.host);
         let bound = first.take().map(|turn| turn.grant(granted.clone()));
         let mut taken = TakenTask {
             dispatch: poll_queues.dispatch,
@@ -311,7 +316,7 @@ impl Host {
             reservation: task.reservation(),
             task: Some(task),
         };
-        match claim.claim(self, &granted, worker, poll).await {
+        match claim.claim(self.host, &granted, worker, poll).await {
             Ok(Some(reply)) => {
                 if let Some(task) = taken.task.take() {
                     poll_queues.dispatch.dispatched(queue, &task);
@@ -321,10 +326,12 @@ impl Host {
             // The task stays ready; the next worker that its session admits gets it.
             Err(Error::Rejected(Rejection::SessionRefused(refusal))) => {
                 if let Some(session_id) = &granted.session_id {
-                    self.note_session_refusal(&queue.namespace, session_id, &refusal);
-                    let store = &self.inner.store;
+                    self.host
+                        .sessions()
+                        .note_refusal(&queue.namespace, session_id, &refusal);
+                    let store = &self.host.inner.store;
                     let stored = store.session(&queue.namespace, session_id).await?;
-                    let fresh = self.polling_worker(poll).await?;
+                    let fresh = self.host.workers().polling(poll).await?;
                     let filter = claim.poll_filter(&fresh);
                     // Nothing waits from here on: a poll that ends early has returned the task.
                     if let Some(task) = taken.task.take() {
@@ -351,8 +358,8 @@ impl Host {
     }
 
     /// Fills the in-memory queue from the store, with fewer tasks if memory is full.
-    pub(crate) async fn refill(&self, queue: &QueueKey) -> Result<()> {
-        let dispatch = &self.inner.wakes.dispatch;
+    pub(crate) async fn refill(self, queue: &QueueKey) -> Result<()> {
+        let dispatch = &self.host.inner.wakes.dispatch;
         let limit = |max: usize| {
             if dispatch.has_room() {
                 max
@@ -361,12 +368,17 @@ impl Host {
             }
         };
         let max = limit(READY_PER_QUEUE_MAX);
-        let rows = self.inner.store.ready_tasks(queue, max).await?;
-        dispatch.fill(queue, &rows, rows.len() < max);
+        let rows = self.host.inner.store.ready_tasks(queue, max).await?;
+        dispatch.fill(queue, &rows, Extent::of(rows.len(), max));
         if queue.kind == TaskKind::Activity {
             let max = limit(READY_IN_SESSION_MAX);
-            let rows = self.inner.store.ready_session_tasks(queue, max).await?;
-            dispatch.fill_session_queues(queue, &rows, rows.len() < max);
+            let rows = self
+                .host
+                .inner
+                .store
+                .ready_session_tasks(queue, max)
+                .await?;
+            dispatch.fill_session_queues(queue, &rows, Extent::of(rows.len(), max));
         }
         Ok(())
     }

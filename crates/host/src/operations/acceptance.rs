@@ -4,7 +4,8 @@ use longhaul_engine::run::state::Run;
 use longhaul_protocol::id::RunId;
 
 use super::workflows::{CommandTarget, Description, Handlers};
-use crate::{Host, Result};
+use crate::Result;
+use crate::views::Workflows;
 
 /// What would become of a signal.
 #[derive(Clone, Debug)]
@@ -33,15 +34,11 @@ fn accepts_commands(run: &Run, is_current: bool) -> bool {
     is_current && !run.core.status.is_terminal()
 }
 
-impl Host {
+impl Workflows<'_> {
     /// Returns what would become of a signal.
-    pub async fn preview_signal(
-        &self,
-        target: &CommandTarget,
-        name: &str,
-    ) -> Result<SignalPreview> {
+    pub async fn preview_signal(self, target: &CommandTarget, name: &str) -> Result<SignalPreview> {
         let (run, is_current) = self
-            .workflow_run(
+            .run(
                 &target.namespace,
                 &target.workflow_id,
                 target.run_id.as_ref(),

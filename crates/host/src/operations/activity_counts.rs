@@ -11,8 +11,8 @@ use longhaul_protocol::id::Namespace;
 use longhaul_store::{RunFilter, StatusFilter};
 use parking_lot::Mutex;
 
-use crate::Host;
 use crate::error::Result;
+use crate::views::ActivityTasks;
 
 /// Open runs that are read; beyond them the numbers are marked as incomplete.
 const RUNS_MAX: usize = 10_000;
@@ -170,13 +170,13 @@ impl ActivityCounts {
     }
 }
 
-impl Host {
+impl ActivityTasks<'_> {
     /// Returns the activities of a namespace in numbers.
-    pub async fn activity_counts(&self, namespace: &Namespace) -> Result<ActivityCounts> {
+    pub async fn counts(self, namespace: &Namespace) -> Result<ActivityCounts> {
         let mut counts = ActivityCounts::default();
         (counts.queued_totals, counts.local_totals) =
-            self.inner.wakes.metrics.activities.of(namespace);
-        let now = self.now();
+            self.host.inner.wakes.metrics.activities.of(namespace);
+        let now = self.host.now();
         let mut after = None;
         let mut left = RUNS_MAX;
         while left > 0 {
@@ -189,9 +189,9 @@ impl Host {
                 after: after.take(),
                 limit,
             };
-            let page = self.inner.store.list_runs(&filter).await?;
+            let page = self.host.inner.store.list_runs(&filter).await?;
             for row in &page {
-                if let Some(run) = self.inner.executor.read(&row.run_id).await? {
+                if let Some(run) = self.host.inner.executor.read(&row.run_id).await? {
                     counts.look(&run, now);
                 }
             }

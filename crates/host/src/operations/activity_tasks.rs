@@ -20,6 +20,7 @@ use crate::matching::poll::{Claim, Poll, Polled};
 use crate::matching::poll_dedup::{ClaimTarget, session_of};
 use crate::operations::tasks::ClaimStatus;
 use crate::registry::workers::RegisteredWorker;
+use crate::views::ActivityTasks;
 
 /// The worker that reports on an attempt, and the attempt.
 #[derive(Clone, Debug)]
@@ -33,9 +34,9 @@ pub struct AttemptIdentity {
 }
 
 #[derive(Clone)]
-struct ActivityTasks;
+struct ActivityPolls;
 
-impl ActivityTasks {
+impl ActivityPolls {
     fn command(granted: &ClaimTarget, poll: &Poll) -> ClaimActivityTask {
         ClaimActivityTask {
             task_id: granted.task_id.clone(),
@@ -47,7 +48,7 @@ impl ActivityTasks {
     }
 }
 
-impl Claim for ActivityTasks {
+impl Claim for ActivityPolls {
     type Reply = ActivityClaim;
 
     fn kind(&self) -> TaskKind {
@@ -69,31 +70,30 @@ impl Claim for ActivityTasks {
         match &granted.session_id {
             None => host.inner.executor.execute(&granted.run_id, &command).await,
             Some(session_id) => {
-                host.claim_in_session(granted, session_id, &poll.namespace, command)
+                host.activity_tasks()
+                    .claim_in_session(granted, session_id, &poll.namespace, command)
                     .await
             }
         }
     }
 }
 
-impl Host {
+impl ActivityTasks<'_> {
     /// Waits for an activity task and leases it.
-    pub async fn poll_activity_task(&self, poll: &Poll) -> Result<Polled<ActivityClaim>> {
-        self.poll(poll, &ActivityTasks).await
+    pub async fn poll(self, poll: &Poll) -> Result<Polled<ActivityClaim>> {
+        self.host.matching().poll(poll, &ActivityPolls).await
     }
 
     /// Leases one task by its id, without waiting.
-    pub async fn claim_activity_task(
-        &self,
-        poll: &Poll,
-        task_id: &TaskId,
-    ) -> Result<ActivityClaim> {
-        let worker = self.polling_worker(poll).await?;
+    pub async fn claim(self, poll: &Poll, task_id: &TaskId) -> Result<ActivityClaim> {
+        let worker = self.host.workers().polling(poll).await?;
         let row = self
-            .task_row(&poll.namespace, task_id, TaskKind::Activity)
+            .host
+            .tasks()
+            .row(&poll.namespace, task_id, TaskKind::Activity)
             .await?;
         worker.check_build(&row)?;
-        self.refuse_draining(&worker)?;
+        self.host.matching().refuse_draining(&worker)?;
         let granted = ClaimTarget {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),
@@ -101,34 +101,39 @@ impl Host {
             session_id: session_of(&row),
         };
         if let Some(session_id) = &granted.session_id {
-            let command = ActivityTasks::command(&granted, poll);
+            let command = ActivityPolls::command(&granted, poll);
             return self
                 .claim_in_session(&granted, session_id, &poll.namespace, command)
                 .await?
                 .ok_or(Error::Rejected(Rejection::TaskNotFound));
         }
-        self.on_task(&row, |_| ActivityTasks::command(&granted, poll))
+        self.host
+            .tasks()
+            .on_task(&row, |_| ActivityPolls::command(&granted, poll))
             .await
     }
 
     async fn claim_in_session(
-        &self,
+        self,
         granted: &ClaimTarget,
         session_id: &SessionId,
         namespace: &Namespace,
         mut command: ClaimActivityTask,
     ) -> Result<Option<ActivityClaim>> {
         let _locks = self
+            .host
             .inner
             .sessions
             .lock_both(namespace, &command.worker_id, session_id)
             .await;
         // The facts that admit the task are read under the lock of the run. The commit is refused if any of them changed meanwhile.
-        let mut tries = self.inner.executor.tries(&granted.run_id);
+        let mut tries = self.host.inner.executor.tries(&granted.run_id);
         let mut claimed = None;
         while let Some(locked) = tries.next().await? {
             let admission = self
-                .session_admission(namespace, session_id, &command.worker_id)
+                .host
+                .sessions()
+                .admission(namespace, session_id, &command.worker_id)
                 .await?;
             command.admission = Some(Box::new(admission));
             claimed = locked.decide(&command).await?;
@@ -139,69 +144,70 @@ impl Host {
         if let Some(claim) = &claimed
             && let (Some(session), Some(outcome)) = (&claim.session, claim.acquired)
         {
-            self.note_acquisition(session, outcome);
+            self.host.sessions().note_acquisition(session, outcome);
         }
         Ok(claimed)
     }
 
     /// Returns whether a task is claimed, can be claimed, or cannot, with the reason.
-    pub async fn activity_claim_status(
-        &self,
+    pub async fn claim_status(
+        self,
         namespace: &Namespace,
         task_id: &TaskId,
     ) -> Result<ClaimStatus> {
-        self.claim_status(namespace, task_id, TaskKind::Activity)
+        self.host
+            .tasks()
+            .claim_status(namespace, task_id, TaskKind::Activity)
             .await
     }
 
     /// Completes the activity.
-    pub async fn complete_activity_task(
-        &self,
-        identity: &AttemptIdentity,
-        result: Payload,
-    ) -> Result<TaskReply> {
-        self.on_activity_task(identity, |reporter| CompleteActivity {
-            reporter,
-            result: result.clone(),
-        })
-        .await
+    pub async fn complete(self, identity: &AttemptIdentity, result: Payload) -> Result<TaskReply> {
+        self.host
+            .tasks()
+            .on_activity_task(identity, |reporter| CompleteActivity {
+                reporter,
+                result: result.clone(),
+            })
+            .await
     }
 
     /// Fails the attempt.
-    pub async fn fail_activity_task(
-        &self,
-        identity: &AttemptIdentity,
-        failure: Failure,
-    ) -> Result<TaskReply> {
-        self.on_activity_task(identity, |reporter| FailActivity {
-            reporter,
-            failure: failure.clone(),
-        })
-        .await
+    pub async fn fail(self, identity: &AttemptIdentity, failure: Failure) -> Result<TaskReply> {
+        self.host
+            .tasks()
+            .on_activity_task(identity, |reporter| FailActivity {
+                reporter,
+                failure: failure.clone(),
+            })
+            .await
     }
 
     /// Renews the lease; the reply contains whether the worker should continue.
-    pub async fn heartbeat_activity_task(
-        &self,
+    pub async fn heartbeat(
+        self,
         identity: &AttemptIdentity,
         progress: Option<Value>,
     ) -> Result<HeartbeatReply> {
-        self.heartbeat(identity, &HeartbeatRequest::Renew { progress })
+        self.record_heartbeat(identity, &HeartbeatRequest::Renew { progress })
             .await
     }
 
     /// Returns the same reply as a heartbeat, without renewing anything.
-    pub async fn activity_task_status(&self, identity: &AttemptIdentity) -> Result<HeartbeatReply> {
-        self.heartbeat(identity, &HeartbeatRequest::Status).await
+    pub async fn status(self, identity: &AttemptIdentity) -> Result<HeartbeatReply> {
+        self.record_heartbeat(identity, &HeartbeatRequest::Status)
+            .await
     }
 
-    async fn heartbeat(
-        &self,
+    async fn record_heartbeat(
+        self,
         identity: &AttemptIdentity,
         request: &HeartbeatRequest,
     ) -> Result<HeartbeatReply> {
         let row = self
-            .task_row(&identity.namespace, &identity.task_id, TaskKind::Activity)
+            .host
+            .tasks()
+            .row(&identity.namespace, &identity.task_id, TaskKind::Activity)
             .await?;
         let Some(session_id) = session_of(&row) else {
             let build = |row| HeartbeatActivity {
@@ -209,18 +215,21 @@ impl Host {
                 request: request.clone(),
                 session: None,
             };
-            return self.on_task(&row, build).await;
+            return self.host.tasks().on_task(&row, build).await;
         };
         let _lock = self
+            .host
             .inner
             .sessions
             .lock_session(&identity.namespace, &session_id)
             .await;
-        let mut tries = self.inner.executor.tries(&row.run_id);
+        let mut tries = self.host.inner.executor.tries(&row.run_id);
         while let Some(locked) = tries.next().await? {
-            let row = self.newest_row(&locked, &row).await?;
+            let row = self.host.tasks().newest_row(&locked, &row).await?;
             let (session, owner) = self
-                .stored_session(&identity.namespace, &session_id)
+                .host
+                .sessions()
+                .stored(&identity.namespace, &session_id)
                 .await?;
             let command = HeartbeatActivity {
                 reporter: identity.reporter(row),

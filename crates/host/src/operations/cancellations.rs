@@ -11,16 +11,16 @@ use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::{CommandId, RunId, TaskId};
 use serde_json::Value;
 
-use crate::Host;
 use crate::error::Result;
 use crate::operations::activity_tasks::AttemptIdentity;
 use crate::operations::workflow_tasks::TaskHolder;
 use crate::operations::workflows::CommandTarget;
+use crate::views::{ActivityTasks, WorkflowTasks, Workflows};
 
-impl Host {
+impl Workflows<'_> {
     /// Asks the workflow to clean up and end.
     pub async fn request_cancellation(
-        &self,
+        self,
         target: &CommandTarget,
         reason: Option<&str>,
         budget: CleanupBudget,
@@ -35,11 +35,12 @@ impl Host {
 
     /// Returns the run that recorded an earlier request with the same id. Both never change once they are recorded, so no lock is
     /// needed.
-    async fn earlier_cancellation(&self, target: &CommandTarget) -> Result<Option<EarlierRun>> {
+    async fn earlier_cancellation(self, target: &CommandTarget) -> Result<Option<EarlierRun>> {
         let Some(request_id) = &target.request_id else {
             return Ok(None);
         };
         let earlier = self
+            .host
             .inner
             .store
             .command_by_request(&target.namespace, &target.workflow_id, request_id)
@@ -47,7 +48,7 @@ impl Host {
         let Some((run_id, _)) = earlier else {
             return Ok(None);
         };
-        let run = self.inner.executor.read(&run_id).await?;
+        let run = self.host.inner.executor.read(&run_id).await?;
         Ok(run.and_then(|run| {
             Some(EarlierRun {
                 status: run.core.status,
@@ -58,7 +59,7 @@ impl Host {
 
     /// Applies a request that another run passes on; `context` is that run's.
     pub(crate) async fn pass_on_cancellation(
-        &self,
+        self,
         target: &CommandTarget,
         reason: Option<&str>,
         budget: CleanupBudget,
@@ -71,7 +72,7 @@ impl Host {
     }
 
     fn cancellation(
-        &self,
+        self,
         request: Request,
         run: &Run,
         reason: Option<&str>,
@@ -90,44 +91,58 @@ impl Host {
         }
     }
 
-    fn has_capable_worker(&self, run: &Run) -> bool {
-        self.is_offered(&run.spec.namespace, &run.spec.task_queue, CAPABILITY)
+    fn has_capable_worker(self, run: &Run) -> bool {
+        self.host
+            .workers()
+            .is_offered(&run.spec.namespace, &run.spec.task_queue, CAPABILITY)
     }
 
-    fn is_held_by_capable_worker(&self, run: &Run) -> bool {
+    fn is_held_by_capable_worker(self, run: &Run) -> bool {
         let lease = run
             .core
             .workflow_task
             .as_ref()
             .and_then(|task| task.lease.as_ref());
-        lease.is_none_or(|lease| self.worker_can(&run.spec.namespace, &lease.owner, CAPABILITY))
+        lease.is_none_or(|lease| {
+            self.host
+                .workers()
+                .can(&run.spec.namespace, &lease.owner, CAPABILITY)
+        })
     }
+}
 
+impl WorkflowTasks<'_> {
     /// Records where the request reached the workflow code.
     pub async fn deliver_cancellation(
-        &self,
+        self,
         holder: &TaskHolder,
         request_id: &CommandId,
         place: &DeliveryPlace,
     ) -> Result<(RunId, TaskId, Delivered)> {
-        self.on_workflow_task(holder, |holder| DeliverCancellation {
-            holder,
-            request_id: request_id.clone(),
-            place: place.clone(),
-        })
-        .await
+        self.host
+            .tasks()
+            .on_workflow_task(holder, |holder| DeliverCancellation {
+                holder,
+                request_id: request_id.clone(),
+                place: place.clone(),
+            })
+            .await
     }
+}
 
+impl ActivityTasks<'_> {
     /// Records that the activity callback of a worker has stopped.
-    pub async fn acknowledge_activity_stop(
-        &self,
+    pub async fn acknowledge_stop(
+        self,
         identity: &AttemptIdentity,
         request_id: &CommandId,
     ) -> Result<StopAcknowledged> {
-        self.on_activity_task(identity, |reporter| AcknowledgeStop {
-            reporter,
-            request_id: request_id.clone(),
-        })
-        .await
+        self.host
+            .tasks()
+            .on_activity_task(identity, |reporter| AcknowledgeStop {
+                reporter,
+                request_id: request_id.clone(),
+            })
+            .await
     }
 }

@@ -13,10 +13,10 @@ use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue, WorkflowId};
 use longhaul_protocol::sequence::HistorySeq;
 use longhaul_store::{Page, StoredEvent};
 
-use crate::Host;
 use crate::error::Result;
 use crate::operations::sessions::attempt;
 use crate::operations::workflows::Description;
+use crate::views::Workflows;
 
 /// Number of newest events to read: far more than are shown, and fewer if so many do not fit on a page.
 const RECENT_EVENTS: [usize; 4] = [1000, 50, 5, 1];
@@ -43,20 +43,18 @@ pub struct DebugView {
     pub diagnoses: HashMap<TaskId, Diagnosis>,
 }
 
-impl Host {
+impl Workflows<'_> {
     /// Diagnoses the named run, or the current one.
-    pub async fn debug_workflow(
-        &self,
+    pub async fn debug(
+        self,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
         run_id: Option<&RunId>,
     ) -> Result<DebugView> {
-        let description = self
-            .describe_workflow(namespace, workflow_id, run_id)
-            .await?;
+        let description = self.describe(namespace, workflow_id, run_id).await?;
         let run = &description.run;
-        self.refresh_rollouts().await?;
-        let workers = self.workers(namespace).await?;
+        self.host.rollouts().refresh().await?;
+        let workers = self.host.workers().all(namespace).await?;
         let pin = run.spec.routing.compatibility.as_deref();
         let has_poller = |queue: &TaskQueue, kind: TaskKind, type_name: &str| {
             workers.iter().any(|worker| {
@@ -71,7 +69,7 @@ impl Host {
                     && build_fits(pin, row.build_id.as_deref())
             })
         };
-        let now = self.now();
+        let now = self.host.now();
         let session_blocked = self.session_blocked(run).await?;
         let findings = findings(run, &has_poller, &session_blocked, now);
         let end = run.core.last_history_sequence;
@@ -88,7 +86,7 @@ impl Host {
             let Some(task_id) = event.workflow_task_id.as_ref().filter(|_| failed) else {
                 continue;
             };
-            let row = self.inner.store.task(task_id).await?;
+            let row = self.host.inner.store.task(task_id).await?;
             let said = row
                 .and_then(|row| row.closed)
                 .and_then(|closed| closed.reply)
@@ -109,14 +107,19 @@ impl Host {
     }
 
     /// Returns the newest events, oldest first: as many as a page holds, fewer if they are large.
-    async fn newest_events(&self, run_id: &RunId, end: HistorySeq) -> Result<Vec<StoredEvent>> {
+    async fn newest_events(self, run_id: &RunId, end: HistorySeq) -> Result<Vec<StoredEvent>> {
         let mut events = Vec::new();
         for window in RECENT_EVENTS {
             let (after, page) = (
                 HistorySeq::new(end.get().saturating_sub(window as u64)),
                 Page::of(window),
             );
-            events = self.inner.store.history(run_id, after, end, page).await?;
+            events = self
+                .host
+                .inner
+                .store
+                .history(run_id, after, end, page)
+                .await?;
             if events.last().is_none_or(|event| event.sequence == end) {
                 break;
             }
@@ -125,14 +128,14 @@ impl Host {
     }
 
     /// Checks the session rules for every ready activity of a session, as if each live worker of its queue had polled.
-    async fn session_blocked(&self, run: &Run) -> Result<Blocked> {
+    async fn session_blocked(self, run: &Run) -> Result<Blocked> {
         let mut blocked = Blocked::new();
         let namespace = &run.spec.namespace;
         let activities = run.parts.values().filter_map(|part| match part {
             Part::Activity(activity) if activity.attempt.is_none() => Some(activity),
             _ => None,
         });
-        let now = self.now();
+        let now = self.host.now();
         for activity in activities {
             let Some(options) = &activity.worker_session else {
                 continue;
@@ -140,17 +143,25 @@ impl Host {
             if blocked.len() == JUDGED_ACTIVITIES_MAX {
                 break;
             }
-            let (session, owner) = self.stored_session(namespace, &options.session_id).await?;
+            let (session, owner) = self
+                .host
+                .sessions()
+                .stored(namespace, &options.session_id)
+                .await?;
             let attempts = self
+                .host
                 .inner
                 .store
                 .session_attempts(namespace, Some(&options.session_id))
                 .await?;
             let attempts: Vec<_> = attempts.iter().filter_map(attempt).collect();
             let mut workers = Vec::new();
-            for worker in self.activity_workers(namespace, &activity.queue, &activity.activity_type)
-            {
-                workers.push(self.applicant(&worker).await?);
+            for worker in self.host.workers().serving_activity(
+                namespace,
+                &activity.queue,
+                &activity.activity_type,
+            ) {
+                workers.push(self.host.sessions().applicant(&worker).await?);
             }
             let why = session::blocked(session.as_ref(), owner, options, &attempts, &workers, now);
             if let Some(refusal) = why {

@@ -15,117 +15,137 @@ use longhaul_protocol::id::{ActivityAttemptId, CommandId, EventId, RunId};
 use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{LocalActivityCall, WorkflowCommand};
 
-use crate::Host;
 use crate::error::{Error, Result};
 use crate::operations::workflow_tasks::TaskHolder;
+use crate::views::LocalActivities;
 
-impl Host {
+impl LocalActivities<'_> {
     /// Records the commands that the workflow sent before a local call.
-    pub async fn checkpoint_commands(
-        &self,
+    pub async fn checkpoint(
+        self,
         holder: &TaskHolder,
         checkpoint_id: &str,
         start_sequence: CommandSeq,
         commands: Vec<WorkflowCommand>,
     ) -> Result<Checkpointed> {
-        let definitions = self.definitions_for(&holder.namespace, &commands).await?;
-        self.on_workflow_task(holder, |holder| CheckpointCommands {
-            holder,
-            checkpoint_id: checkpoint_id.to_owned(),
-            start_sequence,
-            commands: commands.clone(),
-            definitions: Arc::clone(&definitions),
-        })
-        .await
+        let definitions = self
+            .host
+            .search_attributes()
+            .definitions_for(&holder.namespace, &commands)
+            .await?;
+        self.host
+            .tasks()
+            .on_workflow_task(holder, |holder| CheckpointCommands {
+                holder,
+                checkpoint_id: checkpoint_id.to_owned(),
+                start_sequence,
+                commands: commands.clone(),
+                definitions: Arc::clone(&definitions),
+            })
+            .await
     }
 
     /// Starts an attempt.
-    pub async fn prepare_local_activity(
-        &self,
+    pub async fn prepare(
+        self,
         holder: &TaskHolder,
         sequence: CommandSeq,
         worker_attempt_id: &str,
         call: &LocalActivityCall,
     ) -> Result<Prepared> {
-        let worker = self.known_worker(&holder.namespace, &holder.owner).await?;
+        let worker = self
+            .host
+            .workers()
+            .known(&holder.namespace, &holder.owner)
+            .await?;
         if worker.is_none() {
             return Err(Error::Rejected(Rejection::LocalActivityRefused {
                 reason: Reason::StaleWorkerRegistration,
             }));
         }
-        self.on_workflow_task(holder, |holder| PrepareLocalActivity {
-            holder,
-            sequence,
-            worker_attempt_id: worker_attempt_id.to_owned(),
-            call: call.clone(),
-        })
-        .await
+        self.host
+            .tasks()
+            .on_workflow_task(holder, |holder| PrepareLocalActivity {
+                holder,
+                sequence,
+                worker_attempt_id: worker_attempt_id.to_owned(),
+                call: call.clone(),
+            })
+            .await
     }
 
     /// Ends an attempt whose worker was lost. Returns the run too, for the reply.
-    pub async fn recover_local_activity(
-        &self,
+    pub async fn recover(
+        self,
         holder: &TaskHolder,
         sequence: CommandSeq,
         call: &LocalActivityCall,
     ) -> Result<(RunId, EndedAttempt)> {
-        self.on_workflow_task_of_run(holder, |holder| RecoverLocalActivity {
-            holder,
-            sequence,
-            call: call.clone(),
-        })
-        .await
+        self.host
+            .tasks()
+            .on_workflow_task_of_run(holder, |holder| RecoverLocalActivity {
+                holder,
+                sequence,
+                call: call.clone(),
+            })
+            .await
     }
 
     /// Keeps an attempt, or records its progress.
-    pub async fn heartbeat_local_activity(
-        &self,
+    pub async fn heartbeat(
+        self,
         holder: &TaskHolder,
         attempt_id: &ActivityAttemptId,
         request: &LocalHeartbeatRequest,
     ) -> Result<LocalHeartbeatReply> {
-        self.on_workflow_task(holder, |holder| HeartbeatLocalActivity {
-            attempt: AttemptHolder {
-                holder,
-                attempt_id: attempt_id.clone(),
-            },
-            request: request.clone(),
-        })
-        .await
+        self.host
+            .tasks()
+            .on_workflow_task(holder, |holder| HeartbeatLocalActivity {
+                attempt: AttemptHolder {
+                    holder,
+                    attempt_id: attempt_id.clone(),
+                },
+                request: request.clone(),
+            })
+            .await
     }
 
     /// Ends an attempt. Returns the run too, for the reply.
-    pub async fn end_local_attempt(
-        &self,
+    pub async fn end_attempt(
+        self,
         holder: &TaskHolder,
         attempt_id: &ActivityAttemptId,
         report: &LocalReport,
     ) -> Result<(RunId, EndedAttempt)> {
-        self.on_workflow_task_of_run(holder, |holder| EndLocalAttempt {
-            attempt: AttemptHolder {
-                holder,
-                attempt_id: attempt_id.clone(),
-            },
-            report: report.clone(),
-        })
-        .await
+        self.host
+            .tasks()
+            .on_workflow_task_of_run(holder, |holder| EndLocalAttempt {
+                attempt: AttemptHolder {
+                    holder,
+                    attempt_id: attempt_id.clone(),
+                },
+                report: report.clone(),
+            })
+            .await
     }
 
     /// Records that the worker's function stopped after a cancellation. Returns the event of the request, and whether it was
     /// acknowledged before.
-    pub async fn acknowledge_local_stop(
-        &self,
+    pub async fn acknowledge_stop(
+        self,
         holder: &TaskHolder,
         attempt_id: &ActivityAttemptId,
         request_id: &CommandId,
     ) -> Result<(EventId, bool)> {
-        self.on_workflow_task(holder, |holder| AcknowledgeLocalStop {
-            attempt: AttemptHolder {
-                holder,
-                attempt_id: attempt_id.clone(),
-            },
-            request_id: request_id.clone(),
-        })
-        .await
+        self.host
+            .tasks()
+            .on_workflow_task(holder, |holder| AcknowledgeLocalStop {
+                attempt: AttemptHolder {
+                    holder,
+                    attempt_id: attempt_id.clone(),
+                },
+                request_id: request_id.clone(),
+            })
+            .await
     }
 }

@@ -8,10 +8,10 @@ use longhaul_engine::queue::{Caps, Usage};
 use longhaul_protocol::id::{Namespace, TaskQueue};
 use longhaul_store::{LeaseFilter, QueueCount, QueueKey};
 
-use crate::Host;
 use crate::error::Result;
 use crate::matching::dispatch::FairnessView;
 use crate::registry::workers::{RegisteredWorker, WorkerView};
+use crate::views::TaskQueues;
 
 /// Leases shown for one queue.
 const SHOWN_LEASES_MAX: usize = 50;
@@ -44,25 +44,27 @@ pub struct QueueRates {
     pub dispatched: u64,
 }
 
-impl Host {
+impl TaskQueues<'_> {
     /// Returns the queues that have tasks or workers and whose names come after `after`, at most `limit`, by name; and whether
     /// there are more.
-    pub async fn task_queues(
-        &self,
+    pub async fn list(
+        self,
         namespace: &Namespace,
         after: Option<&TaskQueue>,
         limit: usize,
     ) -> Result<(Vec<QueueView>, bool)> {
         let is_after = |name: &TaskQueue| after.is_none_or(|after| name > after);
         let mut counts: BTreeMap<TaskQueue, Vec<QueueCount>> = BTreeMap::new();
-        for count in self.inner.store.queue_counts(namespace).await? {
+        for count in self.host.inner.store.queue_counts(namespace).await? {
             if is_after(&count.queue) {
                 counts.entry(count.queue.clone()).or_default().push(count);
             }
         }
         let mut workers: BTreeMap<TaskQueue, Vec<Arc<RegisteredWorker>>> = BTreeMap::new();
         for known in self
-            .known_workers(namespace, |known| is_after(&known.row.task_queue))
+            .host
+            .workers()
+            .all_known(namespace, |known| is_after(&known.row.task_queue))
             .await?
         {
             let queue = known.row.task_queue.clone();
@@ -73,40 +75,45 @@ impl Host {
         let views = names.into_iter().take(limit).map(|name| {
             let counts = counts.remove(&name).unwrap_or_default();
             let known = workers.remove(&name).unwrap_or_default();
-            self.queue_view(namespace, name, counts, &known)
+            self.view(namespace, name, counts, &known)
         });
         Ok((views.collect(), has_more))
     }
 
-    fn queue_view(
-        &self,
+    fn view(
+        self,
         namespace: &Namespace,
         name: TaskQueue,
         counts: Vec<QueueCount>,
         workers: &[Arc<RegisteredWorker>],
     ) -> QueueView {
         QueueView {
-            rates: self.queue_rates(namespace, &name),
+            rates: self.rates(namespace, &name),
             workflow_tasks: self.admission(namespace, &name, TaskKind::Workflow),
             activity_tasks: self.admission(namespace, &name, TaskKind::Activity),
             counts,
-            workers: workers.iter().map(|known| self.view(known)).collect(),
+            workers: workers
+                .iter()
+                .map(|known| self.host.workers().view(known))
+                .collect(),
             name,
         }
     }
 
     /// Returns one queue and its current leases. An unknown queue is an empty one.
-    pub async fn task_queue(
-        &self,
+    pub async fn describe(
+        self,
         namespace: &Namespace,
         name: &TaskQueue,
     ) -> Result<(QueueView, Vec<TaskRow>)> {
-        let mut counts = self.inner.store.queue_counts(namespace).await?;
+        let mut counts = self.host.inner.store.queue_counts(namespace).await?;
         counts.retain(|count| count.queue == *name);
         let workers = self
-            .known_workers(namespace, |known| known.row.task_queue == *name)
+            .host
+            .workers()
+            .all_known(namespace, |known| known.row.task_queue == *name)
             .await?;
-        let view = self.queue_view(namespace, name.clone(), counts, &workers);
+        let view = self.view(namespace, name.clone(), counts, &workers);
         let filter = LeaseFilter {
             namespace: Some(namespace.clone()),
             owner: None,
@@ -114,6 +121,7 @@ impl Host {
             kind: None,
         };
         let leases = self
+            .host
             .inner
             .store
             .leased_tasks(&filter, SHOWN_LEASES_MAX)
@@ -122,8 +130,8 @@ impl Host {
     }
 
     /// Returns the order of the ready tasks of a queue.
-    pub fn queue_fairness(
-        &self,
+    pub fn fairness(
+        self,
         namespace: &Namespace,
         queue: &TaskQueue,
         kind: TaskKind,
@@ -133,32 +141,27 @@ impl Host {
             kind,
             queue: queue.clone(),
         };
-        self.inner.wakes.dispatch.fairness(&key)
+        self.host.inner.wakes.dispatch.fairness(&key)
     }
 
-    fn admission(
-        &self,
-        namespace: &Namespace,
-        queue: &TaskQueue,
-        kind: TaskKind,
-    ) -> QueueAdmission {
+    fn admission(self, namespace: &Namespace, queue: &TaskQueue, kind: TaskKind) -> QueueAdmission {
         let key = QueueKey {
             namespace: namespace.clone(),
             kind,
             queue: queue.clone(),
         };
-        let (caps, usage) = self.inner.wakes.dispatch.admission(&key);
+        let (caps, usage) = self.host.inner.wakes.dispatch.admission(&key);
         QueueAdmission { caps, usage }
     }
 
-    fn queue_rates(&self, namespace: &Namespace, queue: &TaskQueue) -> Vec<QueueRates> {
+    fn rates(self, namespace: &Namespace, queue: &TaskQueue) -> Vec<QueueRates> {
         let rates = |kind| {
             let key = QueueKey {
                 namespace: namespace.clone(),
                 kind,
                 queue: queue.clone(),
             };
-            let (added, dispatched) = self.inner.wakes.dispatch.last_minute(&key);
+            let (added, dispatched) = self.host.inner.wakes.dispatch.last_minute(&key);
             QueueRates {
                 kind,
                 added,

@@ -15,22 +15,22 @@ use longhaul_protocol::worker_session::WorkerSessionOptions;
 use longhaul_store::SessionFilter;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::Host;
 use crate::commit::locks::Locks;
 use crate::error::{Error, Result};
 use crate::registry::workers::RegisteredWorker;
+use crate::views::Sessions;
 
 /// As for runs: losing that often in a row means something is wrong.
 const CONFLICT_RETRIES: usize = 8;
 
 /// Shared state of sessions.
 #[derive(Default)]
-pub(crate) struct Sessions {
+pub(crate) struct SessionLocks {
     workers: Locks<(Namespace, WorkerId)>,
     sessions: Locks<(Namespace, SessionId)>,
 }
 
-impl Sessions {
+impl SessionLocks {
     /// Locks the worker and then the session, so that no other admission of the worker and nothing on the session is decided
     /// meanwhile.
     pub(crate) async fn lock_both(
@@ -119,15 +119,15 @@ impl SessionCounts {
     }
 }
 
-impl Host {
+impl Sessions<'_> {
     /// Creates a session for a worker, or renews it, or takes it over.
-    pub async fn create_session(
-        &self,
+    pub async fn create(
+        self,
         namespace: &Namespace,
         worker_id: &WorkerId,
         options: &WorkerSessionOptions,
     ) -> Result<SessionReceipt> {
-        let worker = self.registered_worker(namespace, worker_id).await?;
+        let worker = self.host.workers().registered(namespace, worker_id).await?;
         let registered = &worker.row.task_queue;
         let queue = options
             .queue
@@ -138,28 +138,29 @@ impl Host {
                 registered: registered.clone(),
                 requested: queue,
             };
-            return Err(self.session_refused(refusal).await);
+            return Err(self.refused(refusal).await);
         }
-        self.refuse_draining(&worker)?;
+        self.host.matching().refuse_draining(&worker)?;
         let _locks = self
+            .host
             .inner
             .sessions
             .lock_both(namespace, worker_id, &options.session_id)
             .await;
         for _ in 0..CONFLICT_RETRIES {
             let admission = self
-                .session_admission(namespace, &options.session_id, worker_id)
+                .admission(namespace, &options.session_id, worker_id)
                 .await?;
-            let now = self.now();
+            let now = self.host.now();
             let acquired = session::acquire(&admission, namespace, options, &queue, None, now);
             let Acquired { session, outcome } = match acquired {
                 Ok(acquired) => acquired,
                 Err(refusal) => {
-                    self.note_session_refusal(namespace, &options.session_id, &refusal);
-                    return Err(self.session_refused(refusal).await);
+                    self.note_refusal(namespace, &options.session_id, &refusal);
+                    return Err(self.refused(refusal).await);
                 }
             };
-            if self.write_session(&session).await? {
+            if self.write(&session).await? {
                 self.note_acquisition(&session, outcome);
                 return self.receipt(outcome.as_str(), session).await;
             }
@@ -168,51 +169,53 @@ impl Host {
     }
 
     /// Renews a session for its holder.
-    pub async fn heartbeat_session(
-        &self,
+    pub async fn heartbeat(
+        self,
         namespace: &Namespace,
         worker_id: &WorkerId,
         session_id: &SessionId,
         lease_seconds: Option<u64>,
     ) -> Result<SessionReceipt> {
         let _lock = self
+            .host
             .inner
             .sessions
             .lock_session(namespace, session_id)
             .await;
         for _ in 0..CONFLICT_RETRIES {
-            let (stored, owner) = self.stored_session(namespace, session_id).await?;
-            let now = self.now();
+            let (stored, owner) = self.stored(namespace, session_id).await?;
+            let now = self.host.now();
             match session::renew(stored.as_ref(), owner, worker_id, lease_seconds, now) {
-                Ok(session) if self.write_session(&session).await? => {
-                    self.inner.wakes.metrics.session("renewed");
+                Ok(session) if self.write(&session).await? => {
+                    self.host.inner.wakes.metrics.session("renewed");
                     return self.receipt("heartbeat_recorded", session).await;
                 }
                 Ok(_) => {}
-                Err(refusal) => return Err(self.session_refused(refusal).await),
+                Err(refusal) => return Err(self.refused(refusal).await),
             }
         }
         Err(Error::Contended)
     }
 
     /// Ends a session for good, for its holder.
-    pub async fn close_session(
-        &self,
+    pub async fn close(
+        self,
         namespace: &Namespace,
         worker_id: &WorkerId,
         session_id: &SessionId,
         reason: Option<&str>,
     ) -> Result<SessionReceipt> {
         let _lock = self
+            .host
             .inner
             .sessions
             .lock_session(namespace, session_id)
             .await;
         for _ in 0..CONFLICT_RETRIES {
-            let (stored, owner) = self.stored_session(namespace, session_id).await?;
-            match session::close(stored.as_ref(), owner, worker_id, self.now()) {
-                Ok(Some(session)) if self.write_session(&session).await? => {
-                    self.inner.wakes.metrics.session("closed");
+            let (stored, owner) = self.stored(namespace, session_id).await?;
+            match session::close(stored.as_ref(), owner, worker_id, self.host.now()) {
+                Ok(Some(session)) if self.write(&session).await? => {
+                    self.host.inner.wakes.metrics.session("closed");
                     tracing::info!(%namespace, %session_id, %worker_id, reason, "session closed");
                     return self.receipt("closed", session).await;
                 }
@@ -221,21 +224,21 @@ impl Host {
                     let session = stored.ok_or(Error::Internal)?;
                     return self.receipt("already_closed", session).await;
                 }
-                Err(refusal) => return Err(self.session_refused(refusal).await),
+                Err(refusal) => return Err(self.refused(refusal).await),
             }
         }
         Err(Error::Contended)
     }
 
     /// Returns one page of sessions as they are now.
-    pub async fn list_sessions(&self, filter: &SessionFilter) -> Result<SessionList> {
-        self.sweep_sessions().await?;
+    pub async fn list(self, filter: &SessionFilter) -> Result<SessionList> {
+        self.sweep().await?;
         let namespace = &filter.namespace;
         let more = SessionFilter {
             limit: filter.limit + 1,
             ..filter.clone()
         };
-        let mut rows = self.inner.store.list_sessions(&more).await?;
+        let mut rows = self.host.inner.store.list_sessions(&more).await?;
         let next = if rows.len() > filter.limit {
             rows.truncate(filter.limit);
             rows.last()
@@ -243,7 +246,12 @@ impl Host {
         } else {
             None
         };
-        let attempts = self.inner.store.session_attempts(namespace, None).await?;
+        let attempts = self
+            .host
+            .inner
+            .store
+            .session_attempts(namespace, None)
+            .await?;
         let mut sessions = Vec::with_capacity(rows.len());
         for session in rows {
             let own = attempts.iter().filter(|row| {
@@ -251,48 +259,45 @@ impl Host {
                 options.is_some_and(|options| options.session_id == session.session_id)
             });
             let own: Vec<Attempt> = own.filter_map(attempt).collect();
-            sessions.push(self.view_session(session, &own).await?);
+            sessions.push(self.view(session, &own).await?);
         }
         Ok(SessionList {
             sessions,
             next,
-            counts: self.session_counts(namespace).await?,
+            counts: self.counts(namespace).await?,
         })
     }
 
     /// Returns one session as it is now.
-    pub async fn session(
-        &self,
-        namespace: &Namespace,
-        session_id: &SessionId,
-    ) -> Result<SessionView> {
-        self.refresh_session(namespace, session_id).await?;
-        let stored = self.inner.store.session(namespace, session_id).await?;
+    pub async fn get(self, namespace: &Namespace, session_id: &SessionId) -> Result<SessionView> {
+        self.refresh(namespace, session_id).await?;
+        let stored = self.host.inner.store.session(namespace, session_id).await?;
         let session = stored.ok_or_else(|| Error::SessionNotFound(session_id.clone()))?;
         self.shown(session).await
     }
 
     /// Returns the number of sessions of a namespace by status, as they are now.
-    pub async fn count_sessions(&self, namespace: &Namespace) -> Result<SessionCounts> {
-        self.sweep_sessions().await?;
-        self.session_counts(namespace).await
+    pub async fn count(self, namespace: &Namespace) -> Result<SessionCounts> {
+        self.sweep().await?;
+        self.counts(namespace).await
     }
 
-    async fn session_counts(&self, namespace: &Namespace) -> Result<SessionCounts> {
-        let counts = self.inner.store.session_counts(namespace).await?;
+    async fn counts(self, namespace: &Namespace) -> Result<SessionCounts> {
+        let counts = self.host.inner.store.session_counts(namespace).await?;
         Ok(SessionCounts(counts))
     }
 
     /// Returns the stored inputs for an admission of this worker.
-    pub(crate) async fn session_admission(
-        &self,
+    pub(crate) async fn admission(
+        self,
         namespace: &Namespace,
         session_id: &SessionId,
         worker_id: &WorkerId,
     ) -> Result<Admission> {
-        let (session, owner) = self.stored_session(namespace, session_id).await?;
-        let worker = self.registered_worker(namespace, worker_id).await?;
+        let (session, owner) = self.stored(namespace, session_id).await?;
+        let worker = self.host.workers().registered(namespace, worker_id).await?;
         let attempts = self
+            .host
             .inner
             .store
             .session_attempts(namespace, Some(session_id))
@@ -306,9 +311,10 @@ impl Host {
     }
 
     /// Returns the worker for the session rules.
-    pub(crate) async fn applicant(&self, worker: &RegisteredWorker) -> Result<Applicant> {
+    pub(crate) async fn applicant(self, worker: &RegisteredWorker) -> Result<Applicant> {
         let row = &worker.row;
         let holds = self
+            .host
             .inner
             .store
             .held_sessions(&row.namespace, &row.worker_id)
@@ -323,12 +329,12 @@ impl Host {
     }
 
     /// Returns the row of a session, and whether its owner is alive.
-    pub(crate) async fn stored_session(
-        &self,
+    pub(crate) async fn stored(
+        self,
         namespace: &Namespace,
         session_id: &SessionId,
     ) -> Result<(Option<Session>, Owner)> {
-        let session = self.inner.store.session(namespace, session_id).await?;
+        let session = self.host.inner.store.session(namespace, session_id).await?;
         let owner = match &session {
             Some(session) => self.owner_of(session).await?,
             None => Owner::Gone,
@@ -336,34 +342,42 @@ impl Host {
         Ok((session, owner))
     }
 
-    pub(crate) async fn owner_of(&self, session: &Session) -> Result<Owner> {
+    pub(crate) async fn owner_of(self, session: &Session) -> Result<Owner> {
         let known = self
-            .known_worker(&session.namespace, &session.lease_owner)
+            .host
+            .workers()
+            .known(&session.namespace, &session.lease_owner)
             .await?;
-        let is_live = known.is_some_and(|known| !self.is_stale(&known, self.now()));
+        let is_live =
+            known.is_some_and(|known| !self.host.workers().is_stale(&known, self.host.now()));
         Ok(if is_live { Owner::Live } else { Owner::Gone })
     }
 
     /// Updates the status of a session to now; returns whether it changed.
-    pub(crate) async fn refresh_session(
-        &self,
+    pub(crate) async fn refresh(
+        self,
         namespace: &Namespace,
         session_id: &SessionId,
     ) -> Result<bool> {
         let _lock = self
+            .host
             .inner
             .sessions
             .lock_session(namespace, session_id)
             .await;
         for _ in 0..CONFLICT_RETRIES {
-            let (stored, owner) = self.stored_session(namespace, session_id).await?;
-            let now = self.now();
+            let (stored, owner) = self.stored(namespace, session_id).await?;
+            let now = self.host.now();
             let Some(session) = stored.and_then(|stored| stored.refreshed(owner, now)) else {
                 return Ok(false);
             };
-            if self.write_session(&session).await? {
+            if self.write(&session).await? {
                 let why = session.failure_reason.map_or("", |why| why.as_str());
-                self.inner.wakes.metrics.session(session.status.as_str());
+                self.host
+                    .inner
+                    .wakes
+                    .metrics
+                    .session(session.status.as_str());
                 tracing::info!(
                     %namespace, %session_id, worker_id = %session.lease_owner, status = session.status.as_str(), why,
                     "session lost"
@@ -375,26 +389,29 @@ impl Host {
     }
 
     /// Fails the sessions of a worker whose id another process now uses: the sessions of the first one are lost.
-    pub(crate) async fn fail_sessions(
-        &self,
-        namespace: &Namespace,
-        worker_id: &WorkerId,
-    ) -> Result<()> {
-        for held in self.inner.store.held_sessions(namespace, worker_id).await? {
+    pub(crate) async fn fail_all(self, namespace: &Namespace, worker_id: &WorkerId) -> Result<()> {
+        for held in self
+            .host
+            .inner
+            .store
+            .held_sessions(namespace, worker_id)
+            .await?
+        {
             let session_id = &held.session_id;
             let _lock = self
+                .host
                 .inner
                 .sessions
                 .lock_session(namespace, session_id)
                 .await;
             for _ in 0..CONFLICT_RETRIES {
-                let stored = self.inner.store.session(namespace, session_id).await?;
+                let stored = self.host.inner.store.session(namespace, session_id).await?;
                 let own = stored.filter(|session| session.lease_owner == *worker_id);
-                let Some(failed) = own.and_then(|session| session.failed(self.now())) else {
+                let Some(failed) = own.and_then(|session| session.failed(self.host.now())) else {
                     break;
                 };
-                if self.write_session(&failed).await? {
-                    self.inner.wakes.metrics.session("failed");
+                if self.write(&failed).await? {
+                    self.host.inner.wakes.metrics.session("failed");
                     tracing::info!(%namespace, %session_id, %worker_id, "session failed: another process replaced its owner");
                     break;
                 }
@@ -404,27 +421,34 @@ impl Host {
     }
 
     /// Orphans the sessions of a worker that left, at once.
-    pub(crate) async fn orphan_sessions(
-        &self,
+    pub(crate) async fn orphan_all(
+        self,
         namespace: &Namespace,
         worker_id: &WorkerId,
     ) -> Result<()> {
-        for held in self.inner.store.held_sessions(namespace, worker_id).await? {
-            self.refresh_session(namespace, &held.session_id).await?;
+        for held in self
+            .host
+            .inner
+            .store
+            .held_sessions(namespace, worker_id)
+            .await?
+        {
+            self.refresh(namespace, &held.session_id).await?;
         }
         Ok(())
     }
 
     /// Commits one session; returns false if another commit came first.
-    async fn write_session(&self, session: &Session) -> Result<bool> {
-        self.inner
+    async fn write(self, session: &Session) -> Result<bool> {
+        self.host
+            .inner
             .executor
             .commit_sessions(vec![session.clone()])
             .await
     }
 
-    pub(crate) fn note_acquisition(&self, session: &Session, outcome: Outcome) {
-        self.inner.wakes.metrics.session(outcome.as_str());
+    pub(crate) fn note_acquisition(self, session: &Session, outcome: Outcome) {
+        self.host.inner.wakes.metrics.session(outcome.as_str());
         if outcome != Outcome::Reused {
             tracing::info!(
                 namespace = %session.namespace, session_id = %session.session_id, worker_id = %session.lease_owner,
@@ -433,23 +457,23 @@ impl Host {
         }
     }
 
-    pub(crate) fn note_session_refusal(
-        &self,
+    pub(crate) fn note_refusal(
+        self,
         namespace: &Namespace,
         session_id: &SessionId,
         refusal: &Refusal,
     ) {
         let reason = refusal.reason().as_str();
-        self.inner.wakes.metrics.session_refused(reason);
+        self.host.inner.wakes.metrics.session_refused(reason);
         tracing::debug!(%namespace, %session_id, reason, "session refused the worker");
     }
 
-    async fn receipt(&self, outcome: &'static str, session: Session) -> Result<SessionReceipt> {
+    async fn receipt(self, outcome: &'static str, session: Session) -> Result<SessionReceipt> {
         let view = self.shown(session).await?;
         Ok(SessionReceipt { outcome, view })
     }
 
-    async fn session_refused(&self, refusal: Refusal) -> Error {
+    async fn refused(self, refusal: Refusal) -> Error {
         let view = match refusal.session().cloned() {
             Some(session) => self.shown(session).await.map(Some),
             None => Ok(None),
@@ -460,22 +484,25 @@ impl Host {
         }
     }
 
-    async fn shown(&self, session: Session) -> Result<SessionView> {
+    async fn shown(self, session: Session) -> Result<SessionView> {
         let attempts = self
+            .host
             .inner
             .store
             .session_attempts(&session.namespace, Some(&session.session_id))
             .await?;
         let attempts: Vec<Attempt> = attempts.iter().filter_map(attempt).collect();
-        self.view_session(session, &attempts).await
+        self.view(session, &attempts).await
     }
 
-    async fn view_session(&self, session: Session, attempts: &[Attempt]) -> Result<SessionView> {
+    async fn view(self, session: Session, attempts: &[Attempt]) -> Result<SessionView> {
         let known = self
-            .known_worker(&session.namespace, &session.lease_owner)
+            .host
+            .workers()
+            .known(&session.namespace, &session.lease_owner)
             .await?;
         let holder = known.map(|known| {
-            let view = self.view(&known);
+            let view = self.host.workers().view(&known);
             Holder {
                 status: view.status(),
                 is_stale: view.is_stale,
@@ -484,7 +511,7 @@ impl Host {
             }
         });
         Ok(SessionView {
-            active_activity_count: session::running(&session, attempts, self.now()),
+            active_activity_count: session::running(&session, attempts, self.host.now()),
             holder,
             session,
         })

@@ -4,14 +4,14 @@ use longhaul_engine::run::message::stream::{AppendMessage, Appended, Stream};
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::{Namespace, WorkflowId};
 
-use crate::Host;
 use crate::error::Result;
 use crate::operations::workflows::CommandTarget;
+use crate::views::Workflows;
 
-impl Host {
+impl Workflows<'_> {
     /// Appends a message, or returns the position that it already has.
     pub async fn append_message(
-        &self,
+        self,
         target: &CommandTarget,
         stream_name: &str,
         message_id: &str,
@@ -32,11 +32,11 @@ impl Host {
 
     /// Returns every stream of a workflow, by name.
     pub async fn message_streams(
-        &self,
+        self,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
     ) -> Result<Vec<(String, Stream)>> {
-        let (run, _) = self.workflow_run(namespace, workflow_id, None).await?;
+        let (run, _) = self.run(namespace, workflow_id, None).await?;
         let streams = run.core.streams.iter();
         Ok(streams
             .map(|(name, stream)| (name.clone(), stream.clone()))

@@ -8,11 +8,11 @@ use longhaul_engine::{Command, Rejection};
 use longhaul_protocol::id::{Namespace, RunId, TaskId};
 use longhaul_protocol::{Reason, Timestamp};
 
-use crate::Host;
 use crate::commit::execute::Locked;
 use crate::error::{Error, Result};
 use crate::operations::activity_tasks::AttemptIdentity;
 use crate::operations::workflow_tasks::TaskHolder;
+use crate::views::Tasks;
 
 /// Whether a task could be leased now, and if not, why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,17 +28,17 @@ pub enum ClaimStatus {
     Refused(Reason),
 }
 
-impl Host {
+impl Tasks<'_> {
     /// Returns the row of a task in this namespace.
-    pub(crate) async fn task_row(
-        &self,
+    pub(crate) async fn row(
+        self,
         namespace: &Namespace,
         task_id: &TaskId,
         kind: TaskKind,
     ) -> Result<TaskRow> {
-        let row = match self.inner.wakes.leased_row(task_id) {
+        let row = match self.host.inner.wakes.leased_row(task_id) {
             Some(row) => Some(row),
-            None => self.inner.store.task(task_id).await?,
+            None => self.host.inner.store.task(task_id).await?,
         };
         row.filter(|row| row.namespace == *namespace && row.kind == kind)
             .ok_or(Error::Rejected(Rejection::TaskNotFound))
@@ -46,7 +46,7 @@ impl Host {
 
     /// Decides a command of the worker that holds a workflow task.
     pub(crate) async fn on_workflow_task<C: Command>(
-        &self,
+        self,
         holder: &TaskHolder,
         build: impl Fn(Holder) -> C,
     ) -> Result<C::Reply> {
@@ -56,12 +56,12 @@ impl Host {
 
     /// As [`Self::on_workflow_task`], and returns the run that the task belongs to.
     pub(crate) async fn on_workflow_task_of_run<C: Command>(
-        &self,
+        self,
         holder: &TaskHolder,
         build: impl Fn(Holder) -> C,
     ) -> Result<(RunId, C::Reply)> {
         let row = self
-            .task_row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
+            .row(&holder.namespace, &holder.task_id, TaskKind::Workflow)
             .await?;
         let of_holder = |row| {
             build(Holder {
@@ -77,12 +77,12 @@ impl Host {
 
     /// Decides a command of the worker that runs an attempt of an activity.
     pub(crate) async fn on_activity_task<C: Command>(
-        &self,
+        self,
         identity: &AttemptIdentity,
         build: impl Fn(Reporter) -> C,
     ) -> Result<C::Reply> {
         let row = self
-            .task_row(&identity.namespace, &identity.task_id, TaskKind::Activity)
+            .row(&identity.namespace, &identity.task_id, TaskKind::Activity)
             .await?;
         self.on_task(&row, |row| build(identity.reporter(row)))
             .await
@@ -90,11 +90,11 @@ impl Host {
 
     /// Decides a command on the run that owns the task. `build` gets the task's row as it is under the run's lock.
     pub(crate) async fn on_task<C: Command>(
-        &self,
+        self,
         row: &TaskRow,
         build: impl Fn(Box<TaskRow>) -> C,
     ) -> Result<C::Reply> {
-        let mut tries = self.inner.executor.tries(&row.run_id);
+        let mut tries = self.host.inner.executor.tries(&row.run_id);
         while let Some(locked) = tries.next().await? {
             let command = build(self.newest_row(&locked, row).await?);
             if let Some(reply) = locked.decide(&command).await? {
@@ -107,7 +107,7 @@ impl Host {
     /// Returns the row of a task for use under the lock of its run. An open task is judged by the run itself. A finished one has
     /// only its row, which must then be the newest.
     pub(crate) async fn newest_row(
-        &self,
+        self,
         locked: &Locked<'_>,
         row: &TaskRow,
     ) -> Result<Box<TaskRow>> {
@@ -115,26 +115,26 @@ impl Host {
             return Ok(Box::new(row.clone()));
         }
         locked.wait_for_commits().await?;
-        let newest = self.inner.store.task(&row.task_id).await?;
+        let newest = self.host.inner.store.task(&row.task_id).await?;
         let newest = newest.ok_or(Error::Rejected(Rejection::TaskNotFound))?;
         Ok(Box::new(newest))
     }
 
     /// Returns the claim status of a task.
     pub(crate) async fn claim_status(
-        &self,
+        self,
         namespace: &Namespace,
         task_id: &TaskId,
         kind: TaskKind,
     ) -> Result<ClaimStatus> {
-        let row = match self.task_row(namespace, task_id, kind).await {
+        let row = match self.row(namespace, task_id, kind).await {
             Ok(row) => row,
             Err(Error::Rejected(Rejection::TaskNotFound)) => {
                 return Ok(ClaimStatus::Refused(Reason::TaskNotFound));
             }
             Err(error) => return Err(error),
         };
-        let run = self.inner.executor.read(&row.run_id).await?;
+        let run = self.host.inner.executor.read(&row.run_id).await?;
         if run.is_none_or(|run| run.core.closed.is_some()) {
             return Ok(ClaimStatus::Refused(Reason::RunClosed));
         }

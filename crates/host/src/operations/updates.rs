@@ -10,9 +10,9 @@ use longhaul_engine::run::state::PartKey;
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::RunId;
 
-use crate::Host;
 use crate::error::Result;
 use crate::operations::workflows::{CommandTarget, Handlers};
+use crate::views::Workflows;
 
 /// The stage that the caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,16 +22,20 @@ pub enum UpdateWait {
     Completed(Duration),
 }
 
-impl Host {
+impl Workflows<'_> {
     /// Sends an update, and waits as requested. The receipt shows the update as it is then.
-    pub async fn update_workflow(
-        &self,
+    pub async fn update(
+        self,
         target: &CommandTarget,
         name: &str,
         arguments: Payload,
         wait: UpdateWait,
     ) -> Result<Receipt> {
-        let validator_refusal = self.validate_update(target, name, &arguments).await?;
+        let validator_refusal = self
+            .host
+            .validations()
+            .validate(target, name, &arguments)
+            .await?;
         let receipt = self
             .command(target, |request, run| UpdateRun {
                 request,
@@ -48,10 +52,10 @@ impl Host {
     }
 
     /// Returns the receipt of an update that has ended, or of its progress after this time.
-    async fn wait_for_update(&self, mut receipt: Receipt, longest: Duration) -> Result<Receipt> {
+    async fn wait_for_update(self, mut receipt: Receipt, longest: Duration) -> Result<Receipt> {
         let deadline = tokio::time::Instant::now() + longest;
         loop {
-            let watch = self.inner.wakes.watch(&receipt.run_id);
+            let watch = self.host.inner.wakes.watch(&receipt.run_id);
             let changed = watch.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
@@ -70,20 +74,20 @@ impl Host {
             tokio::select! {
                 () = &mut changed => {}
                 () = tokio::time::sleep_until(deadline) => return Ok(receipt),
-                () = self.inner.stopping.cancelled() => return Ok(receipt),
+                () = self.host.inner.stopping.cancelled() => return Ok(receipt),
             }
         }
     }
 
     /// Returns the update as it is now, and its run: it follows a workflow that continued as new.
     async fn update_command(
-        &self,
+        self,
         mut run_id: RunId,
         known: &CommandRow,
     ) -> Result<(RunId, CommandRow)> {
         let mut newest = known.clone();
         loop {
-            let Some(run) = self.inner.executor.read(&run_id).await? else {
+            let Some(run) = self.host.inner.executor.read(&run_id).await? else {
                 return Ok((run_id, newest));
             };
             // The run shows that the update is still open: the usual case while waiting, without a read.
@@ -93,7 +97,12 @@ impl Host {
             if is_here {
                 return Ok((run_id, newest));
             }
-            let found = self.inner.store.command(&run_id, known.sequence).await?;
+            let found = self
+                .host
+                .inner
+                .store
+                .command(&run_id, known.sequence)
+                .await?;
             newest = found.unwrap_or(newest);
             let next = run.core.closed.and_then(|closed| closed.continued_to);
             match next {

@@ -22,6 +22,7 @@ use crate::matching::poll::{Claim, Poll, Polled};
 use crate::matching::poll_dedup::ClaimTarget;
 use crate::operations::tasks::ClaimStatus;
 use crate::registry::workers::RegisteredWorker;
+use crate::views::WorkflowTasks;
 
 /// A leased task with the first page of its history.
 #[derive(Clone, Debug)]
@@ -88,9 +89,9 @@ impl From<Vec<WorkflowCommand>> for Completion {
 }
 
 #[derive(Clone)]
-pub(crate) struct WorkflowTasks;
+pub(crate) struct WorkflowPolls;
 
-impl WorkflowTasks {
+impl WorkflowPolls {
     fn command(granted: &ClaimTarget, worker: &RegisteredWorker, poll: &Poll) -> ClaimWorkflowTask {
         ClaimWorkflowTask {
             task_id: granted.task_id.clone(),
@@ -101,7 +102,7 @@ impl WorkflowTasks {
     }
 }
 
-impl Claim for WorkflowTasks {
+impl Claim for WorkflowPolls {
     type Reply = WorkflowClaim;
 
     fn kind(&self) -> TaskKind {
@@ -124,14 +125,10 @@ impl Claim for WorkflowTasks {
     }
 }
 
-impl Host {
+impl WorkflowTasks<'_> {
     /// Waits for a workflow task and leases it.
-    pub async fn poll_workflow_task(
-        &self,
-        poll: &Poll,
-        page_size: usize,
-    ) -> Result<Polled<LeasedWorkflowTask>> {
-        match self.poll(poll, &WorkflowTasks).await? {
+    pub async fn poll(self, poll: &Poll, page_size: usize) -> Result<Polled<LeasedWorkflowTask>> {
+        match self.host.matching().poll(poll, &WorkflowPolls).await? {
             Polled::Leased(claim) => Ok(Polled::Leased(self.with_history(claim, page_size).await?)),
             Polled::Empty => Ok(Polled::Empty),
             Polled::Throttled(throttle) => Ok(Polled::Throttled(throttle)),
@@ -139,18 +136,20 @@ impl Host {
     }
 
     /// Leases one task by its id, without waiting.
-    pub async fn claim_workflow_task(
-        &self,
+    pub async fn claim(
+        self,
         poll: &Poll,
         task_id: &TaskId,
         page_size: usize,
     ) -> Result<LeasedWorkflowTask> {
-        let worker = self.polling_worker(poll).await?;
+        let worker = self.host.workers().polling(poll).await?;
         let row = self
-            .task_row(&poll.namespace, task_id, TaskKind::Workflow)
+            .host
+            .tasks()
+            .row(&poll.namespace, task_id, TaskKind::Workflow)
             .await?;
         worker.check_build(&row)?;
-        self.refuse_draining(&worker)?;
+        self.host.matching().refuse_draining(&worker)?;
         let granted = ClaimTarget {
             task_id: task_id.clone(),
             run_id: row.run_id.clone(),
@@ -158,23 +157,27 @@ impl Host {
             session_id: None,
         };
         let claim = self
-            .on_task(&row, |_| WorkflowTasks::command(&granted, &worker, poll))
+            .host
+            .tasks()
+            .on_task(&row, |_| WorkflowPolls::command(&granted, &worker, poll))
             .await?;
         self.with_history(claim, page_size).await
     }
 
     /// Returns whether a task is claimed, can be claimed, or cannot, with the reason.
-    pub async fn workflow_claim_status(
-        &self,
+    pub async fn claim_status(
+        self,
         namespace: &Namespace,
         task_id: &TaskId,
     ) -> Result<ClaimStatus> {
-        self.claim_status(namespace, task_id, TaskKind::Workflow)
+        self.host
+            .tasks()
+            .claim_status(namespace, task_id, TaskKind::Workflow)
             .await
     }
 
     pub(crate) async fn with_history(
-        &self,
+        self,
         claim: WorkflowClaim,
         page_size: usize,
     ) -> Result<LeasedWorkflowTask> {
@@ -190,25 +193,32 @@ impl Host {
     }
 
     pub(crate) async fn history_page(
-        &self,
+        self,
         run_id: &RunId,
         after: HistorySeq,
         up_to: HistorySeq,
         page_size: usize,
     ) -> Result<HistoryPage> {
         let page = Page::of(page_size);
-        let events = self.inner.store.history(run_id, after, up_to, page).await?;
+        let events = self
+            .host
+            .inner
+            .store
+            .history(run_id, after, up_to, page)
+            .await?;
         Ok(HistoryPage::of(events, after, up_to))
     }
 
     /// Returns one page of a leased task's history, up to the snapshot of the lease.
-    pub async fn workflow_task_history(
-        &self,
+    pub async fn history(
+        self,
         holder: &TaskHolder,
         after: HistorySeq,
         page_size: usize,
     ) -> Result<HistoryPage> {
         let (run_id, observed) = self
+            .host
+            .tasks()
             .on_workflow_task_of_run(holder, |holder| ReadHistory { holder })
             .await?;
         self.history_page(&run_id, after.min(observed), observed, page_size)
@@ -216,47 +226,55 @@ impl Host {
     }
 
     /// Applies the worker's decision.
-    pub async fn complete_workflow_task(
-        &self,
+    pub async fn complete(
+        self,
         holder: &TaskHolder,
         completion: impl Into<Completion> + Send,
     ) -> Result<TaskReply> {
         let completion = completion.into();
         let definitions = self
+            .host
+            .search_attributes()
             .definitions_for(&holder.namespace, &completion.commands)
             .await?;
-        self.on_workflow_task(holder, |holder| CompleteWorkflowTask {
-            holder,
-            commands: completion.commands.clone(),
-            cursors: completion.cursors.clone(),
-            sticky: completion.sticky.clone(),
-            definitions: Arc::clone(&definitions),
-        })
-        .await
+        self.host
+            .tasks()
+            .on_workflow_task(holder, |holder| CompleteWorkflowTask {
+                holder,
+                commands: completion.commands.clone(),
+                cursors: completion.cursors.clone(),
+                sticky: completion.sticky.clone(),
+                definitions: Arc::clone(&definitions),
+            })
+            .await
     }
 
     /// Takes the task back from a worker that could not decide, or had nothing to decide.
-    pub async fn fail_workflow_task(
-        &self,
+    pub async fn fail(
+        self,
         holder: &TaskHolder,
         message: &str,
         failure_type: Option<&str>,
         reason: Option<&str>,
         stack_trace: Option<&str>,
     ) -> Result<TaskReply> {
-        self.on_workflow_task(holder, |holder| FailWorkflowTask {
-            holder,
-            message: message.to_owned(),
-            failure_type: failure_type.map(str::to_owned),
-            reason: reason.map(str::to_owned),
-            stack_trace: stack_trace.map(str::to_owned),
-        })
-        .await
+        self.host
+            .tasks()
+            .on_workflow_task(holder, |holder| FailWorkflowTask {
+                holder,
+                message: message.to_owned(),
+                failure_type: failure_type.map(str::to_owned),
+                reason: reason.map(str::to_owned),
+                stack_trace: stack_trace.map(str::to_owned),
+            })
+            .await
     }
 
     /// Renews the lease.
-    pub async fn heartbeat_workflow_task(&self, holder: &TaskHolder) -> Result<Renewed> {
-        self.on_workflow_task(holder, |holder| HeartbeatWorkflowTask { holder })
+    pub async fn heartbeat(self, holder: &TaskHolder) -> Result<Renewed> {
+        self.host
+            .tasks()
+            .on_workflow_task(holder, |holder| HeartbeatWorkflowTask { holder })
             .await
     }
 }

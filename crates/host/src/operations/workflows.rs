@@ -18,10 +18,10 @@ use longhaul_protocol::{Ids, Payload};
 use longhaul_store::{Instance, PAGE_BYTES_MAX, Page, RunFilter, RunSummary};
 use serde_json::Value;
 
-use crate::Host;
 use crate::commit::execute::Locked;
 use crate::error::{Error, Result};
 use crate::operations::workflow_tasks::HistoryPage;
+use crate::views::Workflows;
 
 /// How often a start is repeated if the id is taken and freed at the same time; that never happens twice.
 const START_RETRIES: usize = 4;
@@ -105,17 +105,23 @@ pub struct HistoryRequest {
     pub until_closed: bool,
 }
 
-impl Host {
+impl Workflows<'_> {
     /// Starts a workflow, or returns the reply for an id that is in use.
-    pub async fn start_workflow(&self, mut start: Start) -> Result<Started> {
-        self.check_search_attributes(&start.namespace, &start.search_attributes)
+    pub async fn start(self, mut start: Start) -> Result<Started> {
+        self.host
+            .search_attributes()
+            .check(&start.namespace, &start.search_attributes)
             .await?;
         if start.declared.is_empty() {
-            start.declared =
-                self.declared_contract(&start.namespace, &start.task_queue, &start.workflow_type);
+            start.declared = self.host.workers().declared_contract(
+                &start.namespace,
+                &start.task_queue,
+                &start.workflow_type,
+            );
         }
         for _ in 0..START_RETRIES {
             match self
+                .host
                 .inner
                 .store
                 .instance(&start.namespace, &start.workflow_id)
@@ -124,9 +130,11 @@ impl Host {
                 None => {
                     let named = start.routing.compatibility.take();
                     start.routing.compatibility = self
+                        .host
+                        .rollouts()
                         .pin_start(&start.namespace, &start.task_queue, named)
                         .await?;
-                    match self.inner.executor.create(&start).await {
+                    match self.host.inner.executor.create(&start).await {
                         // Another start of the same id came first: reply as for its duplicate.
                         Err(Error::Contended) => {}
                         other => return other,
@@ -134,6 +142,7 @@ impl Host {
                 }
                 Some(instance) => {
                     if let Some(started) = self
+                        .host
                         .inner
                         .executor
                         .execute(&instance.current_run_id, &start)
@@ -148,18 +157,23 @@ impl Host {
     }
 
     /// Returns an id for a workflow that was started without one.
-    pub fn mint_workflow_id(&self) -> WorkflowId {
-        Ids::new(self.now(), rand::random()).mint()
+    pub fn mint_id(self) -> WorkflowId {
+        Ids::new(self.host.now(), rand::random()).mint()
     }
 
-    async fn instance(&self, namespace: &Namespace, workflow_id: &WorkflowId) -> Result<Instance> {
-        let instance = self.inner.store.instance(namespace, workflow_id).await?;
+    async fn instance(self, namespace: &Namespace, workflow_id: &WorkflowId) -> Result<Instance> {
+        let instance = self
+            .host
+            .inner
+            .store
+            .instance(namespace, workflow_id)
+            .await?;
         instance.ok_or_else(|| Error::InstanceNotFound(workflow_id.clone()))
     }
 
     /// Returns the named run, or the current one. A run of another workflow or namespace counts as missing.
     async fn run_of(
-        &self,
+        self,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
         run_id: Option<&RunId>,
@@ -167,7 +181,7 @@ impl Host {
         let mut instance = self.instance(namespace, workflow_id).await?;
         loop {
             let wanted = run_id.unwrap_or(&instance.current_run_id).clone();
-            let run = self.inner.executor.read(&wanted).await?;
+            let run = self.host.inner.executor.read(&wanted).await?;
             let run = run.filter(|run| {
                 run.spec.namespace == *namespace && run.spec.workflow_id == *workflow_id
             });
@@ -194,8 +208,8 @@ impl Host {
     }
 
     /// Returns the named run, or the current one, and whether it is current.
-    pub async fn workflow_run(
-        &self,
+    pub async fn run(
+        self,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
         run_id: Option<&RunId>,
@@ -206,8 +220,8 @@ impl Host {
     }
 
     /// Returns everything about one run.
-    pub async fn describe_workflow(
-        &self,
+    pub async fn describe(
+        self,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
         run_id: Option<&RunId>,
@@ -222,13 +236,13 @@ impl Host {
     }
 
     /// Returns one page of a run's commands, newest first; only those numbered below `before`, if that is set.
-    pub async fn workflow_commands(
-        &self,
+    pub async fn commands(
+        self,
         run_id: &RunId,
         before: Option<RequestSeq>,
         page_size: usize,
     ) -> Result<CommandPage> {
-        let store = &self.inner.store;
+        let store = &self.host.inner.store;
         let total = store.command_count(run_id).await?;
         let mut commands = store.commands(run_id, before, page_size + 1).await?;
         let has_more = commands.len() > page_size;
@@ -241,8 +255,8 @@ impl Host {
     }
 
     /// Returns all commands of a run, oldest first. The limit on events also limits their number.
-    pub async fn all_commands(&self, run_id: &RunId) -> Result<Vec<CommandRow>> {
-        let store = &self.inner.store;
+    pub async fn all_commands(self, run_id: &RunId) -> Result<Vec<CommandRow>> {
+        let store = &self.host.inner.store;
         let mut commands = store.commands(run_id, None, usize::MAX).await?;
         commands.reverse();
         Ok(commands)
@@ -250,7 +264,7 @@ impl Host {
 
     /// Returns one page of a run's history up to `end`, for a caller that reads all of it page by page.
     pub async fn export_page(
-        &self,
+        self,
         run_id: &RunId,
         after: HistorySeq,
         end: HistorySeq,
@@ -259,25 +273,35 @@ impl Host {
             events: EXPORT_PAGE_EVENTS,
             bytes: EXPORT_PAGE_BYTES,
         };
-        let events = self.inner.store.history(run_id, after, end, page).await?;
+        let events = self
+            .host
+            .inner
+            .store
+            .history(run_id, after, end, page)
+            .await?;
         Ok(HistoryPage::of(events, after, end))
     }
 
     /// Returns all runs of a workflow, oldest first.
-    pub async fn workflow_runs(
-        &self,
+    pub async fn runs(
+        self,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
     ) -> Result<Vec<RunSummary>> {
         self.instance(namespace, workflow_id).await?;
-        Ok(self.inner.store.runs_of(namespace, workflow_id).await?)
+        Ok(self
+            .host
+            .inner
+            .store
+            .runs_of(namespace, workflow_id)
+            .await?)
     }
 
     /// Returns one page of runs, newest first.
-    pub async fn list_workflows(&self, filter: &RunFilter) -> Result<RunList> {
+    pub async fn list(self, filter: &RunFilter) -> Result<RunList> {
         let mut one_more = filter.clone();
         one_more.limit += 1;
-        let mut runs = self.inner.store.list_runs(&one_more).await?;
+        let mut runs = self.host.inner.store.list_runs(&one_more).await?;
         let bytes: usize = runs.iter().map(RunSummary::bytes).sum();
         let has_more = runs.len() > filter.limit || bytes > PAGE_BYTES_MAX;
         // The last run only shows that there is more. A page that is full by bytes contains it too, and more than one run.
@@ -288,8 +312,8 @@ impl Host {
     }
 
     /// Returns one page of a run's history, waiting for a new event if requested.
-    pub async fn workflow_history(&self, request: &HistoryRequest) -> Result<HistoryPage> {
-        let watch = self.inner.wakes.watch(&request.run_id);
+    pub async fn history(self, request: &HistoryRequest) -> Result<HistoryPage> {
+        let watch = self.host.inner.wakes.watch(&request.run_id);
         let (_, mut run) = self
             .run_of(
                 &request.namespace,
@@ -303,13 +327,15 @@ impl Host {
             tokio::pin!(changed);
             // Registers this waiter, so that an event committed between the check and the wait is not missed.
             changed.as_mut().enable();
-            if let Some(fresh) = self.inner.executor.read(&request.run_id).await? {
+            if let Some(fresh) = self.host.inner.executor.read(&request.run_id).await? {
                 run = fresh;
             }
             let end = run.core.last_history_sequence;
             let is_news = end > request.after && !request.until_closed;
             if is_news || request.wait.is_zero() || run.core.closed.is_some() {
                 return self
+                    .host
+                    .workflow_tasks()
                     .history_page(
                         &request.run_id,
                         request.after.min(end),
@@ -323,7 +349,7 @@ impl Host {
                 () = tokio::time::sleep_until(deadline) => {
                     return Ok(HistoryPage { events: Vec::new(), total: end.get(), next_after: None });
                 }
-                () = self.inner.stopping.cancelled() => {
+                () = self.host.inner.stopping.cancelled() => {
                     return Ok(HistoryPage { events: Vec::new(), total: end.get(), next_after: None });
                 }
             }
@@ -331,8 +357,8 @@ impl Host {
     }
 
     /// Sends a signal.
-    pub async fn signal_workflow(
-        &self,
+    pub async fn signal(
+        self,
         target: &CommandTarget,
         name: &str,
         arguments: Payload,
@@ -347,8 +373,8 @@ impl Host {
     }
 
     /// Closes the current run from outside.
-    pub async fn stop_workflow(
-        &self,
+    pub async fn stop(
+        self,
         target: &CommandTarget,
         how: Stop,
         reason: Option<&str>,
@@ -362,17 +388,13 @@ impl Host {
     }
 
     /// Checks whether the run is stuck, and repairs it.
-    pub async fn repair_workflow(&self, target: &CommandTarget) -> Result<Receipt> {
+    pub async fn repair(self, target: &CommandTarget) -> Result<Receipt> {
         self.command(target, |request, _| RepairRun { request })
             .await
     }
 
     /// Archives a closed run.
-    pub async fn archive_workflow(
-        &self,
-        target: &CommandTarget,
-        reason: Option<&str>,
-    ) -> Result<Receipt> {
+    pub async fn archive(self, target: &CommandTarget, reason: Option<&str>) -> Result<Receipt> {
         self.command(target, |request, _| ArchiveRun {
             request,
             reason: reason.map(str::to_owned),
@@ -381,11 +403,15 @@ impl Host {
     }
 
     /// Returns the declared handlers of the workflow: from its start, else from its newest live worker.
-    pub fn declared_handlers(&self, run: &Run, handlers: Handlers) -> Declared {
+    pub fn declared_handlers(self, run: &Run, handlers: Handlers) -> Declared {
         let newest;
         let declared = if run.spec.declared.is_empty() {
             let spec = &run.spec;
-            newest = self.declared_contract(&spec.namespace, &spec.task_queue, &spec.workflow_type);
+            newest = self.host.workers().declared_contract(
+                &spec.namespace,
+                &spec.task_queue,
+                &spec.workflow_type,
+            );
             &newest
         } else {
             &run.spec.declared
@@ -409,7 +435,7 @@ impl Host {
         }
     }
 
-    pub(crate) async fn command<C, F>(&self, target: &CommandTarget, build: F) -> Result<C::Reply>
+    pub(crate) async fn command<C, F>(self, target: &CommandTarget, build: F) -> Result<C::Reply>
     where
         C: longhaul_engine::Command,
         F: Fn(Request, &Run) -> C,
@@ -425,7 +451,7 @@ impl Host {
                 return Err(Error::Rejected(Rejection::NotCurrent));
             }
         }
-        let mut tries = self.inner.executor.tries(&instance.current_run_id);
+        let mut tries = self.host.inner.executor.tries(&instance.current_run_id);
         loop {
             let Some(locked) = tries.next().await? else {
                 return Err(Error::InstanceNotFound(target.workflow_id.clone()));
@@ -447,11 +473,11 @@ impl Host {
     }
 
     /// Returns the request, with the command that was recorded with the same request id.
-    async fn request(&self, target: &CommandTarget, locked: &Locked<'_>) -> Result<Request> {
+    async fn request(self, target: &CommandTarget, locked: &Locked<'_>) -> Result<Request> {
         let earlier = match &target.request_id {
             Some(request_id) => {
                 locked.wait_for_commits().await?;
-                let store = &self.inner.store;
+                let store = &self.host.inner.store;
                 store
                     .command_by_request(&target.namespace, &target.workflow_id, request_id)
                     .await?

@@ -27,6 +27,7 @@ use crate::questions::table::{
 };
 use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
 use crate::registry::workers::RegisteredWorker;
+use crate::views::Queries;
 
 /// The capability of a worker that answers queries.
 const CAPABILITY: &str = "query_tasks";
@@ -127,7 +128,7 @@ impl Claim for QueryTasks {
     }
 
     fn poll_queues<'a>(&self, host: &'a Host) -> PollQueues<'a> {
-        host.question_lines(QuestionKind::Query)
+        host.questions().queues(QuestionKind::Query)
     }
 
     async fn claim(
@@ -137,22 +138,29 @@ impl Claim for QueryTasks {
         _worker: &RegisteredWorker,
         poll: &Poll,
     ) -> Result<Option<LeasedQuestion>> {
-        host.lease_question(granted, poll).await
+        host.questions().lease(granted, poll).await
     }
 }
 
-impl Host {
+impl Queries<'_> {
     /// Asks a run, open or closed, and waits for the answer.
-    pub async fn query_workflow(
-        &self,
+    pub async fn ask(
+        self,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
         run_id: Option<&RunId>,
         name: &str,
         arguments: Payload,
     ) -> Result<Queried> {
-        let (run, _) = self.workflow_run(namespace, workflow_id, run_id).await?;
-        let declared = self.declared_handlers(&run, Handlers::Queries);
+        let (run, _) = self
+            .host
+            .workflows()
+            .run(namespace, workflow_id, run_id)
+            .await?;
+        let declared = self
+            .host
+            .workflows()
+            .declared_handlers(&run, Handlers::Queries);
         if !declared.knows(name) {
             return Err(Error::Query(QueryRefusal::Unknown {
                 declared: declared.names,
@@ -170,8 +178,8 @@ impl Host {
             })));
         }
         self.require_query_worker(&run)?;
-        let limit = self.inner.config.questions.pending_max;
-        let asked = self.ask(Question {
+        let limit = self.host.inner.config.questions.pending_max;
+        let asked = self.host.questions().ask(Question {
             kind: QuestionKind::Query,
             run: Arc::clone(&run.spec),
             name: name.to_owned(),
@@ -198,9 +206,9 @@ impl Host {
         Err(Error::Query(refusal))
     }
 
-    pub(crate) fn require_room(&self, arguments: &Payload) -> Result<()> {
+    pub(crate) fn require_room(self, arguments: &Payload) -> Result<()> {
         let value = arguments.blob().len() as u64;
-        let configured = self.inner.config.limits.payload_bytes;
+        let configured = self.host.inner.config.limits.payload_bytes;
         if value <= configured {
             return Ok(());
         }
@@ -212,9 +220,12 @@ impl Host {
     }
 
     /// Checks that some worker can answer; otherwise the caller gets the refusal at once and not after the whole wait.
-    fn require_query_worker(&self, run: &Run) -> Result<()> {
+    fn require_query_worker(self, run: &Run) -> Result<()> {
         let spec = &run.spec;
-        let live = self.live_workers(&spec.namespace, &spec.task_queue, &spec.workflow_type);
+        let live = self
+            .host
+            .workers()
+            .live(&spec.namespace, &spec.task_queue, &spec.workflow_type);
         if live.is_empty() {
             let queue = spec.task_queue.clone();
             return Err(Error::Query(QueryRefusal::WorkerUnavailable(queue)));
@@ -234,23 +245,19 @@ impl Host {
     }
 
     /// Returns whether a worker answers queries: it registered the capability, or it polls for them.
-    fn answers_queries(&self, worker: &RegisteredWorker) -> bool {
+    fn answers_queries(self, worker: &RegisteredWorker) -> bool {
         let key = (worker.row.namespace.clone(), worker.row.worker_id.clone());
-        worker.can(CAPABILITY) || self.inner.queries.open.lock().contains_key(&key)
+        worker.can(CAPABILITY) || self.host.inner.queries.open.lock().contains_key(&key)
     }
 
     /// Waits for a query and leases it.
-    pub async fn poll_query_task(&self, poll: &Poll) -> Result<Polled<LeasedQuestion>> {
-        let _open = OpenPoll::new(&self.inner.queries, poll);
-        self.poll(poll, &QueryTasks).await
+    pub async fn poll(self, poll: &Poll) -> Result<Polled<LeasedQuestion>> {
+        let _open = OpenPoll::new(&self.host.inner.queries, poll);
+        self.host.matching().poll(poll, &QueryTasks).await
     }
 
     /// Records the result of a query; returns true if it was reported before.
-    pub fn complete_query_task(
-        &self,
-        holder: &QuestionHolder,
-        result: QueryResult,
-    ) -> Result<bool> {
+    pub fn complete(self, holder: &QuestionHolder, result: QueryResult) -> Result<bool> {
         self.answer(
             QuestionKind::Query,
             holder,
@@ -259,31 +266,31 @@ impl Host {
     }
 
     /// Records that a query has no result; returns true if it was reported before.
-    pub fn fail_query_task(
-        &self,
-        holder: &QuestionHolder,
-        failure: QuestionFailure,
-    ) -> Result<bool> {
+    pub fn fail(self, holder: &QuestionHolder, failure: QuestionFailure) -> Result<bool> {
         self.answer(QuestionKind::Query, holder, QuestionAnswer::Failed(failure))
     }
 
     /// Returns the state of a query for its worker, with the reason to stop, if any. This renews nothing.
-    pub fn query_task_status(&self, holder: &QuestionHolder) -> Result<Held> {
+    pub fn status(self, holder: &QuestionHolder) -> Result<Held> {
         let kind = QuestionKind::Query;
-        let held = self.inner.questions.held(kind, holder, self.now());
+        let held = self
+            .host
+            .inner
+            .questions
+            .held(kind, holder, self.host.now());
         held.map_err(|refusal| Error::Question { kind, refusal })
     }
 
     pub(crate) fn answer(
-        &self,
+        self,
         kind: QuestionKind,
         holder: &QuestionHolder,
         answer: QuestionAnswer,
     ) -> Result<bool> {
-        let questions = &self.inner.questions;
-        match questions.answer(kind, holder, answer, self.now()) {
+        let questions = &self.host.inner.questions;
+        match questions.answer(kind, holder, answer, self.host.now()) {
             Ok(is_repeat) => {
-                self.let_go(kind, &holder.task_id);
+                self.host.questions().release(kind, &holder.task_id);
                 Ok(is_repeat)
             }
             Err(refusal) => Err(Error::Question { kind, refusal }),
@@ -291,12 +298,12 @@ impl Host {
     }
 
     /// Returns how many queries a queue holds and may hold.
-    pub fn query_admission(&self, namespace: &Namespace, queue: &TaskQueue) -> QueryAdmission {
-        let questions = &self.inner.questions;
+    pub fn admission(self, namespace: &Namespace, queue: &TaskQueue) -> QueryAdmission {
+        let questions = &self.host.inner.questions;
         QueryAdmission {
             pending: questions.pending(QuestionKind::Query, namespace, queue),
-            pending_max: self.inner.config.questions.pending_max,
-            is_stopping: self.inner.stopping.is_cancelled(),
+            pending_max: self.host.inner.config.questions.pending_max,
+            is_stopping: self.host.inner.stopping.is_cancelled(),
         }
     }
 }

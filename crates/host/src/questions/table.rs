@@ -1,4 +1,4 @@
-//! Questions: tasks with a waiting caller that are never stored. There are two kinds, queries and validations of updates, with one
+//! QuestionTable: tasks with a waiting caller that are never stored. There are two kinds, queries and validations of updates, with one
 //! life cycle: asked, leased to one worker, answered once; or ended when the caller stops waiting.
 //!
 //! Nothing here touches a run. A restart drops all questions: the connections of the callers are closed too. Ended questions are
@@ -27,7 +27,7 @@ pub struct QuestionLimits {
     pub validation_lease_seconds: u64,
     /// How long a question is kept after it was asked.
     pub remembered_seconds: u64,
-    /// Questions of one kind that may wait for a worker on one queue.
+    /// QuestionTable of one kind that may wait for a worker on one queue.
     pub pending_max: usize,
 }
 
@@ -194,7 +194,7 @@ struct QuestionQueue {
 
 /// Every question that is open or kept.
 #[derive(Default)]
-pub(crate) struct Questions {
+pub(crate) struct QuestionTable {
     state: Mutex<State>,
 }
 
@@ -216,7 +216,7 @@ pub(crate) enum WaitStatus {
 /// Too many questions are waiting already.
 pub(crate) struct Full;
 
-impl Questions {
+impl QuestionTable {
     /// Adds a question.
     pub(crate) fn admit(
         &self,

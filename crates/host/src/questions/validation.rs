@@ -21,13 +21,14 @@ use crate::Host;
 use crate::error::{Error, Result};
 use crate::matching::poll::{Claim, Poll, Polled};
 use crate::matching::poll_dedup::ClaimTarget;
-use crate::operations::workflow_tasks::{LeasedWorkflowTask, WorkflowTasks};
+use crate::operations::workflow_tasks::{LeasedWorkflowTask, WorkflowPolls};
 use crate::operations::workflows::{CommandTarget, Handlers};
 use crate::questions::table::{
     Outcome, Question, QuestionAnswer, QuestionFailure, QuestionHolder, QuestionKind, TimeoutStage,
 };
 use crate::questions::waiter::{LeasedQuestion, required_capability, too_long_to_ask};
 use crate::registry::workers::RegisteredWorker;
+use crate::views::{Validations, WorkflowTasks};
 
 /// The capability of a worker that validates updates.
 const CAPABILITY: &str = "update_validation_tasks";
@@ -86,14 +87,14 @@ pub enum WorkflowWork {
 }
 
 #[derive(Clone)]
-struct WorkflowTasksAndValidations;
+struct WorkPolls;
 
 enum Claimed {
     Task(Box<WorkflowClaim>),
     Validation(Box<LeasedQuestion>),
 }
 
-impl Claim for WorkflowTasksAndValidations {
+impl Claim for WorkPolls {
     type Reply = Claimed;
 
     fn kind(&self) -> TaskKind {
@@ -112,10 +113,10 @@ impl Claim for WorkflowTasksAndValidations {
         poll: &Poll,
     ) -> Result<Option<Claimed>> {
         if host.inner.questions.knows(&granted.task_id) {
-            let leased = host.lease_question(granted, poll).await?;
+            let leased = host.questions().lease(granted, poll).await?;
             return Ok(leased.map(Box::new).map(Claimed::Validation));
         }
-        let claimed = WorkflowTasks.claim(host, granted, worker, poll).await?;
+        let claimed = WorkflowPolls.claim(host, granted, worker, poll).await?;
         Ok(claimed.map(Box::new).map(Claimed::Task))
     }
 }
@@ -178,29 +179,10 @@ impl Drop for Reserved<'_> {
     }
 }
 
-impl Host {
-    /// Waits for a workflow task or a validation and leases it.
-    pub async fn poll_workflow_work(
-        &self,
-        poll: &Poll,
-        page_size: usize,
-    ) -> Result<Polled<WorkflowWork>> {
-        match self.poll(poll, &WorkflowTasksAndValidations).await? {
-            Polled::Leased(Claimed::Task(claim)) => {
-                let task = self.with_history(*claim, page_size).await?;
-                Ok(Polled::Leased(WorkflowWork::Task(Box::new(task))))
-            }
-            Polled::Leased(Claimed::Validation(question)) => {
-                Ok(Polled::Leased(WorkflowWork::Validation(question)))
-            }
-            Polled::Empty => Ok(Polled::Empty),
-            Polled::Throttled(throttle) => Ok(Polled::Throttled(throttle)),
-        }
-    }
-
+impl Validations<'_> {
     /// Approves the update; returns true if that was reported before.
-    pub fn approve_update(&self, holder: &QuestionHolder) -> Result<bool> {
-        self.answer(
+    pub fn approve(self, holder: &QuestionHolder) -> Result<bool> {
+        self.host.queries().answer(
             QuestionKind::UpdateValidation,
             holder,
             QuestionAnswer::Done(None),
@@ -208,20 +190,24 @@ impl Host {
     }
 
     /// Records that the validator refuses the update, or could not run; returns true if that was reported before.
-    pub fn reject_update(&self, holder: &QuestionHolder, failure: QuestionFailure) -> Result<bool> {
+    pub fn reject(self, holder: &QuestionHolder, failure: QuestionFailure) -> Result<bool> {
         let answer = QuestionAnswer::Failed(failure);
-        self.answer(QuestionKind::UpdateValidation, holder, answer)
+        self.host
+            .queries()
+            .answer(QuestionKind::UpdateValidation, holder, answer)
     }
 
     /// Asks the validator of the update, if it has one. Returns `None` if the update may be admitted, which has checks of its own.
-    pub(crate) async fn validate_update(
-        &self,
+    pub(crate) async fn validate(
+        self,
         target: &CommandTarget,
         name: &str,
         arguments: &Payload,
     ) -> Result<Option<ValidatorRefusal>> {
         let (run, is_current) = self
-            .workflow_run(
+            .host
+            .workflows()
+            .run(
                 &target.namespace,
                 &target.workflow_id,
                 target.run_id.as_ref(),
@@ -236,7 +222,7 @@ impl Host {
         let Some(request_id) = &target.request_id else {
             return Err(Error::Validation(ValidationRefusal::RequestIdRequired));
         };
-        let store = &self.inner.store;
+        let store = &self.host.inner.store;
         let known = store
             .command_by_request(&target.namespace, &target.workflow_id, request_id)
             .await?;
@@ -253,34 +239,42 @@ impl Host {
             target.workflow_id.clone(),
             request_id.clone(),
         );
-        let reserved = self.inner.validating.reserve(key, name, arguments);
+        let reserved = self.host.inner.validating.reserve(key, name, arguments);
         let _reserved = reserved.map_err(Error::Validation)?;
         self.ask_validator(&run, name, arguments).await
     }
 
-    fn fits_declaration(&self, run: &Run, name: &str, arguments: &Payload) -> bool {
-        let declared = self.declared_handlers(run, Handlers::Updates);
+    fn fits_declaration(self, run: &Run, name: &str, arguments: &Payload) -> bool {
+        let declared = self
+            .host
+            .workflows()
+            .declared_handlers(run, Handlers::Updates);
         declared.knows(name)
             && declared.check(name, arguments).is_empty()
-            && self.require_room(arguments).is_ok()
+            && self.host.queries().require_room(arguments).is_ok()
     }
 
     /// Returns whether the run's workers declared a validator when it started, or a live worker does now.
-    fn has_validator(&self, run: &Run, name: &str) -> bool {
+    fn has_validator(self, run: &Run, name: &str) -> bool {
         let spec = &run.spec;
         let at_start = spec.declared.get("declared_update_validators");
         let at_start = at_start.and_then(Value::as_array);
         at_start.is_some_and(|names| names.iter().any(|declared| declared == name))
             || self
-                .live_workers(&spec.namespace, &spec.task_queue, &spec.workflow_type)
+                .host
+                .workers()
+                .live(&spec.namespace, &spec.task_queue, &spec.workflow_type)
                 .iter()
                 .any(|worker| worker.validates(&spec.workflow_type, name))
     }
 
     /// Checks that some worker can validate; otherwise the caller gets the refusal at once.
-    fn require_validator_worker(&self, run: &Run, name: &str) -> Result<()> {
+    fn require_validator_worker(self, run: &Run, name: &str) -> Result<()> {
         let spec = &run.spec;
-        let mut able = self.live_workers(&spec.namespace, &spec.task_queue, &spec.workflow_type);
+        let mut able =
+            self.host
+                .workers()
+                .live(&spec.namespace, &spec.task_queue, &spec.workflow_type);
         let mut require = |refusal: ValidationRefusal, keep: &dyn Fn(&RegisteredWorker) -> bool| {
             able.retain(|worker| keep(worker));
             if able.is_empty() {
@@ -304,7 +298,7 @@ impl Host {
     }
 
     async fn ask_validator(
-        &self,
+        self,
         run: &Run,
         name: &str,
         arguments: &Payload,
@@ -316,7 +310,7 @@ impl Host {
             arguments: arguments.clone(),
             required_capability: required_capability(run),
         };
-        let Ok(asked) = self.ask(question) else {
+        let Ok(asked) = self.host.questions().ask(question) else {
             return Err(Error::Validation(ValidationRefusal::WorkerUnavailable));
         };
         let refusal = match asked.outcome().await {
@@ -338,6 +332,23 @@ impl Host {
             Outcome::Stopping => ValidationRefusal::WorkerUnavailable,
         };
         Err(Error::Validation(refusal))
+    }
+}
+
+impl WorkflowTasks<'_> {
+    /// Waits for a workflow task or a validation and leases it.
+    pub async fn poll_work(self, poll: &Poll, page_size: usize) -> Result<Polled<WorkflowWork>> {
+        match self.host.matching().poll(poll, &WorkPolls).await? {
+            Polled::Leased(Claimed::Task(claim)) => {
+                let task = self.with_history(*claim, page_size).await?;
+                Ok(Polled::Leased(WorkflowWork::Task(Box::new(task))))
+            }
+            Polled::Leased(Claimed::Validation(question)) => {
+                Ok(Polled::Leased(WorkflowWork::Validation(question)))
+            }
+            Polled::Empty => Ok(Polled::Empty),
+            Polled::Throttled(throttle) => Ok(Polled::Throttled(throttle)),
+        }
     }
 }
 

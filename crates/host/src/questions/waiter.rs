@@ -19,6 +19,7 @@ use crate::matching::poll_dedup::ClaimTarget;
 use crate::questions::table::{
     Full, Outcome, Question, QuestionKind, QuestionLease, QuestionTimes, WaitStatus,
 };
+use crate::views::Questions;
 
 /// A leased question.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ pub(crate) struct Asked<'a> {
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         self.host.inner.questions.abandon(&self.task_id);
-        self.host.let_go(self.kind, &self.task_id);
+        self.host.questions().release(self.kind, &self.task_id);
     }
 }
 
@@ -89,75 +90,77 @@ pub(crate) fn too_long_to_ask(run: &Run) -> Option<String> {
     })
 }
 
-impl Host {
+impl<'h> Questions<'h> {
     /// Returns where questions of a kind wait for a worker: queries in queues of their own, validations among the workflow tasks.
-    pub(crate) fn question_lines(&self, kind: QuestionKind) -> PollQueues<'_> {
+    pub(crate) fn queues(self, kind: QuestionKind) -> PollQueues<'h> {
         match kind {
             QuestionKind::Query => PollQueues {
-                dispatch: &self.inner.queries.dispatch,
-                polls: &self.inner.queries.polls,
+                dispatch: &self.host.inner.queries.dispatch,
+                polls: &self.host.inner.queries.polls,
                 is_stored: false,
             },
             QuestionKind::UpdateValidation => PollQueues {
-                dispatch: &self.inner.wakes.dispatch,
-                polls: &self.inner.wakes.polls,
+                dispatch: &self.host.inner.wakes.dispatch,
+                polls: &self.host.inner.wakes.polls,
                 is_stored: true,
             },
         }
     }
 
     /// Offers a question to the workers of its run's queue.
-    pub(crate) fn ask(&self, question: Question) -> std::result::Result<Asked<'_>, Full> {
-        let now = self.now();
+    pub(crate) fn ask(self, question: Question) -> std::result::Result<Asked<'h>, Full> {
+        let now = self.host.now();
         let task_id: TaskId = Ids::new(now, rand::random()).mint();
         let kind = question.kind;
         let task = ReadyTask::question(task_id.clone(), &question, now);
-        let queue = line_of(&question.run);
-        let changed =
-            self.inner
-                .questions
-                .admit(&task_id, question, &self.inner.config.questions, now)?;
+        let queue = queue_of(&question.run);
+        let changed = self.host.inner.questions.admit(
+            &task_id,
+            question,
+            &self.host.inner.config.questions,
+            now,
+        )?;
         let asked = Asked {
-            host: self,
+            host: self.host,
             kind,
             task_id,
             changed,
         };
-        self.question_lines(kind).dispatch.ask(&queue, task);
+        self.queues(kind).dispatch.ask(&queue, task);
         Ok(asked)
     }
 
     /// Removes a question that has ended or was released: no poll gets it, or gets it again.
-    pub(crate) fn let_go(&self, kind: QuestionKind, task_id: &TaskId) {
-        let poll_queues = self.question_lines(kind);
+    pub(crate) fn release(self, kind: QuestionKind, task_id: &TaskId) {
+        let poll_queues = self.queues(kind);
         poll_queues.dispatch.withdraw(task_id);
         poll_queues.polls.released(task_id);
     }
 
     /// Releases the questions of a worker that left. Its queries go to the next worker while their callers wait; its validations
     /// are lost.
-    pub(crate) fn release_questions(&self, namespace: &Namespace, worker_id: &WorkerId) {
-        for (task_id, question) in self.inner.questions.release(namespace, worker_id) {
+    pub(crate) fn release_all(self, namespace: &Namespace, worker_id: &WorkerId) {
+        for (task_id, question) in self.host.inner.questions.release(namespace, worker_id) {
             if let Some(question) = question {
-                self.let_go(question.kind, &task_id);
-                let task = ReadyTask::question(task_id, &question, self.now());
-                let poll_queues = self.question_lines(question.kind);
-                poll_queues.dispatch.ask(&line_of(&question.run), task);
+                self.release(question.kind, &task_id);
+                let task = ReadyTask::question(task_id, &question, self.host.now());
+                let poll_queues = self.queues(question.kind);
+                poll_queues.dispatch.ask(&queue_of(&question.run), task);
             }
         }
     }
 
     /// Leases a question with the history that it needs. The lease comes last: a failure before leaves the question to the next
     /// poll.
-    pub(crate) async fn lease_question(
-        &self,
+    pub(crate) async fn lease(
+        self,
         granted: &ClaimTarget,
         poll: &Poll,
     ) -> Result<Option<LeasedQuestion>> {
-        if !self.inner.questions.is_open(&granted.task_id) {
+        if !self.host.inner.questions.is_open(&granted.task_id) {
             return Ok(None);
         }
-        let Some(run) = self.inner.executor.read(&granted.run_id).await? else {
+        let Some(run) = self.host.inner.executor.read(&granted.run_id).await? else {
             return Ok(None);
         };
         let end = run.core.last_history_sequence;
@@ -167,16 +170,16 @@ impl Host {
             events: usize::try_from(end.get()).unwrap_or(usize::MAX),
             bytes: usize::MAX,
         };
-        let store = &self.inner.store;
+        let store = &self.host.inner.store;
         let history = store
             .history(&granted.run_id, HistorySeq::ZERO, end, whole)
             .await?;
-        let leased = self.inner.questions.lease(
+        let leased = self.host.inner.questions.lease(
             &granted.task_id,
             &poll.worker_id,
             poll.poll_request_id.as_deref(),
-            &self.inner.config.questions,
-            self.now(),
+            &self.host.inner.config.questions,
+            self.host.now(),
         );
         Ok(leased.map(|(question, lease, times)| LeasedQuestion {
             task_id: granted.task_id.clone(),
@@ -192,7 +195,7 @@ impl Host {
 }
 
 /// Returns the key of a run's queue. Queries have their own poll queues, so theirs do not mix with those of workflow tasks.
-fn line_of(run: &Spec) -> QueueKey {
+fn queue_of(run: &Spec) -> QueueKey {
     QueueKey {
         namespace: run.namespace.clone(),
         kind: TaskKind::Workflow,

@@ -4,7 +4,8 @@ use longhaul_engine::rollout::build_fits;
 use longhaul_protocol::id::{Namespace, TaskQueue};
 
 use super::workers::WorkerView;
-use crate::{Host, Result};
+use crate::Result;
+use crate::views::Workers;
 
 /// The workers of a namespace that are neither stale nor draining, as far as the pins at hand need them.
 pub struct PinnedWorkers {
@@ -35,10 +36,10 @@ impl PinnedWorkers {
     }
 }
 
-impl Host {
+impl Workers<'_> {
     /// Returns the workers that decide about these pins. Most runs are not pinned, so workers are read only if one is.
-    pub async fn pinned_workers<'a>(
-        &self,
+    pub async fn pinned<'a>(
+        self,
         namespace: &Namespace,
         pins: impl IntoIterator<Item = Option<&'a str>>,
     ) -> Result<PinnedWorkers> {
@@ -47,7 +48,7 @@ impl Host {
                 workers: Vec::new(),
             });
         }
-        let mut workers = self.workers(namespace).await?;
+        let mut workers = self.all(namespace).await?;
         workers.retain(|worker| !worker.is_stale && !worker.is_draining);
         Ok(PinnedWorkers { workers })
     }

@@ -7,8 +7,8 @@ use longhaul_protocol::id::Namespace;
 use longhaul_store::{Expected, NamespaceRow};
 use parking_lot::RwLock;
 
-use crate::Host;
 use crate::error::{Error, Result};
+use crate::views::Namespaces;
 
 /// The namespace that exists from the start.
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -17,7 +17,7 @@ pub const DEFAULT_NAMESPACE: &str = "default";
 const RETENTION_DAYS_DEFAULT: u32 = 30;
 
 #[derive(Default)]
-pub(crate) struct Namespaces {
+pub(crate) struct NamespaceTable {
     known: RwLock<HashMap<Namespace, NamespaceRow>>,
 }
 
@@ -38,42 +38,39 @@ impl Default for NamespaceSpec {
     }
 }
 
-impl Host {
-    pub(crate) async fn load_namespaces(&self) -> Result<()> {
+impl Namespaces<'_> {
+    pub(crate) async fn load(self) -> Result<()> {
         let default = Namespace::from(DEFAULT_NAMESPACE);
-        match self
-            .create_namespace(&default, &NamespaceSpec::default())
-            .await
-        {
+        match self.create(&default, &NamespaceSpec::default()).await {
             Ok(_) | Err(Error::NamespaceExists(_)) => {}
             Err(error) => return Err(error),
         }
-        self.namespaces().await.map(drop)
+        self.list().await.map(drop)
     }
 
     /// Checks that the namespace exists.
-    pub async fn require_namespace(&self, name: &Namespace) -> Result<()> {
-        if self.inner.namespaces.known.read().contains_key(name) {
+    pub async fn require(self, name: &Namespace) -> Result<()> {
+        if self.host.inner.namespaces.known.read().contains_key(name) {
             return Ok(());
         }
-        self.namespace(name).await.map(drop)
+        self.get(name).await.map(drop)
     }
 
     /// Returns one namespace.
-    pub async fn namespace(&self, name: &Namespace) -> Result<NamespaceRow> {
-        if let Some(row) = self.inner.namespaces.known.read().get(name) {
+    pub async fn get(self, name: &Namespace) -> Result<NamespaceRow> {
+        if let Some(row) = self.host.inner.namespaces.known.read().get(name) {
             return Ok(row.clone());
         }
-        let all = self.namespaces().await?;
+        let all = self.list().await?;
         all.into_iter()
             .find(|row| row.name == *name)
             .ok_or_else(|| Error::NamespaceNotFound(name.clone()))
     }
 
     /// Returns all namespaces by name.
-    pub async fn namespaces(&self) -> Result<Vec<NamespaceRow>> {
-        let rows = self.inner.store.list::<NamespaceRow>(None).await?;
-        *self.inner.namespaces.known.write() = rows
+    pub async fn list(self) -> Result<Vec<NamespaceRow>> {
+        let rows = self.host.inner.store.list::<NamespaceRow>(None).await?;
+        *self.host.inner.namespaces.known.write() = rows
             .iter()
             .map(|row| (row.name.clone(), row.clone()))
             .collect();
@@ -81,12 +78,8 @@ impl Host {
     }
 
     /// Creates a namespace.
-    pub async fn create_namespace(
-        &self,
-        name: &Namespace,
-        spec: &NamespaceSpec,
-    ) -> Result<NamespaceRow> {
-        let now = self.now();
+    pub async fn create(self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
+        let now = self.host.now();
         let row = NamespaceRow {
             name: name.clone(),
             description: spec.description.clone(),
@@ -94,14 +87,15 @@ impl Host {
             created_at: now,
             updated_at: now,
         };
-        match self.inner.store.put(&row, Expected::Absent).await {
+        match self.host.inner.store.put(&row, Expected::Absent).await {
             Ok(()) => {}
             Err(longhaul_store::Error::Conflict) => {
                 return Err(Error::NamespaceExists(name.clone()));
             }
             Err(error) => return Err(error.into()),
         }
-        self.inner
+        self.host
+            .inner
             .namespaces
             .known
             .write()
@@ -110,17 +104,14 @@ impl Host {
     }
 
     /// Changes a namespace's description and retention.
-    pub async fn update_namespace(
-        &self,
-        name: &Namespace,
-        spec: &NamespaceSpec,
-    ) -> Result<NamespaceRow> {
-        let mut row = self.namespace(name).await?;
+    pub async fn update(self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
+        let mut row = self.get(name).await?;
         row.description.clone_from(&spec.description);
         row.retention_days = spec.retention_days;
-        row.updated_at = self.now();
-        self.inner.store.put(&row, Expected::Present).await?;
-        self.inner
+        row.updated_at = self.host.now();
+        self.host.inner.store.put(&row, Expected::Present).await?;
+        self.host
+            .inner
             .namespaces
             .known
             .write()

@@ -10,15 +10,15 @@ use longhaul_store::Expected;
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 
-use crate::Host;
 use crate::error::{Error, Result};
 use crate::registry::workers::WorkerView;
+use crate::views::Rollouts;
 
 /// All decisions about cohorts, by their queue.
 type ByQueue = HashMap<(Namespace, TaskQueue), Arc<Vec<Rollout>>>;
 
 /// All decisions about the cohorts of each queue.
-pub(crate) struct Rollouts {
+pub(crate) struct RolloutTable {
     by_queue: RwLock<ByQueue>,
     /// Notified of every change, so that a waiting poll checks again.
     changed: watch::Sender<()>,
@@ -26,7 +26,7 @@ pub(crate) struct Rollouts {
     changing: Mutex<()>,
 }
 
-impl Default for Rollouts {
+impl Default for RolloutTable {
     fn default() -> Self {
         Self {
             by_queue: RwLock::default(),
@@ -36,7 +36,7 @@ impl Default for Rollouts {
     }
 }
 
-impl Rollouts {
+impl RolloutTable {
     fn of(&self, namespace: &Namespace, queue: &TaskQueue) -> Arc<Vec<Rollout>> {
         let key = (namespace.clone(), queue.clone());
         self.by_queue.read().get(&key).cloned().unwrap_or_default()
@@ -86,37 +86,37 @@ pub struct Blocked {
     pub blockages: Vec<Blockage>,
 }
 
-impl Host {
-    pub(crate) async fn load_rollouts(&self) -> Result<()> {
-        let rows = self.inner.store.list::<Rollout>(None).await?;
-        self.inner.rollouts.replace(rows);
+impl Rollouts<'_> {
+    pub(crate) async fn load(self) -> Result<()> {
+        let rows = self.host.inner.store.list::<Rollout>(None).await?;
+        self.host.inner.rollouts.replace(rows);
         Ok(())
     }
 
     /// Reads the decisions that other servers wrote, if there are other servers.
-    pub(crate) async fn refresh_rollouts(&self) -> Result<()> {
-        if self.inner.store.is_shared() {
-            self.load_rollouts().await?;
+    pub(crate) async fn refresh(self) -> Result<()> {
+        if self.host.inner.store.is_shared() {
+            self.load().await?;
         }
         Ok(())
     }
 
     /// Returns whether a worker of that build gets nothing now.
     pub(crate) fn is_draining(
-        &self,
+        self,
         namespace: &Namespace,
         queue: &TaskQueue,
         build_id: Option<&str>,
     ) -> bool {
-        let rollouts = self.inner.rollouts.of(namespace, queue);
+        let rollouts = self.host.inner.rollouts.of(namespace, queue);
         rollout::is_draining(&rollouts, build_id)
     }
 
     /// Returns every cohort of a queue that has workers or a decision, the one without a build id first.
-    pub async fn cohorts(&self, namespace: &Namespace, queue: &TaskQueue) -> Result<Vec<Cohort>> {
-        self.refresh_rollouts().await?;
+    pub async fn cohorts(self, namespace: &Namespace, queue: &TaskQueue) -> Result<Vec<Cohort>> {
+        self.refresh().await?;
         let workers = self.workers_of(namespace, queue).await?;
-        let rollouts = self.inner.rollouts.of(namespace, queue);
+        let rollouts = self.host.inner.rollouts.of(namespace, queue);
         let mut builds: Vec<Option<String>> = workers
             .iter()
             .map(|worker| worker.row.build_id.clone())
@@ -131,16 +131,16 @@ impl Host {
     }
 
     /// Returns every queue that has cohorts.
-    pub async fn cohort_queues(&self, namespace: &Namespace) -> Result<Vec<TaskQueue>> {
-        self.refresh_rollouts().await?;
-        let known = self.known_workers(namespace, |_| true).await?;
+    pub async fn cohort_queues(self, namespace: &Namespace) -> Result<Vec<TaskQueue>> {
+        self.refresh().await?;
+        let known = self.host.workers().all_known(namespace, |_| true).await?;
         let mut queues: Vec<TaskQueue> = known
             .iter()
             .map(|known| known.row.task_queue.clone())
             .collect();
         queues.sort();
         queues.dedup();
-        let by_queue = self.inner.rollouts.by_queue.read();
+        let by_queue = self.host.inner.rollouts.by_queue.read();
         queues.extend(
             by_queue
                 .keys()
@@ -154,19 +154,25 @@ impl Host {
 
     /// Drains, resumes, promotes or rolls back a cohort. When this returns, the change is durable, and every poll and start follows
     /// it.
-    pub async fn change_rollout(
-        &self,
+    pub async fn change(
+        self,
         namespace: &Namespace,
         queue: &TaskQueue,
         build_id: Option<String>,
         change: Change,
     ) -> Result<std::result::Result<Cohort, Blocked>> {
-        let _turn = self.inner.rollouts.changing.lock().await;
-        self.refresh_rollouts().await?;
+        let _turn = self.host.inner.rollouts.changing.lock().await;
+        self.refresh().await?;
         let workers = self.workers_of(namespace, queue).await?;
-        let rollouts = self.inner.rollouts.of(namespace, queue);
+        let rollouts = self.host.inner.rollouts.of(namespace, queue);
         let target = Rollout::new(namespace.clone(), queue.clone(), build_id.clone());
-        let decided = rollout::decide(&rollouts, &members(&workers), &target, change, self.now());
+        let decided = rollout::decide(
+            &rollouts,
+            &members(&workers),
+            &target,
+            change,
+            self.host.now(),
+        );
         let row = match decided {
             Ok(row) => row,
             Err(blockages) => {
@@ -174,25 +180,25 @@ impl Host {
                 return Ok(Err(Blocked { cohort, blockages }));
             }
         };
-        self.inner.store.put(&row, Expected::Any).await?;
-        self.load_rollouts().await?;
+        self.host.inner.store.put(&row, Expected::Any).await?;
+        self.load().await?;
         tracing::info!(%namespace, %queue, build_id, ?change, "rollout of a build changed");
         // Workers are read again: their state follows from the row.
         let workers = self.workers_of(namespace, queue).await?;
-        let rollouts = self.inner.rollouts.of(namespace, queue);
+        let rollouts = self.host.inner.rollouts.of(namespace, queue);
         Ok(Ok(cohort(&rollouts, &workers, namespace, queue, build_id)))
     }
 
     /// Returns the build that a new run on that queue is pinned to.
     pub(crate) async fn pin_start(
-        &self,
+        self,
         namespace: &Namespace,
         queue: &TaskQueue,
         named: Option<String>,
     ) -> Result<Option<String>> {
-        self.refresh_rollouts().await?;
-        let rollouts = self.inner.rollouts.of(namespace, queue);
-        let validation = self.inner.config.fleet_validation;
+        self.refresh().await?;
+        let rollouts = self.host.inner.rollouts.of(namespace, queue);
+        let validation = self.host.inner.config.fleet_validation;
         // No decision about this queue and no requirement: the usual case costs one lookup.
         if rollouts.is_empty() && (named.is_none() || validation == rollout::FleetValidation::Warn)
         {
@@ -217,15 +223,16 @@ impl Host {
         })
     }
 
-    async fn workers_of(
-        &self,
-        namespace: &Namespace,
-        queue: &TaskQueue,
-    ) -> Result<Vec<WorkerView>> {
+    async fn workers_of(self, namespace: &Namespace, queue: &TaskQueue) -> Result<Vec<WorkerView>> {
         let known = self
-            .known_workers(namespace, |known| known.row.task_queue == *queue)
+            .host
+            .workers()
+            .all_known(namespace, |known| known.row.task_queue == *queue)
             .await?;
-        Ok(known.iter().map(|known| self.view(known)).collect())
+        Ok(known
+            .iter()
+            .map(|known| self.host.workers().view(known))
+            .collect())
     }
 }
 

@@ -12,28 +12,28 @@ use longhaul_store::{Error as StoreError, Expected, SearchAttributeRow};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use crate::Host;
 use crate::error::{Error, Result};
+use crate::views::SearchAttributes;
 
 /// Held while definitions are read or written, so that the copy is never older than the stored rows.
 #[derive(Default)]
-pub(crate) struct SearchAttributes {
+pub(crate) struct AttributeTable {
     known: Mutex<HashMap<Namespace, Arc<Definitions>>>,
 }
 
-impl Host {
+impl SearchAttributes<'_> {
     /// Returns the definitions of the namespace.
-    pub async fn search_attributes(&self, namespace: &Namespace) -> Result<Arc<Definitions>> {
-        let mut known = self.inner.search_attributes.known.lock().await;
+    pub async fn list(self, namespace: &Namespace) -> Result<Arc<Definitions>> {
+        let mut known = self.host.inner.search_attributes.known.lock().await;
         self.definitions(&mut known, namespace).await
     }
 
     async fn definitions(
-        &self,
+        self,
         known: &mut HashMap<Namespace, Arc<Definitions>>,
         namespace: &Namespace,
     ) -> Result<Arc<Definitions>> {
-        let store = &self.inner.store;
+        let store = &self.host.inner.store;
         if let Some(definitions) = known.get(namespace).filter(|_| !store.is_shared()) {
             return Ok(Arc::clone(definitions));
         }
@@ -45,8 +45,8 @@ impl Host {
     }
 
     /// Defines an attribute. A namespace has at most as many as a run may carry.
-    pub async fn define_search_attribute(
-        &self,
+    pub async fn define(
+        self,
         namespace: &Namespace,
         name: &str,
         attribute_type: Type,
@@ -54,12 +54,12 @@ impl Host {
         if attribute::check_name(name).is_err() {
             return Err(Error::AttributeNameReserved(name.to_owned()));
         }
-        let mut known = self.inner.search_attributes.known.lock().await;
+        let mut known = self.host.inner.search_attributes.known.lock().await;
         let defined = self.definitions(&mut known, namespace).await?;
         if let Some(existing) = defined.get(name) {
             return Err(Error::AttributeExists(name.to_owned(), existing));
         }
-        let limit = self.inner.config.limits.search_attribute_count;
+        let limit = self.host.inner.config.limits.search_attribute_count;
         if defined.len() as u64 >= limit {
             return Err(Error::TooManyAttributes { limit });
         }
@@ -69,7 +69,7 @@ impl Host {
             name: name.to_owned(),
             attribute_type,
         };
-        match self.inner.store.put(&row, Expected::Absent).await {
+        match self.host.inner.store.put(&row, Expected::Absent).await {
             // Another server came first.
             Err(StoreError::Conflict) => {
                 let defined = self.definitions(&mut known, namespace).await?;
@@ -81,13 +81,13 @@ impl Host {
     }
 
     /// Deletes a definition. Values that runs have stay and can be found once the name is defined again.
-    pub async fn delete_search_attribute(&self, namespace: &Namespace, name: &str) -> Result<()> {
+    pub async fn delete(self, namespace: &Namespace, name: &str) -> Result<()> {
         if attribute::is_system(name) {
             return Err(Error::SystemAttribute(name.to_owned()));
         }
-        let mut known = self.inner.search_attributes.known.lock().await;
+        let mut known = self.host.inner.search_attributes.known.lock().await;
         known.remove(namespace);
-        let store = &self.inner.store;
+        let store = &self.host.inner.store;
         if store.delete::<SearchAttributeRow>(namespace, name).await? {
             Ok(())
         } else {
@@ -96,15 +96,15 @@ impl Host {
     }
 
     /// Refuses attributes from outside that do not match the definitions of the namespace.
-    pub(crate) async fn check_search_attributes(
-        &self,
+    pub(crate) async fn check(
+        self,
         namespace: &Namespace,
         attributes: &Map<String, Value>,
     ) -> Result<()> {
         if attributes.is_empty() {
             return Ok(());
         }
-        let definitions = self.search_attributes(namespace).await?;
+        let definitions = self.list(namespace).await?;
         definitions
             .check(attributes)
             .map_err(|errors| Error::Rejected(Rejection::InvalidSearchAttributes { errors }))
@@ -112,7 +112,7 @@ impl Host {
 
     /// Returns the definitions that are needed to decide these commands: none unless one of them sets attributes.
     pub(crate) async fn definitions_for(
-        &self,
+        self,
         namespace: &Namespace,
         commands: &[WorkflowCommand],
     ) -> Result<Arc<Definitions>> {
@@ -120,7 +120,7 @@ impl Host {
             matches!(command, WorkflowCommand::UpsertSearchAttributes { .. })
         };
         if commands.iter().any(sets) {
-            self.search_attributes(namespace).await
+            self.list(namespace).await
         } else {
             Ok(Arc::default())
         }

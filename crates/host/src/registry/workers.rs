@@ -18,16 +18,16 @@ use longhaul_store::{Expected, LeaseFilter, PAGE_BYTES_MAX, QueueKey, WorkerRow}
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
-use crate::Host;
 use crate::commit::weight::weight;
 use crate::error::{Error, Result};
 use crate::matching::poll::Poll;
+use crate::views::Workers;
 
 /// Leases released at once when a worker leaves. More than a worker can hold.
 const RELEASED_LEASES_MAX: usize = 10_000;
 
 #[derive(Default)]
-pub(crate) struct Workers {
+pub(crate) struct WorkerTable {
     pub(crate) known: RwLock<HashMap<(Namespace, WorkerId), Arc<RegisteredWorker>>>,
 }
 
@@ -237,11 +237,12 @@ impl WorkerView {
     }
 }
 
-impl Host {
-    pub(crate) async fn load_workers(&self) -> Result<()> {
-        let now = self.now();
-        for namespace in self.namespaces().await? {
+impl Workers<'_> {
+    pub(crate) async fn load(self) -> Result<()> {
+        let now = self.host.now();
+        for namespace in self.host.namespaces().list().await? {
             for mut row in self
+                .host
                 .inner
                 .store
                 .list::<WorkerRow>(Some(&namespace.name))
@@ -249,32 +250,34 @@ impl Host {
             {
                 // Workers could not reach the server while it was down: their silence means nothing yet.
                 row.last_heartbeat_at = row.last_heartbeat_at.max(now);
-                self.remember_worker(row);
+                self.keep(row);
             }
         }
         Ok(())
     }
 
-    fn remember_worker(&self, row: WorkerRow) {
+    fn keep(self, row: WorkerRow) {
         let key = (row.namespace.clone(), row.worker_id.clone());
         let heard = AtomicI64::new(row.last_heartbeat_at.as_micros());
-        self.inner
+        self.host
+            .inner
             .workers
             .known
             .write()
             .insert(key, Arc::new(RegisteredWorker::new(row, heard)));
     }
 
-    pub(crate) async fn known_worker(
-        &self,
+    pub(crate) async fn known(
+        self,
         namespace: &Namespace,
         worker_id: &WorkerId,
     ) -> Result<Option<Arc<RegisteredWorker>>> {
         let key = (namespace.clone(), worker_id.clone());
-        if let Some(known) = self.inner.workers.known.read().get(&key) {
+        if let Some(known) = self.host.inner.workers.known.read().get(&key) {
             return Ok(Some(Arc::clone(known)));
         }
         let Some(row) = self
+            .host
             .inner
             .store
             .get::<WorkerRow>(namespace, worker_id.as_str())
@@ -282,22 +285,19 @@ impl Host {
         else {
             return Ok(None);
         };
-        self.remember_worker(row);
-        Ok(self.inner.workers.known.read().get(&key).cloned())
+        self.keep(row);
+        Ok(self.host.inner.workers.known.read().get(&key).cloned())
     }
 
     /// Registers a worker, or replaces its registration.
-    pub async fn register_worker(&self, registration: Registration) -> Result<WorkerView> {
-        let now = self.now();
+    pub async fn register(self, registration: Registration) -> Result<WorkerView> {
+        let now = self.host.now();
         let worker_id = registration
             .worker_id
             .clone()
             .unwrap_or_else(|| Ids::new(now, rand::random()).mint());
         let mut taken_over = false;
-        if let Some(earlier) = self
-            .known_worker(&registration.namespace, &worker_id)
-            .await?
-        {
+        if let Some(earlier) = self.known(&registration.namespace, &worker_id).await? {
             self.check_definitions(&earlier, &registration, &worker_id, now)?;
             taken_over =
                 self.is_stale(&earlier, now) || is_another_process(&earlier.row, &registration);
@@ -326,39 +326,49 @@ impl Host {
         };
         // Before the registration is replaced: the new process must find the old sessions lost, and never mistake them for its own.
         let _lock = self
+            .host
             .inner
             .sessions
             .lock_worker(&row.namespace, &row.worker_id)
             .await;
         if taken_over {
-            self.fail_sessions(&row.namespace, &row.worker_id).await?;
+            self.host
+                .sessions()
+                .fail_all(&row.namespace, &row.worker_id)
+                .await?;
         }
-        self.inner.store.put(&row, Expected::Any).await?;
-        self.remember_worker(row.clone());
+        self.host.inner.store.put(&row, Expected::Any).await?;
+        self.keep(row.clone());
         let activities = QueueKey {
             namespace: row.namespace.clone(),
             kind: TaskKind::Activity,
             queue: row.task_queue.clone(),
         };
-        self.inner.wakes.dispatch.worker_changed(
+        self.host.inner.wakes.dispatch.worker_changed(
             &activities,
             &row.worker_id,
             &Arc::new(abilities(&row.capabilities)),
             row.max_concurrent_worker_sessions,
         );
         if taken_over {
-            self.release_questions(&row.namespace, &row.worker_id);
+            self.host
+                .questions()
+                .release_all(&row.namespace, &row.worker_id);
             self.release_workflow_tasks(&row.namespace, &row.worker_id)
                 .await?;
         }
-        self.refresh_rollouts().await?;
+        self.host.rollouts().refresh().await?;
         Ok(self.fresh_view(row))
     }
 
     /// Returns the view of a worker that just sent a sign of life.
-    fn fresh_view(&self, row: WorkerRow) -> WorkerView {
+    fn fresh_view(self, row: WorkerRow) -> WorkerView {
         WorkerView {
-            is_draining: self.is_draining(&row.namespace, &row.task_queue, row.build_id.as_deref()),
+            is_draining: self.host.rollouts().is_draining(
+                &row.namespace,
+                &row.task_queue,
+                row.build_id.as_deref(),
+            ),
             is_stale: false,
             row,
         }
@@ -366,7 +376,7 @@ impl Host {
 
     /// Checks that a live worker id has one set of definitions; different code needs a different id.
     fn check_definitions(
-        &self,
+        self,
         earlier: &RegisteredWorker,
         registration: &Registration,
         worker_id: &WorkerId,
@@ -390,42 +400,44 @@ impl Host {
         Ok(())
     }
 
-    pub(crate) fn is_stale(&self, known: &RegisteredWorker, now: Timestamp) -> bool {
+    pub(crate) fn is_stale(self, known: &RegisteredWorker, now: Timestamp) -> bool {
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
-        heard.plus_seconds(self.inner.config.worker_stale_seconds) < now
+        heard.plus_seconds(self.host.inner.config.worker_stale_seconds) < now
     }
 
     /// Returns when the worker becomes stale, without another sign of life.
-    pub(crate) fn stale_from(&self, known: &RegisteredWorker) -> Timestamp {
+    pub(crate) fn stale_from(self, known: &RegisteredWorker) -> Timestamp {
         let heard = known.heard.load(Ordering::Relaxed);
         let last =
-            Timestamp::from_micros(heard).plus_seconds(self.inner.config.worker_stale_seconds);
+            Timestamp::from_micros(heard).plus_seconds(self.host.inner.config.worker_stale_seconds);
         Timestamp::from_micros(last.as_micros().saturating_add(1))
     }
 
     /// Returns when the worker is deleted, without another sign of life.
-    pub(crate) fn forgotten_from(&self, known: &RegisteredWorker) -> Timestamp {
-        let config = &self.inner.config;
+    pub(crate) fn removed_from(self, known: &RegisteredWorker) -> Timestamp {
+        let config = &self.host.inner.config;
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         let silence = config.worker_stale_seconds;
         heard.plus_seconds(silence.saturating_add(config.worker_forget_seconds))
     }
 
     /// Returns the registration of a worker, or an error if there is none.
-    pub(crate) async fn registered_worker(
-        &self,
+    pub(crate) async fn registered(
+        self,
         namespace: &Namespace,
         worker_id: &WorkerId,
     ) -> Result<Arc<RegisteredWorker>> {
-        let known = self.known_worker(namespace, worker_id).await?;
+        let known = self.known(namespace, worker_id).await?;
         known.ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
     }
 
     /// Returns the registration for a poll, which must match it. A poll is a sign of life.
-    pub(crate) async fn polling_worker(&self, poll: &Poll) -> Result<Arc<RegisteredWorker>> {
-        let known = self.known_worker(&poll.namespace, &poll.worker_id).await?;
+    pub(crate) async fn polling(self, poll: &Poll) -> Result<Arc<RegisteredWorker>> {
+        let known = self.known(&poll.namespace, &poll.worker_id).await?;
         let known = known.ok_or_else(|| Error::WorkerNotRegistered(poll.worker_id.clone()))?;
-        known.heard.store(self.now().as_micros(), Ordering::Relaxed);
+        known
+            .heard
+            .store(self.host.now().as_micros(), Ordering::Relaxed);
         let row = &known.row;
         if row.task_queue != poll.task_queue {
             return Err(Error::TaskQueueMismatch {
@@ -443,32 +455,29 @@ impl Host {
     }
 
     /// Records a heartbeat, which may contain the load of the worker.
-    pub async fn heartbeat_worker(
-        &self,
+    pub async fn heartbeat(
+        self,
         namespace: &Namespace,
         worker_id: &WorkerId,
         task_slots: Option<Value>,
         process_metrics: Option<Value>,
     ) -> Result<WorkerView> {
-        let known = self.known_worker(namespace, worker_id).await?;
+        let known = self.known(namespace, worker_id).await?;
         let known = known.ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))?;
         let mut row = known.row.clone();
-        row.last_heartbeat_at = self.now();
+        row.last_heartbeat_at = self.host.now();
         row.task_slots = task_slots.or(row.task_slots);
         row.process_metrics = process_metrics.or(row.process_metrics);
-        self.inner.store.put(&row, Expected::Any).await?;
-        self.remember_worker(row.clone());
+        self.host.inner.store.put(&row, Expected::Any).await?;
+        self.keep(row.clone());
         Ok(self.fresh_view(row))
     }
 
     /// Removes a registration and releases its workflow tasks; returns how many. Activities are not released: they may still be
     /// running and may still complete.
-    pub async fn deregister_worker(
-        &self,
-        namespace: &Namespace,
-        worker_id: &WorkerId,
-    ) -> Result<u64> {
+    pub async fn deregister(self, namespace: &Namespace, worker_id: &WorkerId) -> Result<u64> {
         if !self
+            .host
             .inner
             .store
             .delete::<WorkerRow>(namespace, worker_id.as_str())
@@ -476,19 +485,23 @@ impl Host {
         {
             return Err(Error::WorkerNotRegistered(worker_id.clone()));
         }
-        self.inner
+        self.host
+            .inner
             .workers
             .known
             .write()
             .remove(&(namespace.clone(), worker_id.clone()));
-        self.release_questions(namespace, worker_id);
-        self.orphan_sessions(namespace, worker_id).await?;
+        self.host.questions().release_all(namespace, worker_id);
+        self.host
+            .sessions()
+            .orphan_all(namespace, worker_id)
+            .await?;
         self.release_workflow_tasks(namespace, worker_id).await
     }
 
     /// Releases every workflow task that the worker holds to the next one; returns how many.
     async fn release_workflow_tasks(
-        &self,
+        self,
         namespace: &Namespace,
         worker_id: &WorkerId,
     ) -> Result<u64> {
@@ -500,6 +513,7 @@ impl Host {
         };
         let mut released = 0;
         for row in self
+            .host
             .inner
             .store
             .leased_tasks(&filter, RELEASED_LEASES_MAX)
@@ -510,6 +524,7 @@ impl Host {
                 owner: worker_id.clone(),
             };
             if self
+                .host
                 .inner
                 .executor
                 .execute(&row.run_id, &command)
@@ -522,19 +537,19 @@ impl Host {
         Ok(released)
     }
 
-    pub(crate) fn view(&self, known: &RegisteredWorker) -> WorkerView {
+    pub(crate) fn view(self, known: &RegisteredWorker) -> WorkerView {
         let mut row = known.row.clone();
         let heard = Timestamp::from_micros(known.heard.load(Ordering::Relaxed));
         row.last_heartbeat_at = row.last_heartbeat_at.max(heard);
         WorkerView {
-            is_stale: self.is_stale(known, self.now()),
+            is_stale: self.is_stale(known, self.host.now()),
             ..self.fresh_view(row)
         }
     }
 
     /// Returns one worker.
-    pub async fn worker(&self, namespace: &Namespace, worker_id: &WorkerId) -> Result<WorkerView> {
-        let known = self.known_worker(namespace, worker_id).await?;
+    pub async fn get(self, namespace: &Namespace, worker_id: &WorkerId) -> Result<WorkerView> {
+        let known = self.known(namespace, worker_id).await?;
         known
             .map(|known| self.view(&known))
             .ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))
@@ -542,14 +557,14 @@ impl Host {
 
     /// Returns the workers that could get a task of this workflow type now: live, on the queue, of the type. This is the only place
     /// that decides which workers may be asked; a reason to skip a worker belongs here.
-    pub(crate) fn live_workers(
-        &self,
+    pub(crate) fn live(
+        self,
         namespace: &Namespace,
         queue: &TaskQueue,
         workflow_type: &str,
     ) -> Vec<Arc<RegisteredWorker>> {
-        let now = self.now();
-        let known = self.inner.workers.known.read();
+        let now = self.host.now();
+        let known = self.host.inner.workers.known.read();
         known
             .values()
             .filter(|known| {
@@ -557,21 +572,25 @@ impl Host {
                     && known.row.task_queue == *queue
                     && known.runs_workflow(workflow_type)
                     && !self.is_stale(known, now)
-                    && !self.is_draining(namespace, queue, known.row.build_id.as_deref())
+                    && !self.host.rollouts().is_draining(
+                        namespace,
+                        queue,
+                        known.row.build_id.as_deref(),
+                    )
             })
             .map(Arc::clone)
             .collect()
     }
 
     /// Returns the workers that could get an activity of this type now.
-    pub(crate) fn activity_workers(
-        &self,
+    pub(crate) fn serving_activity(
+        self,
         namespace: &Namespace,
         queue: &TaskQueue,
         activity_type: &str,
     ) -> Vec<Arc<RegisteredWorker>> {
-        let now = self.now();
-        let known = self.inner.workers.known.read();
+        let now = self.host.now();
+        let known = self.host.inner.workers.known.read();
         let mut workers: Vec<Arc<RegisteredWorker>> = known
             .values()
             .filter(|known| {
@@ -580,7 +599,11 @@ impl Host {
                     && known.row.task_queue == *queue
                     && (types.is_empty() || types.iter().any(|name| name == activity_type))
                     && !self.is_stale(known, now)
-                    && !self.is_draining(namespace, queue, known.row.build_id.as_deref())
+                    && !self.host.rollouts().is_draining(
+                        namespace,
+                        queue,
+                        known.row.build_id.as_deref(),
+                    )
             })
             .map(Arc::clone)
             .collect();
@@ -589,26 +612,32 @@ impl Host {
     }
 
     /// Returns all workers of a namespace by id.
-    pub async fn workers(&self, namespace: &Namespace) -> Result<Vec<WorkerView>> {
-        let known = self.known_workers(namespace, |_| true).await?;
+    pub async fn all(self, namespace: &Namespace) -> Result<Vec<WorkerView>> {
+        let known = self.all_known(namespace, |_| true).await?;
         Ok(known.iter().map(|known| self.view(known)).collect())
     }
 
     /// Returns the registrations of a namespace that match, by id. Other servers may have created some.
-    pub(crate) async fn known_workers(
-        &self,
+    pub(crate) async fn all_known(
+        self,
         namespace: &Namespace,
         is_wanted: impl Fn(&RegisteredWorker) -> bool,
     ) -> Result<Vec<Arc<RegisteredWorker>>> {
-        if self.inner.store.is_shared() {
-            for row in self.inner.store.list::<WorkerRow>(Some(namespace)).await? {
+        if self.host.inner.store.is_shared() {
+            for row in self
+                .host
+                .inner
+                .store
+                .list::<WorkerRow>(Some(namespace))
+                .await?
+            {
                 let key = (row.namespace.clone(), row.worker_id.clone());
-                if !self.inner.workers.known.read().contains_key(&key) {
-                    self.remember_worker(row);
+                if !self.host.inner.workers.known.read().contains_key(&key) {
+                    self.keep(row);
                 }
             }
         }
-        let known = self.inner.workers.known.read();
+        let known = self.host.inner.workers.known.read();
         let mut wanted: Vec<Arc<RegisteredWorker>> = known
             .values()
             .filter(|known| known.row.namespace == *namespace && is_wanted(known))
@@ -620,17 +649,17 @@ impl Host {
     }
 
     /// Returns one page of workers by id. It ends early if they are large.
-    pub async fn list_workers(
-        &self,
-        namespace: &Namespace,
-        filter: &WorkerFilter,
-    ) -> Result<WorkerList> {
-        let now = self.now();
+    pub async fn list(self, namespace: &Namespace, filter: &WorkerFilter) -> Result<WorkerList> {
+        let now = self.host.now();
         let is_wanted = |known: &RegisteredWorker| {
             let row = &known.row;
             let status = || match (
                 self.is_stale(known, now),
-                self.is_draining(namespace, &row.task_queue, row.build_id.as_deref()),
+                self.host.rollouts().is_draining(
+                    namespace,
+                    &row.task_queue,
+                    row.build_id.as_deref(),
+                ),
             ) {
                 (true, _) => "stale",
                 (false, true) => "draining",
@@ -649,7 +678,7 @@ impl Host {
                     None => !self.is_stale(known, now),
                 }
         };
-        let known = self.known_workers(namespace, is_wanted).await?;
+        let known = self.all_known(namespace, is_wanted).await?;
         let mut workers = Vec::new();
         let mut bytes = 0;
         for known in &known {
@@ -670,10 +699,10 @@ impl Host {
     }
 
     /// Returns a summary of a namespace's live workers: their number, and at most `max` of them and of their queues and builds.
-    pub async fn fleet(&self, namespace: &Namespace, max: usize) -> Result<Fleet> {
-        let now = self.now();
+    pub async fn fleet(self, namespace: &Namespace, max: usize) -> Result<Fleet> {
+        let now = self.host.now();
         let is_live = |known: &RegisteredWorker| !self.is_stale(known, now);
-        let live = self.known_workers(namespace, is_live).await?;
+        let live = self.all_known(namespace, is_live).await?;
         let mut queues: BTreeSet<&TaskQueue> = BTreeSet::new();
         let mut build_ids: BTreeSet<&String> = BTreeSet::new();
         for known in &live {
@@ -694,13 +723,13 @@ impl Host {
 
     /// Returns whether a live worker of the queue registered the capability.
     pub(crate) fn is_offered(
-        &self,
+        self,
         namespace: &Namespace,
         queue: &TaskQueue,
         capability: &str,
     ) -> bool {
-        let now = self.now();
-        self.inner.workers.known.read().values().any(|known| {
+        let now = self.host.now();
+        self.host.inner.workers.known.read().values().any(|known| {
             known.row.namespace == *namespace
                 && known.row.task_queue == *queue
                 && known.can(capability)
@@ -709,26 +738,21 @@ impl Host {
     }
 
     /// Returns whether this worker registered the capability.
-    pub(crate) fn worker_can(
-        &self,
-        namespace: &Namespace,
-        worker_id: &WorkerId,
-        capability: &str,
-    ) -> bool {
+    pub(crate) fn can(self, namespace: &Namespace, worker_id: &WorkerId, capability: &str) -> bool {
         let key = (namespace.clone(), worker_id.clone());
-        let known = self.inner.workers.known.read();
+        let known = self.host.inner.workers.known.read();
         known.get(&key).is_some_and(|known| known.can(capability))
     }
 
     /// Returns the handlers that workers of this type and queue declare, as `declared_*` keys; the newest live registration counts.
     pub(crate) fn declared_contract(
-        &self,
+        self,
         namespace: &Namespace,
         queue: &TaskQueue,
         workflow_type: &str,
     ) -> Map<String, Value> {
-        let now = self.now();
-        let known = self.inner.workers.known.read();
+        let now = self.host.now();
+        let known = self.host.inner.workers.known.read();
         let contract = known
             .values()
             .filter(|known| {

@@ -26,12 +26,12 @@ const SHARED_LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// When to check next.
 #[derive(Default)]
-pub(crate) struct AlarmBell {
+pub(crate) struct NextCheck {
     next: Mutex<Option<Timestamp>>,
     earlier: Notify,
 }
 
-impl AlarmBell {
+impl NextCheck {
     /// Sets the next check to no later than this: a commit set an alarm.
     pub(crate) fn set_no_later_than(&self, at: Timestamp) {
         let mut next = self.next.lock();
@@ -43,7 +43,7 @@ impl AlarmBell {
     }
 
     /// Clears the time. Called before a check, so that one that is set during the check is not lost.
-    pub(crate) fn silence(&self) {
+    pub(crate) fn clear(&self) {
         *self.next.lock() = None;
     }
 
@@ -53,17 +53,17 @@ impl AlarmBell {
     }
 
     /// Waits for the time.
-    pub(crate) async fn rings(&self, clock: &dyn Clock) {
+    pub(crate) async fn wait(&self, clock: &dyn Clock) {
         loop {
             let next = *self.next.lock();
-            let ring = async {
+            let due = async {
                 match next {
                     Some(at) => clock.sleep_until(at).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                () = ring => return,
+                () = due => return,
                 () = self.earlier.notified() => {}
             }
         }
@@ -79,11 +79,11 @@ impl Sweep for Alarms {
     const KEEPS_HOST_BUSY: bool = true;
 
     async fn pass(&mut self, host: &Host) -> Result<()> {
-        let bell = &host.inner.wakes.bell;
+        let check = &host.inner.wakes.run_check;
         // Clearing the old time before the check means that an alarm that is set during the check is not lost.
-        bell.silence();
+        check.clear();
         if let Some(at) = advance_due_runs(&host.inner.executor).await? {
-            bell.set_no_later_than(at);
+            check.set_no_later_than(at);
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Sweep for Alarms {
             }
         };
         tokio::select! {
-            () = host.inner.wakes.bell.rings(&*executor.clock) => {}
+            () = host.inner.wakes.run_check.wait(&*executor.clock) => {}
             () = look => {}
         }
     }

@@ -60,6 +60,7 @@ impl Host {
         let mut repaired = 0;
         let mut names: Vec<Namespace> = self
             .namespaces()
+            .list()
             .await?
             .into_iter()
             .map(|row| row.name)
@@ -84,7 +85,7 @@ impl Host {
             };
             let page = self.inner.store.list_runs(&filter).await?;
             for row in &page {
-                match self.audit_run(&row.run_id).await {
+                match audit_run(self, &row.run_id).await {
                     Ok(was_stuck) => repaired += usize::from(was_stuck),
                     // One run that cannot be read must not hide the others.
                     Err(error) => {
@@ -105,28 +106,28 @@ impl Host {
         }
         Ok(repaired)
     }
+}
 
-    /// Reads the stored run first, so that a healthy one costs one read and takes no lock. Returns whether it was stuck.
-    async fn audit_run(&self, run_id: &RunId) -> Result<bool> {
-        let Some(run) = self.inner.store.run(run_id).await? else {
-            return Ok(false);
-        };
-        let moment = Moment {
-            now: self.now(),
-            entropy: 0,
-            limits: &self.inner.config.limits,
-        };
-        if stuck(&run, moment).is_none() {
-            return Ok(false);
-        }
-        let found = self.inner.executor.execute(run_id, &AuditRun).await?;
-        let Some(found) = found.flatten() else {
-            return Ok(false);
-        };
-        tracing::error!(
-            namespace = %run.spec.namespace, workflow_id = %run.spec.workflow_id, %run_id, found = found.as_str(),
-            "repaired an open run that was stuck; please report this"
-        );
-        Ok(true)
+/// Reads the stored run first, so that a healthy one costs one read and takes no lock. Returns whether it was stuck.
+async fn audit_run(host: &Host, run_id: &RunId) -> Result<bool> {
+    let Some(run) = host.inner.store.run(run_id).await? else {
+        return Ok(false);
+    };
+    let moment = Moment {
+        now: host.now(),
+        entropy: 0,
+        limits: &host.inner.config.limits,
+    };
+    if stuck(&run, moment).is_none() {
+        return Ok(false);
     }
+    let found = host.inner.executor.execute(run_id, &AuditRun).await?;
+    let Some(found) = found.flatten() else {
+        return Ok(false);
+    };
+    tracing::error!(
+        namespace = %run.spec.namespace, workflow_id = %run.spec.workflow_id, %run_id, found = found.as_str(),
+        "repaired an open run that was stuck; please report this"
+    );
+    Ok(true)
 }

@@ -122,7 +122,7 @@ impl Sweep for Deliveries {
             let slot = Arc::clone(&self.slots).acquire_owned().await;
             let sender = host.clone();
             host.inner.tasks.spawn(async move {
-                sender.deliver_all(&run_id).await;
+                deliver_all(&sender, &run_id).await;
                 drop(slot);
                 sender.inner.wakes.outbox.written.notify_one();
             });
@@ -135,100 +135,98 @@ impl Sweep for Deliveries {
     }
 }
 
-impl Host {
-    /// Delivers the outbox of the run. The alarm of the sender repeats the rest.
-    async fn deliver_all(&self, sender: &RunId) {
-        let delivery = AssertUnwindSafe(self.deliver_messages(sender));
-        match delivery.catch_unwind().await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(run_id = %sender, %error, "messages to other runs could not be delivered yet");
-            }
-            Err(_) => {
-                tracing::error!(run_id = %sender, "delivering messages to other runs panicked");
-            }
+/// Delivers the outbox of the run. The alarm of the sender repeats the rest.
+async fn deliver_all(host: &Host, sender: &RunId) {
+    let delivery = AssertUnwindSafe(deliver_messages(host, sender));
+    match delivery.catch_unwind().await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(run_id = %sender, %error, "messages to other runs could not be delivered yet");
         }
-        self.inner.wakes.outbox.done(sender);
-        self.inner.wakes.idle.notify();
-    }
-
-    /// Delivers every message, oldest first.
-    async fn deliver_messages(&self, sender: &RunId) -> Result<()> {
-        let Some(run) = self.inner.executor.read(sender).await? else {
-            return Ok(());
-        };
-        for delivery in deliveries(&run) {
-            let number = delivery.number;
-            let refusal = self.deliver(delivery).await?;
-            let delivered = ConfirmDelivery { number, refusal };
-            self.inner.executor.execute(sender, &delivered).await?;
+        Err(_) => {
+            tracing::error!(run_id = %sender, "delivering messages to other runs panicked");
         }
-        Ok(())
     }
+    host.inner.wakes.outbox.done(sender);
+    host.inner.wakes.idle.notify();
+}
 
-    /// Delivers one message. Returns the reason of a refusal; an error means that the outcome is unknown.
-    async fn deliver(&self, delivery: Delivery) -> Result<Option<String>> {
-        match delivery.order {
-            Order::Report {
-                parent_run_id,
-                report,
-            } => {
-                let mut parent = parent_run_id;
-                for _ in 0..FORWARDS_MAX {
-                    match self.inner.executor.execute(&parent, &*report).await? {
-                        Some(Reported::Forward(next)) => parent = next,
-                        Some(Reported::Taken) | None => return Ok(None),
-                    }
+/// Delivers every message, oldest first.
+async fn deliver_messages(host: &Host, sender: &RunId) -> Result<()> {
+    let Some(run) = host.inner.executor.read(sender).await? else {
+        return Ok(());
+    };
+    for delivery in deliveries(&run) {
+        let number = delivery.number;
+        let refusal = deliver(host, delivery).await?;
+        let delivered = ConfirmDelivery { number, refusal };
+        host.inner.executor.execute(sender, &delivered).await?;
+    }
+    Ok(())
+}
+
+/// Delivers one message. Returns the reason of a refusal; an error means that the outcome is unknown.
+async fn deliver(host: &Host, delivery: Delivery) -> Result<Option<String>> {
+    match delivery.order {
+        Order::Report {
+            parent_run_id,
+            report,
+        } => {
+            let mut parent = parent_run_id;
+            for _ in 0..FORWARDS_MAX {
+                match host.inner.executor.execute(&parent, &*report).await? {
+                    Some(Reported::Forward(next)) => parent = next,
+                    Some(Reported::Taken) | None => return Ok(None),
                 }
-                Ok(None)
             }
-            Order::Stop {
+            Ok(None)
+        }
+        Order::Stop {
+            workflow_id,
+            how,
+            reason,
+        } => {
+            let target = CommandTarget {
+                namespace: delivery.namespace,
                 workflow_id,
-                how,
-                reason,
-            } => {
-                let target = CommandTarget {
-                    namespace: delivery.namespace,
-                    workflow_id,
-                    run_id: None,
-                    request_id: Some(delivery.request_id),
-                    principal: None,
-                    context: None,
-                };
-                refusal(self.stop_workflow(&target, how, Some(&reason)).await)
-            }
-            Order::RequestCancellation {
+                run_id: None,
+                request_id: Some(delivery.request_id),
+                principal: None,
+                context: None,
+            };
+            refusal(host.workflows().stop(&target, how, Some(&reason)).await)
+        }
+        Order::RequestCancellation {
+            workflow_id,
+            cleanup_deadline_at,
+            reason,
+            context,
+        } => {
+            let target = CommandTarget {
+                namespace: delivery.namespace,
                 workflow_id,
-                cleanup_deadline_at,
-                reason,
-                context,
-            } => {
-                let target = CommandTarget {
-                    namespace: delivery.namespace,
-                    workflow_id,
-                    run_id: None,
-                    request_id: Some(delivery.request_id),
-                    principal: None,
-                    context: None,
-                };
-                let budget = CleanupBudget::Until(cleanup_deadline_at);
-                let asked = self
-                    .pass_on_cancellation(&target, reason.as_deref(), budget, context.as_ref())
-                    .await;
-                match asked {
-                    // A parent waits for this child to end: a child that does not support the request is closed.
-                    Err(Error::Rejected(Rejection::NotCooperative)) if context.is_some() => {
-                        refusal(
-                            self.stop_workflow(&target, Stop::Cancel, reason.as_deref())
-                                .await,
-                        )
-                    }
-                    // Its worker will finish soon; the message is delivered again.
-                    Err(error @ Error::Rejected(Rejection::ActiveClaimNotCooperative { .. })) => {
-                        Err(error)
-                    }
-                    asked => refusal(asked),
+                run_id: None,
+                request_id: Some(delivery.request_id),
+                principal: None,
+                context: None,
+            };
+            let budget = CleanupBudget::Until(cleanup_deadline_at);
+            let asked = host
+                .workflows()
+                .pass_on_cancellation(&target, reason.as_deref(), budget, context.as_ref())
+                .await;
+            match asked {
+                // A parent waits for this child to end: a child that does not support the request is closed.
+                Err(Error::Rejected(Rejection::NotCooperative)) if context.is_some() => refusal(
+                    host.workflows()
+                        .stop(&target, Stop::Cancel, reason.as_deref())
+                        .await,
+                ),
+                // Its worker will finish soon; the message is delivered again.
+                Err(error @ Error::Rejected(Rejection::ActiveClaimNotCooperative { .. })) => {
+                    Err(error)
                 }
+                asked => refusal(asked),
             }
         }
     }

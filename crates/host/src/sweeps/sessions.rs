@@ -6,12 +6,13 @@ use longhaul_protocol::Timestamp;
 use crate::Host;
 use crate::error::Result;
 use crate::sweeps::Sweep;
+use crate::views::Sessions;
 
 /// Due sessions fetched at a time.
 const BATCH: usize = 512;
 
 /// Session queues that matching set aside are checked again after this.
-const SECOND_LOOK_SECONDS: u64 = 1;
+const RECHECK_SECONDS: u64 = 1;
 
 /// Ended sessions are deleted this often; they are kept for days, so the exact time hardly matters.
 const PRUNE_SECONDS: u64 = 3600;
@@ -30,93 +31,99 @@ impl Sweep for SessionSweep {
     const KEEPS_HOST_BUSY: bool = true;
 
     async fn pass(&mut self, host: &Host) -> Result<()> {
-        let bell = &host.inner.wakes.session_bell;
-        bell.silence();
+        let check = &host.inner.wakes.session_check;
+        check.clear();
         let prune_at = self
             .prune_at
             .get_or_insert_with(|| host.now().plus_seconds(PRUNE_SECONDS));
-        let next = host.next_session_look(prune_at).await?;
-        bell.set_no_later_than(next);
+        let next = host.sessions().next_look(prune_at).await?;
+        check.set_no_later_than(next);
         Ok(())
     }
 
     async fn wait(&self, host: &Host) {
         let inner = &host.inner;
-        inner.wakes.session_bell.rings(&*inner.clock).await;
+        inner.wakes.session_check.wait(&*inner.clock).await;
     }
 }
 
-impl Host {
+impl Sessions<'_> {
     /// Sweeps, and returns when to check again.
-    async fn next_session_look(&self, prune_at: &mut Timestamp) -> Result<Timestamp> {
-        self.sweep_sessions().await?;
-        let now = self.now();
+    async fn next_look(self, prune_at: &mut Timestamp) -> Result<Timestamp> {
+        self.sweep().await?;
+        let now = self.host.now();
         if *prune_at <= now {
-            self.prune_sessions().await?;
+            self.prune().await?;
             *prune_at = now.plus_seconds(PRUNE_SECONDS);
         }
         let mut next = *prune_at;
-        if let Some(deadline) = self.inner.store.next_session_deadline().await? {
+        if let Some(deadline) = self.host.inner.store.next_session_deadline().await? {
             next = next.min(deadline);
         }
-        let dispatch = &self.inner.wakes.dispatch;
+        let dispatch = &self.host.inner.wakes.dispatch;
         if dispatch.has_set_aside() {
-            next = next.min(now.plus_seconds(SECOND_LOOK_SECONDS));
+            next = next.min(now.plus_seconds(RECHECK_SECONDS));
         }
         for (namespace, worker_id) in dispatch.session_owners() {
-            if let Some(known) = self.known_worker(&namespace, &worker_id).await? {
-                next = next.min(self.stale_from(&known));
+            if let Some(known) = self.host.workers().known(&namespace, &worker_id).await? {
+                next = next.min(self.host.workers().stale_from(&known));
             }
         }
         Ok(next)
     }
 
     /// Updates every session to now: those that are due, and those whose owners are gone.
-    pub(crate) async fn sweep_sessions(&self) -> Result<()> {
-        self.inner.wakes.dispatch.look_again();
+    pub(crate) async fn sweep(self) -> Result<()> {
+        self.host.inner.wakes.dispatch.look_again();
         loop {
-            let due = self.inner.store.due_sessions(self.now(), BATCH).await?;
+            let due = self
+                .host
+                .inner
+                .store
+                .due_sessions(self.host.now(), BATCH)
+                .await?;
             let mut changed = false;
             for session in &due {
                 changed |= self
-                    .refresh_session(&session.namespace, &session.session_id)
+                    .refresh(&session.namespace, &session.session_id)
                     .await?;
             }
             if due.len() < BATCH || !changed {
                 break;
             }
         }
-        for (namespace, worker_id) in self.inner.wakes.dispatch.session_owners() {
-            let known = self.known_worker(&namespace, &worker_id).await?;
-            if known.is_none_or(|known| self.is_stale(&known, self.now())) {
-                self.orphan_sessions(&namespace, &worker_id).await?;
+        for (namespace, worker_id) in self.host.inner.wakes.dispatch.session_owners() {
+            let known = self.host.workers().known(&namespace, &worker_id).await?;
+            if known.is_none_or(|known| self.host.workers().is_stale(&known, self.host.now())) {
+                self.orphan_all(&namespace, &worker_id).await?;
             }
         }
         Ok(())
     }
 
     /// Deletes sessions that ended long ago. A namespace without retention keeps them, as it keeps its runs.
-    pub async fn prune_sessions(&self) -> Result<()> {
-        for namespace in self.namespaces().await? {
+    pub async fn prune(self) -> Result<()> {
+        for namespace in self.host.namespaces().list().await? {
             let Some(days) = namespace.retention_days else {
                 continue;
             };
             let seconds = u64::from(days.max(KEPT_DAYS_MIN)) * 86_400;
-            let before = self.now().minus_seconds(seconds);
-            let store = &self.inner.store;
+            let before = self.host.now().minus_seconds(seconds);
+            let store = &self.host.inner.store;
             while store.prune_sessions(&namespace.name, before).await? {}
         }
         Ok(())
     }
 
     /// Loads the sessions for matching, after a restart.
-    pub(crate) async fn load_sessions(&self) -> Result<()> {
+    pub(crate) async fn load(self) -> Result<()> {
         let open = self
+            .host
             .inner
             .store
             .due_sessions(Timestamp::MAX, usize::MAX)
             .await?;
-        self.inner.wakes.dispatch.sessions_changed(&open);
+        self.host.inner.wakes.dispatch.sessions_changed(&open);
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use longhaul_protocol::id::{Namespace, WorkerId};
 use crate::Host;
 use crate::error::{Error, Result};
 use crate::sweeps::Sweep;
+use crate::views::Workers;
 
 /// The silence after which a stale worker is deleted, unless configured. Far longer than a restart or a lost network usually lasts,
 /// because no published worker registers twice.
@@ -28,35 +29,35 @@ impl Sweep for WorkerSweep {
     const KEEPS_HOST_BUSY: bool = false;
 
     async fn pass(&mut self, host: &Host) -> Result<()> {
-        host.forget_silent_workers().await?;
+        host.workers().remove_silent().await?;
         Ok(())
     }
 
     async fn wait(&self, host: &Host) {
         let clock = &host.inner.clock;
-        clock.sleep_until(host.next_worker_look()).await;
+        clock.sleep_until(host.workers().next_look()).await;
     }
 }
 
-impl Host {
+impl Workers<'_> {
     /// Deletes every worker that was silent for too long. Returns how many.
     ///
     /// # Errors
     /// The store cannot be written.
-    pub async fn forget_silent_workers(&self) -> Result<u64> {
-        let now = self.now();
+    pub async fn remove_silent(self) -> Result<u64> {
+        let now = self.host.now();
         let silent: Vec<(Namespace, WorkerId)> = {
-            let known = self.inner.workers.known.read();
+            let known = self.host.inner.workers.known.read();
             let silent = known.values().filter(|worker| {
-                self.forgotten_from(worker) <= now
-                    && !self.inner.wakes.dispatch.is_waited_at(&worker.row)
+                self.removed_from(worker) <= now
+                    && !self.host.inner.wakes.dispatch.is_waited_at(&worker.row)
             });
             silent
                 .map(|worker| (worker.row.namespace.clone(), worker.row.worker_id.clone()))
                 .collect()
         };
         let forget = |(namespace, worker_id): (Namespace, WorkerId)| async move {
-            match self.deregister_worker(&namespace, &worker_id).await {
+            match self.deregister(&namespace, &worker_id).await {
                 Ok(_) => {
                     tracing::info!(%namespace, %worker_id, "deleted a worker that was silent for long");
                     Ok(1)
@@ -76,16 +77,16 @@ impl Host {
     }
 
     /// Returns when the next worker may have to be deleted: not before the one with the longest silence, and not too soon.
-    fn next_worker_look(&self) -> Timestamp {
-        let now = self.now();
-        let config = &self.inner.config;
+    fn next_look(self) -> Timestamp {
+        let now = self.host.now();
+        let config = &self.host.inner.config;
         let of_new = now.plus_seconds(
             config
                 .worker_stale_seconds
                 .saturating_add(config.worker_forget_seconds),
         );
-        let known = self.inner.workers.known.read();
-        let first = known.values().map(|worker| self.forgotten_from(worker));
+        let known = self.host.inner.workers.known.read();
+        let first = known.values().map(|worker| self.removed_from(worker));
         let next = first.min().unwrap_or(of_new);
         next.max(now.plus_seconds(LOOK_SECONDS_MIN))
     }

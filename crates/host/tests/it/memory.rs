@@ -40,7 +40,7 @@ async fn runs_in_memory_are_bounded_by_their_bytes() {
     for number in 0..20 {
         let mut start = start_of(&format!("w{number}"));
         start.arguments = large(500_000);
-        setup.host.start_workflow(start).await.unwrap();
+        setup.host.workflows().start(start).await.unwrap();
         let (_, bytes) = setup.host.cached_runs();
         assert!(bytes <= 4 * MEBIBYTE, "{bytes} after {number}");
     }
@@ -83,8 +83,8 @@ async fn the_weight_of_a_run_follows_its_size() {
     }]);
     setup.complete(&task, set).await;
     for _ in 0..4 {
-        let signal = setup.host.signal_workflow(&target, "go", memo.clone());
-        signal.await.unwrap();
+        let workflows = setup.host.workflows();
+        workflows.signal(&target, "go", memo.clone()).await.unwrap();
     }
     let grown = setup.host.cached_runs().1;
     // The rules decide what a signal keeps in the run; this test checks that its weight is complete.
@@ -95,7 +95,8 @@ async fn the_weight_of_a_run_follows_its_size() {
     );
     let fresh = fresh.await.unwrap();
     fresh
-        .workflow_run(&target.namespace, &target.workflow_id, None)
+        .workflows()
+        .run(&target.namespace, &target.workflow_id, None)
         .await
         .unwrap();
     let read = fresh.cached_runs().1;
@@ -103,7 +104,8 @@ async fn the_weight_of_a_run_follows_its_size() {
     assert!(grown > before, "{grown} and {before}");
     setup
         .host
-        .stop_workflow(
+        .workflows()
+        .stop(
             &target,
             longhaul_engine::run::message::external::Stop::Terminate,
             None,
@@ -121,7 +123,7 @@ async fn idle_queues_are_removed() {
     for number in 0..3000 {
         let mut start = start_of(&format!("w{number}"));
         start.task_queue = TaskQueue::from(format!("queue-{number}"));
-        setup.host.start_workflow(start).await.unwrap();
+        setup.host.workflows().start(start).await.unwrap();
         let target = longhaul_host::CommandTarget {
             namespace: crate::setup::namespace(),
             workflow_id: format!("w{number}").into(),
@@ -132,7 +134,8 @@ async fn idle_queues_are_removed() {
         };
         setup
             .host
-            .stop_workflow(
+            .workflows()
+            .stop(
                 &target,
                 longhaul_engine::run::message::external::Stop::Terminate,
                 None,
@@ -160,7 +163,7 @@ async fn ready_tasks_beyond_memory_are_found_in_the_store() {
         let mut start = start_of(&format!("w{number}"));
         start.task_queue = TaskQueue::from(format!("queue-{number}"));
         start.workflow_type = format!("{long}-{number}");
-        setup.host.start_workflow(start).await.unwrap();
+        setup.host.workflows().start(start).await.unwrap();
     }
     let (queues, tasks) = setup.host.queues_in_memory();
     assert!(queues < 25_000, "{queues}");
@@ -170,10 +173,10 @@ async fn ready_tasks_beyond_memory_are_found_in_the_store() {
         let worker = format!("worker-{number}");
         let mut registration = crate::setup::registration(&worker);
         registration.task_queue = TaskQueue::from(format!("queue-{number}"));
-        setup.host.register_worker(registration).await.unwrap();
+        setup.host.workers().register(registration).await.unwrap();
         let mut poll = poll_of(&worker, None, 30);
         poll.task_queue = TaskQueue::from(format!("queue-{number}"));
-        let task = leased(setup.host.poll_workflow_task(&poll, 500).await);
+        let task = leased(setup.host.workflow_tasks().poll(&poll, 500).await);
         assert_eq!(task.claim.spec.workflow_id.as_str(), format!("w{number}"));
         let commands = json!([{"type": "complete_workflow", "result": null}]);
         setup.complete(&task, commands).await;

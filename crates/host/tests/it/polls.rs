@@ -11,8 +11,11 @@ use crate::setup::{holder, leased, namespace, poll_of, register, setup};
 async fn a_waiting_poll_is_woken_by_a_start() {
     let setup = setup().await;
     let host = setup.host.clone();
-    let waiting =
-        tokio::spawn(async move { host.poll_workflow_task(&poll_of("w1", None, 60), 500).await });
+    let waiting = tokio::spawn(async move {
+        host.workflow_tasks()
+            .poll(&poll_of("w1", None, 60), 500)
+            .await
+    });
     tokio::task::yield_now().await;
     setup.start("order-1").await;
     let task = leased(waiting.await.unwrap());
@@ -35,8 +38,11 @@ async fn each_poll_gets_one_task_and_each_task_goes_to_one_poll() {
 async fn an_abandoned_poll_takes_no_task() {
     let setup = setup().await;
     let host = setup.host.clone();
-    let gone =
-        tokio::spawn(async move { host.poll_workflow_task(&poll_of("w1", None, 60), 500).await });
+    let gone = tokio::spawn(async move {
+        host.workflow_tasks()
+            .poll(&poll_of("w1", None, 60), 500)
+            .await
+    });
     tokio::task::yield_now().await;
     gone.abort();
     let _ = gone.await;
@@ -50,15 +56,15 @@ async fn a_repeated_poll_gets_the_same_lease() {
     setup.start("order-1").await;
     setup.start("order-2").await;
     let poll = poll_of("w1", Some("p1"), 30);
-    let first = leased(setup.host.poll_workflow_task(&poll, 500).await);
-    let again = leased(setup.host.poll_workflow_task(&poll, 500).await);
+    let first = leased(setup.host.workflow_tasks().poll(&poll, 500).await);
+    let again = leased(setup.host.workflow_tasks().poll(&poll, 500).await);
     assert_eq!(first.claim.task_id, again.claim.task_id);
     assert_eq!(first.claim.attempt, again.claim.attempt);
     assert_eq!(first.claim.lease_expires_at, again.claim.lease_expires_at);
     setup
         .complete(&first, json!([{"type": "complete_workflow"}]))
         .await;
-    let next = leased(setup.host.poll_workflow_task(&poll, 500).await);
+    let next = leased(setup.host.workflow_tasks().poll(&poll, 500).await);
     assert_ne!(
         next.claim.task_id, first.claim.task_id,
         "after the lease ends, the id belongs to a new poll"
@@ -70,7 +76,8 @@ async fn simultaneous_polls_with_one_id_get_the_same_reply() {
     let setup = setup().await;
     let poll = |host: longhaul_host::Host| {
         tokio::spawn(async move {
-            host.poll_workflow_task(&poll_of("w1", Some("p1"), 60), 500)
+            host.workflow_tasks()
+                .poll(&poll_of("w1", Some("p1"), 60), 500)
                 .await
         })
     };
@@ -89,7 +96,8 @@ async fn a_poll_must_match_its_registration() {
     let setup = setup().await;
     let host = &setup.host;
     let refused = |poll| async move {
-        host.poll_workflow_task(&poll, 500)
+        host.workflow_tasks()
+            .poll(&poll, 500)
             .await
             .unwrap_err()
             .reason()
@@ -109,8 +117,11 @@ async fn a_poll_must_match_its_registration() {
 async fn stopping_ends_the_waiting_polls() {
     let setup = setup().await;
     let host = setup.host.clone();
-    let waiting =
-        tokio::spawn(async move { host.poll_workflow_task(&poll_of("w1", None, 60), 500).await });
+    let waiting = tokio::spawn(async move {
+        host.workflow_tasks()
+            .poll(&poll_of("w1", None, 60), 500)
+            .await
+    });
     tokio::task::yield_now().await;
     setup.host.stop().await;
     assert!(matches!(waiting.await.unwrap(), Ok(Polled::Empty)));
@@ -124,27 +135,31 @@ async fn the_tasks_of_a_worker_that_leaves_go_to_the_next() {
     let held = setup.task().await;
     let released = setup
         .host
-        .deregister_worker(&namespace(), &WorkerId::from("w1"))
+        .workers()
+        .deregister(&namespace(), &WorkerId::from("w1"))
         .await
         .unwrap();
     assert_eq!(released, 1);
     let taken = leased(
         setup
             .host
-            .poll_workflow_task(&poll_of("w2", None, 30), 500)
+            .workflow_tasks()
+            .poll(&poll_of("w2", None, 30), 500)
             .await,
     );
     assert_eq!(taken.claim.task_id, held.claim.task_id);
     assert_eq!(taken.claim.attempt, 2);
     let late = setup
         .host
-        .heartbeat_workflow_task(&holder(&held))
+        .workflow_tasks()
+        .heartbeat(&holder(&held))
         .await
         .unwrap_err();
     assert_eq!(late.reason(), Reason::LeaseOwnerMismatch);
     let unknown = setup
         .host
-        .deregister_worker(&namespace(), &WorkerId::from("w1"))
+        .workers()
+        .deregister(&namespace(), &WorkerId::from("w1"))
         .await
         .unwrap_err();
     assert!(matches!(unknown, Error::WorkerNotRegistered(_)));

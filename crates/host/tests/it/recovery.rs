@@ -30,14 +30,16 @@ async fn ready_tasks_leases_timers_and_workers_survive() {
     let setup = reopen(setup).await;
     setup
         .host
-        .complete_activity_task(&report(&activity), Payload::null())
+        .activity_tasks()
+        .complete(&report(&activity), Payload::null())
         .await
         .unwrap();
     let setup = reopen(setup).await;
     let second = setup.task().await;
     setup
         .host
-        .fail_workflow_task(
+        .workflow_tasks()
+        .fail(
             &holder(&second),
             "waiting",
             Some("WorkflowTaskWaitingForHistory"),
@@ -81,9 +83,9 @@ async fn a_repeated_poll_after_a_restart_gets_its_lease() {
     let setup = setup().await;
     setup.start("order-1").await;
     let poll = poll_of("w1", Some("p1"), 30);
-    let first = leased(setup.host.poll_workflow_task(&poll, 500).await);
+    let first = leased(setup.host.workflow_tasks().poll(&poll, 500).await);
     let setup = reopen(setup).await;
-    let again = leased(setup.host.poll_workflow_task(&poll, 500).await);
+    let again = leased(setup.host.workflow_tasks().poll(&poll, 500).await);
     assert_eq!(
         (first.claim.task_id, first.claim.attempt),
         (again.claim.task_id, again.claim.attempt)
@@ -102,7 +104,8 @@ async fn a_repeated_report_after_a_restart_gets_the_same_reply() {
     let commands = crate::setup::commands(json!([{"type": "complete_workflow"}]));
     let again = setup
         .host
-        .complete_workflow_task(&holder(&task), commands)
+        .workflow_tasks()
+        .complete(&holder(&task), commands)
         .await
         .unwrap();
     assert!(again.duplicate);
@@ -118,13 +121,15 @@ async fn of_two_hosts_on_one_store_only_one_wins() {
     let second = open(&first.store, &first.clock).await;
     let commands = || crate::setup::commands(json!([{"type": "complete_workflow"}]));
     let done = second
-        .complete_workflow_task(&holder(&task), commands())
+        .workflow_tasks()
+        .complete(&holder(&task), commands())
         .await
         .unwrap();
     assert!(!done.duplicate);
     let repeat = first
         .host
-        .complete_workflow_task(&holder(&task), commands())
+        .workflow_tasks()
+        .complete(&holder(&task), commands())
         .await
         .unwrap();
     assert!(
@@ -141,17 +146,20 @@ async fn a_cached_copy_refuses_nothing_that_the_store_allows() {
     let second = open(&first.store, &first.clock).await;
     let task = leased(
         second
-            .poll_workflow_task(&poll_of("w1", None, 0), 500)
+            .workflow_tasks()
+            .poll(&poll_of("w1", None, 0), 500)
             .await,
     );
     first
         .host
-        .heartbeat_workflow_task(&holder(&task))
+        .workflow_tasks()
+        .heartbeat(&holder(&task))
         .await
         .unwrap();
     let described = first
         .host
-        .describe_workflow(&crate::setup::namespace(), &"order-1".into(), None)
+        .workflows()
+        .describe(&crate::setup::namespace(), &"order-1".into(), None)
         .await
         .unwrap();
     assert_eq!(described.run.core.status.as_str(), "running");
@@ -163,7 +171,8 @@ async fn a_poll_finds_a_task_that_another_host_created() {
     let second = open(&first.store, &first.clock).await;
     let waiting = tokio::spawn(async move {
         second
-            .poll_workflow_task(&poll_of("w1", None, 30), 500)
+            .workflow_tasks()
+            .poll(&poll_of("w1", None, 30), 500)
             .await
     });
     tokio::task::yield_now().await;

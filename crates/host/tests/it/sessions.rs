@@ -50,14 +50,16 @@ fn in_session(session_id: &str) -> Value {
 impl Disk {
     async fn schedule(&self, workflow_id: &str, list: Vec<Value>) {
         self.host
-            .start_workflow(start_of(workflow_id))
+            .workflows()
+            .start(start_of(workflow_id))
             .await
             .unwrap();
         let poll = poll_of("w0", None, 30);
-        let task = leased(self.host.poll_workflow_task(&poll, 500).await);
+        let task = leased(self.host.workflow_tasks().poll(&poll, 500).await);
         let commands = commands(Value::Array(list));
         self.host
-            .complete_workflow_task(&holder(&task), commands)
+            .workflow_tasks()
+            .complete(&holder(&task), commands)
             .await
             .unwrap();
     }
@@ -66,7 +68,7 @@ impl Disk {
     async fn poll_at_once(&self, workers: &[String]) -> Vec<ActivityClaim> {
         let polls = workers.iter().map(|worker| {
             let (host, poll) = (self.host.clone(), poll_of(worker, None, 0));
-            tokio::spawn(async move { host.poll_activity_task(&poll).await.unwrap() })
+            tokio::spawn(async move { host.activity_tasks().poll(&poll).await.unwrap() })
         });
         let polled = futures::future::join_all(polls).await;
         let claims = polled
@@ -93,7 +95,11 @@ async fn of_many_simultaneous_creates_one_is_the_first() {
         let creates = (0..4).map(|number| {
             let (host, options) = (disk.host.clone(), options.clone());
             let worker = WorkerId::from(format!("w{number}"));
-            tokio::spawn(async move { host.create_session(&namespace(), &worker, &options).await })
+            tokio::spawn(async move {
+                host.sessions()
+                    .create(&namespace(), &worker, &options)
+                    .await
+            })
         });
         let mut created = 0;
         for outcome in futures::future::join_all(creates).await {
@@ -113,7 +119,8 @@ async fn of_many_simultaneous_creates_one_is_the_first() {
         let (_, owner) = disk.status(&format!("s{round}")).await.unwrap();
         let id = SessionId::from(format!("s{round}"));
         disk.host
-            .close_session(&namespace(), &owner, &id, None)
+            .sessions()
+            .close(&namespace(), &owner, &id, None)
             .await
             .unwrap();
     }
@@ -136,13 +143,15 @@ async fn of_many_polls_one_gets_the_only_slot_of_a_session() {
             assert_eq!(claim.attempt.owner, *owner, "a session has one owner");
             assert_eq!(claim.attempt.number, 1, "a refused claim is no attempt");
             disk.host
-                .complete_activity_task(&report(claim), Payload::empty_list())
+                .activity_tasks()
+                .complete(&report(claim), Payload::empty_list())
                 .await
                 .unwrap();
         }
         let owner = holder_of_all.unwrap();
         disk.host
-            .close_session(&namespace(), &owner, &id.as_str().into(), None)
+            .sessions()
+            .close(&namespace(), &owner, &id.as_str().into(), None)
             .await
             .unwrap();
     }
@@ -166,7 +175,8 @@ async fn of_many_polls_at_the_limit_only_the_allowed_number_begin() {
         assert_eq!(held.len(), 10);
         for claim in &claims {
             disk.host
-                .complete_activity_task(&report(claim), Payload::empty_list())
+                .activity_tasks()
+                .complete(&report(claim), Payload::empty_list())
                 .await
                 .unwrap();
         }
@@ -179,7 +189,8 @@ async fn of_many_polls_at_the_limit_only_the_allowed_number_begin() {
                 .unwrap();
             for session in held {
                 disk.host
-                    .close_session(&namespace(), &"w0".into(), &session.session_id, None)
+                    .sessions()
+                    .close(&namespace(), &"w0".into(), &session.session_id, None)
                     .await
                     .unwrap();
             }
@@ -188,7 +199,8 @@ async fn of_many_polls_at_the_limit_only_the_allowed_number_begin() {
                 assert_eq!(rest.len(), 3, "round {round}");
                 for claim in &rest {
                     disk.host
-                        .complete_activity_task(&report(claim), Payload::empty_list())
+                        .activity_tasks()
+                        .complete(&report(claim), Payload::empty_list())
                         .await
                         .unwrap();
                 }
@@ -204,7 +216,8 @@ async fn a_simultaneous_close_and_claim_leave_no_lease_on_a_closed_session() {
         let id = format!("s{round}");
         let options = WorkerSessionOptions::new(id.as_str());
         disk.host
-            .create_session(&namespace(), &"w0".into(), &options)
+            .sessions()
+            .create(&namespace(), &"w0".into(), &options)
             .await
             .unwrap();
         disk.schedule(&format!("run-{round}"), vec![in_session(&id)])
@@ -212,7 +225,8 @@ async fn a_simultaneous_close_and_claim_leave_no_lease_on_a_closed_session() {
         let closing = {
             let (host, id) = (disk.host.clone(), SessionId::from(id.as_str()));
             tokio::spawn(async move {
-                host.close_session(&namespace(), &"w0".into(), &id, None)
+                host.sessions()
+                    .close(&namespace(), &"w0".into(), &id, None)
                     .await
             })
         };
@@ -225,7 +239,8 @@ async fn a_simultaneous_close_and_claim_leave_no_lease_on_a_closed_session() {
                 let session = claim.session.as_ref().unwrap();
                 assert!(session.version < closed.view.session.version);
                 disk.host
-                    .complete_activity_task(&report(claim), Payload::empty_list())
+                    .activity_tasks()
+                    .complete(&report(claim), Payload::empty_list())
                     .await
                     .unwrap();
             }
@@ -253,8 +268,9 @@ async fn waiting_polls_share_a_long_queue_of_one_session_without_stalling() {
         let poll = poll_of(&format!("w{}", number % 2), None, 1);
         tokio::spawn(async move {
             while done.load(Ordering::SeqCst) < count {
-                if let Polled::Leased(claim) = host.poll_activity_task(&poll).await.unwrap() {
-                    host.complete_activity_task(&report(&claim), Payload::empty_list())
+                if let Polled::Leased(claim) = host.activity_tasks().poll(&poll).await.unwrap() {
+                    host.activity_tasks()
+                        .complete(&report(&claim), Payload::empty_list())
                         .await
                         .unwrap();
                     done.fetch_add(1, Ordering::SeqCst);
@@ -281,7 +297,8 @@ async fn ten_thousand_sessions_cost_an_ordinary_poll_nothing() {
     for number in 0..10 {
         let options = WorkerSessionOptions::new(format!("held-{number}"));
         disk.host
-            .create_session(&namespace(), &"w0".into(), &options)
+            .sessions()
+            .create(&namespace(), &"w0".into(), &options)
             .await
             .unwrap();
     }
@@ -293,9 +310,18 @@ async fn ten_thousand_sessions_cost_an_ordinary_poll_nothing() {
     let plain = json!({"type": "schedule_activity", "activity_type": "plain"});
     disk.schedule("plain", vec![plain; 20]).await;
     for _ in 0..20 {
-        let claim = leased(disk.host.poll_activity_task(&poll_of("w1", None, 0)).await);
+        let claim = leased(
+            disk.host
+                .activity_tasks()
+                .poll(&poll_of("w1", None, 0))
+                .await,
+        );
         assert_eq!(claim.activity.activity_type, "plain");
     }
-    let polled = disk.host.poll_activity_task(&poll_of("w1", None, 0)).await;
+    let polled = disk
+        .host
+        .activity_tasks()
+        .poll(&poll_of("w1", None, 0))
+        .await;
     assert!(matches!(polled.unwrap(), Polled::Empty));
 }

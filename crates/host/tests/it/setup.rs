@@ -49,7 +49,7 @@ pub(crate) async fn open(store: &Arc<dyn Store>, clock: &ManualClock) -> Host {
 }
 
 pub(crate) async fn register(host: &Host, worker: &str) {
-    host.register_worker(registration(worker)).await.unwrap();
+    host.workers().register(registration(worker)).await.unwrap();
 }
 
 pub(crate) fn registration(worker: &str) -> Registration {
@@ -132,7 +132,8 @@ pub(crate) fn report(claim: &ActivityClaim) -> AttemptIdentity {
 impl Setup {
     pub(crate) async fn start(&self, workflow_id: &str) -> Started {
         self.host
-            .start_workflow(start_of(workflow_id))
+            .workflows()
+            .start(start_of(workflow_id))
             .await
             .unwrap()
     }
@@ -141,18 +142,25 @@ impl Setup {
     pub(crate) async fn task(&self) -> LeasedWorkflowTask {
         leased(
             self.host
-                .poll_workflow_task(&poll_of("w1", None, 30), 500)
+                .workflow_tasks()
+                .poll(&poll_of("w1", None, 30), 500)
                 .await,
         )
     }
 
     pub(crate) async fn activity(&self) -> ActivityClaim {
-        leased(self.host.poll_activity_task(&poll_of("w1", None, 30)).await)
+        leased(
+            self.host
+                .activity_tasks()
+                .poll(&poll_of("w1", None, 30))
+                .await,
+        )
     }
 
     pub(crate) async fn complete(&self, task: &LeasedWorkflowTask, json: Value) -> TaskOutcome {
         self.host
-            .complete_workflow_task(&holder(task), commands(json))
+            .workflow_tasks()
+            .complete(&holder(task), commands(json))
             .await
             .unwrap()
             .outcome
@@ -162,7 +170,8 @@ impl Setup {
     pub(crate) async fn has_task(&self) -> bool {
         let polled = self
             .host
-            .poll_workflow_task(&poll_of("w1", None, 0), 500)
+            .workflow_tasks()
+            .poll(&poll_of("w1", None, 0), 500)
             .await
             .unwrap();
         matches!(polled, Polled::Leased(_))

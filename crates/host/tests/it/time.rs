@@ -35,7 +35,8 @@ async fn the_task_of_a_lost_lease_goes_to_the_next_poll() {
     assert_eq!(again.claim.attempt, 2);
     let late = setup
         .host
-        .complete_workflow_task(&holder(&lost), Completion::default())
+        .workflow_tasks()
+        .complete(&holder(&lost), Completion::default())
         .await
         .unwrap_err();
     assert_eq!(late.reason(), Reason::WorkflowTaskAttemptMismatch);
@@ -56,12 +57,14 @@ async fn a_failed_activity_is_ready_again_after_its_back_off() {
     };
     setup
         .host
-        .fail_activity_task(&report(&first), failure)
+        .activity_tasks()
+        .fail(&report(&first), failure)
         .await
         .unwrap();
     let early = setup
         .host
-        .poll_activity_task(&poll_of("w1", None, 0))
+        .activity_tasks()
+        .poll(&poll_of("w1", None, 0))
         .await
         .unwrap();
     assert!(matches!(early, Polled::Empty));
@@ -70,7 +73,8 @@ async fn a_failed_activity_is_ready_again_after_its_back_off() {
     assert_eq!(second.attempt.number, 2);
     setup
         .host
-        .complete_activity_task(&report(&second), Payload::null())
+        .activity_tasks()
+        .complete(&report(&second), Payload::null())
         .await
         .unwrap();
     assert!(setup.has_task().await);
@@ -81,7 +85,7 @@ async fn a_run_ends_at_its_deadline_without_a_request() {
     let setup = setup().await;
     let mut start = crate::setup::start_of("order-1");
     start.run_timeout_seconds = Some(60);
-    let started = setup.host.start_workflow(start).await.unwrap();
+    let started = setup.host.workflows().start(start).await.unwrap();
     let request = longhaul_host::HistoryRequest {
         namespace: crate::setup::namespace(),
         workflow_id: "order-1".into(),
@@ -92,7 +96,7 @@ async fn a_run_ends_at_its_deadline_without_a_request() {
         until_closed: false,
     };
     let host = setup.host.clone();
-    let waiting = tokio::spawn(async move { host.workflow_history(&request).await });
+    let waiting = tokio::spawn(async move { host.workflows().history(&request).await });
     tokio::task::yield_now().await;
     setup.clock.advance_seconds(60);
     let page = waiting.await.unwrap().unwrap();
@@ -107,7 +111,8 @@ async fn a_heartbeat_keeps_the_lease_of_a_task() {
     setup.clock.advance_seconds(299);
     setup
         .host
-        .heartbeat_workflow_task(&holder(&task))
+        .workflow_tasks()
+        .heartbeat(&holder(&task))
         .await
         .unwrap();
     setup.clock.advance_seconds(299);
@@ -116,7 +121,8 @@ async fn a_heartbeat_keeps_the_lease_of_a_task() {
         .await;
     let after = setup
         .host
-        .poll_workflow_task(&poll_of("w1", None, 0), 500)
+        .workflow_tasks()
+        .poll(&poll_of("w1", None, 0), 500)
         .await;
     assert!(matches!(after, Ok(Polled::Empty)));
 }

@@ -16,7 +16,12 @@ fn all() -> WorkerFilter {
 }
 
 async fn ids(setup: &Setup, filter: &WorkerFilter) -> Vec<String> {
-    let page = setup.host.list_workers(&namespace(), filter).await.unwrap();
+    let page = setup
+        .host
+        .workers()
+        .list(&namespace(), filter)
+        .await
+        .unwrap();
     let workers = page.workers.iter();
     workers
         .map(|worker| worker.row.worker_id.to_string())
@@ -30,10 +35,12 @@ async fn a_worker_that_is_stale_for_an_hour_is_deleted() {
     let heartbeat = async |worker: &str| {
         let (namespace, worker) = (namespace(), WorkerId::from(worker));
         let host = &setup.host;
-        host.heartbeat_worker(&namespace, &worker, None, None).await
+        host.workers()
+            .heartbeat(&namespace, &worker, None, None)
+            .await
     };
     setup.clock.advance_seconds(60 + 3599);
-    assert_eq!(setup.host.forget_silent_workers().await.unwrap(), 0);
+    assert_eq!(setup.host.workers().remove_silent().await.unwrap(), 0);
     let stale = WorkerFilter {
         status: Some("stale".to_owned()),
         ..all()
@@ -42,7 +49,7 @@ async fn a_worker_that_is_stale_for_an_hour_is_deleted() {
     heartbeat("w1").await.unwrap();
     setup.clock.advance_seconds(2);
     // The sweep may have been quicker.
-    setup.host.forget_silent_workers().await.unwrap();
+    setup.host.workers().remove_silent().await.unwrap();
     assert_eq!(ids(&setup, &stale).await, [""; 0]);
     assert_eq!(ids(&setup, &all()).await, ["w1"]);
     let rows = setup
@@ -57,7 +64,7 @@ async fn a_worker_that_is_stale_for_an_hour_is_deleted() {
         Err(Error::WorkerNotRegistered(_))
     ));
     let poll = poll_of("silent", None, 0);
-    let polled = setup.host.poll_workflow_task(&poll, 500).await;
+    let polled = setup.host.workflow_tasks().poll(&poll, 500).await;
     assert!(matches!(polled, Err(Error::WorkerNotRegistered(_))));
 }
 
@@ -68,9 +75,9 @@ async fn workers_are_not_deleted_for_the_downtime_of_the_server() {
     setup.host.stop().await;
     setup.clock.advance_seconds(30 * 86_400);
     let host = open(&setup.store, &setup.clock).await;
-    assert_eq!(host.forget_silent_workers().await.unwrap(), 0);
+    assert_eq!(host.workers().remove_silent().await.unwrap(), 0);
     let poll = poll_of("w1", None, 0);
-    assert!(host.poll_workflow_task(&poll, 500).await.is_ok());
+    assert!(host.workflow_tasks().poll(&poll, 500).await.is_ok());
 }
 
 /// A test moves the clock by days while the worker waits for a task: the worker still counts as alive.
@@ -80,7 +87,7 @@ async fn a_worker_with_a_waiting_poll_is_not_deleted() {
     let host = setup.host.clone();
     let waiting = tokio::spawn(async move {
         let poll = poll_of("w1", None, 30);
-        host.poll_workflow_task(&poll, 500).await
+        host.workflow_tasks().poll(&poll, 500).await
     });
     while setup
         .host
@@ -92,7 +99,7 @@ async fn a_worker_with_a_waiting_poll_is_not_deleted() {
         tokio::task::yield_now().await;
     }
     setup.clock.advance_seconds(10 * 86_400);
-    assert_eq!(setup.host.forget_silent_workers().await.unwrap(), 0);
+    assert_eq!(setup.host.workers().remove_silent().await.unwrap(), 0);
     setup.start("w").await;
     assert!(waiting.await.unwrap().is_ok());
 }
@@ -108,7 +115,8 @@ async fn workers_are_listed_in_pages() {
     loop {
         let page = setup
             .host
-            .list_workers(&namespace(), &filter)
+            .workers()
+            .list(&namespace(), &filter)
             .await
             .unwrap();
         assert!(page.workers.len() <= 10);
@@ -120,6 +128,6 @@ async fn workers_are_listed_in_pages() {
     }
     assert_eq!(seen.len(), 26);
     assert!(seen.is_sorted());
-    let fleet = setup.host.fleet(&namespace(), 5).await.unwrap();
+    let fleet = setup.host.workers().fleet(&namespace(), 5).await.unwrap();
     assert_eq!((fleet.active, fleet.workers.len()), (26, 5));
 }

@@ -25,7 +25,7 @@ async fn of_many_simultaneous_starts_exactly_one_begins() {
     let setup = setup().await;
     let starts = (0..20).map(|_| {
         let host = setup.host.clone();
-        tokio::spawn(async move { host.start_workflow(start_of("order-1")).await })
+        tokio::spawn(async move { host.workflows().start(start_of("order-1")).await })
     });
     let mut begun = 0;
     for start in starts.collect::<Vec<_>>() {
@@ -52,11 +52,14 @@ async fn of_completion_and_cancel_exactly_one_wins() {
         let (host, cancelling) = (setup.host.clone(), setup.host.clone());
         let completing = tokio::spawn(async move {
             let commands = crate::setup::commands(json!([{"type": "complete_workflow"}]));
-            host.complete_workflow_task(&holder(&task), commands).await
+            host.workflow_tasks()
+                .complete(&holder(&task), commands)
+                .await
         });
         let cancelling = tokio::spawn(async move {
             cancelling
-                .stop_workflow(&target("order-1", None), Stop::Cancel, None)
+                .workflows()
+                .stop(&target("order-1", None), Stop::Cancel, None)
                 .await
         });
         let outcomes = (completing.await.unwrap(), cancelling.await.unwrap());
@@ -78,7 +81,8 @@ async fn a_signal_follows_a_run_that_continued_as_new() {
         .await;
     let receipt = setup
         .host
-        .signal_workflow(&target("order-1", None), "more", Payload::empty_list())
+        .workflows()
+        .signal(&target("order-1", None), "more", Payload::empty_list())
         .await
         .unwrap();
     assert_ne!(receipt.run_id, first.run_id);
@@ -86,7 +90,8 @@ async fn a_signal_follows_a_run_that_continued_as_new() {
     old.run_id = Some(first.run_id);
     let refused = setup
         .host
-        .signal_workflow(&old, "more", Payload::empty_list())
+        .workflows()
+        .signal(&old, "more", Payload::empty_list())
         .await
         .unwrap_err();
     assert_eq!(refused.reason(), Reason::HistoricalRunCommandRejected);
@@ -99,7 +104,8 @@ async fn many_repeats_of_one_request_are_one_signal() {
     let sends = (0..20).map(|_| {
         let host = setup.host.clone();
         tokio::spawn(async move {
-            host.signal_workflow(&target("order-1", Some("r1")), "go", Payload::empty_list())
+            host.workflows()
+                .signal(&target("order-1", Some("r1")), "go", Payload::empty_list())
                 .await
         })
     });

@@ -17,13 +17,13 @@ const DESCRIPTION_MAX: usize = 1000;
 const RETENTION_DAYS_MAX: u32 = 365;
 
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
-    let namespaces = call.host().namespaces().await?;
+    let namespaces = call.host().namespaces().list().await?;
     let rows: Vec<Value> = namespaces.iter().map(shown).collect();
     Ok(Reply::ok(json!({"namespaces": rows})))
 }
 
 pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
-    let row = call.host().namespace(&named(&call)).await?;
+    let row = call.host().namespaces().get(&named(&call)).await?;
     Ok(Reply::ok(shown(&row)))
 }
 
@@ -31,20 +31,20 @@ pub(super) async fn create(call: Call) -> Result<Reply, Refusal> {
     let name = read_name(&call.body);
     let spec = read_spec(&call.body, &NamespaceSpec::default());
     call.body.check()?;
-    let row = call.host().create_namespace(&name, &spec).await?;
+    let row = call.host().namespaces().create(&name, &spec).await?;
     Ok(Reply::new(StatusCode::CREATED, shown(&row)))
 }
 
 pub(super) async fn update(call: Call) -> Result<Reply, Refusal> {
     let name = named(&call);
-    let row = call.host().namespace(&name).await?;
+    let row = call.host().namespaces().get(&name).await?;
     let before = NamespaceSpec {
         description: row.description,
         retention_days: row.retention_days,
     };
     let spec = read_spec(&call.body, &before);
     call.body.check()?;
-    let row = call.host().update_namespace(&name, &spec).await?;
+    let row = call.host().namespaces().update(&name, &spec).await?;
     Ok(Reply::ok(shown(&row)))
 }
 

@@ -13,7 +13,11 @@ use crate::request::body::Body;
 const TYPE_MAX: usize = 64;
 
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
-    let defined = call.host().search_attributes(&call.namespace).await?;
+    let defined = call
+        .host()
+        .search_attributes()
+        .list(&call.namespace)
+        .await?;
     Ok(Reply::ok(json!({
         "system_attributes": types(SYSTEM_ATTRIBUTES),
         "custom_attributes": types(defined.iter()),
@@ -32,7 +36,8 @@ pub(super) async fn create(call: Call) -> Result<Reply, Refusal> {
     let attribute = read_type(&call.body);
     call.body.check()?;
     call.host()
-        .define_search_attribute(&call.namespace, &name, attribute)
+        .search_attributes()
+        .define(&call.namespace, &name, attribute)
         .await?;
     Ok(Reply::new(
         StatusCode::CREATED,
@@ -43,7 +48,8 @@ pub(super) async fn create(call: Call) -> Result<Reply, Refusal> {
 pub(super) async fn remove(call: Call) -> Result<Reply, Refusal> {
     let name = call.segment("name");
     call.host()
-        .delete_search_attribute(&call.namespace, name)
+        .search_attributes()
+        .delete(&call.namespace, name)
         .await?;
     Ok(Reply::ok(json!({"name": name, "outcome": "deleted"})))
 }

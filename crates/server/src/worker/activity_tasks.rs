@@ -28,7 +28,7 @@ const PROGRESS_UNIT_MAX: usize = 64;
 pub(super) async fn poll(call: Call) -> Result<Reply, Refusal> {
     let poll = read_poll(&call);
     call.body.check()?;
-    let polled = call.host().poll_activity_task(&poll).await;
+    let polled = call.host().activity_tasks().poll(&poll).await;
     let render = |claim: ActivityClaim| async move {
         Leased {
             task: task_json(&claim).to_string(),
@@ -143,7 +143,8 @@ pub(super) async fn complete(call: Call) -> Result<Reply, Refusal> {
     let result = body.finish(result)?;
     let answer = call
         .host()
-        .complete_activity_task(&report, result)
+        .activity_tasks()
+        .complete(&report, result)
         .await
         .map_err(rejected("complete_activity_task", &report))?;
     Ok(Reply::recorded(
@@ -158,7 +159,8 @@ pub(super) async fn fail(call: Call) -> Result<Reply, Refusal> {
     let failure = call.body.finish(failure)?;
     let answer = call
         .host()
-        .fail_activity_task(&report, failure)
+        .activity_tasks()
+        .fail(&report, failure)
         .await
         .map_err(rejected("fail_activity_task", &report))?;
     Ok(Reply::recorded(
@@ -217,7 +219,8 @@ pub(super) async fn heartbeat(call: Call) -> Result<Reply, Refusal> {
     call.body.check()?;
     let pulse = call
         .host()
-        .heartbeat_activity_task(&report, progress)
+        .activity_tasks()
+        .heartbeat(&report, progress)
         .await
         .map_err(rejected("heartbeat_activity_task", &report))?;
     Ok(Reply::ok(&pulse_json(&report, &pulse)))
@@ -228,7 +231,8 @@ pub(super) async fn status(call: Call) -> Result<Reply, Refusal> {
     call.body.check()?;
     let pulse = call
         .host()
-        .activity_task_status(&report)
+        .activity_tasks()
+        .status(&report)
         .await
         .map_err(rejected("read_activity_task_status", &report))?;
     let mut body = pulse_json(&report, &pulse);
@@ -252,7 +256,8 @@ pub(super) async fn acknowledge_cancellation(call: Call) -> Result<Reply, Refusa
     call.body.check()?;
     let acknowledged = call
         .host()
-        .acknowledge_activity_stop(&report, &request_id)
+        .activity_tasks()
+        .acknowledge_stop(&report, &request_id)
         .await
         .map_err(rejected("acknowledge_activity_cancellation", &report))?;
     Ok(Reply::ok(&json!({

@@ -21,6 +21,7 @@ pub(super) async fn deliver_cancellation(call: Call) -> Result<Reply, Refusal> {
     body.check()?;
     let (run_id, task_id, delivered) = call
         .host()
+        .workflow_tasks()
         .deliver_cancellation(&holder, &request_id, &place)
         .await
         .map_err(rejected("deliver_cancellation", &holder))?;

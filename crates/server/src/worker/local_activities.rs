@@ -44,7 +44,8 @@ async fn record_checkpoint(call: Call, is_group: bool) -> Result<Reply, Refusal>
     let commands = body.finish(commands)?;
     let checkpointed = call
         .host()
-        .checkpoint_commands(&holder, &checkpoint_id, start_sequence, commands)
+        .local_activities()
+        .checkpoint(&holder, &checkpoint_id, start_sequence, commands)
         .await
         .map_err(rejected("checkpoint_local_activities", &holder))?;
     let shown = checkpoint_json(&holder, &checkpointed);
@@ -59,7 +60,8 @@ async fn with_events(app: &App, holder: &TaskHolder, after: Option<u64>, body: V
         // If the events cannot be read now, the worker reads them with its next request.
         if let Ok(page) = app
             .host()
-            .workflow_task_history(holder, after.into(), size)
+            .workflow_tasks()
+            .history(holder, after.into(), size)
             .await
         {
             let bytes = page.bytes();
@@ -102,7 +104,8 @@ pub(super) async fn prepare(call: Call) -> Result<Reply, Refusal> {
     let descriptor = body.finish(descriptor)?;
     let prepared = call
         .host()
-        .prepare_local_activity(&holder, sequence, &worker_attempt_id, &descriptor)
+        .local_activities()
+        .prepare(&holder, sequence, &worker_attempt_id, &descriptor)
         .await
         .map_err(rejected("prepare_local_activity", &holder))?;
     Ok(with_events(&call.app, &holder, after, prepared_json(&holder, &prepared)).await)
@@ -151,7 +154,8 @@ pub(super) async fn recover(call: Call) -> Result<Reply, Refusal> {
     let descriptor = body.finish(descriptor)?;
     let (run_id, settled) = call
         .host()
-        .recover_local_activity(&holder, sequence, &descriptor)
+        .local_activities()
+        .recover(&holder, sequence, &descriptor)
         .await
         .map_err(rejected("recover_local_activity", &holder))?;
     let mut shown = settled_json(&holder, &run_id, &settled);
@@ -187,7 +191,8 @@ async fn renew(
     call.body.check()?;
     let pulse = call
         .host()
-        .heartbeat_local_activity(&holder, &call.attempt_id(), &beat)
+        .local_activities()
+        .heartbeat(&holder, &call.attempt_id(), &beat)
         .await
         .map_err(rejected(operation, &holder))?;
     Ok(Reply::ok(&pulse_json(&holder, &pulse)))
@@ -238,7 +243,8 @@ pub(super) async fn outcome(call: Call) -> Result<Reply, Refusal> {
     let report = call.body.finish(report)?;
     let (run_id, settled) = call
         .host()
-        .end_local_attempt(&holder, &call.attempt_id(), &report)
+        .local_activities()
+        .end_attempt(&holder, &call.attempt_id(), &report)
         .await
         .map_err(rejected("report_local_activity_outcome", &holder))?;
     let mut shown = settled_json(&holder, &run_id, &settled);
@@ -273,7 +279,8 @@ pub(super) async fn acknowledge_cancellation(call: Call) -> Result<Reply, Refusa
     call.body.check()?;
     let (event_id, duplicate) = call
         .host()
-        .acknowledge_local_stop(&holder, &attempt_id, &request_id)
+        .local_activities()
+        .acknowledge_stop(&holder, &attempt_id, &request_id)
         .await
         .map_err(rejected("acknowledge_local_activity_cancellation", &holder))?;
     Ok(Reply::ok(&json!({

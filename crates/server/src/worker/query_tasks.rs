@@ -19,7 +19,7 @@ use crate::request::body::{Body, Mistake};
 pub(super) async fn poll(call: Call) -> Result<Reply, Refusal> {
     let poll = read_poll(&call);
     call.body.check()?;
-    let polled = call.host().poll_query_task(&poll).await;
+    let polled = call.host().queries().poll(&poll).await;
     let now = call.host().now();
     let render = |task: LeasedQuestion| async move {
         Leased {
@@ -104,7 +104,8 @@ pub(super) async fn complete(call: Call) -> Result<Reply, Refusal> {
     let shown = shown.unwrap_or_else(|| envelope.display().unwrap_or_default());
     let repeated = call
         .host()
-        .complete_query_task(&holder, QueryResult { shown, envelope })?;
+        .queries()
+        .complete(&holder, QueryResult { shown, envelope })?;
     Ok(accepted(&holder, "completed", repeated))
 }
 
@@ -112,7 +113,7 @@ pub(super) async fn fail(call: Call) -> Result<Reply, Refusal> {
     let holder = read_holder(&call, "query_task_attempt");
     let failure = read_failure(&call.body, "The worker could not answer the query.");
     let failure = call.body.finish(failure)?;
-    let repeated = call.host().fail_query_task(&holder, failure)?;
+    let repeated = call.host().queries().fail(&holder, failure)?;
     Ok(accepted(&holder, "failed", repeated))
 }
 
@@ -140,7 +141,7 @@ pub(super) fn read_failure(body: &Body, message: &str) -> Result<QuestionFailure
 
 pub(super) async fn status(call: Call) -> Result<Reply, Refusal> {
     let holder = holder_in_url(&call)?;
-    let held = call.host().query_task_status(&holder)?;
+    let held = call.host().queries().status(&holder)?;
     let reason = held
         .refusal
         .as_ref()

@@ -19,7 +19,7 @@ const SESSIONS_DEFAULT: u64 = 10;
 
 pub(super) async fn register(call: Call) -> Result<Reply, Refusal> {
     let registration = read_registration(&call)?;
-    let view = call.host().register_worker(registration).await?;
+    let view = call.host().workers().register(registration).await?;
     let (config, row) = (call.host().config(), &view.row);
     let body = json!({
         "worker_id": row.worker_id,
@@ -89,7 +89,8 @@ pub(super) async fn heartbeat(call: Call) -> Result<Reply, Refusal> {
     call.body.check()?;
     let view = call
         .host()
-        .heartbeat_worker(&call.namespace, &worker_id, task_slots, process_metrics)
+        .workers()
+        .heartbeat(&call.namespace, &worker_id, task_slots, process_metrics)
         .await
         .map_err(|error| unknown_worker(&error, Reason::WorkerNotRegistered))?;
     let config = call.host().config();
@@ -106,7 +107,8 @@ pub(super) async fn deregister(call: Call) -> Result<Reply, Refusal> {
     let worker_id = WorkerId::from(call.segment("worker_id"));
     let recovered = call
         .host()
-        .deregister_worker(&call.namespace, &worker_id)
+        .workers()
+        .deregister(&call.namespace, &worker_id)
         .await
         .map_err(|error| unknown_worker(&error, Reason::WorkerNotFound))?;
     Ok(Reply::ok(&json!({

@@ -32,7 +32,8 @@ pub(super) async fn create(call: Call) -> Result<Reply, Refusal> {
     let worker_id = WorkerId::from(call.body.required_text("worker_id", NAME_MAX));
     let options = read_options(&call.body)?;
     call.host()
-        .create_session(&call.namespace, &worker_id, &options)
+        .sessions()
+        .create(&call.namespace, &worker_id, &options)
         .await
         .map(|receipt| admitted(&receipt))
         .map_err(|error| refused(&error, &worker_id))
@@ -44,7 +45,8 @@ pub(super) async fn heartbeat(call: Call) -> Result<Reply, Refusal> {
     call.body.check()?;
     let session_id = SessionId::from(call.segment("session_id"));
     call.host()
-        .heartbeat_session(&call.namespace, &worker_id, &session_id, lease_seconds)
+        .sessions()
+        .heartbeat(&call.namespace, &worker_id, &session_id, lease_seconds)
         .await
         .map(|receipt| admitted(&receipt))
         .map_err(|error| refused(&error, &worker_id))
@@ -58,7 +60,8 @@ pub(super) async fn close(call: Call) -> Result<Reply, Refusal> {
     call.body.check()?;
     let session_id = SessionId::from(call.segment("session_id"));
     call.host()
-        .close_session(&call.namespace, &worker_id, &session_id, reason.as_deref())
+        .sessions()
+        .close(&call.namespace, &worker_id, &session_id, reason.as_deref())
         .await
         .map(|receipt| admitted(&receipt))
         .map_err(|error| refused(&error, &worker_id))

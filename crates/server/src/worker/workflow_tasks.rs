@@ -35,9 +35,12 @@ pub(super) async fn poll(call: Call) -> Result<Reply, Refusal> {
         .iter()
         .any(|kind| kind == update_validation_tasks::TASK_KIND);
     let polled = if validates {
-        call.host().poll_workflow_work(&poll, page_size).await
+        call.host()
+            .workflow_tasks()
+            .poll_work(&poll, page_size)
+            .await
     } else {
-        let polled = call.host().poll_workflow_task(&poll, page_size).await;
+        let polled = call.host().workflow_tasks().poll(&poll, page_size).await;
         polled.map(|polled| polled.map(|task| WorkflowWork::Task(Box::new(task))))
     };
     let render = |work| async move {
@@ -248,7 +251,8 @@ pub(super) async fn history(call: Call) -> Result<Reply, Refusal> {
     };
     let page = call
         .host()
-        .workflow_task_history(&holder, after, size)
+        .workflow_tasks()
+        .history(&holder, after, size)
         .await
         .map_err(rejected("read_workflow_task_history", &holder))?;
     // Invariant: a page never names the token that requested it. A client that follows its own token never ends.
@@ -267,7 +271,8 @@ pub(super) async fn heartbeat(call: Call) -> Result<Reply, Refusal> {
     call.body.check()?;
     let renewed = call
         .host()
-        .heartbeat_workflow_task(&holder)
+        .workflow_tasks()
+        .heartbeat(&holder)
         .await
         .map_err(rejected("heartbeat_workflow_task", &holder))?;
     Ok(Reply::ok(&json!({
@@ -299,7 +304,8 @@ pub(super) async fn complete(call: Call) -> Result<Reply, Refusal> {
     };
     let answer = call
         .host()
-        .complete_workflow_task(&holder, completion)
+        .workflow_tasks()
+        .complete(&holder, completion)
         .await
         .map_err(rejected("complete_workflow_task", &holder))?;
     Ok(Reply::recorded(
@@ -362,7 +368,8 @@ pub(super) async fn fail(call: Call) -> Result<Reply, Refusal> {
     let failure = body.finish(failure)?;
     let answer = call
         .host()
-        .fail_workflow_task(
+        .workflow_tasks()
+        .fail(
             &holder,
             &failure.message,
             failure.failure_type.as_deref(),

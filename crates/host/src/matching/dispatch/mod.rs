@@ -54,6 +54,34 @@ const TIDY_AFTER_USES: usize = 1024;
 /// Polls that may wait at once, over all queues. A parked poll costs a few kilobytes; this bounds them to some hundred MB.
 const WAITING_POLLS_MAX: usize = 50_000;
 
+/// Whether a task is leased for the first time since it was queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Granted {
+    First,
+    /// Its earlier lease was replaced.
+    Again,
+}
+
+/// How much of a stored queue was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// The store has no others.
+    Complete,
+    /// The store may have more.
+    Truncated,
+}
+
+impl Extent {
+    /// Returns the extent of a read of at most `max` rows.
+    pub(crate) fn of(rows: usize, max: usize) -> Self {
+        if rows < max {
+            Self::Complete
+        } else {
+            Self::Truncated
+        }
+    }
+}
+
 pub(crate) struct Dispatch {
     clock: Arc<dyn Clock>,
     poll_caps: PollCaps,
@@ -169,10 +197,10 @@ impl Dispatch {
     }
 
     /// Counts a lease that was granted for the first time or again; a renewal does not count.
-    pub(crate) fn count_lease(&self, row: &TaskRow, is_new: bool) {
+    pub(crate) fn count_lease(&self, row: &TaskRow, granted: Granted) {
         let mut state = self.state.lock();
         let (key, now) = (queue_of(row), self.clock.now());
-        if is_new {
+        if granted == Granted::First {
             state.leases.lease(&key);
         }
         state.leases.dispatch(&key, now);
@@ -253,21 +281,21 @@ impl Dispatch {
         queue.has(filter, is_full).then_some(throttle)
     }
 
-    /// Adds tasks read from the store. `complete` means that the store has no others.
-    pub(crate) fn fill(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
+    /// Adds tasks read from the store.
+    pub(crate) fn fill(&self, queue: &QueueKey, rows: &[TaskRow], extent: Extent) {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        state.queue(queue, now).truncated = !complete;
+        state.queue(queue, now).truncated = extent == Extent::Truncated;
         for row in rows {
             state.offer(queue.clone(), ReadyTask::from(row), Origin::Fetched, now);
         }
     }
 
     /// As [`Self::fill`], for tasks that must run in a session.
-    pub(crate) fn fill_session_queues(&self, queue: &QueueKey, rows: &[TaskRow], complete: bool) {
+    pub(crate) fn fill_session_queues(&self, queue: &QueueKey, rows: &[TaskRow], extent: Extent) {
         let mut state = self.state.lock();
         let now = self.clock.now();
-        state.queue(queue, now).session_queues_truncated = !complete;
+        state.queue(queue, now).session_queues_truncated = extent == Extent::Truncated;
         for row in rows {
             state.offer(queue.clone(), ReadyTask::from(row), Origin::Fetched, now);
         }

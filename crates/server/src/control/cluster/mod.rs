@@ -25,7 +25,11 @@ const WARNING_THRESHOLD_PERCENT: u64 = 80;
 const FLEET_SHOWN_MAX: usize = 200;
 
 pub(super) async fn info(call: Call) -> Result<Reply, Refusal> {
-    let fleet = call.host().fleet(&call.namespace, FLEET_SHOWN_MAX).await?;
+    let fleet = call
+        .host()
+        .workers()
+        .fleet(&call.namespace, FLEET_SHOWN_MAX)
+        .await?;
     let options = call.app.options();
     Ok(Reply::ok(json!({
         "server_id": options.server_id,

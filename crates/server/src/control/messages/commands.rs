@@ -53,7 +53,8 @@ async fn signal_named(call: Call, name: &str) -> Result<Reply, Refusal> {
     }
     let receipt = call
         .host()
-        .signal_workflow(&target, name, arguments)
+        .workflows()
+        .signal(&target, name, arguments)
         .await
         .map_err(|error| refused(&error, &target, Some("signal")))?;
     let mut body = shared(&receipt, &target);
@@ -81,6 +82,7 @@ pub(in crate::control) async fn request_cancellation(call: Call) -> Result<Reply
     let budget = CleanupBudget::Seconds(seconds);
     let receipt = call
         .host()
+        .workflows()
         .request_cancellation(&target, reason.as_deref(), budget)
         .await
         .map_err(|error| refused(&error, &target, None))?;
@@ -126,7 +128,7 @@ async fn preview(
     name: &str,
     has_input: bool,
 ) -> Result<Reply, Refusal> {
-    let preview = host.preview_signal(target, name).await?;
+    let preview = host.workflows().preview_signal(target, name).await?;
     Ok(Reply::ok(json!({
         "workflow_id": target.workflow_id,
         "run_id": preview.run_id,
@@ -162,7 +164,8 @@ async fn stop(call: Call, how: Stop) -> Result<Reply, Refusal> {
     let target = target(&call)?;
     let receipt = call
         .host()
-        .stop_workflow(&target, how, reason.as_deref())
+        .workflows()
+        .stop(&target, how, reason.as_deref())
         .await
         .map_err(|error| refused(&error, &target, None))?;
     Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
@@ -173,7 +176,8 @@ pub(in crate::control) async fn repair(call: Call) -> Result<Reply, Refusal> {
     let target = target(&call)?;
     let receipt = call
         .host()
-        .repair_workflow(&target)
+        .workflows()
+        .repair(&target)
         .await
         .map_err(|error| refused(&error, &target, None))?;
     Ok(Reply::ok(Value::Object(shared(&receipt, &target))))
@@ -185,7 +189,8 @@ pub(in crate::control) async fn archive(call: Call) -> Result<Reply, Refusal> {
     let target = target(&call)?;
     let receipt = call
         .host()
-        .archive_workflow(&target, reason.as_deref())
+        .workflows()
+        .archive(&target, reason.as_deref())
         .await
         .map_err(|error| refused(&error, &target, None))?;
     Ok(Reply::ok(Value::Object(shared(&receipt, &target))))

@@ -38,7 +38,8 @@ async fn query_named(call: Call, name: &str, scope: &str) -> Result<Reply, Refus
     let run_id = call.run_id();
     let queried = call
         .host()
-        .query_workflow(
+        .queries()
+        .ask(
             &call.namespace,
             &workflow_id,
             run_id.as_ref(),

@@ -32,6 +32,7 @@ pub(in crate::control) async fn append(call: Call) -> Result<Reply, Refusal> {
     let message_id = message_id.unwrap_or_default();
     let appended = call
         .host()
+        .workflows()
         .append_message(&target, &stream_name, &message_id, arguments)
         .await
         .map_err(|error| {
@@ -62,6 +63,7 @@ pub(in crate::control) async fn append(call: Call) -> Result<Reply, Refusal> {
 pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
     let streams = call
         .host()
+        .workflows()
         .message_streams(&call.namespace, &call.workflow_id())
         .await?;
     let shown: Vec<Value> = streams
@@ -79,6 +81,7 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
     let stream_name = stream_name(&call)?;
     let streams = call
         .host()
+        .workflows()
         .message_streams(&call.namespace, &call.workflow_id())
         .await?;
     let found = streams.iter().find(|(name, _)| *name == stream_name);

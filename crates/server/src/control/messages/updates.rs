@@ -42,7 +42,8 @@ async fn update_named(call: Call, name: &str) -> Result<Reply, Refusal> {
     let arguments = body.finish(arguments)?;
     let receipt = call
         .host()
-        .update_workflow(&target, name, arguments, wait)
+        .workflows()
+        .update(&target, name, arguments, wait)
         .await
         .map_err(|error| refused_update(&error, &target))?;
     Ok(answer(&receipt, &target, name, wait, seconds))

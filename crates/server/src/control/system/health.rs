@@ -11,7 +11,7 @@ use crate::App;
 /// Liveness.
 pub(crate) async fn health(State(app): State<App>) -> Response {
     // The list of namespaces is short and is read from the store, not from memory, so only a working store can return it.
-    let works = app.host().namespaces().await.is_ok();
+    let works = app.host().namespaces().list().await.is_ok();
     let body = json!({
         "status": if works { "serving" } else { "degraded" },
         "timestamp": app.host().now(),
@@ -22,7 +22,7 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
 
 /// Readiness.
 pub(in crate::control) async fn ready(State(app): State<App>) -> Response {
-    let namespaces = app.host().namespaces().await;
+    let namespaces = app.host().namespaces().list().await;
     let has_store = namespaces.is_ok();
     let has_default = namespaces.is_ok_and(|all| {
         all.iter()

@@ -10,8 +10,8 @@ use crate::views::worker_session;
 
 pub(in crate::control) async fn read(call: Call) -> Result<Reply, Refusal> {
     call.parameters.check()?;
-    let counts = call.host().activity_counts(&call.namespace).await?;
-    let sessions = call.host().count_sessions(&call.namespace).await?;
+    let counts = call.host().activity_tasks().counts(&call.namespace).await?;
+    let sessions = call.host().sessions().count(&call.namespace).await?;
     Ok(Reply::ok(json!({
         "namespace": call.namespace,
         "operator_metrics": {

@@ -19,7 +19,11 @@ const BUILD_ID_MAX: usize = 255;
 
 pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
     let queue = TaskQueue::from(call.segment("name"));
-    let cohorts = call.host().cohorts(&call.namespace, &queue).await?;
+    let cohorts = call
+        .host()
+        .rollouts()
+        .cohorts(&call.namespace, &queue)
+        .await?;
     let rows: Vec<Value> = cohorts
         .iter()
         .map(|cohort| Value::Object(row(cohort)))
@@ -57,7 +61,8 @@ async fn change(call: Call, change: RolloutChange) -> Result<Reply, Refusal> {
     call.body.check()?;
     let changed = call
         .host()
-        .change_rollout(&call.namespace, &queue, build_id, change)
+        .rollouts()
+        .change(&call.namespace, &queue, build_id, change)
         .await?;
     let cohort = changed.map_err(|blocked| refused(&blocked))?;
     let mut body = said(&cohort);

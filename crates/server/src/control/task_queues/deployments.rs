@@ -24,7 +24,11 @@ pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
     let after = call.parameters.page_token(read_name).map(TaskQueue::from);
     let limit = call.parameters.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX);
     call.parameters.check()?;
-    let mut queues = call.host().cohort_queues(&call.namespace).await?;
+    let mut queues = call
+        .host()
+        .rollouts()
+        .cohort_queues(&call.namespace)
+        .await?;
     queues.retain(|queue| after.as_ref().is_none_or(|after| queue > after));
     let mut queues = queues.into_iter().peekable();
     let mut rows = Vec::new();
@@ -33,7 +37,11 @@ pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
     while rows.len() < limit
         && let Some(queue) = queues.next()
     {
-        let cohorts = call.host().cohorts(&call.namespace, &queue).await?;
+        let cohorts = call
+            .host()
+            .rollouts()
+            .cohorts(&call.namespace, &queue)
+            .await?;
         rows.extend(cohorts.iter().map(shown));
         last = Some(queue);
     }
@@ -66,7 +74,8 @@ pub(in crate::control) async fn change(call: Call) -> Result<Reply, Refusal> {
     name.find(call.host(), &call.namespace).await?;
     let changed = call
         .host()
-        .change_rollout(&call.namespace, &name.task_queue, name.build_id, change)
+        .rollouts()
+        .change(&call.namespace, &name.task_queue, name.build_id, change)
         .await?;
     let cohort = changed.map_err(|blocked| build_ids::refused(&blocked))?;
     Ok(Reply::ok(shown(&cohort)))
@@ -107,7 +116,7 @@ impl Name {
     }
 
     async fn find(&self, host: &Host, namespace: &Namespace) -> Result<Cohort, Refusal> {
-        let cohorts = host.cohorts(namespace, &self.task_queue).await?;
+        let cohorts = host.rollouts().cohorts(namespace, &self.task_queue).await?;
         let found = cohorts
             .into_iter()
             .find(|cohort| cohort.rollout.build_id == self.build_id);

@@ -26,7 +26,8 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     call.parameters.check()?;
     let (queues, has_more) = call
         .host()
-        .task_queues(&call.namespace, after.as_ref(), limit)
+        .task_queues()
+        .list(&call.namespace, after.as_ref(), limit)
         .await?;
     let last = queues.last().filter(|_| has_more);
     let next = last.map(|queue| write_name(queue.name.as_str()));
@@ -60,7 +61,7 @@ pub(super) async fn detail(
     namespace: &Namespace,
     name: &TaskQueue,
 ) -> Result<Value, Refusal> {
-    let (queue, leases) = host.task_queue(namespace, name).await?;
+    let (queue, leases) = host.task_queues().describe(namespace, name).await?;
     let now = host.now();
     let mut body = shown(host, namespace, &queue, &Expired::among(&leases, now));
     let pollers: Vec<Value> = queue
@@ -270,7 +271,7 @@ fn admission(
 
 /// Queries wait in this server's memory, so no lock is needed to count them.
 fn query_admission(host: &Host, namespace: &Namespace, queue: &QueueView) -> Value {
-    let admission = host.query_admission(namespace, &queue.name);
+    let admission = host.queries().admission(namespace, &queue.name);
     let status = if admission.is_stopping {
         "unavailable"
     } else if admission.pending >= admission.pending_max {
@@ -346,7 +347,10 @@ fn task_admission(kind: &str, slots: &Slots, load: &Load, server: &QueueAdmissio
 pub(super) async fn priority_fairness(call: Call) -> Result<Reply, Refusal> {
     let queue = TaskQueue::from(call.segment("name"));
     let view = |kind| {
-        let view = call.host().queue_fairness(&call.namespace, &queue, kind);
+        let view = call
+            .host()
+            .task_queues()
+            .fairness(&call.namespace, &queue, kind);
         fairness_shown(&view)
     };
     Ok(Reply::ok(json!({

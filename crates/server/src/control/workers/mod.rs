@@ -43,7 +43,7 @@ pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
         limit: parameters.page_size(PAGE_SIZE_MAX, PAGE_SIZE_MAX),
     };
     parameters.check()?;
-    let page = call.host().list_workers(&call.namespace, &filter).await?;
+    let page = call.host().workers().list(&call.namespace, &filter).await?;
     let rows: Vec<Value> = page
         .workers
         .iter()
@@ -72,7 +72,8 @@ pub(super) fn read_name(token: &str) -> Option<String> {
 pub(super) async fn describe(call: Call) -> Result<Reply, Refusal> {
     let worker = call
         .host()
-        .worker(&call.namespace, &worker_id(&call))
+        .workers()
+        .get(&call.namespace, &worker_id(&call))
         .await
         .map_err(|error| refused(&error))?;
     let mut body = shown(call.host(), &worker);
@@ -85,7 +86,8 @@ pub(super) async fn deregister(call: Call) -> Result<Reply, Refusal> {
     let worker_id = worker_id(&call);
     let released = call
         .host()
-        .deregister_worker(&call.namespace, &worker_id)
+        .workers()
+        .deregister(&call.namespace, &worker_id)
         .await
         .map_err(|error| refused(&error))?;
     Ok(Reply::ok(json!({

@@ -38,7 +38,7 @@ pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
         limit: parameters.page_size(PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX),
     };
     parameters.check()?;
-    let list = call.host().list_sessions(&filter).await?;
+    let list = call.host().sessions().list(&filter).await?;
     let rows: Vec<Value> = list.sessions.iter().map(snapshot).collect();
     Ok(Reply::ok(json!({
         "namespace": call.namespace,
@@ -50,7 +50,11 @@ pub(in crate::control) async fn list(call: Call) -> Result<Reply, Refusal> {
 
 pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
     let session_id = SessionId::from(call.segment("session_id"));
-    let view = call.host().session(&call.namespace, &session_id).await?;
+    let view = call
+        .host()
+        .sessions()
+        .get(&call.namespace, &session_id)
+        .await?;
     Ok(Reply::ok(
         json!({"namespace": call.namespace, "session": snapshot(&view)}),
     ))

@@ -20,11 +20,13 @@ pub(in crate::control) async fn commands(call: Call) -> Result<Reply, Refusal> {
     let run_id = call.run_id();
     let (run, _) = call
         .host()
-        .workflow_run(&call.namespace, &call.workflow_id(), run_id.as_ref())
+        .workflows()
+        .run(&call.namespace, &call.workflow_id(), run_id.as_ref())
         .await?;
     let page = call
         .host()
-        .workflow_commands(run.run_id(), before.map(RequestSeq::new), page_size)
+        .workflows()
+        .commands(run.run_id(), before.map(RequestSeq::new), page_size)
         .await?;
     let rows: Vec<Value> = page.commands.iter().map(|row| command(row, &run)).collect();
     Ok(Reply::ok(json!({

@@ -44,12 +44,13 @@ pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
     call.parameters.check()?;
     let view = call
         .host()
-        .debug_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
+        .workflows()
+        .debug(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
         .await?;
     let now = call.host().now();
     let run = &view.description.run;
     let pin = run.spec.routing.compatibility.as_deref();
-    let workers = call.host().pinned_workers(&call.namespace, [pin]).await?;
+    let workers = call.host().workers().pinned(&call.namespace, [pin]).await?;
     let mut compatibility = Map::new();
     show_compatibility(&mut compatibility, &workers, pin, &run.spec.task_queue);
     let queue = task_queues::detail(call.host(), &call.namespace, &run.spec.task_queue).await?;

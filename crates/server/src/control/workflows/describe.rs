@@ -22,10 +22,11 @@ const COMMANDS_SHOWN: usize = 50;
 pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
     let description = call
         .host()
-        .describe_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
+        .workflows()
+        .describe(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
         .await?;
     let pin = description.run.spec.routing.compatibility.as_deref();
-    let workers = call.host().pinned_workers(&call.namespace, [pin]).await?;
+    let workers = call.host().workers().pinned(&call.namespace, [pin]).await?;
     let mut body = identity(&description);
     show_compatibility(&mut body, &workers, pin, &description.run.spec.task_queue);
     show_payloads(&mut body, &description.run);
@@ -36,7 +37,8 @@ pub(in crate::control) async fn describe(call: Call) -> Result<Reply, Refusal> {
     let run = &description.run;
     let page = call
         .host()
-        .workflow_commands(run.run_id(), None, COMMANDS_SHOWN)
+        .workflows()
+        .commands(run.run_id(), None, COMMANDS_SHOWN)
         .await?;
     // The page is newest first, and a description is oldest first.
     let shown = || page.commands.iter().rev();

@@ -45,7 +45,8 @@ pub(in crate::control) async fn read(call: Call) -> Result<Reply, Refusal> {
     let workflow_id = call.workflow_id();
     let (run, _) = call
         .host()
-        .workflow_run(&call.namespace, &workflow_id, call.run_id().as_ref())
+        .workflows()
+        .run(&call.namespace, &workflow_id, call.run_id().as_ref())
         .await?;
     let run_id = run.run_id().clone();
     let request = HistoryRequest {
@@ -57,7 +58,7 @@ pub(in crate::control) async fn read(call: Call) -> Result<Reply, Refusal> {
         wait,
         until_closed,
     };
-    let page = call.host().workflow_history(&request).await?;
+    let page = call.host().workflows().history(&request).await?;
     let mut body = Map::new();
     body.insert("workflow_id".to_owned(), json!(workflow_id));
     body.insert("run_id".to_owned(), json!(run_id));
@@ -69,7 +70,7 @@ pub(in crate::control) async fn read(call: Call) -> Result<Reply, Refusal> {
         ),
     );
     let pin = run.spec.routing.compatibility.as_deref();
-    let workers = call.host().pinned_workers(&call.namespace, [pin]).await?;
+    let workers = call.host().workers().pinned(&call.namespace, [pin]).await?;
     show_compatibility(&mut body, &workers, pin, &run.spec.task_queue);
     let shown = heavy::work(page.bytes(), move || events(&page.events)).await;
     Ok(Reply::ok(Value::Object(body)).with_text("events", shown))

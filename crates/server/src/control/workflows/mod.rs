@@ -44,14 +44,17 @@ const PAGE_SIZE_MAX: usize = 200;
 pub(super) async fn list(call: Call) -> Result<Reply, Refusal> {
     let asks = call.parameters.text("query").is_some();
     let definitions = if asks {
-        call.host().search_attributes(&call.namespace).await?
+        call.host()
+            .search_attributes()
+            .list(&call.namespace)
+            .await?
     } else {
         Arc::default()
     };
     let filter = read_filter(&call, &definitions)?;
-    let page = call.host().list_workflows(&filter).await?;
+    let page = call.host().workflows().list(&filter).await?;
     let pins = page.runs.iter().map(|run| run.compatibility.as_deref());
-    let workers = call.host().pinned_workers(&call.namespace, pins).await?;
+    let workers = call.host().workers().pinned(&call.namespace, pins).await?;
     let next = page.runs.last().filter(|_| page.has_more).map(write_token);
     let rows: Vec<Value> = page
         .runs
@@ -156,10 +159,11 @@ pub(super) async fn runs(call: Call) -> Result<Reply, Refusal> {
     let workflow_id = call.workflow_id();
     let runs = call
         .host()
-        .workflow_runs(&call.namespace, &workflow_id)
+        .workflows()
+        .runs(&call.namespace, &workflow_id)
         .await?;
     let pins = runs.iter().map(|run| run.compatibility.as_deref());
-    let workers = call.host().pinned_workers(&call.namespace, pins).await?;
+    let workers = call.host().workers().pinned(&call.namespace, pins).await?;
     let current = runs.iter().map(|run| run.run_number).max();
     let rows: Vec<Value> = runs
         .iter()

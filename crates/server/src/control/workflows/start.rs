@@ -46,7 +46,8 @@ pub(in crate::control) async fn start(call: Call) -> Result<Reply, Refusal> {
     let workflow_type = start.workflow_type.clone();
     let started = call
         .host()
-        .start_workflow(start)
+        .workflows()
+        .start(start)
         .await
         .map_err(|error| refused(&error, &workflow_id, &workflow_type))?;
     let status = match started.outcome {
@@ -122,7 +123,7 @@ fn read_start(call: &Call) -> Result<Start, Refusal> {
     Ok(Start {
         arguments: body.finish(arguments)?,
         namespace: call.namespace.clone(),
-        workflow_id: workflow_id.unwrap_or_else(|| call.host().mint_workflow_id()),
+        workflow_id: workflow_id.unwrap_or_else(|| call.host().workflows().mint_id()),
         workflow_type: workflow_type.unwrap_or_default(),
         task_queue: task_queue
             .unwrap_or_else(|| QUEUE_DEFAULT.to_owned())

@@ -41,14 +41,15 @@ const WRITER_SCHEMA: &str =
 pub(in crate::control) async fn export(call: Call) -> Result<Reply, Refusal> {
     let host = call.host().clone();
     let description = host
-        .describe_workflow(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
+        .workflows()
+        .describe(&call.namespace, &call.workflow_id(), call.run_id().as_ref())
         .await?;
     let run_id = description.run.run_id().clone();
     let end = description.run.core.last_history_sequence;
     let mut fold = Fold::default();
     let mut after = Some(HistorySeq::ZERO);
     while let Some(from) = after {
-        let page = host.export_page(&run_id, from, end).await?;
+        let page = host.workflows().export_page(&run_id, from, end).await?;
         after = page.next_after;
         fold = off_thread(move || {
             page.events.iter().for_each(|event| fold.take(event));
@@ -56,7 +57,7 @@ pub(in crate::control) async fn export(call: Call) -> Result<Reply, Refusal> {
         })
         .await;
     }
-    let commands = host.all_commands(&run_id).await?;
+    let commands = host.workflows().all_commands(&run_id).await?;
     let now = host.now();
     let key = call.app.options().export_key.clone();
     let (bundle, text) = off_thread(move || {
@@ -105,7 +106,11 @@ impl Reader {
         let Some(after) = self.after else {
             return Ok(Some((bundle.seal(), self)));
         };
-        let page = self.host.export_page(&self.run_id, after, self.end).await;
+        let page = self
+            .host
+            .workflows()
+            .export_page(&self.run_id, after, self.end)
+            .await;
         let page = page.inspect_err(|error| {
             tracing::warn!(%error, run_id = %self.run_id, "an export was cut off");
         })?;

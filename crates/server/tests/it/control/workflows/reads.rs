@@ -356,7 +356,7 @@ async fn a_damaged_payload_is_diagnosed_and_the_rest_is_shown() {
         principal: None,
         context: None,
     };
-    server.host.start_workflow(start).await.unwrap();
+    server.host.workflows().start(start).await.unwrap();
     let body = server.get("/workflows/w").accepted(200).await;
     assert_eq!(
         (&body["input"], &body["input_envelope"]),

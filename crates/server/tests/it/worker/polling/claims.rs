@@ -36,7 +36,8 @@ async fn ready_workflow_task(server: &Server) -> TaskId {
 async fn refusal_of(server: &Server, worker_id: &str, task_id: &TaskId) -> Reason {
     let claimed = server
         .host
-        .claim_workflow_task(&claim_by(worker_id), task_id, 500)
+        .workflow_tasks()
+        .claim(&claim_by(worker_id), task_id, 500)
         .await;
     claimed
         .map(|task| task.claim.attempt)
@@ -51,8 +52,8 @@ async fn one_of_two_claims_of_a_named_task_wins() {
     let task_id = ready_workflow_task(&server).await;
     let (first, second) = (claim_by("w"), claim_by("v"));
     let (first, second) = tokio::join!(
-        server.host.claim_workflow_task(&first, &task_id, 500),
-        server.host.claim_workflow_task(&second, &task_id, 500)
+        server.host.workflow_tasks().claim(&first, &task_id, 500),
+        server.host.workflow_tasks().claim(&second, &task_id, 500)
     );
     let claimed = first.expect("the first claim");
     assert_eq!(
@@ -126,7 +127,8 @@ async fn a_pinned_task_is_not_claimed_by_another_build() {
 async fn status(server: &Server, task_id: &TaskId) -> ClaimStatus {
     let status = server
         .host
-        .workflow_claim_status(&Namespace::from("default"), task_id)
+        .workflow_tasks()
+        .claim_status(&Namespace::from("default"), task_id)
         .await;
     status.expect("a status")
 }
@@ -178,11 +180,17 @@ async fn an_activity_task_is_claimed_by_its_id_too() {
     let answer = complete(&server, &task, commands).accepted(200).await;
     let task_id = TaskId::from(answer["created_task_ids"][0].as_str().expect("an id"));
     let namespace = Namespace::from("default");
-    let status = || server.host.activity_claim_status(&namespace, &task_id);
+    let status = || {
+        server
+            .host
+            .activity_tasks()
+            .claim_status(&namespace, &task_id)
+    };
     assert_eq!(status().await.expect("a status"), ClaimStatus::Claimable);
     let claimed = server
         .host
-        .claim_activity_task(&claim_by("w"), &task_id)
+        .activity_tasks()
+        .claim(&claim_by("w"), &task_id)
         .await
         .expect("a claim");
     assert_eq!(claimed.attempt.number, 1);
@@ -192,7 +200,8 @@ async fn an_activity_task_is_claimed_by_its_id_too() {
     ));
     let again = server
         .host
-        .claim_activity_task(&claim_by("w"), &task_id)
+        .activity_tasks()
+        .claim(&claim_by("w"), &task_id)
         .await;
     assert!(again.is_err(), "it is leased");
     expect_no_task(&server, "activity").await;
@@ -213,7 +222,8 @@ async fn an_unknown_activity_cannot_be_claimed() {
     .await;
     let claimed = server
         .host
-        .claim_activity_task(&claim_by("w"), &TaskId::from("unknown"))
+        .activity_tasks()
+        .claim(&claim_by("w"), &TaskId::from("unknown"))
         .await;
     assert_eq!(
         claimed
