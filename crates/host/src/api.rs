@@ -30,6 +30,7 @@ pub use longhaul_engine::run::message::stream::{
 
 /// Tasks: what a worker is given and what it reports.
 pub use longhaul_engine::run::activity::claim::ActivityClaim;
+pub use longhaul_engine::run::activity::fence::AttemptIdentity;
 pub use longhaul_engine::run::activity::heartbeat::HeartbeatReply;
 pub use longhaul_engine::run::activity::report::Failure;
 pub use longhaul_engine::run::activity::schedule::Deadlines;
@@ -39,6 +40,8 @@ pub use longhaul_engine::run::local_activity::attempt::{
 pub use longhaul_engine::run::local_activity::checkpoint::Checkpointed;
 pub use longhaul_engine::run::local_activity::prepare::{Cleanup, Prepared};
 pub use longhaul_engine::run::workflow_task::claim::WorkflowClaim;
+pub use longhaul_engine::run::workflow_task::complete::Completion;
+pub use longhaul_engine::run::workflow_task::lease::TaskHolder;
 pub use longhaul_engine::run::workflow_task::sticky::StickyClaim;
 
 /// Worker sessions.

@@ -37,7 +37,6 @@ pub use matching::poll::{Poll, Polled};
 pub use metrics::Metrics;
 pub use operations::acceptance::SignalPreview;
 pub use operations::activity_counts::{ActivityCounts, ActivityTotals, OpenActivities};
-pub use operations::activity_tasks::AttemptIdentity;
 pub use operations::debug::DebugView;
 pub use operations::queues::{QueueAdmission, QueueRates, QueueView};
 pub use operations::request_limits::{NamespaceCaps, RequestCaps, RequestSlot};
@@ -46,7 +45,7 @@ pub use operations::sessions::{
 };
 pub use operations::tasks::ClaimStatus;
 pub use operations::updates::UpdateWait;
-pub use operations::workflow_tasks::{Completion, HistoryPage, LeasedWorkflowTask, TaskHolder};
+pub use operations::workflow_tasks::{HistoryPage, LeasedWorkflowTask};
 pub use operations::workflows::{
     CommandPage, CommandTarget, Description, Handlers, HistoryRequest, RunList,
 };
@@ -60,7 +59,7 @@ pub use questions::waiter::LeasedQuestion;
 pub use registry::compatibility::{BuildSupport, PinnedWorkers};
 pub use registry::namespaces::{DEFAULT_NAMESPACE, NamespaceSpec};
 pub use registry::rollouts::{Blocked, Cohort, DrainingQueue};
-pub use registry::workers::{Fleet, Registration, WorkerFilter, WorkerList, WorkerView};
+pub use registry::workers::{Fleet, WorkerFilter, WorkerList, WorkerView};
 pub use sweeps::audit::AuditPlace;
 pub use views::{
     ActivityTasks, LocalActivities, Namespaces, Queries, Rollouts, SearchAttributes, Sessions,

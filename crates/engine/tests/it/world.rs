@@ -15,14 +15,15 @@ use longhaul_engine::command::{
     FailActivity, FailWorkflowTask, HeartbeatActivity, HeartbeatWorkflowTask, ReleaseWorkflowTask,
     Start,
 };
-use longhaul_engine::run::activity::fence::Reporter;
+use longhaul_engine::run::activity::fence::{AttemptIdentity, Reporter};
 use longhaul_engine::run::activity::heartbeat::HeartbeatRequest;
 use longhaul_engine::run::activity::report::Failure;
 use longhaul_engine::run::message::stream::StreamCursor;
 use longhaul_engine::run::start::{DuplicatePolicy, Started};
 use longhaul_engine::run::state::{Routing, Run};
 use longhaul_engine::run::workflow_task::claim::{SignalDelivery, WorkflowClaim};
-use longhaul_engine::run::workflow_task::lease::Holder;
+use longhaul_engine::run::workflow_task::complete::Completion;
+use longhaul_engine::run::workflow_task::lease::{Holder, TaskHolder};
 use longhaul_engine::run::workflow_task::sticky::StickyClaim;
 use longhaul_engine::visibility::Definitions;
 use longhaul_engine::{Command, Decision, Limits, Moment, Rejection};
@@ -278,12 +279,8 @@ impl World {
 
     pub(crate) fn holder(&self, worker: &str, attempt: Option<u64>) -> Holder {
         let row = self.workflow_task_row().expect("there was a workflow task");
-        Holder {
-            attempt: attempt.unwrap_or(row.attempt),
-            row: Box::new(row),
-            owner: WorkerId::from(worker),
-            principal: None,
-        }
+        let attempt = attempt.unwrap_or(row.attempt);
+        held_by(row, worker, attempt)
     }
 
     pub(crate) fn complete(
@@ -294,10 +291,12 @@ impl World {
     ) -> (Step, Result<TaskOutcome, Rejection>) {
         invariants::check_decision_is_next(self);
         let command = CompleteWorkflowTask {
-            cursors: std::mem::take(&mut self.cursors),
-            sticky: self.sticky.take(),
             holder: self.holder(worker, attempt),
-            commands,
+            completion: Arc::new(Completion {
+                commands,
+                cursors: std::mem::take(&mut self.cursors),
+                sticky: self.sticky.take(),
+            }),
             definitions: Arc::clone(&self.definitions),
         };
         let (step, reply) = self.apply(&command);
@@ -315,15 +314,8 @@ impl World {
         let row = self.tasks[task_id].clone();
         let run_id = row.run_id.clone();
         let command = CompleteWorkflowTask {
-            cursors: Vec::new(),
-            sticky: None,
-            holder: Holder {
-                attempt,
-                row: Box::new(row),
-                owner: WorkerId::from(worker),
-                principal: None,
-            },
-            commands,
+            holder: held_by(row, worker, attempt),
+            completion: Arc::new(commands.into()),
             definitions: Arc::clone(&self.definitions),
         };
         let (step, reply) = self.apply_to(&run_id, &command);
@@ -427,10 +419,14 @@ impl World {
             .cloned()
             .or_else(|| self.activity_row(sequence))?;
         Some(Reporter {
+            named: AttemptIdentity {
+                namespace: row.namespace.clone(),
+                task_id: row.task_id.clone(),
+                attempt_id,
+                owner: WorkerId::from(worker),
+                principal: None,
+            },
             row: Box::new(row),
-            attempt_id,
-            owner: WorkerId::from(worker),
-            principal: None,
         })
     }
 
@@ -485,5 +481,19 @@ impl World {
                 )
             }),
         )
+    }
+}
+
+/// Returns the worker as the holder of the task, with this attempt.
+fn held_by(row: TaskRow, worker: &str, attempt: u64) -> Holder {
+    Holder {
+        named: TaskHolder {
+            namespace: row.namespace.clone(),
+            task_id: row.task_id.clone(),
+            owner: WorkerId::from(worker),
+            attempt,
+            principal: None,
+        },
+        row: Box::new(row),
     }
 }

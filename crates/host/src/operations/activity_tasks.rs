@@ -1,17 +1,17 @@
 //! Activity tasks: poll, claim, claim status, complete, fail, status, heartbeat.
 
 use longhaul_engine::Rejection;
-use longhaul_engine::change::{TaskKind, TaskReply, TaskRow};
+use longhaul_engine::change::{TaskKind, TaskReply};
 use longhaul_engine::command::{
     ClaimActivityTask, CompleteActivity, FailActivity, HeartbeatActivity,
 };
 use longhaul_engine::queue::PollFilter;
 use longhaul_engine::run::activity::claim::ActivityClaim;
-use longhaul_engine::run::activity::fence::Reporter;
+use longhaul_engine::run::activity::fence::{AttemptIdentity, Reporter};
 use longhaul_engine::run::activity::heartbeat::{HeartbeatReply, HeartbeatRequest, StoredSession};
 use longhaul_engine::run::activity::report::Failure;
 use longhaul_protocol::Payload;
-use longhaul_protocol::id::{ActivityAttemptId, Namespace, SessionId, TaskId, WorkerId};
+use longhaul_protocol::id::{Namespace, SessionId, TaskId};
 use serde_json::Value;
 
 use crate::Host;
@@ -21,17 +21,6 @@ use crate::matching::poll_dedup::{ClaimTarget, session_of};
 use crate::operations::tasks::ClaimStatus;
 use crate::registry::workers::RegisteredWorker;
 use crate::views::ActivityTasks;
-
-/// The worker that reports on an attempt, and the attempt.
-#[derive(Clone, Debug)]
-pub struct AttemptIdentity {
-    pub namespace: Namespace,
-    pub task_id: TaskId,
-    pub attempt_id: ActivityAttemptId,
-    pub owner: WorkerId,
-    /// The authenticated caller, as JSON text.
-    pub principal: Option<String>,
-}
 
 #[derive(Clone)]
 struct ActivityPolls;
@@ -211,7 +200,10 @@ impl ActivityTasks<'_> {
             .await?;
         let Some(session_id) = session_of(&row) else {
             let build = |row| HeartbeatActivity {
-                reporter: identity.reporter(row),
+                reporter: Reporter {
+                    named: identity.clone(),
+                    row,
+                },
                 request: request.clone(),
                 session: None,
             };
@@ -232,7 +224,10 @@ impl ActivityTasks<'_> {
                 .stored(&identity.namespace, &session_id)
                 .await?;
             let command = HeartbeatActivity {
-                reporter: identity.reporter(row),
+                reporter: Reporter {
+                    named: identity.clone(),
+                    row,
+                },
                 request: request.clone(),
                 session: Some(Box::new(StoredSession { session, owner })),
             };
@@ -241,16 +236,5 @@ impl ActivityTasks<'_> {
             }
         }
         Err(Error::Rejected(Rejection::TaskNotFound))
-    }
-}
-
-impl AttemptIdentity {
-    pub(crate) fn reporter(&self, row: Box<TaskRow>) -> Reporter {
-        Reporter {
-            row,
-            attempt_id: self.attempt_id.clone(),
-            owner: self.owner.clone(),
-            principal: self.principal.clone(),
-        }
     }
 }

@@ -12,10 +12,10 @@ use longhaul_protocol::id::{CommandId, RunId, TaskId};
 use serde_json::Value;
 
 use crate::error::Result;
-use crate::operations::activity_tasks::AttemptIdentity;
-use crate::operations::workflow_tasks::TaskHolder;
 use crate::operations::workflows::CommandTarget;
 use crate::views::{ActivityTasks, WorkflowTasks, Workflows};
+use longhaul_engine::run::activity::fence::AttemptIdentity;
+use longhaul_engine::run::workflow_task::lease::TaskHolder;
 
 impl Workflows<'_> {
     /// Asks the workflow to clean up and end.

@@ -16,8 +16,8 @@ use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{LocalActivityCall, WorkflowCommand};
 
 use crate::error::{Error, Result};
-use crate::operations::workflow_tasks::TaskHolder;
 use crate::views::LocalActivities;
+use longhaul_engine::run::workflow_task::lease::TaskHolder;
 
 impl LocalActivities<'_> {
     /// Records the commands that the workflow sent before a local call.

@@ -2,16 +2,14 @@
 //! status of a claim.
 
 use longhaul_engine::change::{TaskKind, TaskRow, TaskStatus};
-use longhaul_engine::run::activity::fence::Reporter;
-use longhaul_engine::run::workflow_task::lease::Holder;
+use longhaul_engine::run::activity::fence::{AttemptIdentity, Reporter};
+use longhaul_engine::run::workflow_task::lease::{Holder, TaskHolder};
 use longhaul_engine::{Command, Rejection};
 use longhaul_protocol::id::{Namespace, RunId, TaskId};
 use longhaul_protocol::{Reason, Timestamp};
 
 use crate::commit::execute::Locked;
 use crate::error::{Error, Result};
-use crate::operations::activity_tasks::AttemptIdentity;
-use crate::operations::workflow_tasks::TaskHolder;
 use crate::views::Tasks;
 
 /// Whether a task could be leased now, and if not, why.
@@ -65,10 +63,8 @@ impl Tasks<'_> {
             .await?;
         let of_holder = |row| {
             build(Holder {
+                named: holder.clone(),
                 row,
-                owner: holder.owner.clone(),
-                attempt: holder.attempt,
-                principal: holder.principal.clone(),
             })
         };
         let reply = self.on_task(&row, of_holder).await?;
@@ -84,8 +80,13 @@ impl Tasks<'_> {
         let row = self
             .row(&identity.namespace, &identity.task_id, TaskKind::Activity)
             .await?;
-        self.on_task(&row, |row| build(identity.reporter(row)))
-            .await
+        self.on_task(&row, |row| {
+            build(Reporter {
+                named: identity.clone(),
+                row,
+            })
+        })
+        .await
     }
 
     /// Decides a command on the run that owns the task. `build` gets the task's row as it is under the run's lock.

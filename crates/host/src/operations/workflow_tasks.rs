@@ -7,13 +7,12 @@ use longhaul_engine::command::{
     ClaimWorkflowTask, CompleteWorkflowTask, FailWorkflowTask, HeartbeatWorkflowTask, ReadHistory,
 };
 use longhaul_engine::queue::PollFilter;
-use longhaul_engine::run::message::stream::StreamCursor;
 use longhaul_engine::run::workflow_task::claim::WorkflowClaim;
+use longhaul_engine::run::workflow_task::complete::Completion;
 use longhaul_engine::run::workflow_task::heartbeat::Renewed;
-use longhaul_engine::run::workflow_task::sticky::StickyClaim;
-use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
+use longhaul_engine::run::workflow_task::lease::TaskHolder;
+use longhaul_protocol::id::{Namespace, RunId, TaskId};
 use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
-use longhaul_protocol::workflow_command::WorkflowCommand;
 use longhaul_store::{Page, StoredEvent};
 
 use crate::Host;
@@ -54,36 +53,6 @@ impl HistoryPage {
             next_after: (last < end && !events.is_empty()).then_some(last),
             events,
             total: end.get(),
-        }
-    }
-}
-
-/// The worker that reports on a leased task.
-#[derive(Clone, Debug)]
-pub struct TaskHolder {
-    pub namespace: Namespace,
-    pub task_id: TaskId,
-    pub owner: WorkerId,
-    pub attempt: u64,
-    /// The authenticated caller, as JSON text.
-    pub principal: Option<String>,
-}
-
-/// The decision of a worker.
-#[derive(Clone, Debug, Default)]
-pub struct Completion {
-    pub commands: Vec<WorkflowCommand>,
-    /// How far the workflow has read its message streams.
-    pub cursors: Vec<StreamCursor>,
-    /// The worker kept the run's history in memory.
-    pub sticky: Option<StickyClaim>,
-}
-
-impl From<Vec<WorkflowCommand>> for Completion {
-    fn from(commands: Vec<WorkflowCommand>) -> Self {
-        Self {
-            commands,
-            ..Self::default()
         }
     }
 }
@@ -231,7 +200,7 @@ impl WorkflowTasks<'_> {
         holder: &TaskHolder,
         completion: impl Into<Completion> + Send,
     ) -> Result<TaskReply> {
-        let completion = completion.into();
+        let completion = Arc::new(completion.into());
         let definitions = self
             .host
             .search_attributes()
@@ -241,9 +210,7 @@ impl WorkflowTasks<'_> {
             .tasks()
             .on_workflow_task(holder, |holder| CompleteWorkflowTask {
                 holder,
-                commands: completion.commands.clone(),
-                cursors: completion.cursors.clone(),
-                sticky: completion.sticky.clone(),
+                completion: Arc::clone(&completion),
                 definitions: Arc::clone(&definitions),
             })
             .await

@@ -148,7 +148,7 @@ fn validators(contracts: &Map<String, Value>) -> Validators {
 }
 
 /// Returns whether the same worker id belongs to another process: everything in the memory of the first one is lost.
-fn is_another_process(earlier: &WorkerRow, registration: &Registration) -> bool {
+fn is_another_process(earlier: &WorkerRow, registration: &WorkerRow) -> bool {
     let differs = |key: &str| {
         let value = |metrics: &Option<Value>| {
             metrics
@@ -164,29 +164,6 @@ fn is_another_process(earlier: &WorkerRow, registration: &Registration) -> bool 
         }
     };
     differs("process_id") || differs("process_started_at")
-}
-
-/// A registration request.
-#[derive(Clone, Debug)]
-pub struct Registration {
-    pub namespace: Namespace,
-    /// `None` lets the server choose one.
-    pub worker_id: Option<WorkerId>,
-    pub task_queue: TaskQueue,
-    pub runtime: String,
-    pub sdk_version: Option<String>,
-    pub build_id: Option<String>,
-    pub supported_workflow_types: Vec<String>,
-    pub supported_activity_types: Vec<String>,
-    pub workflow_definition_fingerprints: Map<String, Value>,
-    pub workflow_command_contracts: Map<String, Value>,
-    pub capabilities: Vec<String>,
-    pub capability_manifest: Map<String, Value>,
-    pub max_concurrent_workflow_tasks: u64,
-    pub max_concurrent_activity_tasks: u64,
-    pub max_concurrent_worker_sessions: u64,
-    pub task_slots: Option<Value>,
-    pub process_metrics: Option<Value>,
 }
 
 /// A registration with its present state.
@@ -289,41 +266,20 @@ impl Workers<'_> {
         Ok(self.host.inner.workers.known.read().get(&key).cloned())
     }
 
-    /// Registers a worker, or replaces its registration.
-    pub async fn register(self, registration: Registration) -> Result<WorkerView> {
+    /// Returns an id for a worker that brought none.
+    pub fn mint_id(self) -> WorkerId {
+        Ids::new(self.host.now(), rand::random()).mint()
+    }
+
+    /// Registers a worker now, or replaces its registration.
+    pub async fn register(self, mut row: WorkerRow) -> Result<WorkerView> {
         let now = self.host.now();
-        let worker_id = registration
-            .worker_id
-            .clone()
-            .unwrap_or_else(|| Ids::new(now, rand::random()).mint());
+        (row.registered_at, row.last_heartbeat_at, row.updated_at) = (now, now, now);
         let mut taken_over = false;
-        if let Some(earlier) = self.known(&registration.namespace, &worker_id).await? {
-            self.check_definitions(&earlier, &registration, &worker_id, now)?;
-            taken_over =
-                self.is_stale(&earlier, now) || is_another_process(&earlier.row, &registration);
+        if let Some(earlier) = self.known(&row.namespace, &row.worker_id).await? {
+            self.check_definitions(&earlier, &row, now)?;
+            taken_over = self.is_stale(&earlier, now) || is_another_process(&earlier.row, &row);
         }
-        let row = WorkerRow {
-            namespace: registration.namespace,
-            worker_id,
-            task_queue: registration.task_queue,
-            runtime: registration.runtime,
-            sdk_version: registration.sdk_version,
-            build_id: registration.build_id,
-            supported_workflow_types: registration.supported_workflow_types,
-            supported_activity_types: registration.supported_activity_types,
-            workflow_definition_fingerprints: registration.workflow_definition_fingerprints,
-            workflow_command_contracts: registration.workflow_command_contracts,
-            capabilities: registration.capabilities,
-            capability_manifest: registration.capability_manifest,
-            max_concurrent_workflow_tasks: registration.max_concurrent_workflow_tasks,
-            max_concurrent_activity_tasks: registration.max_concurrent_activity_tasks,
-            max_concurrent_worker_sessions: registration.max_concurrent_worker_sessions,
-            task_slots: registration.task_slots,
-            process_metrics: registration.process_metrics,
-            registered_at: now,
-            last_heartbeat_at: now,
-            updated_at: now,
-        };
         // Before the registration is replaced: the new process must find the old sessions lost, and never mistake them for its own.
         let _lock = self
             .host
@@ -378,8 +334,7 @@ impl Workers<'_> {
     fn check_definitions(
         self,
         earlier: &RegisteredWorker,
-        registration: &Registration,
-        worker_id: &WorkerId,
+        registration: &WorkerRow,
         now: Timestamp,
     ) -> Result<()> {
         if self.is_stale(earlier, now) {
@@ -392,7 +347,7 @@ impl Workers<'_> {
                 .get(workflow_type);
             if before.is_some_and(|before| before != fingerprint) {
                 return Err(Error::DefinitionChanged(
-                    worker_id.clone(),
+                    registration.worker_id.clone(),
                     workflow_type.clone(),
                 ));
             }

@@ -7,14 +7,12 @@ use longhaul_engine::change::TaskOutcome;
 use longhaul_engine::run::activity::claim::ActivityClaim;
 use longhaul_engine::run::start::{DuplicatePolicy, Start, Started};
 use longhaul_engine::run::state::Routing;
+use longhaul_host::api::{AttemptIdentity, TaskHolder};
 use longhaul_host::clock::ManualClock;
-use longhaul_host::{
-    AttemptIdentity, Config, Host, LeasedWorkflowTask, Poll, Polled, Registration, Result,
-    TaskHolder,
-};
-use longhaul_protocol::Payload;
+use longhaul_host::{Config, Host, LeasedWorkflowTask, Poll, Polled, Result, WorkerRow};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId, WorkflowId};
 use longhaul_protocol::workflow_command::{WorkflowCommand, parse_commands};
+use longhaul_protocol::{Payload, Timestamp};
 use longhaul_store::Store;
 use longhaul_store::memory::Memory;
 use serde_json::{Map, Value};
@@ -52,10 +50,10 @@ pub(crate) async fn register(host: &Host, worker: &str) {
     host.workers().register(registration(worker)).await.unwrap();
 }
 
-pub(crate) fn registration(worker: &str) -> Registration {
-    Registration {
+pub(crate) fn registration(worker: &str) -> WorkerRow {
+    WorkerRow {
         namespace: namespace(),
-        worker_id: Some(WorkerId::from(worker)),
+        worker_id: WorkerId::from(worker),
         task_queue: TaskQueue::from("q"),
         runtime: "python".to_owned(),
         sdk_version: None,
@@ -71,6 +69,9 @@ pub(crate) fn registration(worker: &str) -> Registration {
         max_concurrent_worker_sessions: 10,
         task_slots: None,
         process_metrics: None,
+        registered_at: Timestamp::from_micros(0),
+        last_heartbeat_at: Timestamp::from_micros(0),
+        updated_at: Timestamp::from_micros(0),
     }
 }
 

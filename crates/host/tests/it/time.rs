@@ -1,6 +1,7 @@
 //! Effects of a moving clock.
 
-use longhaul_host::{Completion, Polled};
+use longhaul_host::Polled;
+use longhaul_host::api::Completion;
 use longhaul_protocol::{Payload, Reason};
 use serde_json::json;
 

@@ -1,9 +1,10 @@
 //! Activity tasks: poll, complete, fail, heartbeat, status.
 
+use longhaul_host::Error;
+use longhaul_host::api::AttemptIdentity;
 use longhaul_host::api::{
     ActivityClaim, Deadlines, Failure, HeartbeatReply, Rejection, activity_reason,
 };
-use longhaul_host::{AttemptIdentity, Error};
 use longhaul_protocol::Reason;
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{ActivityAttemptId, CommandId, WorkerId};

@@ -1,7 +1,7 @@
 //! Local activities whose attempts are recorded as they happen: `/workflow-tasks/{task}/local-activities/…`. Every success
 //! contains the token with which the worker reads history again.
 
-use longhaul_host::TaskHolder;
+use longhaul_host::api::TaskHolder;
 use longhaul_host::api::{
     Checkpointed, Cleanup, EndedAttempt, LocalHeartbeatReply, LocalHeartbeatRequest, LocalReport,
     Prepared,

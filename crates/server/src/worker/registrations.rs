@@ -1,7 +1,7 @@
 //! Registrations of workers: register, heartbeat, deregister.
 
 use http::StatusCode;
-use longhaul_host::{Error, Registration};
+use longhaul_host::{Error, WorkerRow};
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::{TaskQueue, WorkerId};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ pub(super) async fn register(call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::new(StatusCode::CREATED, &body))
 }
 
-fn read_registration(call: &Call) -> Result<Registration, Refusal> {
+fn read_registration(call: &Call) -> Result<WorkerRow, Refusal> {
     let body = &call.body;
     let task_queue = match (body.raw("task_queue"), body.texts("task_queues")) {
         (None, Some(queues)) if queues.len() == 1 => queues.into_iter().next().unwrap_or_default(),
@@ -48,9 +48,11 @@ fn read_registration(call: &Call) -> Result<Registration, Refusal> {
         }
         _ => body.required_text("task_queue", NAME_MAX),
     };
-    let registration = Registration {
+    let worker_id = body.text("worker_id", NAME_MAX).map(WorkerId::from);
+    let now = call.host().now();
+    let registration = WorkerRow {
         namespace: call.namespace.clone(),
-        worker_id: body.text("worker_id", NAME_MAX).map(WorkerId::from),
+        worker_id: worker_id.unwrap_or_else(|| call.host().workers().mint_id()),
         task_queue: TaskQueue::from(task_queue),
         runtime: body.required_text("runtime", NAME_MAX),
         sdk_version: body.text("sdk_version", VERSION_MAX),
@@ -76,6 +78,9 @@ fn read_registration(call: &Call) -> Result<Registration, Refusal> {
             .unwrap_or(SESSIONS_DEFAULT),
         task_slots: body.object("task_slots").map(Value::Object),
         process_metrics: body.object("process_metrics").map(Value::Object),
+        registered_at: now,
+        last_heartbeat_at: now,
+        updated_at: now,
     };
     body.count("heartbeat_interval_seconds", 1);
     body.check()?;

@@ -1,7 +1,8 @@
 //! Workflow tasks: poll, history, heartbeat, complete, fail.
 
+use longhaul_host::api::{Completion, TaskHolder};
 use longhaul_host::api::{Pressure, RunStatus, StickyClaim, StreamCursor, WorkflowClaim};
-use longhaul_host::{Completion, Error, LeasedWorkflowTask, TaskHolder, WorkflowWork};
+use longhaul_host::{Error, LeasedWorkflowTask, WorkflowWork};
 use longhaul_protocol::history::PAYLOAD_CODEC;
 use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, ChildCallId, CommandId, Namespace, RunId, SignalId,

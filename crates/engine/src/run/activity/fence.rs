@@ -4,7 +4,7 @@
 //! Lease expiry alone does not close an attempt: until the next claim its worker may still report. The fence therefore checks
 //! attempts first, and the owner last, because a published worker stops on an owner mismatch.
 
-use longhaul_protocol::id::{ActivityAttemptId, TaskId, WorkerId};
+use longhaul_protocol::id::{ActivityAttemptId, Namespace, TaskId, WorkerId};
 
 use crate::change::{
     ActivityEnd, ActivityOutcome, ActivityReported, ClosedTask, StoredReply, TaskOutcome,
@@ -15,15 +15,22 @@ use crate::run::draft::Draft;
 use crate::run::state::{Activity, Attempt, Part, Run};
 use crate::{Decision, Moment, Rejection};
 
-/// The worker that reports on an attempt.
+/// The attempt that a worker reports on, as the worker names it.
 #[derive(Clone, Debug)]
-pub struct Reporter {
-    /// The task's row. It has the stored reply of a finished task.
-    pub row: Box<TaskRow>,
+pub struct AttemptIdentity {
+    pub namespace: Namespace,
+    pub task_id: TaskId,
     pub attempt_id: ActivityAttemptId,
     pub owner: WorkerId,
-    /// The authenticated caller, recorded with the events and rows of the report.
+    /// The authenticated caller, as JSON text. It is recorded with the events and rows of the report.
     pub principal: Option<String>,
+}
+
+/// The worker that reports on an attempt, and the task's row. The row has the stored reply of a finished task.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    pub named: AttemptIdentity,
+    pub row: Box<TaskRow>,
 }
 
 /// Why a worker may not report on an attempt.
@@ -62,7 +69,7 @@ impl Reporter {
         let open = activity.filter(|activity| activity.task_id == self.row.task_id);
         let current = open.and_then(|activity| {
             let attempt = activity.attempt.as_ref()?;
-            (attempt.id == self.attempt_id).then_some((activity, attempt))
+            (attempt.id == self.named.attempt_id).then_some((activity, attempt))
         });
         let Some((activity, attempt)) = current else {
             let past = self.past_attempt(run, activity)?;
@@ -71,7 +78,7 @@ impl Reporter {
         if let Some(refusal) = self.closed_run(run) {
             return Err(refusal);
         }
-        if attempt.owner != self.owner {
+        if attempt.owner != self.named.owner {
             return Err(FenceRefusal::OwnerMismatch {
                 owner: attempt.owner.clone(),
             });
@@ -94,18 +101,23 @@ impl Reporter {
     fn stored(&self, verb: Verb) -> Option<&StoredReply> {
         let closed = self.closed_task()?;
         closed.reply.as_ref().filter(|stored| {
-            stored.verb == verb && stored.owner == self.owner && self.is_reply_to_attempt(stored)
+            stored.verb == verb
+                && stored.owner == self.named.owner
+                && self.is_reply_to_attempt(stored)
         })
     }
 
     /// Returns the finished task, if the attempt belongs to it.
     fn closed_task(&self) -> Option<&ClosedTask> {
         let closed = self.row.closed.as_deref()?;
-        closed.attempts.contains(&self.attempt_id).then_some(closed)
+        closed
+            .attempts
+            .contains(&self.named.attempt_id)
+            .then_some(closed)
     }
 
     fn is_reply_to_attempt(&self, stored: &StoredReply) -> bool {
-        stored.attempt_id.as_ref() == Some(&self.attempt_id)
+        stored.attempt_id.as_ref() == Some(&self.named.attempt_id)
     }
 
     /// Returns why an attempt that is not current may no longer report. An attempt that this task never had is an error at once.
@@ -140,7 +152,7 @@ impl Reporter {
             activity
                 .past_attempts
                 .iter()
-                .any(|past| past.id == self.attempt_id && past.task_id == self.row.task_id)
+                .any(|past| past.id == self.named.attempt_id && past.task_id == self.row.task_id)
         };
         let of_any_task = |activity: &Activity| {
             let current = activity.attempt.as_ref().map(|attempt| &attempt.id);
@@ -148,7 +160,7 @@ impl Reporter {
             current
                 .into_iter()
                 .chain(past)
-                .any(|id| *id == self.attempt_id)
+                .any(|id| *id == self.named.attempt_id)
         };
         if activity.is_some_and(of_this_task) {
             return Ok(FenceRefusal::StaleAttempt);
@@ -184,16 +196,16 @@ impl Reporter {
             let closed = Rejection::RunClosed(Box::new(draft.just_closed()));
             return Err(Box::new(draft.finish(Err(closed))));
         }
-        draft.cause.principal.clone_from(&self.principal);
+        draft.cause.principal.clone_from(&self.named.principal);
         Ok((draft, activity, attempt))
     }
 
     pub(crate) fn stored_reply(&self, verb: Verb, outcome: &TaskOutcome) -> StoredReply {
         StoredReply {
             verb,
-            owner: self.owner.clone(),
+            owner: self.named.owner.clone(),
             attempt: 0,
-            attempt_id: Some(self.attempt_id.clone()),
+            attempt_id: Some(self.named.attempt_id.clone()),
             outcome: outcome.clone(),
             diagnosis: None,
         }
@@ -206,7 +218,7 @@ impl Reporter {
     ) -> ActivityReported {
         ActivityReported {
             task_id: self.row.task_id.clone(),
-            activity_attempt_id: self.attempt_id.clone(),
+            activity_attempt_id: self.named.attempt_id.clone(),
             outcome,
             limit: None,
             next_task_id: next_task_id.cloned(),

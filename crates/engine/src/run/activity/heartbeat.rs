@@ -172,7 +172,7 @@ impl HeartbeatActivity {
             let attempt_id = closed.attempts.last()?;
             Some((attempt_id, row.lease_owner.as_ref()?))
         });
-        open.or(ended) == Some((&self.reporter.attempt_id, &self.reporter.owner))
+        open.or(ended) == Some((&self.reporter.named.attempt_id, &self.reporter.named.owner))
     }
 
     /// Renews the session with the activity's own lease time; returns `None` if the activity runs in no session.
@@ -182,7 +182,7 @@ impl HeartbeatActivity {
         Some(session::renew(
             stored.session.as_ref(),
             stored.owner,
-            &self.reporter.owner,
+            &self.reporter.named.owner,
             Some(options.lease_seconds()),
             now,
         ))
@@ -193,7 +193,7 @@ impl HeartbeatActivity {
         !in_session
             || self.session.as_ref().is_some_and(|stored| {
                 let session = stored.session.as_ref();
-                session::is_usable(session, stored.owner, &self.reporter.owner, now)
+                session::is_usable(session, stored.owner, &self.reporter.named.owner, now)
             })
     }
 

@@ -283,7 +283,7 @@ impl Run {
         let mut known = under_lease.iter().chain(kept);
         let settled = known.find(|settled| {
             settled.workflow_task_id == *holder.task_id()
-                && settled.workflow_task_attempt == holder.attempt
+                && settled.workflow_task_attempt == holder.named.attempt
                 && same(settled)
         })?;
         Some(EndedAttempt {

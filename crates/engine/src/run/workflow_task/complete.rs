@@ -26,17 +26,32 @@ use crate::run::workflow_task::wake::LookAgain;
 use crate::visibility::Definitions;
 use crate::{Command, Decision, Moment, limits};
 
-/// The worker's decision.
-#[derive(Clone, Debug)]
-pub struct CompleteWorkflowTask {
-    pub holder: Holder,
+/// The decision of a worker.
+#[derive(Clone, Debug, Default)]
+pub struct Completion {
     pub commands: Vec<WorkflowCommand>,
-    /// The search attributes that the namespace defines; only read if a command sets some.
-    pub definitions: Arc<Definitions>,
     /// How far the workflow has read its message streams.
     pub cursors: Vec<StreamCursor>,
     /// The worker kept the run's history in memory.
     pub sticky: Option<StickyClaim>,
+}
+
+impl From<Vec<WorkflowCommand>> for Completion {
+    fn from(commands: Vec<WorkflowCommand>) -> Self {
+        Self {
+            commands,
+            ..Self::default()
+        }
+    }
+}
+
+/// Applies the decision of a worker.
+#[derive(Clone, Debug)]
+pub struct CompleteWorkflowTask {
+    pub holder: Holder,
+    pub completion: Arc<Completion>,
+    /// The search attributes that the namespace defines; only read if a command sets some.
+    pub definitions: Arc<Definitions>,
 }
 
 impl Command for CompleteWorkflowTask {
@@ -47,15 +62,15 @@ impl Command for CompleteWorkflowTask {
             Ok(held) => held,
             Err(not_held) => return not_held.into_decision(),
         };
-        let batch = match draft.place(&self.commands, &self.definitions) {
+        let batch = match draft.place(&self.completion.commands, &self.definitions) {
             Ok(batch) => batch,
             Err(rejection) => return Decision::reject(rejection),
         };
         draft
             .workflow_task()
-            .remember_sticky(&self.holder.owner, self.sticky.as_ref());
-        let applied = check_sizes(&self.commands, &self.definitions, run, moment)
-            .and_then(|()| apply(run, draft, &task, &batch, &self.cursors));
+            .remember_sticky(&self.holder.named.owner, self.completion.sticky.as_ref());
+        let applied = check_sizes(&self.completion.commands, &self.definitions, run, moment)
+            .and_then(|()| apply(run, draft, &task, &batch, &self.completion.cursors));
         let (mut draft, limit) = match applied {
             Ok(draft) => (draft, None),
             // The batch is dropped and the run fails. A refusal would stop one kind of worker and make the other retry without end.
@@ -81,7 +96,7 @@ impl CompleteWorkflowTask {
         let of_new_runs = draft.created.iter().flat_map(|change| &change.tasks);
         TaskOutcome::WorkflowTaskCompleted(WorkflowTaskCompleted {
             task_id: self.holder.task_id().clone(),
-            attempt: self.holder.attempt,
+            attempt: self.holder.named.attempt,
             run_id: draft.run_id().clone(),
             run_status: draft.core.status,
             created_task_ids: opened

@@ -112,7 +112,7 @@ impl FailWorkflowTask {
     ) -> TaskOutcome {
         TaskOutcome::WorkflowTaskFailed(WorkflowTaskFailed {
             task_id: self.holder.task_id().clone(),
-            attempt: self.holder.attempt,
+            attempt: self.holder.named.attempt,
             outcome,
             run_status,
             next_task_id,

@@ -3,7 +3,7 @@
 //! Complete, fail, heartbeat, history reads, cancellation deliveries and every call about a local activity begin here.
 
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{RunId, TaskId, WorkerId};
+use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 
 use crate::change::{Changes, StoredReply, TaskOutcome, TaskReply, TaskRow, TaskStatus, Verb};
 use crate::rejection::RunClosed;
@@ -11,15 +11,22 @@ use crate::run::draft::{Cause, Draft};
 use crate::run::state::{ClosedReason, Run, WorkflowTask};
 use crate::{Decision, Moment, Rejection};
 
-/// The worker that reports on a workflow task.
+/// The lease that a worker acts on, as the worker names it.
 #[derive(Clone, Debug)]
-pub struct Holder {
-    /// The task's row. It has the stored reply of a finished task.
-    pub row: Box<TaskRow>,
+pub struct TaskHolder {
+    pub namespace: Namespace,
+    pub task_id: TaskId,
     pub owner: WorkerId,
     pub attempt: u64,
-    /// The authenticated caller, recorded with the events and rows of the decision.
+    /// The authenticated caller, as JSON text. It is recorded with the events and rows of the decision.
     pub principal: Option<String>,
+}
+
+/// The worker that acts on a workflow task, and the task's row. The row has the stored reply of a finished task.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    pub named: TaskHolder,
+    pub row: Box<TaskRow>,
 }
 
 /// Why a worker may not act on a workflow task.
@@ -131,8 +138,8 @@ impl Holder {
     ) -> Result<Held<'a>, NotHeld> {
         if let Some(stored) = self.stored(run)
             && stored.verb == verb
-            && stored.owner == self.owner
-            && stored.attempt == self.attempt
+            && stored.owner == self.named.owner
+            && stored.attempt == self.named.attempt
         {
             return Err(NotHeld::Repeated(stored.outcome.clone()));
         }
@@ -158,7 +165,7 @@ impl Holder {
         draft.cause = Cause {
             task_id: Some(task.id.clone()),
             command_id: None,
-            principal: self.principal.clone(),
+            principal: self.named.principal.clone(),
         };
         Ok((draft, Box::new(task.clone())))
     }
@@ -227,12 +234,12 @@ impl Holder {
                 expires_at: lease.expires_at,
             });
         }
-        if lease.owner != self.owner {
+        if lease.owner != self.named.owner {
             return Err(LeaseRefusal::OwnerMismatch {
                 owner: lease.owner.clone(),
             });
         }
-        if task.attempt != self.attempt {
+        if task.attempt != self.named.attempt {
             return Err(LeaseRefusal::AttemptMismatch {
                 current: task.attempt,
             });
@@ -244,8 +251,8 @@ impl Holder {
     pub(crate) fn stored_reply(&self, verb: Verb, outcome: &TaskOutcome) -> StoredReply {
         StoredReply {
             verb,
-            owner: self.owner.clone(),
-            attempt: self.attempt,
+            owner: self.named.owner.clone(),
+            attempt: self.named.attempt,
             attempt_id: None,
             outcome: outcome.clone(),
             diagnosis: None,

@@ -36,7 +36,8 @@ impl World {
         options: &Value,
     ) -> (Step, Result<Prepared, Rejection>) {
         let holder = self.holder(worker, None);
-        let worker_attempt_id = format!("{}-{}-{sequence}", holder.row.task_id, holder.attempt);
+        let worker_attempt_id =
+            format!("{}-{}-{sequence}", holder.row.task_id, holder.named.attempt);
         self.calls
             .insert((self.run().run_id().clone(), sequence), options.clone());
         let (step, reply) = self.apply(&PrepareLocalActivity {
