@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_engine::Rejection;
+use longhaul_engine::run::activity::stop::StopAcknowledged;
 use longhaul_engine::run::local_activity::attempt::{
     AcknowledgeLocalStop, AttemptHolder, EndLocalAttempt, EndedAttempt, HeartbeatLocalActivity,
     LocalHeartbeatReply, LocalHeartbeatRequest, LocalReport,
@@ -11,7 +12,7 @@ use longhaul_engine::run::local_activity::checkpoint::{CheckpointCommands, Check
 use longhaul_engine::run::local_activity::prepare::{PrepareLocalActivity, Prepared};
 use longhaul_engine::run::local_activity::recover::RecoverLocalActivity;
 use longhaul_protocol::Reason;
-use longhaul_protocol::id::{ActivityAttemptId, CommandId, EventId, RunId};
+use longhaul_protocol::id::{ActivityAttemptId, CommandId, RunId};
 use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{LocalActivityCall, WorkflowCommand};
 
@@ -111,14 +112,13 @@ impl Host {
         .await
     }
 
-    /// Records that the worker's function stopped after a cancellation. Returns the event of the request, and whether it was
-    /// acknowledged before.
+    /// Records that the worker's function stopped after a cancellation.
     pub async fn acknowledge_local_stop(
         &self,
         holder: &TaskHolder,
         attempt_id: &ActivityAttemptId,
         request_id: &CommandId,
-    ) -> Result<(EventId, bool)> {
+    ) -> Result<StopAcknowledged> {
         self.on_workflow_task(holder, |holder| AcknowledgeLocalStop {
             attempt: AttemptHolder {
                 holder,

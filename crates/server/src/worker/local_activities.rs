@@ -11,7 +11,7 @@ use longhaul_protocol::id::{CommandId, RunId};
 use longhaul_protocol::payload::activity_result;
 use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 use longhaul_protocol::workflow_command::{
-    LocalActivityCall, LocalFailure, parse_checkpoint, parse_descriptor,
+    CheckpointKind, LocalActivityCall, LocalFailure, parse_checkpoint, parse_descriptor,
 };
 use serde_json::{Value, json};
 
@@ -26,20 +26,20 @@ use crate::request::body::{Body, Mistake};
 use crate::views::page_token::page_token;
 
 pub(super) async fn checkpoint(call: Call) -> Result<Reply, Refusal> {
-    record_checkpoint(call, false).await
+    record_checkpoint(call, CheckpointKind::Prefix).await
 }
 
 pub(super) async fn checkpoint_group(call: Call) -> Result<Reply, Refusal> {
-    record_checkpoint(call, true).await
+    record_checkpoint(call, CheckpointKind::Group).await
 }
 
-async fn record_checkpoint(call: Call, is_group: bool) -> Result<Reply, Refusal> {
+async fn record_checkpoint(call: Call, kind: CheckpointKind) -> Result<Reply, Refusal> {
     let holder = read_holder(&call);
     let body = &call.body;
     let checkpoint_id = body.required_text("checkpoint_id", NAME_MAX);
     let start_sequence = CommandSeq::new(body.required_count("start_sequence", 1));
     let commands = body.value("commands").unwrap_or_default();
-    let commands = parse_checkpoint(&commands, is_group).map_err(|errors| body.refuse_all(errors));
+    let commands = parse_checkpoint(&commands, kind).map_err(|errors| body.refuse_all(errors));
     let after = body.count("history_after", 0);
     let commands = body.finish(commands)?;
     let checkpointed = call
@@ -271,20 +271,20 @@ pub(super) async fn acknowledge_cancellation(call: Call) -> Result<Reply, Refusa
     let attempt_id = call.attempt_id();
     let request_id = CommandId::from(call.body.required_text("request_id", NAME_MAX));
     call.body.check()?;
-    let (event_id, duplicate) = call
+    let acknowledged = call
         .host()
         .acknowledge_local_stop(&holder, &attempt_id, &request_id)
         .await
         .map_err(rejected("acknowledge_local_activity_cancellation", &holder))?;
     Ok(Reply::ok(&json!({
         "acknowledged": true,
-        "duplicate": duplicate,
+        "duplicate": acknowledged.duplicate,
         "reason": null,
         "workflow_task_id": holder.task_id,
         "workflow_task_attempt": holder.attempt,
         "activity_attempt_id": attempt_id,
         "request_id": request_id,
-        "history_event_id": event_id,
+        "history_event_id": acknowledged.event_id,
         "history_refresh_page_token": page_token(HistorySeq::ZERO),
     })))
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::end::Written;
 use super::prepare::Cleanup;
 use super::{EventStatus, LocalActivity, LocalAttempt, RecordedHeartbeat, authorize, refused};
+use crate::run::activity::stop::StopAcknowledged;
 use crate::run::cancellation::Cancellation;
 use crate::run::draft::{Draft, LocalActivities};
 use crate::run::state::{Run, Status, WorkflowTask};
@@ -236,8 +237,7 @@ impl Command for EndLocalAttempt {
 }
 
 impl Command for AcknowledgeLocalStop {
-    /// The event of the request, and whether the stop was acknowledged before.
-    type Reply = (EventId, bool);
+    type Reply = StopAcknowledged;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply> {
         let request = run
@@ -248,7 +248,10 @@ impl Command for AcknowledgeLocalStop {
         let Some(cancellation) = request else {
             return Decision::reject(Rejection::CancellationMismatch);
         };
-        let event_id = cancellation.event_id.clone();
+        let acknowledged = StopAcknowledged {
+            duplicate: false,
+            event_id: cancellation.event_id.clone(),
+        };
         let mut draft = Draft::of(run, moment);
         let current = draft.locals().into_iter().find(|local| {
             let attempt = local.attempt.as_ref();
@@ -256,14 +259,14 @@ impl Command for AcknowledgeLocalStop {
         });
         // The call may have ended meanwhile: then there is nothing to record.
         let Some(mut local) = current else {
-            return Decision::unchanged((event_id, true));
+            return Decision::unchanged(acknowledged.repeated());
         };
         match &mut local.attempt {
             Some(attempt) if !attempt.stopped => attempt.stopped = true,
-            _ => return Decision::unchanged((event_id, true)),
+            _ => return Decision::unchanged(acknowledged.repeated()),
         }
         draft.local_activities().put(local);
-        draft.finish(Ok((event_id, false)))
+        draft.finish(Ok(acknowledged))
     }
 }
 

@@ -373,14 +373,16 @@ impl LocalActivities<'_, '_> {
 
     /// Ends the claim of the worker: the task is finished, and everything that waited behind its lease is handled.
     pub(crate) fn release_claim(&mut self, task: &WorkflowTask) {
-        let wrote = !self.draft.events.is_empty();
+        let made_progress = !self.draft.events.is_empty();
         let unseen = self.draft.unseen();
         self.draft.signals().flush_buffered();
         self.draft.timers().fire_overdue_wait_timeouts();
         self.draft
             .workflow_task()
             .close(TaskStatus::Completed, None);
-        self.draft.workflow_task().end_plain(task, unseen, wrote);
+        self.draft
+            .workflow_task()
+            .end_plain(task, unseen, made_progress);
     }
 
     /// Applies a passed deadline that no worker reported; returns whether there was one. The lease of its worker ends, because the

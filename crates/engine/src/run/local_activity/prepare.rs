@@ -70,7 +70,10 @@ impl Command for PrepareLocalActivity {
             return if !attempt.is_under(&task) {
                 refused(attempt.left_behind(moment.now))
             } else if attempt.worker_attempt_id.as_deref() == Some(&self.worker_attempt_id) {
-                Decision::unchanged(draft.prepared(&local, attempt, cleanup, true))
+                Decision::unchanged(Prepared {
+                    duplicate: true,
+                    ..draft.prepared(&local, attempt, cleanup)
+                })
             } else {
                 refused(Reason::LocalActivityPreviousAttemptUnresolved)
             };
@@ -142,7 +145,7 @@ impl PrepareLocalActivity {
             draft
                 .local_activities()
                 .start(local, &claim, Some(&self.worker_attempt_id), deadline);
-        let prepared = draft.prepared(&local, &attempt, cleanup, false);
+        let prepared = draft.prepared(&local, &attempt, cleanup);
         draft.local_activities().put(local);
         draft.finish(Ok(prepared))
     }
@@ -266,10 +269,9 @@ impl Draft<'_> {
         local: &LocalActivity,
         attempt: &LocalAttempt,
         cleanup: Option<Cleanup>,
-        duplicate: bool,
     ) -> Prepared {
         Prepared {
-            duplicate,
+            duplicate: false,
             execution_id: local.execution_id.clone(),
             attempt: attempt.clone(),
             schedule_to_close_deadline_at: local.schedule_to_close_deadline_at,

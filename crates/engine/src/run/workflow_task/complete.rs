@@ -166,7 +166,7 @@ pub(crate) fn apply<'a>(
         );
     } else {
         draft.check_decision_size(batch)?;
-        let wrote = !draft.events.is_empty();
+        let made_progress = !draft.events.is_empty();
         let unseen = draft.unseen();
         draft.signals().flush_buffered();
         draft.timers().fire_overdue_wait_timeouts();
@@ -178,7 +178,7 @@ pub(crate) fn apply<'a>(
             _ if task.is_update() => draft.workflow_task().end_update(),
             // Calls and ends of waits that the task wrote are progress: if nothing is left to wait for, the workflow must look
             // again. An acknowledgement that wrote nothing is no progress; otherwise it would be requested without end.
-            _ => draft.workflow_task().end_plain(task, unseen, wrote),
+            _ => draft.workflow_task().end_plain(task, unseen, made_progress),
         }
     }
     // A command that closes the run is always accepted.
