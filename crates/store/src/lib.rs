@@ -211,11 +211,7 @@ pub trait SessionStore: Send + Sync + 'static {
 /// Registry documents. [`document::Record`] gives each kind its Rust type.
 pub trait Registry: Send + Sync + 'static {
     /// Writes a document; [`Error::Conflict`] if something else than `expected` is stored under its key.
-    fn put_document<'a>(
-        &'a self,
-        document: &'a Document,
-        expected: Expected,
-    ) -> StoreFuture<'a, ()>;
+    fn put_document(&self, document: Document, expected: Expected) -> StoreFuture<'_, ()>;
     /// Deletes a document; returns whether there was one.
     fn delete_document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, bool>;
     /// Returns one document.

@@ -557,18 +557,13 @@ impl SessionStore for Memory {
 }
 
 impl Registry for Memory {
-    fn put_document<'a>(
-        &'a self,
-        document: &'a Document,
-        expected: Expected,
-    ) -> StoreFuture<'a, ()> {
+    fn put_document(&self, document: Document, expected: Expected) -> StoreFuture<'_, ()> {
         self.write(|tables| {
             let exists = tables.documents.contains_key(&document.key);
             match (expected, exists) {
                 (Expected::Absent, true) | (Expected::Present, false) => Err(Error::Conflict),
                 (Expected::Any, _) | (Expected::Absent, false) | (Expected::Present, true) => {
-                    let (key, body) = (document.key.clone(), document.body.clone());
-                    tables.documents.insert(key, body);
+                    tables.documents.insert(document.key, document.body);
                     Ok(())
                 }
             }

@@ -338,12 +338,7 @@ impl SessionStore for Sqlite {
 }
 
 impl Registry for Sqlite {
-    fn put_document<'a>(
-        &'a self,
-        document: &'a Document,
-        expected: Expected,
-    ) -> StoreFuture<'a, ()> {
-        let document = document.clone();
+    fn put_document(&self, document: Document, expected: Expected) -> StoreFuture<'_, ()> {
         self.write(Ok(Write::PutDocument { document, expected }), drop)
     }
 
