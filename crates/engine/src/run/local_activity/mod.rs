@@ -187,17 +187,10 @@ impl EventStatus {
 }
 
 impl LocalActivity {
-    /// Returns the number of attempts that the policy allows; `None` is without limit.
-    pub(crate) fn max_attempts(&self) -> Option<u64> {
-        self.retry
-            .as_ref()
-            .map_or(Some(1), |retry| retry.max_attempts)
-    }
-
     /// Returns whether this is the recorded call.
     fn is_call(&self, call: &LocalActivityCall) -> bool {
         self.activity_type == call.activity_type
-            && self.retry == retry_snapshot(call)
+            && self.retry == RetryPolicy::of_local_activity(call)
             && self.cancellation_policy == call.cancellation_policy
             && self.cleanup == call.cancellation_cleanup
             && self.arguments_hash == arguments_hash(&call.arguments)
@@ -320,29 +313,6 @@ impl LocalAttempt {
     }
 }
 
-/// Returns the policy exactly as the author wrote it, or `None` if there was none.
-fn retry_snapshot(call: &LocalActivityCall) -> Option<RetryPolicy> {
-    let timeouts = [
-        call.start_to_close_timeout,
-        call.schedule_to_close_timeout,
-        call.heartbeat_timeout,
-    ];
-    if call.retry_policy.is_none() && timeouts.iter().all(Option::is_none) {
-        return None;
-    }
-    let policy = call.retry_policy.clone().unwrap_or_default();
-    Some(RetryPolicy {
-        snapshot_version: 1,
-        max_attempts: policy.max_attempts.unwrap_or(Some(1)),
-        backoff_seconds: policy.backoff_seconds,
-        start_to_close_timeout: call.start_to_close_timeout,
-        schedule_to_start_timeout: None,
-        schedule_to_close_timeout: call.schedule_to_close_timeout,
-        heartbeat_timeout: call.heartbeat_timeout,
-        non_retryable_error_types: policy.non_retryable_error_types,
-    })
-}
-
 /// Returns the FNV-1a hash of the encoded arguments: a guard against changed code, not against malice.
 fn arguments_hash(arguments: &Payload) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -382,10 +352,6 @@ fn authorize<'a, R>(
             reply: Err(Rejection::LocalActivityRefused { reason }),
         }
     })
-}
-
-fn policy_json(retry: &RetryPolicy) -> Value {
-    serde_json::to_value(retry).expect("a retry policy is plain data")
 }
 
 /// A worker's hold on the workflow task of the run: every change of a local activity happens under one.
@@ -452,7 +418,7 @@ impl LocalActivities<'_, '_> {
                     attempt_count: 0,
                     payload_codec: PAYLOAD_CODEC,
                     queue: None,
-                    retry_policy: local.retry.as_ref().map(policy_json),
+                    retry_policy: local.retry.as_ref().map(RetryPolicy::to_json),
                     worker_session: None,
                     arguments: call.arguments.clone(),
                     created_at: Some(local.scheduled_at),

@@ -6,13 +6,10 @@ use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{CleanupProof, LocalActivityCall};
 use longhaul_protocol::{Reason, Timestamp};
 
-use super::{
-    Claim, LocalActivity, LocalAttempt, RetryPolicy, arguments_hash, authorize, refused,
-    retry_snapshot,
-};
+use super::{Claim, LocalActivity, LocalAttempt, arguments_hash, authorize, refused};
 use crate::change::TaskStatus;
 use crate::run::draft::{Draft, LocalActivities, earliest};
-use crate::run::state::{Run, WorkflowTask};
+use crate::run::state::{RetryPolicy, Run, WorkflowTask};
 use crate::run::workflow_task::lease::Holder;
 use crate::{Command, Decision, Moment, Rejection, limits};
 
@@ -228,7 +225,7 @@ impl Draft<'_> {
             sequence,
             execution_id: self.ids.mint(),
             activity_type: call.activity_type.clone(),
-            retry: retry_snapshot(call),
+            retry: RetryPolicy::of_local_activity(call),
             cancellation_policy: call.cancellation_policy,
             cleanup: call.cancellation_cleanup.clone(),
             group: call.group.clone(),
