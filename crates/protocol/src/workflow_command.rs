@@ -430,7 +430,7 @@ fn parse(commands: &Value, kind: BatchKind) -> Result<Vec<WorkflowCommand>, Fiel
         add(
             &mut errors,
             "commands".to_owned(),
-            "must hold at least one command",
+            "must contain at least one command",
         );
     }
     let mut parsed = Vec::with_capacity(list.len());
