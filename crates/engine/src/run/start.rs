@@ -331,7 +331,7 @@ impl Draft<'_> {
         if row.is_without_effect() {
             self.core.idle_commands.push_back(row.sequence);
             if self.core.idle_commands.len() > IDLE_COMMANDS_MAX {
-                self.forgotten_commands
+                self.deleted_commands
                     .extend(self.core.idle_commands.pop_front());
             }
         }

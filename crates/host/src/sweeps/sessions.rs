@@ -11,7 +11,7 @@ use crate::sweeps::Sweep;
 const BATCH: usize = 512;
 
 /// Session queues that matching set aside are checked again after this.
-const SECOND_LOOK_SECONDS: u64 = 1;
+const RECHECK_SECONDS: u64 = 1;
 
 /// Ended sessions are deleted this often; they are kept for days, so the exact time hardly matters.
 const PRUNE_SECONDS: u64 = 3600;
@@ -61,7 +61,7 @@ impl Host {
         }
         let dispatch = &self.inner.wakes.dispatch;
         if dispatch.has_set_aside() {
-            next = next.min(now.plus_seconds(SECOND_LOOK_SECONDS));
+            next = next.min(now.plus_seconds(RECHECK_SECONDS));
         }
         for (namespace, worker_id) in dispatch.session_owners() {
             if let Some(known) = self.known_worker(&namespace, &worker_id).await? {

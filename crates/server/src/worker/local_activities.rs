@@ -149,12 +149,12 @@ pub(super) async fn recover(call: Call) -> Result<Reply, Refusal> {
     let descriptor = read_descriptor(body);
     let after = body.count("history_after", 0);
     let descriptor = body.finish(descriptor)?;
-    let (run_id, settled) = call
+    let (run_id, ended) = call
         .host()
         .recover_local_activity(&holder, sequence, &descriptor)
         .await
         .map_err(rejected("recover_local_activity", &holder))?;
-    let mut shown = settled_json(&holder, &run_id, &settled);
+    let mut shown = ended_json(&holder, &run_id, &ended);
     shown["recovered"] = json!(true);
     shown["callback_stop_state"] = json!("unknown");
     Ok(with_events(&call.app, &holder, after, shown).await)
@@ -236,31 +236,31 @@ pub(super) async fn outcome(call: Call) -> Result<Reply, Refusal> {
     let report = read_report(&call.body);
     let after = call.body.count("history_after", 0);
     let report = call.body.finish(report)?;
-    let (run_id, settled) = call
+    let (run_id, ended) = call
         .host()
         .end_local_attempt(&holder, &call.attempt_id(), &report)
         .await
         .map_err(rejected("report_local_activity_outcome", &holder))?;
-    let mut shown = settled_json(&holder, &run_id, &settled);
+    let mut shown = ended_json(&holder, &run_id, &ended);
     shown["recorded"] = json!(true);
     Ok(with_events(&call.app, &holder, after, shown).await)
 }
 
-fn settled_json(holder: &TaskHolder, run_id: &RunId, settled: &EndedAttempt) -> Value {
-    let created: Vec<_> = settled.retry_task_id.iter().collect();
+fn ended_json(holder: &TaskHolder, run_id: &RunId, ended: &EndedAttempt) -> Value {
+    let created: Vec<_> = ended.retry_task_id.iter().collect();
     json!({
-        "duplicate": settled.duplicate,
+        "duplicate": ended.duplicate,
         "reason": null,
         "workflow_run_id": run_id,
         "workflow_task_id": holder.task_id,
         "workflow_task_attempt": holder.attempt,
-        "activity_execution_id": settled.execution_id,
-        "activity_attempt_id": settled.attempt_id,
-        "worker_attempt_id": settled.worker_attempt_id,
-        "event_id": settled.event_id,
-        "event_type": settled.event_type,
-        "recorded_at": settled.recorded_at,
-        "claim_released": settled.retry_task_id.is_some(),
+        "activity_execution_id": ended.execution_id,
+        "activity_attempt_id": ended.attempt_id,
+        "worker_attempt_id": ended.worker_attempt_id,
+        "event_id": ended.event_id,
+        "event_type": ended.event_type,
+        "recorded_at": ended.recorded_at,
+        "claim_released": ended.retry_task_id.is_some(),
         "created_task_ids": created,
         "history_refresh_page_token": page_token(HistorySeq::ZERO),
     })

@@ -233,8 +233,8 @@ impl LocalActivity {
     }
 
     /// Returns the keys of one of its events.
-    fn call(&self, task_id: &TaskId, stand: EventStatus) -> ActivityCall {
-        let attempt = self.attempt.as_ref().filter(|_| stand.shown);
+    fn call(&self, task_id: &TaskId, state: EventStatus) -> ActivityCall {
+        let attempt = self.attempt.as_ref().filter(|_| state.shown);
         ActivityCall {
             activity_execution_id: self.execution_id.clone(),
             activity_type: self.activity_type.clone(),
@@ -246,15 +246,15 @@ impl LocalActivity {
                 execution_mode: EXECUTION_MODE_LOCAL,
                 local_activity: true,
                 workflow_task_id: task_id.clone(),
-                activity: stand.shown.then(|| self.snapshot(stand)),
+                activity: state.shown.then(|| self.snapshot(state)),
                 activity_attempt: attempt
-                    .map(|attempt| attempt.snapshot(&self.execution_id, stand)),
+                    .map(|attempt| attempt.snapshot(&self.execution_id, state)),
                 local_recovery: None,
             })),
         }
     }
 
-    fn snapshot(&self, stand: EventStatus) -> LocalActivitySnapshot {
+    fn snapshot(&self, state: EventStatus) -> LocalActivitySnapshot {
         let attempt = self.attempt.as_ref();
         LocalActivitySnapshot {
             id: self.execution_id.clone(),
@@ -265,12 +265,12 @@ impl LocalActivity {
             execution_mode: EXECUTION_MODE_LOCAL,
             local_activity: true,
             attempt_id: attempt.map(|attempt| attempt.id.clone()),
-            status: stand.status,
+            status: state.status,
             attempt_count: self.attempt_count,
             last_heartbeat_at: attempt.and_then(|attempt| attempt.last_heartbeat_at),
             created_at: self.scheduled_at,
             started_at: attempt.map(|attempt| attempt.started_at),
-            closed_at: stand.closed_at,
+            closed_at: state.closed_at,
         }
     }
 }
@@ -294,21 +294,21 @@ impl LocalAttempt {
     fn snapshot(
         &self,
         execution_id: &ActivityExecutionId,
-        stand: EventStatus,
+        state: EventStatus,
     ) -> LocalAttemptSnapshot {
         LocalAttemptSnapshot {
             id: self.id.clone(),
             activity_execution_id: execution_id.clone(),
             task_id: self.task_id.clone(),
             attempt_number: self.number,
-            status: stand.attempt_status,
+            status: state.attempt_status,
             lease_owner: self.owner.clone(),
             worker_attempt_id: self.worker_attempt_id.clone(),
             started_at: self.started_at,
             last_heartbeat_at: self.last_heartbeat_at,
             lease_expires_at: Some(self.lease_expires_at)
-                .filter(|_| stand.attempt_closed_at.is_none()),
-            closed_at: stand.attempt_closed_at,
+                .filter(|_| state.attempt_closed_at.is_none()),
+            closed_at: state.attempt_closed_at,
         }
     }
 }
@@ -391,7 +391,7 @@ impl LocalActivities<'_, '_> {
     }
 
     /// Deletes the stored replies: a worker that begins something new has received them.
-    fn forget_receipts(&mut self) {
+    fn clear_receipts(&mut self) {
         if let Some(task) = &mut self.draft.core.workflow_task {
             task.local_receipts.clear();
         }

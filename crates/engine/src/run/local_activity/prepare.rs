@@ -134,7 +134,7 @@ impl PrepareLocalActivity {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }
         if self.call.group.is_none() {
-            draft.local_activities().forget_receipts();
+            draft.local_activities().clear_receipts();
         }
         let deadline = cleanup.as_ref().map(|cleanup| cleanup.cleanup_deadline_at);
         let claim = draft.local_activities().renew_claim(task);

@@ -155,7 +155,7 @@ impl LocalActivities<'_, '_> {
         let Some(attempt) = &local.attempt else {
             return;
         };
-        let call = |stand| local.call(&attempt.task_id, stand);
+        let call = |state| local.call(&attempt.task_id, state);
         let event = match end {
             LocalEnd::Completed { result } => EventPayload::ActivityCompleted(ActivityCompleted {
                 call: call(EventStatus::closed("completed", "completed", at)),

@@ -186,8 +186,8 @@ impl Part {
     }
 
     pub(crate) fn as_outbox_message(&self) -> Option<&OutboxMessage> {
-        if let Self::Outbox(letter) = self {
-            Some(letter)
+        if let Self::Outbox(message) = self {
+            Some(message)
         } else {
             None
         }

@@ -53,7 +53,7 @@ impl Command for CompleteWorkflowTask {
         };
         draft
             .workflow_task()
-            .remember_sticky(&self.holder.owner, self.sticky.as_ref());
+            .record_sticky(&self.holder.owner, self.sticky.as_ref());
         let applied = check_sizes(&self.commands, &self.definitions, run, moment)
             .and_then(|()| apply(run, draft, &task, &batch, &self.cursors));
         let (mut draft, limit) = match applied {
@@ -214,7 +214,7 @@ impl WorkflowTasks<'_, '_> {
         self.draft.core.handled_sequence = self.draft.core.handled_sequence.max(observed);
         self.draft.core.open.unseen_signals = unseen.messages;
         self.draft.core.open.unseen_signal_bytes = unseen.signal_bytes;
-        self.draft.groups().forget_handled();
+        self.draft.groups().remove_handled();
         self.draft.core.workflow_task = None;
         self.draft.core.status = Status::Waiting;
         let blocked = self.draft.has_open_call();

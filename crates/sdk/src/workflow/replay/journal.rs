@@ -489,7 +489,7 @@ impl Journal {
     }
 
     /// Drops calls that are recorded and that the code does not wait for any more.
-    pub(crate) fn forget_closed(&self) {
+    pub(crate) fn drop_closed(&self) {
         self.with(|state| {
             state
                 .calls
