@@ -508,7 +508,7 @@ impl Cancelling<'_, '_> {
             }
             return;
         }
-        self.draft.groups().give_up(sequence);
+        self.draft.groups().cancel_call(sequence);
     }
 
     /// Closes the run if the time for cleanup has passed; returns whether it did.

@@ -78,7 +78,7 @@ impl Sqlite {
         let beside = lock::lock_beside(&options.path)?;
         damage::refuse_missing(&options.path)?;
         let lock = Arc::new(Lock::take(&options.path, beside)?);
-        let suspicion = damage::look(&options.path, lock.database())?;
+        let suspicion = damage::inspect(&options.path, lock.database())?;
         let connection = open::writer(&options, suspicion)?;
         let counters = Arc::<Counters>::default();
         let writer = Writer::new(connection, Arc::clone(&lock), Arc::clone(&counters));

@@ -328,7 +328,7 @@ impl<'a> Draft<'a> {
 
     /// Returns the rows of this draft.
     pub(crate) fn into_change(mut self) -> (Box<RunChange>, Vec<RunChange>) {
-        self.local_activities().tidy_up();
+        self.local_activities().restore_tasks();
         self.set_alarm();
         let sets_search_attributes = match self.base {
             Some(run) => !Arc::ptr_eq(&run.core.search_attributes, &self.core.search_attributes),

@@ -331,7 +331,7 @@ impl Children<'_, '_> {
         if spec.workflow_id == self.draft.spec.workflow_id {
             core.streams = Arc::clone(&self.draft.core.streams);
         }
-        self.draft.core.hand_on_to(&mut core);
+        self.draft.core.copy_inherited_to(&mut core);
         let mut next = Draft::new_run(
             Arc::new(spec),
             core,

@@ -283,7 +283,7 @@ impl LocalAttempt {
     }
 
     /// Returns the reason for refusing another claim of it.
-    fn left_behind(&self, now: Timestamp) -> Reason {
+    fn claim_refusal(&self, now: Timestamp) -> Reason {
         if self.lease_expires_at > now {
             Reason::LocalActivityPreviousAttemptLive
         } else {

@@ -65,7 +65,7 @@ impl Command for PrepareLocalActivity {
         }
         if let Some(attempt) = &local.attempt {
             return if !attempt.is_under(&task) {
-                refused(attempt.left_behind(moment.now))
+                refused(attempt.claim_refusal(moment.now))
             } else if attempt.worker_attempt_id.as_deref() == Some(&self.worker_attempt_id) {
                 Decision::unchanged(Prepared {
                     duplicate: true,

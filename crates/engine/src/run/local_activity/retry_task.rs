@@ -90,7 +90,7 @@ impl LocalActivities<'_, '_> {
 
     /// Restores the order after every decision: a call that nothing would continue gets a task, and retries are on offer exactly
     /// while they may be leased.
-    pub(crate) fn tidy_up(&mut self) {
+    pub(crate) fn restore_tasks(&mut self) {
         if !self.draft.is_open() || self.draft.core.open.local_activities == 0 {
             return;
         }

@@ -140,7 +140,7 @@ impl Groups<'_, '_> {
         let member = &progress.member;
         let calls = member.member_base_sequence.run_of(member.member_size);
         for sequence in calls {
-            if self.give_up(sequence) {
+            if self.cancel_call(sequence) {
                 progress.open = progress.open.saturating_sub(1);
                 open.unresolved = open.unresolved.saturating_sub(1);
             }
@@ -157,7 +157,7 @@ impl Groups<'_, '_> {
     }
 
     /// Ends the open work of one call. Returns whether there was any.
-    pub(crate) fn give_up(&mut self, sequence: CommandSeq) -> bool {
+    pub(crate) fn cancel_call(&mut self, sequence: CommandSeq) -> bool {
         if self.draft.activity(sequence).is_some() {
             self.cancel_activity(sequence);
             return true;

@@ -244,7 +244,7 @@ impl Journal {
     }
 
     /// Marks a call that the code does not wait for any more.
-    pub(crate) fn give_up(&self, sequence: u64) {
+    pub(crate) fn abandon(&self, sequence: u64) {
         self.with(|state| {
             if let Some(call) = state.calls.get_mut(&sequence) {
                 call.alive = false;
