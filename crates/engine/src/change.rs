@@ -59,7 +59,7 @@ pub struct RunChange {
     pub tasks: Vec<TaskRow>,
     pub commands: Vec<CommandRow>,
     /// Commands that are deleted, by sequence, together with their request ids.
-    pub forgotten_commands: Vec<RequestSeq>,
+    pub deleted_commands: Vec<RequestSeq>,
     pub instance: Option<InstanceChange>,
     /// Whether this change sets search attributes, so that their index entries are rewritten.
     pub sets_search_attributes: bool,

@@ -132,16 +132,17 @@ mod tests {
         declared.check("go", &arguments).into_keys().collect()
     }
 
-    fn parameter(name: &str, kind: &str, required: bool) -> Value {
-        json!({"name": name, "type": kind, "required": required, "variadic": false, "allows_null": false})
+    fn required(name: &str, kind: &str) -> Value {
+        json!({"name": name, "type": kind, "required": true, "variadic": false, "allows_null": false})
+    }
+
+    fn optional(name: &str, kind: &str) -> Value {
+        json!({"name": name, "type": kind, "required": false, "variadic": false, "allows_null": false})
     }
 
     #[test]
     fn matching_arguments_are_accepted() {
-        let two = json!([
-            parameter("who", "string", true),
-            parameter("often", "int|float", false)
-        ]);
+        let two = json!([required("who", "string"), optional("often", "int|float")]);
         assert!(check(two.clone(), json!(["x"])).is_empty());
         assert!(check(two.clone(), json!(["x", 3])).is_empty());
         assert!(check(two, json!(["x", 3.5])).is_empty());
@@ -158,10 +159,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_parameter_that_does_not_match() {
-        let two = json!([
-            parameter("who", "string", true),
-            parameter("often", "int", false)
-        ]);
+        let two = json!([required("who", "string"), optional("often", "int")]);
         assert_eq!(check(two.clone(), json!([])), ["who"]);
         assert_eq!(check(two.clone(), json!([7])), ["who"]);
         assert_eq!(check(two.clone(), json!([null])), ["who"]);

@@ -15,8 +15,8 @@ mod acquire;
 mod tests;
 
 pub use acquire::{
-    Acquired, Admission, Applicant, Attempt, Outcome, SessionAdmission, acquire, blocked, running,
-    standing,
+    Acquired, Admission, Applicant, Attempt, Outcome, SessionAdmission, acquire, blocked,
+    expected_admission, running,
 };
 
 /// The row of one session id in one namespace.

@@ -180,7 +180,7 @@ events! {
     ParentClosePolicyApplied(ParentClosePolicyDone),
     /// A child's close policy could not be applied.
     ParentClosePolicyFailed(ParentClosePolicyDone),
-    /// A member of a selection settled first.
+    /// A member of a selection ended first.
     SelectionResolved(Box<SelectionResolved>),
     /// The workflow cancelled a member of a selection.
     SelectionOperationCancelled(Box<crate::workflow_command::SelectionMember>),

@@ -391,29 +391,31 @@ pub fn parse_commands(commands: &Value) -> Result<Vec<WorkflowCommand>, FieldErr
     parse(commands, BatchKind::Completion)
 }
 
-/// Parses the commands of a checkpoint, which are recorded before a local activity runs. No command may close the run. The
-/// checkpoint of a group may contain local calls.
+/// What the commands of a checkpoint are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointKind {
+    /// The commands before a local call.
+    Prefix,
+    /// A parallel group, which may contain local calls.
+    Group,
+}
+
+/// Parses the commands of a checkpoint, which are recorded before a local activity runs. No command may close the run.
 ///
 /// # Errors
 /// Every offending field with its messages.
 pub fn parse_checkpoint(
     commands: &Value,
-    is_group: bool,
+    kind: CheckpointKind,
 ) -> Result<Vec<WorkflowCommand>, FieldErrors> {
-    let kind = if is_group {
-        BatchKind::GroupCheckpoint
-    } else {
-        BatchKind::Checkpoint
-    };
-    parse(commands, kind)
+    parse(commands, BatchKind::Checkpoint(kind))
 }
 
 /// The request that a list of commands came with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BatchKind {
     Completion,
-    Checkpoint,
-    GroupCheckpoint,
+    Checkpoint(CheckpointKind),
 }
 
 fn parse(commands: &Value, kind: BatchKind) -> Result<Vec<WorkflowCommand>, FieldErrors> {
@@ -428,7 +430,7 @@ fn parse(commands: &Value, kind: BatchKind) -> Result<Vec<WorkflowCommand>, Fiel
         add(
             &mut errors,
             "commands".to_owned(),
-            "must hold at least one command",
+            "must contain at least one command",
         );
     }
     let mut parsed = Vec::with_capacity(list.len());
@@ -438,7 +440,7 @@ fn parse(commands: &Value, kind: BatchKind) -> Result<Vec<WorkflowCommand>, Fiel
             map: command.as_object(),
             errors: &mut errors,
         };
-        let command = if kind == BatchKind::GroupCheckpoint
+        let command = if kind == BatchKind::Checkpoint(CheckpointKind::Group)
             && command.get("type").and_then(Value::as_str) == Some("prepare_local_activity")
         {
             let before = fields.errors.len();

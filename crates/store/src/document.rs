@@ -114,7 +114,7 @@ impl dyn Store + '_ {
             key: key::<R>(namespace, name, qualifier),
             body,
         };
-        self.put_document(&document, expected).await
+        self.put_document(document, expected).await
     }
 
     /// Deletes a record. Returns whether there was one.

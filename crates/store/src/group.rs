@@ -131,7 +131,7 @@ impl<S: Sink> Drop for Group<S> {
 fn run<S: Sink>(mut sink: S, receiver: &mpsc::Receiver<Waiting<S::Write>>, counters: &Counters) {
     while let Ok(first) = receiver.recv() {
         // A panic outside the sink drops the results of this turn, and nothing else.
-        let turn = AssertUnwindSafe(|| take_turn(&mut sink, first, receiver, counters));
+        let turn = AssertUnwindSafe(|| write_waiting(&mut sink, first, receiver, counters));
         if catch_unwind(turn).is_err() {
             counters.failing.store(true, Ordering::Relaxed);
             // Even this may panic, inside the logger.
@@ -145,7 +145,7 @@ fn run<S: Sink>(mut sink: S, receiver: &mpsc::Receiver<Waiting<S::Write>>, count
 }
 
 /// Writes the waiting writes, up to a batch, beginning with `first`.
-fn take_turn<S: Sink>(
+fn write_waiting<S: Sink>(
     sink: &mut S,
     first: Waiting<S::Write>,
     receiver: &mpsc::Receiver<Waiting<S::Write>>,

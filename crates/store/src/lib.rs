@@ -63,7 +63,7 @@ pub trait Store: RunStore + TaskStore + SessionStore + Registry {
     /// Returns [`Error::Conflict`] if a run has another version than its change is based on (or exists although the change creates
     /// it), if the workflow id to create is in use, if a run would become current whose number does not follow the newest one, if a
     /// request id already belongs to another command, or if a session does not have the version before the written one (0 if there
-    /// is none). A task, part or command row replaces the one with the same key; a forgotten command is deleted, and its request id
+    /// is none). A task, part or command row replaces the one with the same key; a deleted command is removed, and its request id
     /// is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
     fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()>;
 
@@ -211,11 +211,7 @@ pub trait SessionStore: Send + Sync + 'static {
 /// Registry documents. [`document::Record`] gives each kind its Rust type.
 pub trait Registry: Send + Sync + 'static {
     /// Writes a document; [`Error::Conflict`] if something else than `expected` is stored under its key.
-    fn put_document<'a>(
-        &'a self,
-        document: &'a Document,
-        expected: Expected,
-    ) -> StoreFuture<'a, ()>;
+    fn put_document(&self, document: Document, expected: Expected) -> StoreFuture<'_, ()>;
     /// Deletes a document; returns whether there was one.
     fn delete_document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, bool>;
     /// Returns one document.

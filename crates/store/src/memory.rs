@@ -183,8 +183,8 @@ impl Tables {
             .iter()
             .map(|task| (task.task_id.clone(), task.clone()));
         self.tasks.extend(tasks);
-        for sequence in &change.forgotten_commands {
-            self.forget_command(spec, *sequence);
+        for sequence in &change.deleted_commands {
+            self.delete_command(spec, *sequence);
         }
         for command in &change.commands {
             if let Some(request_id) = &command.request_id {
@@ -204,10 +204,10 @@ impl Tables {
     }
 
     /// Deletes a command and, if it had one, its request id.
-    fn forget_command(&mut self, spec: &Spec, sequence: RequestSeq) {
+    fn delete_command(&mut self, spec: &Spec, sequence: RequestSeq) {
         let commands = self.commands.get_mut(&spec.run_id);
-        let forgotten = commands.and_then(|commands| commands.remove(&sequence));
-        let Some(request_id) = forgotten.and_then(|command| command.request_id) else {
+        let deleted = commands.and_then(|commands| commands.remove(&sequence));
+        let Some(request_id) = deleted.and_then(|command| command.request_id) else {
             return;
         };
         let key = (spec.namespace.clone(), spec.workflow_id.clone(), request_id);
@@ -557,18 +557,13 @@ impl SessionStore for Memory {
 }
 
 impl Registry for Memory {
-    fn put_document<'a>(
-        &'a self,
-        document: &'a Document,
-        expected: Expected,
-    ) -> StoreFuture<'a, ()> {
+    fn put_document(&self, document: Document, expected: Expected) -> StoreFuture<'_, ()> {
         self.write(|tables| {
             let exists = tables.documents.contains_key(&document.key);
             match (expected, exists) {
                 (Expected::Absent, true) | (Expected::Present, false) => Err(Error::Conflict),
                 (Expected::Any, _) | (Expected::Absent, false) | (Expected::Present, true) => {
-                    let (key, body) = (document.key.clone(), document.body.clone());
-                    tables.documents.insert(key, body);
+                    tables.documents.insert(document.key, document.body);
                     Ok(())
                 }
             }

@@ -185,7 +185,7 @@ async fn concurrent(ctx: WorkflowContext) -> WorkflowResult<String> {
         inner.local_activity(write(name)).await?;
         WorkflowResult::Ok(())
     };
-    let (slept, first, second, told) = join!(
+    let (slept, first, second, signalled) = join!(
         ctx.sleep(Duration::ZERO),
         ctx.local_activity(blocks(200)).start(),
         ctx.local_activity(write("beside".to_owned())).start(),
@@ -193,7 +193,7 @@ async fn concurrent(ctx: WorkflowContext) -> WorkflowResult<String> {
     );
     slept?;
     second?;
-    told?;
+    signalled?;
     Ok(first?)
 }
 

@@ -119,14 +119,17 @@ impl Command for RequestCancellation {
                 reply: Err(rejection),
             };
         }
-        let receipt = |draft: &Draft<'_>, duplicate, cancellation| CancellationReceipt {
+        let receipt = |draft: &Draft<'_>, cancellation| CancellationReceipt {
             run_id: draft.run_id().clone(),
             run_status: draft.core.status,
-            duplicate,
+            duplicate: false,
             cancellation,
         };
         if let Some(original) = &run.core.cancellation {
-            let receipt = receipt(&draft, true, (**original).clone());
+            let receipt = CancellationReceipt {
+                duplicate: true,
+                ..receipt(&draft, (**original).clone())
+            };
             if self.request.request_id.is_none() {
                 return Decision::unchanged(receipt);
             }
@@ -168,7 +171,7 @@ impl Command for RequestCancellation {
             draft
                 .cancellation()
                 .record(command.command_id, deadline, self.reason.clone(), context);
-        let receipt = receipt(&draft, false, cancellation);
+        let receipt = receipt(&draft, cancellation);
         draft.finish(Ok(receipt))
     }
 }
@@ -505,7 +508,7 @@ impl Cancelling<'_, '_> {
             }
             return;
         }
-        self.draft.groups().give_up(sequence);
+        self.draft.groups().cancel_call(sequence);
     }
 
     /// Closes the run if the time for cleanup has passed; returns whether it did.

@@ -244,7 +244,7 @@ pub(crate) fn fresh_core(now: Timestamp) -> Core {
 
 impl Core {
     /// Gives the next run, or a child, its inherited state.
-    pub(crate) fn hand_on_to(&self, next: &mut Self) {
+    pub(crate) fn copy_inherited_to(&self, next: &mut Self) {
         next.memo.clone_from(&self.memo);
         next.search_attributes = Arc::clone(&self.search_attributes);
         next.search_attribute_types = Arc::clone(&self.search_attribute_types);
@@ -331,7 +331,7 @@ impl Draft<'_> {
         if row.is_without_effect() {
             self.core.idle_commands.push_back(row.sequence);
             if self.core.idle_commands.len() > IDLE_COMMANDS_MAX {
-                self.forgotten_commands
+                self.deleted_commands
                     .extend(self.core.idle_commands.pop_front());
             }
         }

@@ -238,7 +238,7 @@ pub enum SessionAdmission {
 }
 
 /// Returns what matching can expect before a worker polls. `session` is the row, `None` if none exists.
-pub fn standing(
+pub fn expected_admission(
     session: Option<&Session>,
     options: &WorkerSessionOptions,
     attempts: &[Attempt],
@@ -275,7 +275,7 @@ pub fn blocked(
     now: Timestamp,
 ) -> Option<Refusal> {
     let seen = session.map(|session| session.seen(owner, now));
-    let holder = match standing(seen.as_ref(), options, attempts, now) {
+    let holder = match expected_admission(seen.as_ref(), options, attempts, now) {
         SessionAdmission::Blocked(refusal) => return Some(*refusal),
         SessionAdmission::Held(holder) => Some(holder),
         SessionAdmission::Free => None,

@@ -421,27 +421,32 @@ fn only_the_owner_closes_a_session_and_closing_is_final() {
 #[test]
 fn matching_knows_which_worker_could_lease_a_task() {
     let said = options(json!({}));
-    assert_eq!(standing(None, &said, &[], at(0)), SessionAdmission::Free);
+    assert_eq!(
+        expected_admission(None, &said, &[], at(0)),
+        SessionAdmission::Free
+    );
     let waits = options(json!({"create_if_missing": false}));
     assert_eq!(
-        standing(None, &waits, &[], at(0)),
+        expected_admission(None, &waits, &[], at(0)),
         SessionAdmission::Blocked(Box::new(Refusal::Missing))
     );
     let row = made();
     assert_eq!(
-        standing(Some(&row), &said, &[], at(1)),
+        expected_admission(Some(&row), &said, &[], at(1)),
         SessionAdmission::Held("a".into())
     );
     assert_eq!(
-        standing(Some(&row), &said, &[], at(120)),
+        expected_admission(Some(&row), &said, &[], at(120)),
         SessionAdmission::Free
     );
     let busy = [attempt("t", "a", 99)];
-    let SessionAdmission::Blocked(refusal) = standing(Some(&row), &said, &busy, at(1)) else {
+    let SessionAdmission::Blocked(refusal) = expected_admission(Some(&row), &said, &busy, at(1))
+    else {
         panic!("the session must be full")
     };
     assert_eq!(refusal.reason(), Reason::SessionActivityLimitExceeded);
-    let SessionAdmission::Blocked(refusal) = standing(Some(&row), &said, &[], at(1800)) else {
+    let SessionAdmission::Blocked(refusal) = expected_admission(Some(&row), &said, &[], at(1800))
+    else {
         panic!("the session must have ended")
     };
     assert_eq!(refusal.reason(), Reason::SessionReacquireDisallowed);

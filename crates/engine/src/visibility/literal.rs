@@ -2,7 +2,7 @@
 
 use crate::run::state::Status;
 
-/// The type of an unquoted word. Quoted text is always text.
+/// The type of a literal. Quoted text is always text.
 pub(super) enum Literal {
     Text,
     Integer(i64),
@@ -11,10 +11,8 @@ pub(super) enum Literal {
 }
 
 impl Literal {
-    pub(super) fn of(text: &str, is_quoted: bool) -> Option<Self> {
-        if is_quoted {
-            return Some(Self::Text);
-        }
+    /// Returns the type of an unquoted word, or `None` if such a word must be quoted.
+    pub(super) fn of_word(text: &str) -> Option<Self> {
         let is_bare = text
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte));

@@ -123,9 +123,43 @@ enum Verb {
     StartsWith,
 }
 
+/// Whether the text that is being read is under an odd number of `NOT`s.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Polarity {
+    Plain,
+    Negated,
+}
+
+impl Polarity {
+    /// Returns the opposite if the condition holds, otherwise the same.
+    fn negated_if(self, condition: bool) -> Self {
+        match (self, condition) {
+            (Self::Plain, true) | (Self::Negated, false) => Self::Negated,
+            (Self::Plain, false) | (Self::Negated, true) => Self::Plain,
+        }
+    }
+}
+
+/// The word between two conditions.
+#[derive(Clone, Copy)]
+enum Connective {
+    And,
+    Or,
+}
+
+impl Connective {
+    /// Returns the connective of the inverted parts: under a negation AND and OR change places.
+    fn under(self, polarity: Polarity) -> Self {
+        match (self, polarity) {
+            (Self::And, Polarity::Plain) | (Self::Or, Polarity::Negated) => Self::And,
+            (Self::Or, Polarity::Plain) | (Self::And, Polarity::Negated) => Self::Or,
+        }
+    }
+}
+
 impl<'a> Parser<'a> {
     fn whole(&mut self) -> Result<Condition, QueryError> {
-        let condition = self.query(false)?;
+        let condition = self.query(Polarity::Plain)?;
         match self.peek() {
             None => Ok(condition),
             Some(_) => Err(self.unexpected("AND, OR or the end")),
@@ -133,51 +167,54 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a query. Inside a negated parenthesis AND and OR change places, and every predicate is inverted.
-    fn query(&mut self, negated: bool) -> Result<Condition, QueryError> {
-        let mut groups = vec![self.group(negated)?];
+    fn query(&mut self, polarity: Polarity) -> Result<Condition, QueryError> {
+        let mut groups = vec![self.group(polarity)?];
         while self.take_word("OR") {
-            groups.push(self.group(negated)?);
+            groups.push(self.group(polarity)?);
         }
-        Ok(join(groups, negated))
+        Ok(join(groups, Connective::Or.under(polarity)))
     }
 
-    fn group(&mut self, negated: bool) -> Result<Condition, QueryError> {
-        let mut predicates = vec![self.predicate(negated)?];
+    fn group(&mut self, polarity: Polarity) -> Result<Condition, QueryError> {
+        let mut predicates = vec![self.predicate(polarity)?];
         while self.take_word("AND") {
-            predicates.push(self.predicate(negated)?);
+            predicates.push(self.predicate(polarity)?);
         }
-        Ok(join(predicates, !negated))
+        Ok(join(predicates, Connective::And.under(polarity)))
     }
 
-    fn predicate(&mut self, negated: bool) -> Result<Condition, QueryError> {
-        let negated = negated ^ self.take_word("NOT");
+    fn predicate(&mut self, polarity: Polarity) -> Result<Condition, QueryError> {
+        let polarity = polarity.negated_if(self.take_word("NOT"));
         if self.peek() == Some(&Lexeme::Open) {
-            return self.parenthesis(negated);
+            return self.parenthesis(polarity);
         }
         let at = self.at();
         let (named, name) = self.field()?;
-        let (verb, negated) = match self.verb()? {
-            Some((verb, inverts)) => (verb, negated ^ inverts),
-            None => return self.bare(at, named, &name, negated),
+        let (verb, polarity) = match self.verb()? {
+            Some((verb, inverts)) => (verb, polarity.negated_if(inverts)),
+            None => return self.bare(at, named, &name, polarity),
         };
         match named {
-            Named::Status => self.status(&verb, negated),
+            Named::Status => self.status(&verb, polarity),
             Named::Field(field, literal_type) => {
                 let matcher = self.matcher(&name, literal_type, &verb)?;
-                let matcher = if negated { matcher.inverted() } else { matcher };
+                let matcher = match polarity {
+                    Polarity::Plain => matcher,
+                    Polarity::Negated => matcher.inverted(),
+                };
                 check_list(at, &name, &field, &matcher)?;
                 Ok(Condition::Test(Test { field, matcher }))
             }
         }
     }
 
-    fn parenthesis(&mut self, negated: bool) -> Result<Condition, QueryError> {
+    fn parenthesis(&mut self, polarity: Polarity) -> Result<Condition, QueryError> {
         if self.depth == DEPTH_MAX {
             return Err(self.refuse(&format!("parentheses may be {DEPTH_MAX} deep")));
         }
         self.next += 1;
         self.depth += 1;
-        let condition = self.query(negated)?;
+        let condition = self.query(polarity)?;
         self.depth -= 1;
         self.take(&Lexeme::Close, ")")?;
         Ok(condition)
@@ -242,11 +279,11 @@ impl<'a> Parser<'a> {
         at: usize,
         named: Named,
         name: &str,
-        negated: bool,
+        polarity: Polarity,
     ) -> Result<Condition, QueryError> {
         match named {
             Named::Field(field, Type::Bool) => {
-                let matcher = Matcher::OneOf(vec![Term::Flag(!negated)]);
+                let matcher = Matcher::OneOf(vec![Term::Flag(polarity == Polarity::Plain)]);
                 Ok(Condition::Test(Test { field, matcher }))
             }
             Named::Field(..) | Named::Status => Err(QueryError::new(
@@ -256,7 +293,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn status(&mut self, verb: &Verb, negated: bool) -> Result<Condition, QueryError> {
+    fn status(&mut self, verb: &Verb, polarity: Polarity) -> Result<Condition, QueryError> {
         let (Verb::Compare(operator @ (Operator::Equal | Operator::NotEqual)), at) =
             (verb, self.at())
         else {
@@ -272,10 +309,10 @@ impl<'a> Parser<'a> {
                 "a status is running, completed, failed, cancelled, terminated, pending or waiting",
             )
         })?;
-        let inverts = negated ^ (*operator == Operator::NotEqual);
+        let polarity = polarity.negated_if(*operator == Operator::NotEqual);
         let chosen = ALL_STATUSES
             .into_iter()
-            .filter(|status| wanted.contains(status) != inverts);
+            .filter(|status| wanted.contains(status) == (polarity == Polarity::Plain));
         Ok(Condition::Status(chosen.collect()))
     }
 
@@ -338,12 +375,12 @@ impl<'a> Parser<'a> {
 
     /// Returns the next word as a value of the field's type. Values are never converted to another type.
     fn literal(&mut self, name: &str, wanted: Type) -> Result<Term, QueryError> {
-        let (text, is_quoted) = match self.peek() {
-            Some(Lexeme::Word(word)) => (word.as_str(), false),
-            Some(Lexeme::Quoted(text)) => (text.as_str(), true),
+        let (text, literal) = match self.peek() {
+            Some(Lexeme::Word(word)) => (word.as_str(), Literal::of_word(word)),
+            Some(Lexeme::Quoted(text)) => (text.as_str(), Some(Literal::Text)),
             _ => return Err(self.unexpected("a literal")),
         };
-        let literal = Literal::of(text, is_quoted).ok_or_else(|| {
+        let literal = literal.ok_or_else(|| {
             self.refuse("an unquoted literal has only A-Z a-z 0-9 _ . : -; put it in quotes")
         })?;
         self.literals += 1;
@@ -421,11 +458,11 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn join(mut parts: Vec<Condition>, all: bool) -> Condition {
-    match (parts.len(), all) {
+fn join(mut parts: Vec<Condition>, connective: Connective) -> Condition {
+    match (parts.len(), connective) {
         (1, _) => parts.remove(0),
-        (_, true) => Condition::All(parts),
-        (_, false) => Condition::Any(parts),
+        (_, Connective::And) => Condition::All(parts),
+        (_, Connective::Or) => Condition::Any(parts),
     }
 }
 

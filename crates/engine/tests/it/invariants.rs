@@ -19,7 +19,7 @@ use longhaul_protocol::history::Event;
 use longhaul_protocol::id::{RunId, WorkflowId};
 use serde_json::Value;
 
-pub(crate) use family::{adopted, check_settled, owed};
+pub(crate) use family::{adopted, check_all_delivered, owed};
 
 use crate::world::World;
 

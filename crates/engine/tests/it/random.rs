@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::invariants;
 use crate::world::World;
+use crate::world::outbox::Confirmation;
 use program::{Call, call, render};
 
 #[derive(Clone, Debug)]
@@ -159,8 +160,8 @@ enum Act {
 
 #[derive(Clone, Copy, Debug)]
 enum Delivery {
-    Told,
-    Untold,
+    Confirmed,
+    Unconfirmed,
     Twice,
 }
 
@@ -183,7 +184,7 @@ fn act() -> impl Strategy<Value = Act> {
     let worker = || prop_oneof![5 => Just(0_u8), 1 => Just(1_u8)];
     let which = any::<u8>;
     let an_end = end.clone();
-    let delivery = prop_oneof![3 => Just(Delivery::Told), 1 => Just(Delivery::Untold), 1 => Just(Delivery::Twice)];
+    let delivery = prop_oneof![3 => Just(Delivery::Confirmed), 1 => Just(Delivery::Unconfirmed), 1 => Just(Delivery::Twice)];
     prop_oneof![
         4 => which().prop_map(|which| Act::Focus { which }),
         10 => (worker(), any::<bool>(), any::<bool>()).prop_map(|(worker, rust, same_poll)| Act::Claim { worker, rust, same_poll }),
@@ -493,7 +494,7 @@ impl Player {
                     } else {
                         LocalReport::Completed(Payload::null())
                     };
-                    let _ = self.world.settle_local(&worker(*by), sequence, report);
+                    let _ = self.world.end_local(&worker(*by), sequence, report);
                 }
             }
             Act::BeatLocal {
@@ -548,11 +549,11 @@ impl Player {
             return;
         };
         match delivery {
-            Delivery::Told => drop(self.world.deliver(&sender, true)),
-            Delivery::Untold => drop(self.world.deliver(&sender, false)),
+            Delivery::Confirmed => drop(self.world.deliver(&sender, Confirmation::Sent)),
+            Delivery::Unconfirmed => drop(self.world.deliver(&sender, Confirmation::Lost)),
             Delivery::Twice => {
-                self.world.deliver(&sender, false);
-                let (step, _) = self.world.deliver(&sender, false);
+                self.world.deliver(&sender, Confirmation::Lost);
+                let (step, _) = self.world.deliver(&sender, Confirmation::Lost);
                 assert!(
                     step.events.is_empty(),
                     "24: a repeated outbox message changes nothing"
@@ -749,7 +750,7 @@ impl Player {
         });
         let members: Vec<_> = members
             .flat_map(|selection| selection.members.values())
-            .filter(|progress| !progress.settled)
+            .filter(|progress| !progress.ended)
             .map(|progress| progress.member.clone())
             .collect();
         if let Some(member) = pick(&members, which) {
@@ -857,6 +858,6 @@ proptest! {
             player.play(act);
         }
         player.world.deliver_all();
-        invariants::check_settled(&player.world);
+        invariants::check_all_delivered(&player.world);
     }
 }

@@ -30,6 +30,7 @@ use similar::TextDiff;
 use command::read_command;
 use show::{show_outcome, show_payload};
 
+use crate::world::outbox::Confirmation;
 use crate::world::{Step, World};
 
 macro_rules! stories {
@@ -368,11 +369,15 @@ impl Stage {
                     appended.position, appended.duplicate
                 )
             }),
-            // Delivers the oldest outbox message of a run; `untold` if the server dies before the delivery is confirmed.
+            // Delivers the oldest outbox message of a run; `unconfirmed` if the server dies before the delivery is confirmed.
             "deliver" => {
                 let sender = self.run_named(plain[0]);
-                let told = plain.get(1) != Some(&"untold");
-                let (step, what) = self.world.deliver(&sender, told);
+                let confirmation = match plain.get(1) {
+                    None => Confirmation::Sent,
+                    Some(&"unconfirmed") => Confirmation::Lost,
+                    Some(other) => panic!("`{other}` is not a word of `deliver`"),
+                };
+                let (step, what) = self.world.deliver(&sender, confirmation);
                 (
                     step,
                     what.unwrap_or_else(|| "nothing to deliver".to_owned()),
@@ -430,7 +435,7 @@ impl Stage {
                     },
                 )
             }
-            "settle-local" => {
+            "end-local" => {
                 let report = if options.contains_key("fail") {
                     LocalReport::Failed(LocalFailure {
                         message: "it broke".to_owned(),
@@ -441,7 +446,7 @@ impl Stage {
                     LocalReport::Completed(Payload::null())
                 };
                 shown(
-                    self.world.settle_local(&worker, sequence(), report),
+                    self.world.end_local(&worker, sequence(), report),
                     show_ended,
                 )
             }

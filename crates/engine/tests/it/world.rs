@@ -4,7 +4,7 @@
 
 mod locals;
 mod messages;
-mod outbox;
+pub(crate) mod outbox;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -160,7 +160,7 @@ impl World {
                 self.tasks.insert(row.task_id.clone(), row.clone());
                 step.tasks.push(row);
             }
-            for sequence in change.forgotten_commands {
+            for sequence in change.deleted_commands {
                 self.commands.remove(&(workflow_id.clone(), sequence.get()));
             }
             for row in change.commands {

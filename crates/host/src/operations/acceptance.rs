@@ -1,6 +1,5 @@
 //! Whether a run would accept a command from outside. Nothing is recorded here; the engine decides again when the command is sent.
 
-use longhaul_engine::run::state::Run;
 use longhaul_protocol::id::RunId;
 
 use super::workflows::{CommandTarget, Description, Handlers};
@@ -20,33 +19,29 @@ pub struct SignalPreview {
 impl Description {
     /// Whether the run accepts signals, updates, stops and repairs.
     pub fn accepts_commands(&self) -> bool {
-        accepts_commands(&self.run, self.is_current)
+        self.run.accepts_commands(&self.current_run_id)
     }
 
     /// Whether the run can be archived.
     pub fn accepts_archive(&self) -> bool {
-        self.is_current && self.run.core.status.is_terminal()
+        self.run.accepts_archive(&self.current_run_id)
     }
-}
-
-/// Only the current run of a workflow accepts commands, and only while it is open.
-fn accepts_commands(run: &Run, is_current: bool) -> bool {
-    is_current && !run.core.status.is_terminal()
 }
 
 impl Workflows<'_> {
     /// Returns what would become of a signal.
     pub async fn preview_signal(self, target: &CommandTarget, name: &str) -> Result<SignalPreview> {
-        let (run, is_current) = self
-            .run(
+        let description = self
+            .describe(
                 &target.namespace,
                 &target.workflow_id,
                 target.run_id.as_ref(),
             )
             .await?;
-        let declared = self.declared_handlers(&run, Handlers::Signals);
+        let run = &description.run;
+        let declared = self.declared_handlers(run, Handlers::Signals);
         Ok(SignalPreview {
-            would_record: accepts_commands(&run, is_current) && declared.knows(name),
+            would_record: description.accepts_commands() && declared.knows(name),
             run_id: run.spec.run_id.clone(),
             workflow_type: run.spec.workflow_type.clone(),
         })

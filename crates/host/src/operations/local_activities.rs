@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_engine::Rejection;
+use longhaul_engine::run::activity::stop::StopAcknowledged;
 use longhaul_engine::run::local_activity::attempt::{
     AcknowledgeLocalStop, AttemptHolder, EndLocalAttempt, EndedAttempt, HeartbeatLocalActivity,
     LocalHeartbeatReply, LocalHeartbeatRequest, LocalReport,
@@ -10,14 +11,14 @@ use longhaul_engine::run::local_activity::attempt::{
 use longhaul_engine::run::local_activity::checkpoint::{CheckpointCommands, Checkpointed};
 use longhaul_engine::run::local_activity::prepare::{PrepareLocalActivity, Prepared};
 use longhaul_engine::run::local_activity::recover::RecoverLocalActivity;
+use longhaul_engine::run::workflow_task::lease::TaskHolder;
 use longhaul_protocol::Reason;
-use longhaul_protocol::id::{ActivityAttemptId, CommandId, EventId, RunId};
+use longhaul_protocol::id::{ActivityAttemptId, CommandId, RunId};
 use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{LocalActivityCall, WorkflowCommand};
 
 use crate::error::{Error, Result};
 use crate::views::LocalActivities;
-use longhaul_engine::run::workflow_task::lease::TaskHolder;
 
 impl LocalActivities<'_> {
     /// Records the commands that the workflow sent before a local call.
@@ -129,14 +130,13 @@ impl LocalActivities<'_> {
             .await
     }
 
-    /// Records that the worker's function stopped after a cancellation. Returns the event of the request, and whether it was
-    /// acknowledged before.
+    /// Records that the worker's function stopped after a cancellation.
     pub async fn acknowledge_stop(
         self,
         holder: &TaskHolder,
         attempt_id: &ActivityAttemptId,
         request_id: &CommandId,
-    ) -> Result<(EventId, bool)> {
+    ) -> Result<StopAcknowledged> {
         self.host
             .tasks()
             .on_workflow_task(holder, |holder| AcknowledgeLocalStop {

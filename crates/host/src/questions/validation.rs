@@ -204,18 +204,18 @@ impl Validations<'_> {
         name: &str,
         arguments: &Payload,
     ) -> Result<Option<ValidatorRefusal>> {
-        let (run, is_current) = self
+        let description = self
             .host
             .workflows()
-            .run(
+            .describe(
                 &target.namespace,
                 &target.workflow_id,
                 target.run_id.as_ref(),
             )
             .await?;
-        let is_refused_anyway = !is_current
-            || run.core.status.is_terminal()
-            || !self.fits_declaration(&run, name, arguments);
+        let is_refused_anyway = !description.accepts_commands()
+            || !self.fits_declaration(&description.run, name, arguments);
+        let run = description.run;
         if is_refused_anyway || !self.has_validator(&run, name) {
             return Ok(None);
         }

@@ -87,7 +87,7 @@ async fn a_run_that_lost_its_task_gets_it_back_without_an_event() {
         events: Vec::new(),
         tasks: Vec::new(),
         commands: Vec::new(),
-        forgotten_commands: Vec::new(),
+        deleted_commands: Vec::new(),
         instance: None,
         sets_search_attributes: false,
     };

@@ -202,11 +202,11 @@ impl<W: Write> Output<W> {
                 "{{\"level\":\"WARN\",\"message\":\"log lines could not be written and are lost\",\"lost\":{lost}}}\n"
             ),
         };
-        let told = self.offer(notice.as_bytes());
-        if told {
+        let written = self.offer(notice.as_bytes());
+        if written {
             self.lost = 0;
         }
-        told
+        written
     }
 
     /// Writes a whole line, and first ends a line that was cut. Returns whether it succeeded.

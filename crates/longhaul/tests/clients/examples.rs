@@ -79,9 +79,9 @@ async fn local_activities() {
     let history = closed_history(&server, &only_workflow(&server).await).await;
     assert_eq!(history.count("ActivityRetryScheduled"), 1);
     assert_eq!(history.count("ActivityHeartbeatRecorded"), 2);
-    let told = history.payloads("ActivityCompleted");
-    assert_eq!(told[0]["execution_mode"], "local");
-    assert!(told[1].get("execution_mode").is_none());
+    let completed = history.payloads("ActivityCompleted");
+    assert_eq!(completed[0]["execution_mode"], "local");
+    assert!(completed[1].get("execution_mode").is_none());
 }
 
 #[tokio::test]

@@ -6,19 +6,19 @@ use crate::id::EventId;
 use crate::sequence::CommandSeq;
 use crate::workflow_command::SelectionMember;
 
-/// The member of a selection that settled first. It is recorded once, so every replay takes the same one.
+/// The member of a selection that ended first. It is recorded once, so every replay takes the same one.
 #[derive(Clone, Debug, Serialize)]
 pub struct SelectionResolved {
-    /// The member that settled first.
+    /// The member that ended first.
     #[serde(flatten)]
     pub member: SelectionMember,
     /// The command sequence of the first call of the selection.
     pub selection_group_base_sequence: CommandSeq,
     /// How many calls the selection has.
     pub selection_group_size: u64,
-    /// How the member settled: `completed` or `failed`.
+    /// How the member ended: `completed` or `failed`.
     pub outcome: &'static str,
-    /// The event that settled the member.
+    /// The event that ended the member.
     pub resolution_event_id: EventId,
     /// The type of that event.
     pub resolution_event_type: &'static str,

@@ -67,7 +67,7 @@ impl std::fmt::Display for Limit {
 pub fn check_keys(entries: &Value) -> Result<(), Error> {
     let map = entries.as_map().ok_or(NOT_A_MAP)?;
     if map.is_empty() {
-        return Err(Error::Shape("memo entries must hold at least one entry"));
+        return Err(Error::Shape("memo entries must contain at least one entry"));
     }
     if !map.iter().all(|(key, _)| is_key(key)) {
         return Err(Error::Shape(

@@ -241,7 +241,7 @@ impl<'a> Fields<'a> {
                     None => {
                         self.refuse(
                             "retry_policy.backoff_seconds",
-                            "must hold integers of at least 0",
+                            "must contain integers of at least 0",
                         );
                         return None;
                     }

@@ -342,7 +342,7 @@ impl Fields<'_> {
         if distinct.len() != types.len() || types.iter().any(|name| trimmed(name).is_empty()) {
             self.refuse(
                 "retry_policy.non_retryable_error_types",
-                "must hold distinct names",
+                "must contain distinct names",
             );
         }
         if profile == Profile::Durable {

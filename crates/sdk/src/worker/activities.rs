@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use longhaul_protocol::Payload;
 use serde_json::{Value, json};
 
-use super::api::{Refused, understand};
+use super::api::{Refused, classify};
 use super::sessions::Hold;
 use super::shared::Shared;
 use super::wire::ActivityTask;
@@ -161,7 +161,7 @@ async fn report(shared: &Arc<Shared>, task: &ActivityTask, outcome: &Result<Payl
     let Err(error) = response else {
         return;
     };
-    match understand(&error) {
+    match classify(&error) {
         Refused::RunCancelled => {
             shared.counters.runs_cancelled.add();
             tracing::info!(
@@ -230,7 +230,7 @@ impl HeartbeatSink for HeartbeatSender {
                     );
                     HeartbeatReply::Stop
                 }
-                Err(error) => match understand(&error) {
+                Err(error) => match classify(&error) {
                     // The server may be available again before the lease expires.
                     Refused::Unknown => HeartbeatReply::Continue,
                     Refused::RunCancelled | Refused::LeaseLost | Refused::Rejected => {

@@ -193,7 +193,7 @@ pub(super) enum Refused {
 }
 
 /// Returns the meaning of a refused report.
-pub(super) fn understand(error: &RequestError) -> Refused {
+pub(super) fn classify(error: &RequestError) -> Refused {
     let Some(refusal) = error.refusal() else {
         return Refused::Unknown;
     };

@@ -112,7 +112,7 @@ impl Pollers {
         };
         match answer {
             Ok(polled) => self.take(kind, polled, slot),
-            Err(error) => self.understand(error).await,
+            Err(error) => self.after_error(error).await,
         }
     }
 
@@ -149,7 +149,7 @@ impl Pollers {
         Next::PollAgain
     }
 
-    async fn understand(&self, error: RequestError) -> Next {
+    async fn after_error(&self, error: RequestError) -> Next {
         let reason = error.refusal().map_or("", |refusal| refusal.reason());
         match reason {
             "worker_draining" | "worker_stopped" => {

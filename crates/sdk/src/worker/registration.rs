@@ -123,10 +123,10 @@ impl Registration {
             let Err(error) = shared.api.heartbeat(&body).await else {
                 continue;
             };
-            let forgotten = error
+            let unregistered = error
                 .refusal()
                 .is_some_and(|refusal| refusal.reason() == "worker_not_registered");
-            let result = if forgotten {
+            let result = if unregistered {
                 self.register(&shared).await
             } else {
                 Err(error)

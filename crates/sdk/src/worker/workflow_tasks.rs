@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longhaul_protocol::Payload;
 use serde_json::{Value, json};
 
-use super::api::{Refused, understand};
+use super::api::{Refused, classify};
 use super::shared::Shared;
 use super::wire::{HistoryPage, WorkflowTask};
 use crate::transport::RequestError;
@@ -313,7 +313,7 @@ async fn fail(shared: &Arc<Shared>, task: &WorkflowTask, error: &ReplayError) {
 
 /// Handles a refused report.
 async fn refused(shared: &Arc<Shared>, task: &WorkflowTask, error: &RequestError) {
-    match understand(error) {
+    match classify(error) {
         Refused::RunCancelled => {
             shared.counters.runs_cancelled.add();
             tracing::info!(

@@ -265,7 +265,7 @@ impl<T> Future for CallFuture<T> {
 impl<T> Drop for CallFuture<T> {
     fn drop(&mut self) {
         if let State::Made(sequence) = self.state {
-            self.journal.give_up(sequence);
+            self.journal.abandon(sequence);
         }
     }
 }

@@ -65,7 +65,7 @@ impl<T> Wait<T> {
 
     fn close(&mut self) {
         if let Some(sequence) = self.sequence.take() {
-            self.journal.give_up(sequence);
+            self.journal.abandon(sequence);
         }
     }
 }

@@ -11,7 +11,7 @@ use longhaul_protocol::id::{CommandId, RunId};
 use longhaul_protocol::payload::activity_result;
 use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 use longhaul_protocol::workflow_command::{
-    LocalActivityCall, LocalFailure, parse_checkpoint, parse_descriptor,
+    CheckpointKind, LocalActivityCall, LocalFailure, parse_checkpoint, parse_descriptor,
 };
 use serde_json::{Value, json};
 
@@ -26,20 +26,20 @@ use crate::request::body::{Body, Mistake};
 use crate::views::page_token::page_token;
 
 pub(super) async fn checkpoint(call: Call) -> Result<Reply, Refusal> {
-    record_checkpoint(call, false).await
+    record_checkpoint(call, CheckpointKind::Prefix).await
 }
 
 pub(super) async fn checkpoint_group(call: Call) -> Result<Reply, Refusal> {
-    record_checkpoint(call, true).await
+    record_checkpoint(call, CheckpointKind::Group).await
 }
 
-async fn record_checkpoint(call: Call, is_group: bool) -> Result<Reply, Refusal> {
+async fn record_checkpoint(call: Call, kind: CheckpointKind) -> Result<Reply, Refusal> {
     let holder = read_holder(&call);
     let body = &call.body;
     let checkpoint_id = body.required_text("checkpoint_id", NAME_MAX);
     let start_sequence = CommandSeq::new(body.required_count("start_sequence", 1));
     let commands = body.value("commands").unwrap_or_default();
-    let commands = parse_checkpoint(&commands, is_group).map_err(|errors| body.refuse_all(errors));
+    let commands = parse_checkpoint(&commands, kind).map_err(|errors| body.refuse_all(errors));
     let after = body.count("history_after", 0);
     let commands = body.finish(commands)?;
     let checkpointed = call
@@ -152,13 +152,13 @@ pub(super) async fn recover(call: Call) -> Result<Reply, Refusal> {
     let descriptor = read_descriptor(body);
     let after = body.count("history_after", 0);
     let descriptor = body.finish(descriptor)?;
-    let (run_id, settled) = call
+    let (run_id, ended) = call
         .host()
         .local_activities()
         .recover(&holder, sequence, &descriptor)
         .await
         .map_err(rejected("recover_local_activity", &holder))?;
-    let mut shown = settled_json(&holder, &run_id, &settled);
+    let mut shown = ended_json(&holder, &run_id, &ended);
     shown["recovered"] = json!(true);
     shown["callback_stop_state"] = json!("unknown");
     Ok(with_events(&call.app, &holder, after, shown).await)
@@ -241,32 +241,32 @@ pub(super) async fn outcome(call: Call) -> Result<Reply, Refusal> {
     let report = read_report(&call.body);
     let after = call.body.count("history_after", 0);
     let report = call.body.finish(report)?;
-    let (run_id, settled) = call
+    let (run_id, ended) = call
         .host()
         .local_activities()
         .end_attempt(&holder, &call.attempt_id(), &report)
         .await
         .map_err(rejected("report_local_activity_outcome", &holder))?;
-    let mut shown = settled_json(&holder, &run_id, &settled);
+    let mut shown = ended_json(&holder, &run_id, &ended);
     shown["recorded"] = json!(true);
     Ok(with_events(&call.app, &holder, after, shown).await)
 }
 
-fn settled_json(holder: &TaskHolder, run_id: &RunId, settled: &EndedAttempt) -> Value {
-    let created: Vec<_> = settled.retry_task_id.iter().collect();
+fn ended_json(holder: &TaskHolder, run_id: &RunId, ended: &EndedAttempt) -> Value {
+    let created: Vec<_> = ended.retry_task_id.iter().collect();
     json!({
-        "duplicate": settled.duplicate,
+        "duplicate": ended.duplicate,
         "reason": null,
         "workflow_run_id": run_id,
         "workflow_task_id": holder.task_id,
         "workflow_task_attempt": holder.attempt,
-        "activity_execution_id": settled.execution_id,
-        "activity_attempt_id": settled.attempt_id,
-        "worker_attempt_id": settled.worker_attempt_id,
-        "event_id": settled.event_id,
-        "event_type": settled.event_type,
-        "recorded_at": settled.recorded_at,
-        "claim_released": settled.retry_task_id.is_some(),
+        "activity_execution_id": ended.execution_id,
+        "activity_attempt_id": ended.attempt_id,
+        "worker_attempt_id": ended.worker_attempt_id,
+        "event_id": ended.event_id,
+        "event_type": ended.event_type,
+        "recorded_at": ended.recorded_at,
+        "claim_released": ended.retry_task_id.is_some(),
         "created_task_ids": created,
         "history_refresh_page_token": page_token(HistorySeq::ZERO),
     })
@@ -277,7 +277,7 @@ pub(super) async fn acknowledge_cancellation(call: Call) -> Result<Reply, Refusa
     let attempt_id = call.attempt_id();
     let request_id = CommandId::from(call.body.required_text("request_id", NAME_MAX));
     call.body.check()?;
-    let (event_id, duplicate) = call
+    let acknowledged = call
         .host()
         .local_activities()
         .acknowledge_stop(&holder, &attempt_id, &request_id)
@@ -285,13 +285,13 @@ pub(super) async fn acknowledge_cancellation(call: Call) -> Result<Reply, Refusa
         .map_err(rejected("acknowledge_local_activity_cancellation", &holder))?;
     Ok(Reply::ok(&json!({
         "acknowledged": true,
-        "duplicate": duplicate,
+        "duplicate": acknowledged.duplicate,
         "reason": null,
         "workflow_task_id": holder.task_id,
         "workflow_task_attempt": holder.attempt,
         "activity_attempt_id": attempt_id,
         "request_id": request_id,
-        "history_event_id": event_id,
+        "history_event_id": acknowledged.event_id,
         "history_refresh_page_token": page_token(HistorySeq::ZERO),
     })))
 }

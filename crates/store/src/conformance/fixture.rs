@@ -67,7 +67,7 @@ pub fn start(spec: Spec) -> RunChange {
         events: Vec::new(),
         tasks: Vec::new(),
         commands: Vec::new(),
-        forgotten_commands: Vec::new(),
+        deleted_commands: Vec::new(),
         instance: Some(instance),
         sets_search_attributes: true,
     };
@@ -85,7 +85,7 @@ pub fn next(run: &Run) -> RunChange {
         events: Vec::new(),
         tasks: Vec::new(),
         commands: Vec::new(),
-        forgotten_commands: Vec::new(),
+        deleted_commands: Vec::new(),
         instance: None,
         sets_search_attributes: false,
     }

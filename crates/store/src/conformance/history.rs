@@ -287,7 +287,7 @@ pub async fn a_forgotten_command_leaves_its_request_id(store: &dyn Store) {
     ];
     let run = advance(store, &run, change).await;
     let mut change = next(&run);
-    change.forgotten_commands = [2, 4, 7].map(RequestSeq::new).to_vec();
+    change.deleted_commands = [2, 4, 7].map(RequestSeq::new).to_vec();
     let run = advance(store, &run, change).await;
     assert_eq!(
         all_commands(store, &run).await,

@@ -30,7 +30,7 @@ pub fn condition(query: &str) -> Condition {
     parse(query, &definitions()).unwrap_or_else(|error| panic!("{query}: {error}"))
 }
 
-pub fn asking(query: &str) -> RunFilter {
+pub fn filter_by(query: &str) -> RunFilter {
     RunFilter {
         condition: Some(condition(query)),
         ..all_runs()
@@ -199,14 +199,14 @@ pub async fn a_query_finds_its_runs(store: &dyn Store) {
         ("key OF b", "b"),
     ] {
         let expected: Vec<String> = expected.chars().map(String::from).collect();
-        assert_eq!(ids(store, &asking(query)).await, expected, "{query}");
+        assert_eq!(ids(store, &filter_by(query)).await, expected, "{query}");
     }
     let query = format!("StartTime > '{}' AND StartTime <= '{}'", at(0), at(2));
-    assert_eq!(ids(store, &asking(&query)).await, ["c", "b"], "{query}");
+    assert_eq!(ids(store, &filter_by(&query)).await, ["c", "b"], "{query}");
     let both = RunFilter {
         workflow_type: Some("order".to_owned()),
         status: Some(crate::StatusFilter::Running),
-        ..asking("Region = eu")
+        ..filter_by("Region = eu")
     };
     assert_eq!(ids(store, &both).await, ["a"]);
 }
@@ -227,19 +227,19 @@ pub async fn a_changed_value_is_found_at_once(store: &dyn Store) {
         ("Count = 1", true),
     ] {
         assert_eq!(
-            !ids(store, &asking(query)).await.is_empty(),
+            !ids(store, &filter_by(query)).await.is_empty(),
             found,
             "{query}"
         );
     }
     // A transition that sets nothing keeps them.
     let run = advance(store, &run, next(&run)).await;
-    assert_eq!(ids(store, &asking("Region = us")).await, ["a"]);
+    assert_eq!(ids(store, &filter_by("Region = us")).await, ["a"]);
     let mut change = next(&run);
     set(&mut change, json!({}));
     advance(store, &run, change).await;
     assert_eq!(
-        ids(store, &asking("Region = us OR Tags = y OR Count = 1")).await,
+        ids(store, &filter_by("Region = us OR Tags = y OR Count = 1")).await,
         [""; 0]
     );
 }
@@ -266,7 +266,7 @@ pub async fn a_query_pages_like_a_list(store: &dyn Store) {
         let query = "Region = eu OR Region = us OR Tags = t0 OR Tags IN (eu, us)";
         let mut filter = RunFilter {
             limit,
-            ..asking(query)
+            ..filter_by(query)
         };
         let mut joined = Vec::new();
         loop {
@@ -302,10 +302,10 @@ pub async fn another_namespace_is_never_found(store: &dyn Store) {
         "StartTime > '2000-01-01T00:00:00Z'",
         "run",
     ] {
-        assert_eq!(ids(store, &asking(query)).await, [""; 0], "{query}");
+        assert_eq!(ids(store, &filter_by(query)).await, [""; 0], "{query}");
         let there = RunFilter {
             namespace: namespace("other"),
-            ..asking(query)
+            ..filter_by(query)
         };
         if query != "run" {
             assert_eq!(ids(store, &there).await, ["run-a-1"], "{query}");

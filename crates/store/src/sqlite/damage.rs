@@ -55,7 +55,7 @@ pub(super) fn refuse_missing(path: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Damaged`] if the end is missing and no log can hold it.
-pub(super) fn look(path: &Path, file: &File) -> Result<Option<Suspicion>, Error> {
+pub(super) fn inspect(path: &Path, file: &File) -> Result<Option<Suspicion>, Error> {
     let length = length(path)?;
     let Some(expected) = expected_length(path, file)?.filter(|expected| *expected > length) else {
         return Ok(None);

@@ -122,7 +122,7 @@ impl Bodies {
             events,
             tasks,
             commands,
-            forgotten_commands: _,
+            deleted_commands: _,
             instance: _,
             sets_search_attributes,
         } = change;

@@ -78,7 +78,7 @@ impl Sqlite {
         let beside = lock::lock_beside(&options.path)?;
         damage::refuse_missing(&options.path)?;
         let lock = Arc::new(Lock::take(&options.path, beside)?);
-        let suspicion = damage::look(&options.path, lock.database())?;
+        let suspicion = damage::inspect(&options.path, lock.database())?;
         let connection = open::writer(&options, suspicion)?;
         let counters = Arc::<Counters>::default();
         let writer = Writer::new(connection, Arc::clone(&lock), Arc::clone(&counters));
@@ -338,12 +338,7 @@ impl SessionStore for Sqlite {
 }
 
 impl Registry for Sqlite {
-    fn put_document<'a>(
-        &'a self,
-        document: &'a Document,
-        expected: Expected,
-    ) -> StoreFuture<'a, ()> {
-        let document = document.clone();
+    fn put_document(&self, document: Document, expected: Expected) -> StoreFuture<'_, ()> {
         self.write(Ok(Write::PutDocument { document, expected }), drop)
     }
 

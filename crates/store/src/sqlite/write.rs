@@ -362,8 +362,8 @@ fn write_rows(
                 .map(|session| session.session_id.as_str()),
         ])?;
     }
-    for sequence in &change.forgotten_commands {
-        forget_command(transaction, run_key, change, *sequence)?;
+    for sequence in &change.deleted_commands {
+        delete_command(transaction, run_key, change, *sequence)?;
     }
     for (command, body) in change.commands.iter().zip(&bodies.commands) {
         transaction
@@ -391,7 +391,7 @@ fn write_rows(
 }
 
 /// Deletes a command and, if it had one, its request id.
-fn forget_command(
+fn delete_command(
     transaction: &Transaction<'_>,
     run_key: i64,
     change: &RunChange,

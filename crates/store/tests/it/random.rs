@@ -93,7 +93,7 @@ struct Rows {
         &'static str,
     )>,
     commands: Vec<(u64, Option<&'static str>)>,
-    forgotten: Vec<u64>,
+    deleted: Vec<u64>,
 }
 
 fn which() -> impl Strategy<Value = Which> {
@@ -154,18 +154,16 @@ fn rows() -> impl Strategy<Value = Rows> {
         prop::collection::vec(1..5_u64, 0..2),
     )
         .prop_map(
-            |(events, repeats_event, status, close, alarm, parts, tasks, commands, forgotten)| {
-                Rows {
-                    events,
-                    repeats_event,
-                    status,
-                    close,
-                    alarm,
-                    parts,
-                    tasks,
-                    commands,
-                    forgotten,
-                }
+            |(events, repeats_event, status, close, alarm, parts, tasks, commands, deleted)| Rows {
+                events,
+                repeats_event,
+                status,
+                close,
+                alarm,
+                parts,
+                tasks,
+                commands,
+                deleted,
             },
         )
 }
@@ -240,11 +238,7 @@ fn fill(change: &mut RunChange, rows: &Rows) {
             },
         )
         .collect();
-    change.forgotten_commands = rows
-        .forgotten
-        .iter()
-        .map(|number| (*number).into())
-        .collect();
+    change.deleted_commands = rows.deleted.iter().map(|number| (*number).into()).collect();
     change.commands = rows
         .commands
         .iter()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longhaul_engine::change::Changes;
 use longhaul_engine::run::state::{ClosedReason, Status};
 use longhaul_store::conformance::fixture::{at, close, next, spec, start};
-use longhaul_store::conformance::visibility::asking;
+use longhaul_store::conformance::visibility::filter_by;
 use longhaul_store::memory::Memory;
 use longhaul_store::sqlite::Sqlite;
 use longhaul_store::{RunFilter, RunStore as _, RunSummary, Store};
@@ -271,7 +271,7 @@ fn understood(queries: &[String]) -> Vec<RunFilter> {
     queries
         .iter()
         .filter(|query| longhaul_engine::visibility::parse(query, &definitions).is_ok())
-        .map(|query| asking(query))
+        .map(|query| filter_by(query))
         .collect()
 }
 
@@ -319,7 +319,7 @@ async fn a_file_of_an_earlier_release_is_indexed_when_it_is_opened() {
         "Count > 20",
         "Tags = a AND CloseTime > '2000-01-01T00:00:00Z'",
     ]
-    .map(asking);
+    .map(filter_by);
     let model = Memory::new();
     check(&shapes, &queries, &model, &Sqlite::open(&path).unwrap()).await;
     // As the first schema left it.

@@ -9,12 +9,13 @@ use longhaul_protocol::id::{ActivityAttemptId, TaskId, TaskQueue};
 use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::ScheduleActivity;
 use longhaul_protocol::{Payload, Timestamp};
-use serde_json::Value;
 
 use crate::change::{ActivityEnd, ClosedTask, StoredReply, TaskKind, TaskRow, TaskStatus};
 use crate::limits;
 use crate::run::draft::{Activities, Draft};
-use crate::run::state::{Activity, Part, PartKey, PastAttempt, Resume, RetryPolicy, Run, Spec};
+use crate::run::state::{
+    Activity, Part, PartKey, PastAttempt, Resume, RetryPolicy, Run, Spec, retry_policy,
+};
 
 /// Number of finished attempts of one activity that are kept, so that a late report can be distinguished from an unknown one.
 const PAST_ATTEMPTS_MAX: usize = 16;
@@ -35,25 +36,6 @@ impl Activity {
     pub(crate) fn is_running(&self) -> bool {
         let attempt = self.attempt.as_ref();
         attempt.is_some_and(|attempt| attempt.lease_expires_at.is_some())
-    }
-
-    /// Returns the number of attempts that the policy allows; `None` is without limit.
-    pub(crate) fn max_attempts(&self) -> Option<u64> {
-        self.retry
-            .as_ref()
-            .map_or(Some(1), |retry| retry.max_attempts)
-    }
-
-    /// Returns the seconds to wait after attempt `number`.
-    pub(crate) fn backoff_seconds(&self, number: u64) -> u64 {
-        let list = self
-            .retry
-            .as_ref()
-            .map_or(&[][..], |retry| &retry.backoff_seconds);
-        let place = usize::try_from(number.saturating_sub(1))
-            .unwrap_or(usize::MAX)
-            .min(list.len().saturating_sub(1));
-        list.get(place).copied().unwrap_or(0)
     }
 
     /// Returns the keys that every event of this call repeats.
@@ -133,7 +115,7 @@ impl Activities<'_, '_> {
             self.draft.core.open.activities + 1,
             self.draft.limits.pending_activities,
         )?;
-        let retry = retry_snapshot(command);
+        let retry = RetryPolicy::of_activity(command);
         let after =
             |seconds: Option<u64>| seconds.map(|seconds| self.draft.now.plus_seconds(seconds));
         let activity = Activity {
@@ -182,7 +164,7 @@ impl Activities<'_, '_> {
                     attempt_count: 0,
                     payload_codec: PAYLOAD_CODEC,
                     queue: Some(activity.queue.to_string()),
-                    retry_policy: activity.retry.as_ref().map(snapshot_json),
+                    retry_policy: activity.retry.as_ref().map(RetryPolicy::to_json),
                     worker_session: activity.worker_session.clone(),
                     arguments: arguments.clone(),
                     created_at: None,
@@ -259,8 +241,8 @@ impl Activities<'_, '_> {
             retry_after_attempt_id: attempt_id,
             retry_after_attempt: activity.attempt_count,
             retry_reason: "failure",
-            max_attempts: activity.max_attempts(),
-            retry_policy: activity.retry.as_ref().map(snapshot_json),
+            max_attempts: retry_policy::max_attempts(activity.retry.as_ref()),
+            retry_policy: activity.retry.as_ref().map(RetryPolicy::to_json),
             timeout_kind: None,
             exception_type: None,
             exception_class: None,
@@ -337,18 +319,12 @@ impl Draft<'_> {
         if activity.stop_requested {
             return None;
         }
-        if activity
-            .max_attempts()
-            .is_some_and(|max| activity.attempt_count >= max)
-        {
-            return None;
-        }
-        let backoff = activity.backoff_seconds(activity.attempt_count);
-        let at = self.now.plus_seconds(backoff);
-        (activity
-            .schedule_to_close_deadline_at
-            .is_none_or(|deadline| at < deadline))
-        .then_some((at, backoff))
+        retry_policy::next_attempt_at(
+            activity.retry.as_ref(),
+            activity.attempt_count,
+            self.now,
+            activity.schedule_to_close_deadline_at,
+        )
     }
 
     /// Returns the workflow task that this decision created, if any.
@@ -361,31 +337,4 @@ impl Draft<'_> {
             .is_none_or(|old| old.id != task.id))
         .then_some(&task.id)
     }
-}
-
-fn retry_snapshot(command: &ScheduleActivity) -> Option<RetryPolicy> {
-    let timeouts = [
-        command.start_to_close_timeout,
-        command.schedule_to_start_timeout,
-        command.schedule_to_close_timeout,
-        command.heartbeat_timeout,
-    ];
-    if command.retry_policy.is_none() && timeouts.iter().all(Option::is_none) {
-        return None;
-    }
-    let policy = command.retry_policy.clone().unwrap_or_default();
-    Some(RetryPolicy {
-        snapshot_version: 1,
-        max_attempts: policy.max_attempts.unwrap_or(Some(1)),
-        backoff_seconds: policy.backoff_seconds,
-        start_to_close_timeout: command.start_to_close_timeout,
-        schedule_to_start_timeout: command.schedule_to_start_timeout,
-        schedule_to_close_timeout: command.schedule_to_close_timeout,
-        heartbeat_timeout: command.heartbeat_timeout,
-        non_retryable_error_types: policy.non_retryable_error_types,
-    })
-}
-
-fn snapshot_json(retry: &RetryPolicy) -> Value {
-    serde_json::to_value(retry).expect("a retry policy is plain data")
 }

@@ -50,6 +50,16 @@ pub struct StopAcknowledged {
     pub event_id: EventId,
 }
 
+impl StopAcknowledged {
+    /// Returns the reply to a stop that was acknowledged before.
+    pub(crate) fn repeated(self) -> Self {
+        Self {
+            duplicate: true,
+            ..self
+        }
+    }
+}
+
 impl Command for AcknowledgeStop {
     type Reply = StopAcknowledged;
 
@@ -62,26 +72,26 @@ impl Command for AcknowledgeStop {
         let Some(cancellation) = request else {
             return Decision::reject(Rejection::CancellationMismatch);
         };
-        let acknowledged = |duplicate| StopAcknowledged {
-            duplicate,
+        let acknowledged = StopAcknowledged {
+            duplicate: false,
             event_id: cancellation.event_id.clone(),
         };
         match self.reporter.current(run) {
             Ok((activity, _)) if activity.stop_requested => {
                 let mut draft = Draft::of(run, moment);
                 draft.activities().end_stopped(activity);
-                draft.finish(Ok(acknowledged(false)))
+                draft.finish(Ok(acknowledged))
             }
             Ok(_) => Decision::reject(Rejection::CancellationMismatch),
             Err(FenceRefusal::ActivityCancelled | FenceRefusal::RunClosed(_)) => {
                 let mut row = (*self.reporter.row).clone();
                 match &mut row.closed {
                     Some(closed) if !closed.stopped => closed.stopped = true,
-                    _ => return Decision::unchanged(acknowledged(true)),
+                    _ => return Decision::unchanged(acknowledged.repeated()),
                 }
                 let mut draft = Draft::of(run, moment);
                 draft.tasks.insert(row.task_id.clone(), row);
-                draft.finish(Ok(acknowledged(false)))
+                draft.finish(Ok(acknowledged))
             }
             Err(
                 refusal @ (FenceRefusal::AttemptNotFound

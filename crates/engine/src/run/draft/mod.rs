@@ -43,7 +43,7 @@ pub(crate) struct Draft<'a> {
     pub(crate) events: Vec<Event>,
     pub(crate) tasks: BTreeMap<TaskId, TaskRow>,
     pub(crate) commands: Vec<CommandRow>,
-    pub(crate) forgotten_commands: Vec<RequestSeq>,
+    pub(crate) deleted_commands: Vec<RequestSeq>,
     pub(crate) instance: Option<InstanceChange>,
     pub(crate) created: Vec<RunChange>,
     pub(crate) ids: Ids,
@@ -100,7 +100,7 @@ impl<'a> Draft<'a> {
             events: Vec::new(),
             tasks: BTreeMap::new(),
             commands: Vec::new(),
-            forgotten_commands: Vec::new(),
+            deleted_commands: Vec::new(),
             instance: None,
             created: Vec::new(),
             ids,
@@ -265,10 +265,10 @@ impl<'a> Draft<'a> {
     /// Returns when the run next needs attention without a call.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         if !self.is_open() {
-            let letters = self
+            let messages = self
                 .parts()
                 .filter_map(|(_, part)| part.as_outbox_message());
-            return letters.map(|letter| letter.retry_at).min();
+            return messages.map(|message| message.retry_at).min();
         }
         let mut due = earliest(self.spec.run_deadline_at, self.spec.execution_deadline_at);
         due = earliest(
@@ -296,7 +296,7 @@ impl<'a> Draft<'a> {
                     Part::Activity(activity) => activity.next_due(),
                     Part::LocalActivity(local) => local.next_due(leased),
                     Part::Timer(timer) => timer.next_due(leased),
-                    Part::Outbox(letter) => Some(letter.retry_at),
+                    Part::Outbox(message) => Some(message.retry_at),
                     Part::Arguments(_)
                     | Part::Wait(_)
                     | Part::Signal(_)
@@ -328,7 +328,7 @@ impl<'a> Draft<'a> {
 
     /// Returns the rows of this draft.
     pub(crate) fn into_change(mut self) -> (Box<RunChange>, Vec<RunChange>) {
-        self.local_activities().tidy_up();
+        self.local_activities().restore_tasks();
         self.set_alarm();
         let sets_search_attributes = match self.base {
             Some(run) => !Arc::ptr_eq(&run.core.search_attributes, &self.core.search_attributes),
@@ -346,7 +346,7 @@ impl<'a> Draft<'a> {
                 .into_iter()
                 .map(CommandRow::without_arguments)
                 .collect(),
-            forgotten_commands: self.forgotten_commands,
+            deleted_commands: self.deleted_commands,
             instance: self.instance,
             sets_search_attributes,
         };

@@ -24,6 +24,7 @@ use crate::change::InstanceChange;
 use crate::run::draft::{Children, Draft};
 use crate::run::family::outbox::OutboxBody;
 use crate::run::start::fresh_core;
+use crate::run::state::retry_policy::backoff_seconds;
 use crate::run::state::{
     ClosedReason, Message, Outcome, Part, PartKey, Resume, Run, RunFailure, Spec,
 };
@@ -226,7 +227,7 @@ impl Children<'_, '_> {
             self.draft.core.open.children + 1,
             self.draft.limits.pending_children,
         )?;
-        let retry_policy = command.retry_policy.as_ref().map(retry_snapshot);
+        let retry_policy = command.retry_policy.as_ref().map(child_retry_policy);
         let timeout_policy = (command.execution_timeout_seconds.is_some()
             || command.run_timeout_seconds.is_some())
         .then_some(ChildTimeoutPolicy {
@@ -330,7 +331,7 @@ impl Children<'_, '_> {
         if spec.workflow_id == self.draft.spec.workflow_id {
             core.streams = Arc::clone(&self.draft.core.streams);
         }
-        self.draft.core.hand_on_to(&mut core);
+        self.draft.core.copy_inherited_to(&mut core);
         let mut next = Draft::new_run(
             Arc::new(spec),
             core,
@@ -528,21 +529,11 @@ impl Children<'_, '_> {
 }
 
 /// Returns the retry policy of the command as shown in history, without defaults except the single attempt.
-fn retry_snapshot(policy: &CommandRetryPolicy) -> ChildRetryPolicy {
+fn child_retry_policy(policy: &CommandRetryPolicy) -> ChildRetryPolicy {
     ChildRetryPolicy {
         snapshot_version: 1,
         max_attempts: policy.max_attempts.unwrap_or(Some(1)),
         backoff_seconds: policy.backoff_seconds.clone(),
         non_retryable_error_types: policy.non_retryable_error_types.clone(),
     }
-}
-
-/// Returns the pause after so many attempts; the last entry counts for all later attempts.
-fn backoff_seconds(backoff: &[u64], attempts: u64) -> u64 {
-    let place = usize::try_from(attempts.saturating_sub(1)).unwrap_or(usize::MAX);
-    backoff
-        .get(place)
-        .or_else(|| backoff.last())
-        .copied()
-        .unwrap_or(0)
 }

@@ -59,7 +59,7 @@ impl Draft<'_> {
         let mut core = crate::run::start::fresh_core(self.now);
         core.instance_command_sequence = self.core.instance_command_sequence;
         core.streams = Arc::clone(&self.core.streams);
-        self.core.hand_on_to(&mut core);
+        self.core.copy_inherited_to(&mut core);
         let mut next = Draft::new_run(
             Arc::new(spec),
             core,

@@ -92,11 +92,11 @@ pub fn deliveries(run: &Run) -> Vec<Delivery> {
     run.parts
         .iter()
         .filter_map(|(key, part)| match (key, part) {
-            (PartKey::Outbox(number), Part::Outbox(letter)) => Some(Delivery {
+            (PartKey::Outbox(number), Part::Outbox(message)) => Some(Delivery {
                 number: *number,
                 namespace: run.spec.namespace.clone(),
                 request_id: format!("outbox:{}:{number}", run.run_id()),
-                order: order(run, &letter.body)?,
+                order: order(run, &message.body)?,
             }),
             _ => None,
         })
@@ -170,11 +170,11 @@ impl Command for ConfirmDelivery {
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
         let key = PartKey::Outbox(self.number);
-        let Some(Part::Outbox(letter)) = run.parts.get(&key) else {
+        let Some(Part::Outbox(message)) = run.parts.get(&key) else {
             return Decision::unchanged(());
         };
         let mut draft = Draft::of(run, moment);
-        let policy = match &letter.body {
+        let policy = match &message.body {
             OutboxBody::StopChild {
                 workflow_id,
                 run_id,
@@ -223,13 +223,13 @@ impl Outbox<'_, '_> {
     /// Adds a message to the outbox.
     pub(crate) fn enqueue(&mut self, body: OutboxBody) {
         self.draft.core.outbox_sequence += 1;
-        let letter = OutboxMessage {
+        let message = OutboxMessage {
             retry_at: self.draft.now.plus_seconds(DELIVERY_SECONDS),
             body,
         };
         self.draft.put(
             PartKey::Outbox(self.draft.core.outbox_sequence),
-            Part::Outbox(Box::new(letter)),
+            Part::Outbox(Box::new(message)),
         );
     }
 
@@ -280,13 +280,13 @@ impl Outbox<'_, '_> {
             .draft
             .parts()
             .filter_map(|(key, part)| {
-                let letter = part.as_outbox_message()?;
-                (letter.retry_at <= self.draft.now).then(|| (*key, letter.clone()))
+                let message = part.as_outbox_message()?;
+                (message.retry_at <= self.draft.now).then(|| (*key, message.clone()))
             })
             .collect();
-        for (key, mut letter) in due {
-            letter.retry_at = self.draft.now.plus_seconds(DELIVERY_SECONDS);
-            self.draft.put(key, Part::Outbox(Box::new(letter)));
+        for (key, mut message) in due {
+            message.retry_at = self.draft.now.plus_seconds(DELIVERY_SECONDS);
+            self.draft.put(key, Part::Outbox(Box::new(message)));
         }
     }
 }

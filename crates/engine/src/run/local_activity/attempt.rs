@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::end::Written;
 use super::prepare::Cleanup;
 use super::{EventStatus, LocalActivity, LocalAttempt, RecordedHeartbeat, authorize, refused};
+use crate::run::activity::stop::StopAcknowledged;
 use crate::run::cancellation::Cancellation;
 use crate::run::draft::{Draft, LocalActivities};
 use crate::run::state::{Run, Status, WorkflowTask};
@@ -203,11 +204,9 @@ impl Command for EndLocalAttempt {
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<EndedAttempt> {
         let holder = &self.attempt.holder;
-        let earlier = run.ended_before(holder, |settled| {
-            settled.attempt_id == self.attempt.attempt_id
-        });
-        if let Some(settled) = earlier {
-            return Decision::unchanged(settled);
+        let earlier = run.ended_before(holder, |ended| ended.attempt_id == self.attempt.attempt_id);
+        if let Some(ended) = earlier {
+            return Decision::unchanged(ended);
         }
         let (mut draft, task, local, attempt) = match self.attempt.find(run, moment) {
             Ok(found) => found,
@@ -228,16 +227,15 @@ impl Command for EndLocalAttempt {
                 .local_activities()
                 .fail_or_retry(&local, &attempt, failure),
         };
-        let settled = draft
+        let ended = draft
             .local_activities()
             .end_attempt(&task, &local, &attempt, written);
-        draft.finish(Ok(settled))
+        draft.finish(Ok(ended))
     }
 }
 
 impl Command for AcknowledgeLocalStop {
-    /// The event of the request, and whether the stop was acknowledged before.
-    type Reply = (EventId, bool);
+    type Reply = StopAcknowledged;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply> {
         let request = run
@@ -248,7 +246,10 @@ impl Command for AcknowledgeLocalStop {
         let Some(cancellation) = request else {
             return Decision::reject(Rejection::CancellationMismatch);
         };
-        let event_id = cancellation.event_id.clone();
+        let acknowledged = StopAcknowledged {
+            duplicate: false,
+            event_id: cancellation.event_id.clone(),
+        };
         let mut draft = Draft::of(run, moment);
         let current = draft.locals().into_iter().find(|local| {
             let attempt = local.attempt.as_ref();
@@ -256,14 +257,14 @@ impl Command for AcknowledgeLocalStop {
         });
         // The call may have ended meanwhile: then there is nothing to record.
         let Some(mut local) = current else {
-            return Decision::unchanged((event_id, true));
+            return Decision::unchanged(acknowledged.repeated());
         };
         match &mut local.attempt {
             Some(attempt) if !attempt.stopped => attempt.stopped = true,
-            _ => return Decision::unchanged((event_id, true)),
+            _ => return Decision::unchanged(acknowledged.repeated()),
         }
         draft.local_activities().put(local);
-        draft.finish(Ok((event_id, false)))
+        draft.finish(Ok(acknowledged))
     }
 }
 
@@ -281,14 +282,14 @@ impl Run {
             .values()
             .filter_map(|part| part.as_local().and_then(|local| local.receipt.as_deref()));
         let mut known = under_lease.iter().chain(kept);
-        let settled = known.find(|settled| {
-            settled.workflow_task_id == *holder.task_id()
-                && settled.workflow_task_attempt == holder.named.attempt
-                && same(settled)
+        let ended = known.find(|ended| {
+            ended.workflow_task_id == *holder.task_id()
+                && ended.workflow_task_attempt == holder.named.attempt
+                && same(ended)
         })?;
         Some(EndedAttempt {
             duplicate: true,
-            ..settled.clone()
+            ..ended.clone()
         })
     }
 }
@@ -329,7 +330,7 @@ impl LocalActivities<'_, '_> {
         attempt: &LocalAttempt,
         written: Written,
     ) -> EndedAttempt {
-        let settled = EndedAttempt {
+        let ended = EndedAttempt {
             sequence: local.sequence,
             workflow_task_id: task.id.clone(),
             workflow_task_attempt: task.attempt,
@@ -342,19 +343,19 @@ impl LocalActivities<'_, '_> {
             retry_task_id: written.retry_task,
             duplicate: false,
         };
-        if settled.retry_task_id.is_some() {
+        if ended.retry_task_id.is_some() {
             if let Some(mut local) = self.draft.local(local.sequence).cloned() {
-                local.receipt = Some(Box::new(settled.clone()));
+                local.receipt = Some(Box::new(ended.clone()));
                 self.put(local);
             }
             self.release_claim(task);
         } else {
             self.mark_refreshed();
             if let Some(task) = &mut self.draft.core.workflow_task {
-                task.local_receipts.push(settled.clone());
+                task.local_receipts.push(ended.clone());
             }
         }
-        settled
+        ended
     }
 }
 

@@ -57,17 +57,20 @@ impl Command for CheckpointCommands {
             Ok(held) => held,
             Err(decision) => return decision,
         };
-        let told = |checkpoint: Checkpoint, duplicate| Checkpointed {
+        let reply = |checkpoint: Checkpoint| Checkpointed {
             run_id: run.run_id().clone(),
             checkpoint,
-            duplicate,
+            duplicate: false,
         };
         let before = task
             .lease
             .as_ref()
             .and_then(|lease| lease.checkpoint.as_deref());
         if let Some(before) = before.filter(|before| before.id == self.checkpoint_id) {
-            return Decision::unchanged(told(before.clone(), true));
+            return Decision::unchanged(Checkpointed {
+                duplicate: true,
+                ..reply(before.clone())
+            });
         }
         if draft.has_undelivered_cancellation() {
             return refused(Reason::CancellationRequested);
@@ -97,7 +100,7 @@ impl Command for CheckpointCommands {
                 if let Some(lease) = draft.local_activities().lease_mut() {
                     lease.checkpoint = Some(Box::new(checkpoint.clone()));
                 }
-                draft.finish(Ok(told(checkpoint, false)))
+                draft.finish(Ok(reply(checkpoint)))
             }
             // As for a completion: a refusal alone would make the worker send the same commands without end.
             Err(limit) => {

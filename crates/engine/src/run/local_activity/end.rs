@@ -11,11 +11,11 @@ use longhaul_protocol::workflow_command::{LocalFailure, LocalTimeout};
 use longhaul_protocol::{Payload, Timestamp};
 use serde_json::{Map, Value};
 
-use super::{EventStatus, LocalActivity, LocalAttempt, RetryTask, policy_json};
+use super::{EventStatus, LocalActivity, LocalAttempt, RetryTask};
 use crate::change::TaskStatus;
 use crate::limits;
 use crate::run::draft::{Draft, LocalActivities, earliest};
-use crate::run::state::{Part, PartKey, WorkflowTask};
+use crate::run::state::{Part, PartKey, RetryPolicy, WorkflowTask, retry_policy};
 use crate::run::wait::group::CallEnd;
 
 /// Why another attempt will follow.
@@ -61,31 +61,14 @@ pub(crate) struct Written {
 }
 
 impl LocalActivity {
-    /// Returns the seconds to wait after attempt `number`; the last entry of the list repeats.
-    fn backoff_seconds(&self, number: u64) -> u64 {
-        let list = self
-            .retry
-            .as_ref()
-            .map_or(&[][..], |retry| &retry.backoff_seconds);
-        let place = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
-        list.get(place.min(list.len().saturating_sub(1)))
-            .copied()
-            .unwrap_or(0)
-    }
-
     /// Returns when another attempt may begin, if attempts are left and the deadline of the call allows it.
     pub(crate) fn retry_at(&self, now: Timestamp) -> Option<(Timestamp, u64)> {
-        if self
-            .max_attempts()
-            .is_some_and(|max| self.attempt_count >= max)
-        {
-            return None;
-        }
-        let backoff = self.backoff_seconds(self.attempt_count);
-        let at = now.plus_seconds(backoff);
-        self.schedule_to_close_deadline_at
-            .is_none_or(|deadline| at < deadline)
-            .then_some((at, backoff))
+        retry_policy::next_attempt_at(
+            self.retry.as_ref(),
+            self.attempt_count,
+            now,
+            self.schedule_to_close_deadline_at,
+        )
     }
 
     /// Returns the deadline that has passed; of several, the most important one.
@@ -248,8 +231,8 @@ impl LocalActivities<'_, '_> {
                     retry_after_attempt_id: attempt_id,
                     retry_after_attempt: local.attempt_count,
                     retry_reason: why.reason,
-                    max_attempts: local.max_attempts(),
-                    retry_policy: local.retry.as_ref().map(policy_json),
+                    max_attempts: retry_policy::max_attempts(local.retry.as_ref()),
+                    retry_policy: local.retry.as_ref().map(RetryPolicy::to_json),
                     timeout_kind: why.timeout_kind.map(LocalTimeout::as_str),
                     exception_type: why.failure.exception_type,
                     exception_class: None,
@@ -373,14 +356,16 @@ impl LocalActivities<'_, '_> {
 
     /// Ends the claim of the worker: the task is finished, and everything that waited behind its lease is handled.
     pub(crate) fn release_claim(&mut self, task: &WorkflowTask) {
-        let wrote = !self.draft.events.is_empty();
+        let made_progress = !self.draft.events.is_empty();
         let unseen = self.draft.unseen();
         self.draft.signals().flush_buffered();
         self.draft.timers().fire_overdue_wait_timeouts();
         self.draft
             .workflow_task()
             .close(TaskStatus::Completed, None);
-        self.draft.workflow_task().end_plain(task, unseen, wrote);
+        self.draft
+            .workflow_task()
+            .end_plain(task, unseen, made_progress);
     }
 
     /// Applies a passed deadline that no worker reported; returns whether there was one. The lease of its worker ends, because the

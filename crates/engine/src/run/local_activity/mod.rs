@@ -187,17 +187,10 @@ impl EventStatus {
 }
 
 impl LocalActivity {
-    /// Returns the number of attempts that the policy allows; `None` is without limit.
-    pub(crate) fn max_attempts(&self) -> Option<u64> {
-        self.retry
-            .as_ref()
-            .map_or(Some(1), |retry| retry.max_attempts)
-    }
-
     /// Returns whether this is the recorded call.
     fn is_call(&self, call: &LocalActivityCall) -> bool {
         self.activity_type == call.activity_type
-            && self.retry == retry_snapshot(call)
+            && self.retry == RetryPolicy::of_local_activity(call)
             && self.cancellation_policy == call.cancellation_policy
             && self.cleanup == call.cancellation_cleanup
             && self.arguments_hash == arguments_hash(&call.arguments)
@@ -240,8 +233,8 @@ impl LocalActivity {
     }
 
     /// Returns the keys of one of its events.
-    fn call(&self, task_id: &TaskId, stand: EventStatus) -> ActivityCall {
-        let attempt = self.attempt.as_ref().filter(|_| stand.shown);
+    fn call(&self, task_id: &TaskId, state: EventStatus) -> ActivityCall {
+        let attempt = self.attempt.as_ref().filter(|_| state.shown);
         ActivityCall {
             activity_execution_id: self.execution_id.clone(),
             activity_type: self.activity_type.clone(),
@@ -253,15 +246,15 @@ impl LocalActivity {
                 execution_mode: EXECUTION_MODE_LOCAL,
                 local_activity: true,
                 workflow_task_id: task_id.clone(),
-                activity: stand.shown.then(|| self.snapshot(stand)),
+                activity: state.shown.then(|| self.snapshot(state)),
                 activity_attempt: attempt
-                    .map(|attempt| attempt.snapshot(&self.execution_id, stand)),
+                    .map(|attempt| attempt.snapshot(&self.execution_id, state)),
                 local_recovery: None,
             })),
         }
     }
 
-    fn snapshot(&self, stand: EventStatus) -> LocalActivitySnapshot {
+    fn snapshot(&self, state: EventStatus) -> LocalActivitySnapshot {
         let attempt = self.attempt.as_ref();
         LocalActivitySnapshot {
             id: self.execution_id.clone(),
@@ -272,12 +265,12 @@ impl LocalActivity {
             execution_mode: EXECUTION_MODE_LOCAL,
             local_activity: true,
             attempt_id: attempt.map(|attempt| attempt.id.clone()),
-            status: stand.status,
+            status: state.status,
             attempt_count: self.attempt_count,
             last_heartbeat_at: attempt.and_then(|attempt| attempt.last_heartbeat_at),
             created_at: self.scheduled_at,
             started_at: attempt.map(|attempt| attempt.started_at),
-            closed_at: stand.closed_at,
+            closed_at: state.closed_at,
         }
     }
 }
@@ -290,7 +283,7 @@ impl LocalAttempt {
     }
 
     /// Returns the reason for refusing another claim of it.
-    fn left_behind(&self, now: Timestamp) -> Reason {
+    fn claim_refusal(&self, now: Timestamp) -> Reason {
         if self.lease_expires_at > now {
             Reason::LocalActivityPreviousAttemptLive
         } else {
@@ -301,46 +294,23 @@ impl LocalAttempt {
     fn snapshot(
         &self,
         execution_id: &ActivityExecutionId,
-        stand: EventStatus,
+        state: EventStatus,
     ) -> LocalAttemptSnapshot {
         LocalAttemptSnapshot {
             id: self.id.clone(),
             activity_execution_id: execution_id.clone(),
             task_id: self.task_id.clone(),
             attempt_number: self.number,
-            status: stand.attempt_status,
+            status: state.attempt_status,
             lease_owner: self.owner.clone(),
             worker_attempt_id: self.worker_attempt_id.clone(),
             started_at: self.started_at,
             last_heartbeat_at: self.last_heartbeat_at,
             lease_expires_at: Some(self.lease_expires_at)
-                .filter(|_| stand.attempt_closed_at.is_none()),
-            closed_at: stand.attempt_closed_at,
+                .filter(|_| state.attempt_closed_at.is_none()),
+            closed_at: state.attempt_closed_at,
         }
     }
-}
-
-/// Returns the policy exactly as the author wrote it, or `None` if there was none.
-fn retry_snapshot(call: &LocalActivityCall) -> Option<RetryPolicy> {
-    let timeouts = [
-        call.start_to_close_timeout,
-        call.schedule_to_close_timeout,
-        call.heartbeat_timeout,
-    ];
-    if call.retry_policy.is_none() && timeouts.iter().all(Option::is_none) {
-        return None;
-    }
-    let policy = call.retry_policy.clone().unwrap_or_default();
-    Some(RetryPolicy {
-        snapshot_version: 1,
-        max_attempts: policy.max_attempts.unwrap_or(Some(1)),
-        backoff_seconds: policy.backoff_seconds,
-        start_to_close_timeout: call.start_to_close_timeout,
-        schedule_to_start_timeout: None,
-        schedule_to_close_timeout: call.schedule_to_close_timeout,
-        heartbeat_timeout: call.heartbeat_timeout,
-        non_retryable_error_types: policy.non_retryable_error_types,
-    })
 }
 
 /// Returns the FNV-1a hash of the encoded arguments: a guard against changed code, not against malice.
@@ -384,10 +354,6 @@ fn authorize<'a, R>(
     })
 }
 
-fn policy_json(retry: &RetryPolicy) -> Value {
-    serde_json::to_value(retry).expect("a retry policy is plain data")
-}
-
 /// A worker's hold on the workflow task of the run: every change of a local activity happens under one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
@@ -425,7 +391,7 @@ impl LocalActivities<'_, '_> {
     }
 
     /// Deletes the stored replies: a worker that begins something new has received them.
-    fn forget_receipts(&mut self) {
+    fn clear_receipts(&mut self) {
         if let Some(task) = &mut self.draft.core.workflow_task {
             task.local_receipts.clear();
         }
@@ -452,7 +418,7 @@ impl LocalActivities<'_, '_> {
                     attempt_count: 0,
                     payload_codec: PAYLOAD_CODEC,
                     queue: None,
-                    retry_policy: local.retry.as_ref().map(policy_json),
+                    retry_policy: local.retry.as_ref().map(RetryPolicy::to_json),
                     worker_session: None,
                     arguments: call.arguments.clone(),
                     created_at: Some(local.scheduled_at),

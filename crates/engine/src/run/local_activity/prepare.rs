@@ -6,13 +6,10 @@ use longhaul_protocol::sequence::CommandSeq;
 use longhaul_protocol::workflow_command::{CleanupProof, LocalActivityCall};
 use longhaul_protocol::{Reason, Timestamp};
 
-use super::{
-    Claim, LocalActivity, LocalAttempt, RetryPolicy, arguments_hash, authorize, refused,
-    retry_snapshot,
-};
+use super::{Claim, LocalActivity, LocalAttempt, arguments_hash, authorize, refused};
 use crate::change::TaskStatus;
 use crate::run::draft::{Draft, LocalActivities, earliest};
-use crate::run::state::{Run, WorkflowTask};
+use crate::run::state::{RetryPolicy, Run, WorkflowTask};
 use crate::run::workflow_task::lease::Holder;
 use crate::{Command, Decision, Moment, Rejection, limits};
 
@@ -68,9 +65,12 @@ impl Command for PrepareLocalActivity {
         }
         if let Some(attempt) = &local.attempt {
             return if !attempt.is_under(&task) {
-                refused(attempt.left_behind(moment.now))
+                refused(attempt.claim_refusal(moment.now))
             } else if attempt.worker_attempt_id.as_deref() == Some(&self.worker_attempt_id) {
-                Decision::unchanged(draft.prepared(&local, attempt, cleanup, true))
+                Decision::unchanged(Prepared {
+                    duplicate: true,
+                    ..draft.prepared(&local, attempt, cleanup)
+                })
             } else {
                 refused(Reason::LocalActivityPreviousAttemptUnresolved)
             };
@@ -134,7 +134,7 @@ impl PrepareLocalActivity {
             return Decision::reject(Rejection::LimitExceeded(limit));
         }
         if self.call.group.is_none() {
-            draft.local_activities().forget_receipts();
+            draft.local_activities().clear_receipts();
         }
         let deadline = cleanup.as_ref().map(|cleanup| cleanup.cleanup_deadline_at);
         let claim = draft.local_activities().renew_claim(task);
@@ -142,7 +142,7 @@ impl PrepareLocalActivity {
             draft
                 .local_activities()
                 .start(local, &claim, Some(&self.worker_attempt_id), deadline);
-        let prepared = draft.prepared(&local, &attempt, cleanup, false);
+        let prepared = draft.prepared(&local, &attempt, cleanup);
         draft.local_activities().put(local);
         draft.finish(Ok(prepared))
     }
@@ -225,7 +225,7 @@ impl Draft<'_> {
             sequence,
             execution_id: self.ids.mint(),
             activity_type: call.activity_type.clone(),
-            retry: retry_snapshot(call),
+            retry: RetryPolicy::of_local_activity(call),
             cancellation_policy: call.cancellation_policy,
             cleanup: call.cancellation_cleanup.clone(),
             group: call.group.clone(),
@@ -266,10 +266,9 @@ impl Draft<'_> {
         local: &LocalActivity,
         attempt: &LocalAttempt,
         cleanup: Option<Cleanup>,
-        duplicate: bool,
     ) -> Prepared {
         Prepared {
-            duplicate,
+            duplicate: false,
             execution_id: local.execution_id.clone(),
             attempt: attempt.clone(),
             schedule_to_close_deadline_at: local.schedule_to_close_deadline_at,

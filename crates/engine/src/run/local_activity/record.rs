@@ -12,8 +12,9 @@ use longhaul_protocol::workflow_command::{
 };
 use serde_json::{Map, Value};
 
-use super::{Claim, EventStatus, LocalActivity, LocalAttempt, policy_json, retry_snapshot};
+use super::{Claim, EventStatus, LocalActivity, LocalAttempt};
 use crate::run::draft::LocalActivities;
+use crate::run::state::{RetryPolicy, retry_policy};
 
 impl LocalActivities<'_, '_> {
     /// Writes a finished local activity. It leaves nothing open.
@@ -27,7 +28,7 @@ impl LocalActivities<'_, '_> {
             sequence,
             execution_id: self.draft.ids.mint(),
             activity_type: call.activity_type.clone(),
-            retry: retry_snapshot(call),
+            retry: RetryPolicy::of_local_activity(call),
             cancellation_policy: call.cancellation_policy,
             cleanup: None,
             group: None,
@@ -64,7 +65,7 @@ impl LocalActivities<'_, '_> {
         report: &ReportedAttempt,
         started_at: Timestamp,
     ) -> LocalAttempt {
-        let policy = |pick: fn(&super::RetryPolicy) -> Option<u64>| {
+        let policy = |pick: fn(&RetryPolicy) -> Option<u64>| {
             let seconds = local.retry.as_ref().and_then(pick)?;
             Some(started_at.plus_seconds(seconds))
         };
@@ -139,8 +140,8 @@ impl LocalActivities<'_, '_> {
                     retry_after_attempt_id: attempt_id,
                     retry_after_attempt: local.attempt_count,
                     retry_reason: retry.retry_reason,
-                    max_attempts: local.max_attempts(),
-                    retry_policy: local.retry.as_ref().map(policy_json),
+                    max_attempts: retry_policy::max_attempts(local.retry.as_ref()),
+                    retry_policy: local.retry.as_ref().map(RetryPolicy::to_json),
                     timeout_kind: retry.timeout_kind.map(LocalTimeout::as_str),
                     exception_type: retry.failure.exception_type.clone(),
                     exception_class: None,
@@ -154,7 +155,7 @@ impl LocalActivities<'_, '_> {
         let Some(attempt) = &local.attempt else {
             return;
         };
-        let call = |stand| local.call(&attempt.task_id, stand);
+        let call = |state| local.call(&attempt.task_id, state);
         let event = match end {
             LocalEnd::Completed { result } => EventPayload::ActivityCompleted(ActivityCompleted {
                 call: call(EventStatus::closed("completed", "completed", at)),

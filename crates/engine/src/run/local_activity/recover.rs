@@ -25,9 +25,9 @@ impl Command for RecoverLocalActivity {
     type Reply = EndedAttempt;
 
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<EndedAttempt> {
-        let earlier = run.ended_before(&self.holder, |settled| settled.sequence == self.sequence);
-        if let Some(settled) = earlier {
-            return Decision::unchanged(settled);
+        let earlier = run.ended_before(&self.holder, |ended| ended.sequence == self.sequence);
+        if let Some(ended) = earlier {
+            return Decision::unchanged(ended);
         }
         let (mut draft, task) = match authorize(&self.holder, run, moment) {
             Ok(held) => held,
@@ -75,10 +75,10 @@ impl Command for RecoverLocalActivity {
                     .fail(&local, &attempt, &failure, None, recovery)
             }
         };
-        let settled = draft
+        let ended = draft
             .local_activities()
             .end_attempt(&task, &local, &attempt, written);
-        draft.finish(Ok(settled))
+        draft.finish(Ok(ended))
     }
 }
 

@@ -29,7 +29,7 @@ pub struct RetryTask {
 }
 
 /// How long a call that its worker left without a report waits for the next task.
-const SECOND_LOOK_SECONDS: u64 = 1;
+const UNREPORTED_CALL_DELAY_SECONDS: u64 = 1;
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
@@ -90,7 +90,7 @@ impl LocalActivities<'_, '_> {
 
     /// Restores the order after every decision: a call that nothing would continue gets a task, and retries are on offer exactly
     /// while they may be leased.
-    pub(crate) fn tidy_up(&mut self) {
+    pub(crate) fn restore_tasks(&mut self) {
         if !self.draft.is_open() || self.draft.core.open.local_activities == 0 {
             return;
         }
@@ -99,7 +99,7 @@ impl LocalActivities<'_, '_> {
         }
         // A decision that wrote nothing would be repeated at once, without end.
         let again_at = if self.draft.events.is_empty() {
-            self.draft.now.plus_seconds(SECOND_LOOK_SECONDS)
+            self.draft.now.plus_seconds(UNREPORTED_CALL_DELAY_SECONDS)
         } else {
             self.draft.now
         };

@@ -199,6 +199,15 @@ pub(crate) fn refuse_closed(
     draft.finish(Err(Rejection::RunNotActive { status }))
 }
 
+impl Run {
+    /// Returns whether the run accepts signals, updates, cancellation requests, stops and repairs. Only the current run of a
+    /// workflow accepts them, and only while it is open.
+    pub fn accepts_commands(&self, current_run_id: &RunId) -> bool {
+        self.run_id() == current_run_id && !self.core.status.is_terminal()
+    }
+}
+
+/// Returns whether the request is about this run: it names no run, or this one.
 pub(crate) fn is_current(run: &Run, request: &Request) -> bool {
     request
         .requested_run_id

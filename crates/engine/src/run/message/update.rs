@@ -344,14 +344,14 @@ impl Updates<'_, '_> {
             )
         });
         if let Some(Err(limit)) = too_large {
-            let failure = self.failure(
-                "structural_limit",
-                format!(
-                    "The result of the update is too large: {} bytes, {} are allowed.",
-                    limit.value, limit.configured
-                ),
-                true,
+            let message = format!(
+                "The result of the update is too large: {} bytes, {} are allowed.",
+                limit.value, limit.configured
             );
+            let failure = UpdateFailure {
+                non_retryable: true,
+                ..self.failure("structural_limit", message)
+            };
             return self.end(&update, None, Some(failure), None);
         }
         let workflow_sequence = self.draft.newest_wait();
@@ -376,11 +376,8 @@ impl Updates<'_, '_> {
         let Some(update) = self.draft.update_by_id(&command.update_id).cloned() else {
             return;
         };
-        let mut failure = self.failure(
-            "application",
-            command.message.clone(),
-            command.non_retryable,
-        );
+        let mut failure = self.failure("application", command.message.clone());
+        failure.non_retryable = command.non_retryable;
         failure.exception_type.clone_from(&command.exception_type);
         failure.exception_class.clone_from(&command.exception_class);
         for (key, value) in [
@@ -401,26 +398,19 @@ impl Updates<'_, '_> {
     pub(crate) fn fail_open(&mut self, closed_reason: &'static str) {
         let open: Vec<Update> = self.draft.open_updates().cloned().collect();
         for update in open {
-            let mut failure = self.failure(
-                closed_reason,
-                format!("The run closed ({closed_reason}) before the update was over."),
-                false,
-            );
+            let message = format!("The run closed ({closed_reason}) before the update was over.");
+            let mut failure = self.failure(closed_reason, message);
             failure.terminal_reason = Some(closed_reason);
             self.end(&update, None, Some(failure), None);
         }
     }
 
-    fn failure(
-        &mut self,
-        failure_category: &'static str,
-        message: String,
-        non_retryable: bool,
-    ) -> UpdateFailure {
+    /// Returns a retryable failure with a new id and without an exception type.
+    fn failure(&mut self, failure_category: &'static str, message: String) -> UpdateFailure {
         UpdateFailure {
             failure_id: self.draft.ids.mint(),
             failure_category,
-            non_retryable,
+            non_retryable: false,
             exception_type: None,
             exception_class: None,
             exception: Map::from_iter([("message".to_owned(), Value::String(message.clone()))]),

@@ -1,6 +1,7 @@
 //! An operator excludes a closed run from retention. No other command changes a closed run.
 
 use longhaul_protocol::history::{ArchiveRequested, EventPayload, WorkflowArchived};
+use longhaul_protocol::id::RunId;
 
 use crate::change::CommandType;
 use crate::run::draft::{Cause, Draft};
@@ -13,6 +14,13 @@ use crate::{Command, Decision, Moment, Rejection};
 pub struct ArchiveRun {
     pub request: Request,
     pub reason: Option<String>,
+}
+
+impl Run {
+    /// Returns whether the run can be archived. Only the current run of a workflow can, and only after it is closed.
+    pub fn accepts_archive(&self, current_run_id: &RunId) -> bool {
+        self.run_id() == current_run_id && self.core.status.is_terminal()
+    }
 }
 
 impl Command for ArchiveRun {

@@ -6,6 +6,7 @@
 
 pub mod budget;
 mod part;
+pub(crate) mod retry_policy;
 pub(crate) mod room;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -30,8 +31,9 @@ use crate::run::message::stream::Streams;
 use crate::run::workflow_task::sticky::Sticky;
 pub use part::{
     Activity, Attempt, Member, Message, OpenGroup, Outcome, Part, PartKey, PartKeyError,
-    PastAttempt, RetryPolicy, RunFailure, Signal, Timer, TimerKind, Update, Wait, WaitFor,
+    PastAttempt, RunFailure, Signal, Timer, TimerKind, Update, Wait, WaitFor,
 };
+pub use retry_policy::RetryPolicy;
 
 /// A run and everything open in it.
 #[derive(Clone, Debug, PartialEq)]

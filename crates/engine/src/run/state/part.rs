@@ -20,6 +20,7 @@ use crate::run::family::child::Child;
 use crate::run::family::outbox::OutboxMessage;
 use crate::run::local_activity::LocalActivity;
 use crate::run::message::stream::StreamPosition;
+use crate::run::state::RetryPolicy;
 use crate::run::wait::selection::Selection;
 
 /// Which part. The number is the command sequence of the call, except for signals, updates and buffered messages, where it is
@@ -185,8 +186,8 @@ impl Part {
     }
 
     pub(crate) fn as_outbox_message(&self) -> Option<&OutboxMessage> {
-        if let Self::Outbox(letter) = self {
-            Some(letter)
+        if let Self::Outbox(message) = self {
+            Some(message)
         } else {
             None
         }
@@ -246,20 +247,6 @@ pub struct Activity {
     pub schedule_to_close_deadline_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<Group>,
-}
-
-/// The command's retry policy and timeouts, exactly as they are shown in history.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RetryPolicy {
-    pub snapshot_version: u8,
-    /// `None` means without limit.
-    pub max_attempts: Option<u64>,
-    pub backoff_seconds: Vec<u64>,
-    pub start_to_close_timeout: Option<u64>,
-    pub schedule_to_start_timeout: Option<u64>,
-    pub schedule_to_close_timeout: Option<u64>,
-    pub heartbeat_timeout: Option<u64>,
-    pub non_retryable_error_types: Vec<String>,
 }
 
 /// One attempt of an activity.

@@ -1,9 +1,9 @@
 //! How many events a run may still write.
 //!
 //! A history has at most `events_per_run` events. Open things will need some of them: an open timer fires or is cancelled, an
-//! accepted update is applied and completed. These events are *promised*. Written and promised events together are *spoken for*.
+//! accepted update is applied and completed. These events are *promised*. Written and promised events together are *allocated*.
 //! Three rules follow:
-//! - a request from outside is accepted only while everything spoken for stays below the limit, less a reserve for the workflow;
+//! - a request from outside is accepted only while the allocated events stay below the limit, less a reserve for the workflow;
 //! - an event that only informs (a heartbeat, the start of an attempt) is left out if it does not fit;
 //! - a decision of the workflow fails the run only if it needs more events than are left. Promised events are always written, and a
 //!   command that closes the run is always accepted.
@@ -26,7 +26,7 @@ pub(crate) const CANCELLATION_EVENTS: u64 = 2;
 
 impl Run {
     /// Returns the number of events that are written or promised.
-    pub fn events_spoken_for(&self) -> u64 {
+    pub fn events_allocated(&self) -> u64 {
         let undelivered = self
             .core
             .cancellation
@@ -44,12 +44,12 @@ impl Run {
         if at_most(written, self.parts.len()) <= most {
             return Ok(());
         }
-        limits::check(KIND, self.events_spoken_for() + events, most)
+        limits::check(KIND, self.events_allocated() + events, most)
     }
 }
 
 impl Draft<'_> {
-    fn events_spoken_for(&self) -> u64 {
+    fn events_allocated(&self) -> u64 {
         self.core.last_history_sequence.get()
             + u64::from(self.has_undelivered_cancellation())
             + promised(self.parts().map(|(_, part)| part))
@@ -62,18 +62,18 @@ impl Draft<'_> {
         if at_most(self.core.last_history_sequence.get(), self.part_count_max()) <= most {
             return Ok(());
         }
-        let spoken_for = self.events_spoken_for();
-        if spoken_for <= before.events_spoken_for() {
+        let allocated = self.events_allocated();
+        if allocated <= before.events_allocated() {
             return Ok(());
         }
-        limits::check(KIND, spoken_for, most)
+        limits::check(KIND, allocated, most)
     }
 
     /// Checks whether the workflow may use that many more events.
     pub(crate) fn check_own_events(&self, events: u64) -> Result<(), LimitBreach> {
         limits::check(
             KIND,
-            self.events_spoken_for() + events,
+            self.events_allocated() + events,
             self.limits.events_per_run,
         )
     }
@@ -82,7 +82,7 @@ impl Draft<'_> {
     pub(crate) fn has_room_to_inform(&self) -> bool {
         let most = self.limits.events_for_requests();
         at_most(self.core.last_history_sequence.get(), self.part_count_max()) < most
-            || self.events_spoken_for() < most
+            || self.events_allocated() < most
     }
 
     /// Writes an event that only informs, if it fits. Replay does not need it, and the row contains the same facts.
@@ -93,7 +93,7 @@ impl Draft<'_> {
     }
 }
 
-/// Returns an upper bound of the events that are spoken for. The exact sum over all parts is needed only near the limit, which few
+/// Returns an upper bound of the allocated events. The exact sum over all parts is needed only near the limit, which few
 /// runs ever reach.
 fn at_most(written: u64, parts: usize) -> u64 {
     written + 1 + UPDATE_EVENTS * parts as u64

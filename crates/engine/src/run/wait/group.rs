@@ -106,7 +106,7 @@ impl Groups<'_, '_> {
     }
 
     /// Deletes groups that a finished plain task has seen resolved. Until then a worker may send their members again.
-    pub(crate) fn forget_handled(&mut self) {
+    pub(crate) fn remove_handled(&mut self) {
         let handled = self.draft.core.handled_sequence;
         let done: Vec<(CommandSeq, u64)> = self
             .draft

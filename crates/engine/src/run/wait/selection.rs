@@ -29,8 +29,10 @@ pub struct MemberProgress {
     pub member: SelectionMember,
     /// Calls of it that are still open.
     pub open: u64,
-    /// Whether its outcome is known: all calls completed, or one failed, or it was cancelled.
-    pub settled: bool,
+    /// Whether the member has ended: all its calls completed, or one failed, or it was cancelled.
+    // Stored runs have this name.
+    #[serde(rename = "settled")]
+    pub ended: bool,
 }
 
 impl Selection {
@@ -53,7 +55,7 @@ impl Selection {
                     operation_identity,
                 },
                 open: member.size,
-                settled: false,
+                ended: false,
             }
         });
     }
@@ -74,10 +76,10 @@ impl Groups<'_, '_> {
             return true;
         };
         progress.open = progress.open.saturating_sub(1);
-        if progress.settled || !(end.is_failure() || progress.open == 0) {
+        if progress.ended || !(end.is_failure() || progress.open == 0) {
             return false;
         }
-        progress.settled = true;
+        progress.ended = true;
         if !selection.decided {
             selection.decided = true;
             let deciding = self
@@ -116,7 +118,7 @@ impl Groups<'_, '_> {
                             .get(&command.member_base_sequence)
                             .is_some_and(|progress| {
                                 progress.member.selection_group_id == command.selection_group_id
-                                    && !progress.settled
+                                    && !progress.ended
                             })
                     }) =>
                 {
@@ -138,12 +140,12 @@ impl Groups<'_, '_> {
         let member = &progress.member;
         let calls = member.member_base_sequence.run_of(member.member_size);
         for sequence in calls {
-            if self.give_up(sequence) {
+            if self.cancel_call(sequence) {
                 progress.open = progress.open.saturating_sub(1);
                 open.unresolved = open.unresolved.saturating_sub(1);
             }
         }
-        progress.settled = true;
+        progress.ended = true;
         let member = progress.member.clone();
         let sequence = self
             .draft
@@ -155,7 +157,7 @@ impl Groups<'_, '_> {
     }
 
     /// Ends the open work of one call. Returns whether there was any.
-    pub(crate) fn give_up(&mut self, sequence: CommandSeq) -> bool {
+    pub(crate) fn cancel_call(&mut self, sequence: CommandSeq) -> bool {
         if self.draft.activity(sequence).is_some() {
             self.cancel_activity(sequence);
             return true;

@@ -186,7 +186,7 @@ impl<'c> Placing<'_, 'c> {
             .workflow_task
             .as_ref()
             .and_then(|task| task.resume.workflow_update_id.as_ref());
-        let mut settled = BTreeSet::new();
+        let mut ended = BTreeSet::new();
         for (index, command) in commands.iter().enumerate() {
             let Some(update_id) = update_of(command) else {
                 if turn.is_some() {
@@ -202,8 +202,8 @@ impl<'c> Placing<'_, 'c> {
                 self.refuse_field(index, "update_id", "the run has no such open update");
             } else if turn.is_some_and(|turn| turn != update_id) {
                 self.refuse_field(index, "update_id", "the task belongs to another update");
-            } else if !settled.insert(update_id) {
-                self.refuse_field(index, "update_id", "the update is settled twice");
+            } else if !ended.insert(update_id) {
+                self.refuse_field(index, "update_id", "the commands end this update twice");
             }
         }
     }

@@ -68,7 +68,7 @@ impl Command for CompleteWorkflowTask {
         };
         draft
             .workflow_task()
-            .remember_sticky(&self.holder.named.owner, self.completion.sticky.as_ref());
+            .record_sticky(&self.holder.named.owner, self.completion.sticky.as_ref());
         let applied = check_sizes(&self.completion.commands, &self.definitions, run, moment)
             .and_then(|()| apply(run, draft, &task, &batch, &self.completion.cursors));
         let (mut draft, limit) = match applied {
@@ -181,7 +181,7 @@ pub(crate) fn apply<'a>(
         );
     } else {
         draft.check_decision_size(batch)?;
-        let wrote = !draft.events.is_empty();
+        let made_progress = !draft.events.is_empty();
         let unseen = draft.unseen();
         draft.signals().flush_buffered();
         draft.timers().fire_overdue_wait_timeouts();
@@ -193,7 +193,7 @@ pub(crate) fn apply<'a>(
             _ if task.is_update() => draft.workflow_task().end_update(),
             // Calls and ends of waits that the task wrote are progress: if nothing is left to wait for, the workflow must look
             // again. An acknowledgement that wrote nothing is no progress; otherwise it would be requested without end.
-            _ => draft.workflow_task().end_plain(task, unseen, wrote),
+            _ => draft.workflow_task().end_plain(task, unseen, made_progress),
         }
     }
     // A command that closes the run is always accepted.
@@ -229,7 +229,7 @@ impl WorkflowTasks<'_, '_> {
         self.draft.core.handled_sequence = self.draft.core.handled_sequence.max(observed);
         self.draft.core.open.unseen_signals = unseen.messages;
         self.draft.core.open.unseen_signal_bytes = unseen.signal_bytes;
-        self.draft.groups().forget_handled();
+        self.draft.groups().remove_handled();
         self.draft.core.workflow_task = None;
         self.draft.core.status = Status::Waiting;
         let blocked = self.draft.has_open_call();

@@ -48,7 +48,7 @@ impl ReplayMode {
 
 impl WorkflowTasks<'_, '_> {
     /// Records the worker that finished a task as sticky if it kept the history; otherwise the run has no sticky worker.
-    pub(crate) fn remember_sticky(&mut self, owner: &WorkerId, claim: Option<&StickyClaim>) {
+    pub(crate) fn record_sticky(&mut self, owner: &WorkerId, claim: Option<&StickyClaim>) {
         self.draft.core.sticky = claim
             .filter(|claim| claim.worker_id == *owner && claim.run_id == *self.draft.run_id())
             .map(|claim| Sticky {

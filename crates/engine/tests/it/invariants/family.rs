@@ -43,7 +43,7 @@ pub(super) fn check(world: &World, runs: &[&Run]) {
     }
     for run in runs {
         check_slots(world, run);
-        check_letters_are_taken_once(world, run);
+        check_messages_are_applied_once(world, run);
         let policies = close_policies(world, run);
         for (child, count) in &policies {
             assert_eq!(*count, 1, "50: {child} gets one message");
@@ -84,19 +84,19 @@ fn check_slots(world: &World, run: &Run) {
 }
 
 fn close_policies(world: &World, run: &Run) -> BTreeMap<String, usize> {
-    let mut told = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     for (event, body) in events(world, run) {
         if event.event_type.starts_with("ParentClosePolicy") {
-            *told
+            *counts
                 .entry(body["child_instance_id"].as_str().unwrap().to_owned())
                 .or_default() += 1;
         }
     }
-    told
+    counts
 }
 
 /// Checks that a child applies each outbox message once.
-fn check_letters_are_taken_once(world: &World, run: &Run) {
+fn check_messages_are_applied_once(world: &World, run: &Run) {
     let mut heard = BTreeSet::new();
     for (_, row) in world.commands.values() {
         let Some(id) = row
@@ -157,17 +157,17 @@ pub(crate) fn owed(world: &World, run_id: &RunId, adopted: Vec<WorkflowId>) -> V
 
 /// Checks the state after every outbox message is delivered: closed parents have informed their children, and an open call has an
 /// open child.
-pub(crate) fn check_settled(world: &World) {
+pub(crate) fn check_all_delivered(world: &World) {
     for run in world.runs.values() {
-        let letters = run
+        let messages = run
             .parts
             .keys()
             .filter(|key| matches!(key, PartKey::Outbox(_)));
-        assert_eq!(letters.count(), 0, "every outbox message is delivered");
-        let told: BTreeSet<String> = close_policies(world, run).into_keys().collect();
+        assert_eq!(messages.count(), 0, "every outbox message is delivered");
+        let informed: BTreeSet<String> = close_policies(world, run).into_keys().collect();
         let owed = world.owed.get(run.run_id()).cloned().unwrap_or_default();
         let owed: BTreeSet<String> = owed.iter().map(ToString::to_string).collect();
-        assert_eq!(told, owed, "50: each open child gets one message");
+        assert_eq!(informed, owed, "50: each open child gets one message");
         for part in run.parts.values() {
             let (Part::Child(child) | Part::Adopted(child)) = part else {
                 continue;

@@ -141,8 +141,8 @@ fn check_no_lost_wake(world: &World, run: &Run, update_turn: bool) {
 fn check_alarm(world: &World, run: &Run) {
     let mut due: Vec<Timestamp> = Vec::new();
     for part in run.parts.values() {
-        if let Part::Outbox(letter) = part {
-            due.push(letter.retry_at);
+        if let Part::Outbox(message) = part {
+            due.push(message.retry_at);
         }
     }
     if run.core.closed.is_some() {

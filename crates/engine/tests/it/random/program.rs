@@ -16,7 +16,7 @@ pub(super) enum Call {
     },
     Attribute,
     /// A local activity, reported after its end.
-    Told {
+    ReportedLocal {
         attempts: u8,
         fails: bool,
     },
@@ -72,7 +72,7 @@ pub(super) fn call() -> impl Strategy<Value = Call> {
         1 => Just(Call::SideEffect),
         1 => (0_u8..2).prop_map(|change| Call::Marker { change }),
         1 => Just(Call::Attribute),
-        1 => (1_u8..4, any::<bool>()).prop_map(|(attempts, fails)| Call::Told { attempts, fails }),
+        1 => (1_u8..4, any::<bool>()).prop_map(|(attempts, fails)| Call::ReportedLocal { attempts, fails }),
     ]
 }
 
@@ -142,9 +142,9 @@ pub(super) fn render(call: &Call, next: &mut u64) -> Vec<Value> {
                 json!({"type": "record_version_marker", "change_id": format!("v{change}"), "version": 1, "min_supported": 0, "max_supported": 1}),
             ]
         }
-        Call::Told { attempts, fails } => {
+        Call::ReportedLocal { attempts, fails } => {
             *next += 1;
-            vec![told(u64::from(*attempts), *fails)]
+            vec![reported_local(u64::from(*attempts), *fails)]
         }
         Call::Attribute => {
             *next += 1;
@@ -154,7 +154,7 @@ pub(super) fn render(call: &Call, next: &mut u64) -> Vec<Value> {
 }
 
 /// Returns a local activity after its end: every attempt but the last failed.
-fn told(attempts: u64, fails: bool) -> Value {
+fn reported_local(attempts: u64, fails: bool) -> Value {
     let last = if fails { "failed" } else { "completed" };
     let list: Vec<Value> = (1..=attempts)
         .map(|number| {

@@ -55,8 +55,9 @@ pub(super) fn read_command(line: &str, run: &Run) -> Value {
             _ => command[key] = parsed,
         }
     }
-    let settles = ["complete_update", "fail_update"].contains(&command["type"].as_str().unwrap());
-    if settles && command.get("update_id").is_none() {
+    let ends_update =
+        ["complete_update", "fail_update"].contains(&command["type"].as_str().unwrap());
+    if ends_update && command.get("update_id").is_none() {
         let task = run.core.workflow_task.as_ref();
         let turn = task.and_then(|task| task.resume.workflow_update_id.clone());
         command["update_id"] = json!(turn.expect("the task has an update's turn"));

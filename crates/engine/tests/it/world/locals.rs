@@ -63,7 +63,7 @@ impl World {
         })
     }
 
-    pub(crate) fn settle_local(
+    pub(crate) fn end_local(
         &mut self,
         worker: &str,
         sequence: u64,
@@ -85,7 +85,7 @@ impl World {
             return (Step::default(), Err(Rejection::AttemptNotFound));
         };
         let (step, reply) = self.apply(&HeartbeatLocalActivity { attempt, request });
-        (step, reply.map(|pulse| pulse.stop.is_none()))
+        (step, reply.map(|reply| reply.stop.is_none()))
     }
 
     pub(crate) fn recover_local(
@@ -116,7 +116,10 @@ impl World {
             commands,
             definitions: Arc::clone(&self.definitions),
         });
-        (step, reply.map(|told| told.checkpoint.next_sequence.get()))
+        (
+            step,
+            reply.map(|reply| reply.checkpoint.next_sequence.get()),
+        )
     }
 
     /// Returns the task of a retry that exists beside the ordinary one.

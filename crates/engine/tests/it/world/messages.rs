@@ -56,12 +56,16 @@ impl World {
         argument: &str,
         request_id: Option<&str>,
     ) -> (Step, Result<Receipt, Rejection>) {
-        self.apply(&SignalRun {
+        let shown_as_accepted = self.run().accepts_commands(self.run().run_id());
+        let (step, reply) = self.apply(&SignalRun {
             request: self.request(request_id),
             name: name.to_owned(),
             arguments: arguments(argument),
             declared: Declared::default(),
-        })
+        });
+        let accepted = reply.as_ref().is_ok_and(|receipt| !receipt.retained);
+        assert!(!accepted || shown_as_accepted, "only an open run accepts");
+        (step, reply)
     }
 
     /// Sends an update. `of_run` names the run it is for, so that it does not move with the workflow.
@@ -158,10 +162,14 @@ impl World {
         &mut self,
         request_id: Option<&str>,
     ) -> (Step, Result<Receipt, Rejection>) {
-        self.apply(&ArchiveRun {
+        let shown_as_accepted = self.run().accepts_archive(self.run().run_id());
+        let (step, reply) = self.apply(&ArchiveRun {
             request: self.request(request_id),
             reason: None,
-        })
+        });
+        let accepted = reply.as_ref().is_ok_and(|receipt| !receipt.retained);
+        assert!(!accepted || shown_as_accepted, "only a closed run accepts");
+        (step, reply)
     }
 
     /// Returns the id of the run's cancellation request.

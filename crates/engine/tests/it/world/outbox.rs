@@ -11,6 +11,14 @@ use longhaul_protocol::id::{RunId, WorkflowId};
 
 use super::{Step, World};
 
+/// Whether the sender gets the confirmation of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirmation {
+    Sent,
+    /// The server stopped before it could send it.
+    Lost,
+}
+
 impl World {
     /// Returns the runs that have messages to deliver.
     pub(crate) fn senders(&self) -> Vec<RunId> {
@@ -22,9 +30,12 @@ impl World {
             .collect()
     }
 
-    /// Delivers the oldest message of the sender; `told` unless the server died before it could confirm it. Returns a description
-    /// for stories.
-    pub(crate) fn deliver(&mut self, sender: &RunId, told: bool) -> (Step, Option<String>) {
+    /// Delivers the oldest message of the sender and confirms it if the confirmation is not lost. Returns a description for stories.
+    pub(crate) fn deliver(
+        &mut self,
+        sender: &RunId,
+        confirmation: Confirmation,
+    ) -> (Step, Option<String>) {
         let Some(delivery) = deliveries(&self.runs[sender]).into_iter().next() else {
             return (Step::default(), None);
         };
@@ -51,7 +62,7 @@ impl World {
             Some(refusal) => format!("{name}: refused, {refusal}"),
             None => name.to_owned(),
         };
-        if told {
+        if confirmation == Confirmation::Sent {
             let (more, _) = self.apply_to(sender, &ConfirmDelivery { number, refusal });
             step.extend(more);
         }
@@ -133,7 +144,7 @@ impl World {
         // Workers finish what they hold: a message that waits for one is delivered again.
         self.capable = true;
         while let Some(sender) = self.senders().into_iter().next() {
-            self.deliver(&sender, true);
+            self.deliver(&sender, Confirmation::Sent);
         }
     }
 }

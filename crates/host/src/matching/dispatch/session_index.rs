@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use longhaul_engine::change::{TaskRow, TaskStatus};
-use longhaul_engine::session::{Attempt, Session, Status, standing};
+use longhaul_engine::session::{Attempt, Session, Status, expected_admission};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, SessionId, TaskId, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
@@ -176,7 +176,7 @@ impl SessionIndex {
             owner: owner.clone(),
             lease_expires_at: Timestamp::MAX,
         }));
-        match EligibleWorkers::from(standing(row, options, &attempts, now)) {
+        match EligibleWorkers::from(expected_admission(row, options, &attempts, now)) {
             // The worker that takes the first task gets the session; the others wait for that.
             EligibleWorkers::Any if !entry.taken.is_empty() => EligibleWorkers::None(None),
             eligible => eligible,

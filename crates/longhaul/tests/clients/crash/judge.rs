@@ -25,7 +25,7 @@ pub(super) fn family<'a>(
         let mut runs = Vec::new();
         let mut children = Vec::new();
         for run_id in control.run_ids(id).await {
-            let history = told(control, id, &run_id).await;
+            let history = final_history(control, id, &run_id).await;
             history.assert_sound();
             children.extend(slots(&history));
             runs.push(history);
@@ -41,8 +41,8 @@ pub(super) fn family<'a>(
 }
 
 /// Returns the history of a run after its close policy was applied, which happens shortly after its end.
-async fn told(control: &Control, id: &str, run_id: &str) -> History {
-    eventually(&format!("{id} has told its children"), || async {
+async fn final_history(control: &Control, id: &str, run_id: &str) -> History {
+    eventually(&format!("{id} has informed its children"), || async {
         let history = control.history(id, run_id).await;
         let owed = slots(&history).iter().filter(|slot| slot.is_owed()).count();
         let done =

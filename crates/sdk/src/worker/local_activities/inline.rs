@@ -140,7 +140,7 @@ async fn run_attempts(
             recorded: Mutex::new(RecordedHeartbeats {
                 heartbeats: Vec::new(),
                 last: began,
-                silent: false,
+                timed_out: false,
                 left: heartbeats_left,
                 too_many: false,
             }),
@@ -176,7 +176,7 @@ async fn run_attempts(
                 "schedule_to_close",
                 "all attempts together exceeded schedule_to_close".to_owned(),
             ),
-            _ if recorded.silent => End::TimedOut(
+            _ if recorded.timed_out => End::TimedOut(
                 "heartbeat",
                 "the attempt sent no heartbeat in time".to_owned(),
             ),
@@ -320,7 +320,7 @@ struct AttemptHeartbeats {
 struct RecordedHeartbeats {
     heartbeats: Vec<Value>,
     last: Instant,
-    silent: bool,
+    timed_out: bool,
     left: usize,
     too_many: bool,
 }
@@ -328,17 +328,17 @@ struct RecordedHeartbeats {
 impl AttemptHeartbeats {
     fn end(&self) -> RecordedHeartbeats {
         let mut recorded = self.recorded.lock();
-        self.check_silence(&mut recorded);
+        self.check_heartbeat_timeout(&mut recorded);
         recorded.clone()
     }
 
-    fn check_silence(&self, recorded: &mut RecordedHeartbeats) {
+    fn check_heartbeat_timeout(&self, recorded: &mut RecordedHeartbeats) {
         let now = Instant::now();
         if self
             .timeout
             .is_some_and(|timeout| now - recorded.last >= timeout)
         {
-            recorded.silent = true;
+            recorded.timed_out = true;
         }
         recorded.last = now;
     }
@@ -353,8 +353,8 @@ impl HeartbeatSink for HeartbeatRecorder {
             let attempt = &self.0;
             {
                 let mut recorded = attempt.recorded.lock();
-                attempt.check_silence(&mut recorded);
-                if recorded.silent {
+                attempt.check_heartbeat_timeout(&mut recorded);
+                if recorded.timed_out {
                     return HeartbeatReply::Stop;
                 }
                 if recorded.left == 0 {

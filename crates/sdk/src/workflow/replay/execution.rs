@@ -153,7 +153,7 @@ impl Execution {
         if self.started && !self.closed {
             self.journal.check_complete()?;
         }
-        self.journal.forget_closed();
+        self.journal.drop_closed();
         Ok(())
     }
 

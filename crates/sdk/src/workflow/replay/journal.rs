@@ -244,7 +244,7 @@ impl Journal {
     }
 
     /// Marks a call that the code does not wait for any more.
-    pub(crate) fn give_up(&self, sequence: u64) {
+    pub(crate) fn abandon(&self, sequence: u64) {
         self.with(|state| {
             if let Some(call) = state.calls.get_mut(&sequence) {
                 call.alive = false;
@@ -489,7 +489,7 @@ impl Journal {
     }
 
     /// Drops calls that are recorded and that the code does not wait for any more.
-    pub(crate) fn forget_closed(&self) {
+    pub(crate) fn drop_closed(&self) {
         self.with(|state| {
             state
                 .calls

@@ -102,7 +102,7 @@ fn visit(
     filter: &RunFilter,
     visit: &mut dyn FnMut(&Sql) -> Result<Option<i64>, Error>,
 ) -> Result<(), Error> {
-    let wanted = wanted(filter);
+    let wanted = condition_of(filter);
     let mut floor = None;
     for tests in alternatives(&wanted) {
         let group = Group {
@@ -118,7 +118,7 @@ fn visit(
 }
 
 /// Returns the whole filter except its place as one condition.
-fn wanted(filter: &RunFilter) -> Condition {
+fn condition_of(filter: &RunFilter) -> Condition {
     let workflow_type = filter.workflow_type.as_ref().map(|workflow_type| {
         Condition::Test(Test {
             field: Field::WorkflowType,

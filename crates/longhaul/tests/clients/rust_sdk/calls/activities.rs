@@ -301,15 +301,15 @@ async fn exhausted_retries_surface_the_last_failure() {
 #[tokio::test]
 async fn heartbeats_carry_details_and_bring_back_the_cancellation() {
     let fixture = Fixture::start().await;
-    let (told, mut answers) = mpsc::unbounded_channel();
+    let (sender, mut answers) = mpsc::unbounded_channel();
     let _worker = fixture.worker(|worker| {
         worker.register_activity("long", move |context, _| {
-            let told = told.clone();
+            let sender = sender.clone();
             async move {
                 for step in 0.. {
                     let answer = context.heartbeat(json!({"step": step})).await?;
                     if answer.should_stop() {
-                        told.send(answer).expect("the test listens");
+                        sender.send(answer).expect("the test listens");
                         break;
                     }
                     sleep(Duration::from_millis(50)).await;

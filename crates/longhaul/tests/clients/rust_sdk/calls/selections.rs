@@ -39,7 +39,7 @@ fn hold(side: &str) -> ParallelOperation {
 }
 
 /// The winner's key and value, as a workflow's result.
-fn told(chosen: &SelectionResult) -> Value {
+fn chosen_json(chosen: &SelectionResult) -> Value {
     let value = match &chosen.value {
         Some(ParallelResult::Activity(value)) => value.clone(),
         Some(ParallelResult::ChildWorkflow(child)) => child.result.clone(),
@@ -66,7 +66,7 @@ async fn the_first_wins_and_the_other_is_awaited() {
             let ParallelResult::Activity(late) = loser.await_result().await? else {
                 return Err(Error::WorkerLoop("not an activity".to_owned()));
             };
-            Ok(json!([told(&chosen), late]))
+            Ok(json!([chosen_json(&chosen), late]))
         });
     });
     let [left, right] = gates.expect("gates");
@@ -100,7 +100,7 @@ async fn the_loser_is_cancelled() {
             loser.cancel().await?;
             match loser.await_result().await {
                 Err(Error::DurableOperationCancelled(given_up)) => {
-                    Ok(json!([told(&chosen), given_up.member_index]))
+                    Ok(json!([chosen_json(&chosen), given_up.member_index]))
                 }
                 other => Err(Error::WorkerLoop(format!("not given up: {other:?}"))),
             }
@@ -126,7 +126,7 @@ async fn a_timer_or_a_failure_can_win() {
         worker.register_workflow("deadline", |context, _| async move {
             let timer = ParallelOperation::timer(Duration::from_secs(1));
             let chosen = context.select(vec![hold("left"), timer]).await?;
-            Ok(told(&chosen))
+            Ok(chosen_json(&chosen))
         });
         worker.register_workflow("refused", |context, _| async move {
             let refuse = ParallelOperation::activity("refuse", json!([]));
@@ -151,21 +151,25 @@ async fn a_timer_or_a_failure_can_win() {
 async fn a_signal_wins() {
     let fixture = Fixture::start().await;
     let _worker = fixture.worker(|worker| {
-        worker.register_workflow("told", |context, _| async move {
+        worker.register_workflow("signalled", |context, _| async move {
             let chosen = context
                 .select_keyed(vec![
                     ("signal", ParallelOperation::signal("go")),
                     ("timer", ParallelOperation::timer(NEVER)),
                 ])
                 .await?;
-            Ok(told(&chosen))
+            Ok(chosen_json(&chosen))
         });
     });
-    let handle = fixture.start_workflow("told", "told", json!([])).await;
-    fixture.wait_for_events("told", "TimerScheduled", 1).await;
-    fixture.signal("told", "go", json!(["now"])).await;
+    let handle = fixture
+        .start_workflow("signalled", "signalled", json!([]))
+        .await;
+    fixture
+        .wait_for_events("signalled", "TimerScheduled", 1)
+        .await;
+    fixture.signal("signalled", "go", json!(["now"])).await;
     assert_eq!(result(&handle).await.unwrap(), json!(["signal", ["now"]]));
-    fixture.closed_history("told").await;
+    fixture.closed_history("signalled").await;
 }
 
 #[tokio::test]
@@ -176,7 +180,7 @@ async fn a_condition_wins() {
             let view = context.clone();
             let already = arguments[0] == true;
             let condition = ParallelOperation::condition(
-                ConditionWaitOptions::new("told", "watch-v1"),
+                ConditionWaitOptions::new("signalled", "watch-v1"),
                 move || Ok(already || !view.signals("tell")?.is_empty()),
             );
             let chosen = context
@@ -185,7 +189,7 @@ async fn a_condition_wins() {
                     ("timer", ParallelOperation::timer(NEVER)),
                 ])
                 .await?;
-            Ok(told(&chosen))
+            Ok(chosen_json(&chosen))
         });
     });
     let expected = json!(["condition", "satisfied"]);
@@ -218,7 +222,7 @@ async fn a_group_wins_when_all_of_it_is_done() {
                     ("both", both),
                 ])
                 .await?;
-            Ok(told(&chosen))
+            Ok(chosen_json(&chosen))
         });
     });
     let [left, right] = gates.expect("gates");
@@ -257,7 +261,7 @@ async fn a_child_that_loses_is_cancelled() {
                 .handle(&SelectionKey::from("child"))
                 .expect("a handle");
             child.cancel().await?;
-            Ok(told(&chosen))
+            Ok(chosen_json(&chosen))
         });
     });
     let handle = fixture

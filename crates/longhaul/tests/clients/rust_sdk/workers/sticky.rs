@@ -32,14 +32,14 @@ fn beside<'a>(
     story: impl Future<Output = ()> + 'a,
 ) -> Pin<Box<dyn Future<Output = StickyCacheMetrics> + 'a>> {
     Box::pin(async move {
-        let (told, over) = tokio::sync::oneshot::channel::<()>();
+        let (ended, over) = tokio::sync::oneshot::channel::<()>();
         let running = worker.run_until(async move {
             // A story that panics drops the sender; the worker ends either way.
             let _panicked = over.await;
         });
         let story = async move {
             story.await;
-            let _worker_gone = told.send(());
+            let _worker_gone = ended.send(());
         };
         let (ended, ()) = timeout(2 * DEADLINE, async { tokio::join!(running, story) })
             .await

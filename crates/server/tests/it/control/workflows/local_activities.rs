@@ -118,14 +118,14 @@ async fn the_debug_view_marks_local_activities() {
 #[tokio::test]
 async fn an_export_has_the_same_events_and_marks_the_execution() {
     let (server, task) = leased().await;
-    let told = json!({"type": "record_local_activity", "activity_type": "say", "execution_mode": "local",
+    let reported = json!({"type": "record_local_activity", "activity_type": "say", "execution_mode": "local",
         "outcome": "completed", "result": envelope("1"), "attempts": [{"attempt_number": 1, "outcome": "completed"}]});
     let queued = json!({"type": "schedule_activity", "activity_type": "say"});
     on_task(
         &server,
         &task,
         "complete",
-        json!({"commands": [told, queued]}),
+        json!({"commands": [reported, queued]}),
     )
     .await;
     let run = task["run_id"].as_str().expect("a run");

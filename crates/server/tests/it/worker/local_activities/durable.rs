@@ -134,10 +134,10 @@ async fn new_events_are_returned_on_request() {
         .await;
     let report = json!({"outcome": "completed", "result": envelope("7"), "payload_codec": "avro"});
     let fields = json!({"report": report, "history_after": 4});
-    let settled = of_attempt(&server, &task, &prepared, "outcome", fields)
+    let ended = of_attempt(&server, &task, &prepared, "outcome", fields)
         .accepted(200)
         .await;
-    let new = settled["history_events"].as_array().expect("events");
+    let new = ended["history_events"].as_array().expect("events");
     assert_eq!(types(new), ["ActivityCompleted"]);
 }
 
@@ -176,15 +176,15 @@ async fn an_attempt_is_in_history_before_it_runs_and_its_result_after() {
     );
     assert_eq!(written(&server, &task).await.len(), 2);
 
-    let settled = completed(&server, &task, &first).accepted(200).await;
-    assert_eq!(settled["event_type"], "ActivityCompleted");
-    assert_eq!(settled["claim_released"], false);
-    assert_eq!(settled["created_task_ids"], json!([]));
-    assert_eq!(settled["recorded"], true);
-    assert_eq!(settled["workflow_run_id"], task["run_id"]);
+    let ended = completed(&server, &task, &first).accepted(200).await;
+    assert_eq!(ended["event_type"], "ActivityCompleted");
+    assert_eq!(ended["claim_released"], false);
+    assert_eq!(ended["created_task_ids"], json!([]));
+    assert_eq!(ended["recorded"], true);
+    assert_eq!(ended["workflow_run_id"], task["run_id"]);
     let events = history(&server, &task).await;
     let event = events.last().expect("an event");
-    assert_eq!(event["id"], settled["event_id"]);
+    assert_eq!(event["id"], ended["event_id"]);
     assert_eq!(event["payload"]["result"], envelope("7"));
     for event in &events[2..] {
         let payload = &event["payload"];
@@ -197,7 +197,7 @@ async fn an_attempt_is_in_history_before_it_runs_and_its_result_after() {
     }
     let repeat = completed(&server, &task, &first).accepted(200).await;
     assert_eq!(repeat["duplicate"], true);
-    assert_eq!(repeat["event_id"], settled["event_id"]);
+    assert_eq!(repeat["event_id"], ended["event_id"]);
 
     // The worker reads what was written under its claim, and goes on.
     let page = report(
@@ -297,19 +297,19 @@ async fn a_failure_releases_the_task_and_its_retry_is_a_task_that_is_due_later()
             .accepted(200)
             .await;
         assert_eq!(attempt["attempt_number"], number);
-        let settled = failed(&server, &task_now, &attempt, "Busy")
+        let ended = failed(&server, &task_now, &attempt, "Busy")
             .accepted(200)
             .await;
-        assert_eq!(settled["event_type"], "ActivityRetryScheduled");
-        assert_eq!(settled["claim_released"], true);
-        let created = settled["created_task_ids"].as_array().expect("a list");
+        assert_eq!(ended["event_type"], "ActivityRetryScheduled");
+        assert_eq!(ended["claim_released"], true);
+        let created = ended["created_task_ids"].as_array().expect("a list");
         assert_eq!(created.len(), 1);
         let again = failed(&server, &task_now, &attempt, "Busy")
             .accepted(200)
             .await;
         assert_eq!(
             (&again["duplicate"], &again["event_id"]),
-            (&json!(true), &settled["event_id"])
+            (&json!(true), &ended["event_id"])
         );
         let retry = last_payload(&server, &task).await;
         assert_eq!(retry["retry_backoff_seconds"], delay);
@@ -344,11 +344,11 @@ async fn a_failure_releases_the_task_and_its_retry_is_a_task_that_is_due_later()
     }
     let last = prepare(&server, &task_now, 1, options).accepted(200).await;
     assert_eq!(last["attempt_number"], 4);
-    let settled = failed(&server, &task_now, &last, "Busy")
+    let ended = failed(&server, &task_now, &last, "Busy")
         .accepted(200)
         .await;
-    assert_eq!(settled["event_type"], "ActivityFailed");
-    assert_eq!(settled["claim_released"], false);
+    assert_eq!(ended["event_type"], "ActivityFailed");
+    assert_eq!(ended["claim_released"], false);
     let failure = last_payload(&server, &task).await;
     assert_eq!(failure["failure_category"], "application");
     assert_eq!(failure["non_retryable"], false);
@@ -382,10 +382,10 @@ async fn a_failure_without_a_retry_ends_the_call() {
         json!({"retry_policy": {"max_attempts": 3, "non_retryable_error_types": ["Declined"]}});
     let (server, task) = durable_task().await;
     let attempt = prepare(&server, &task, 1, policy).accepted(200).await;
-    let settled = failed(&server, &task, &attempt, "Declined")
+    let ended = failed(&server, &task, &attempt, "Declined")
         .accepted(200)
         .await;
-    assert_eq!(settled["event_type"], "ActivityFailed");
+    assert_eq!(ended["event_type"], "ActivityFailed");
     assert_eq!(last_payload(&server, &task).await["non_retryable"], true);
 }
 
@@ -402,8 +402,8 @@ async fn a_late_result_is_a_timeout() {
         "2026-01-01T00:00:10.000000Z"
     );
     server.clock.advance_seconds(10);
-    let settled = completed(&server, &task, &attempt).accepted(200).await;
-    assert_eq!(settled["event_type"], "ActivityRetryScheduled");
+    let ended = completed(&server, &task, &attempt).accepted(200).await;
+    assert_eq!(ended["event_type"], "ActivityRetryScheduled");
     let retry = last_payload(&server, &task).await;
     assert_eq!(
         (&retry["retry_reason"], &retry["timeout_kind"]),
@@ -412,10 +412,10 @@ async fn a_late_result_is_a_timeout() {
     let second = server.worker("w").workflow_task().await;
     let attempt = prepare(&server, &second, 1, options).accepted(200).await;
     server.clock.advance_seconds(10);
-    let settled = failed(&server, &second, &attempt, "Late")
+    let ended = failed(&server, &second, &attempt, "Late")
         .accepted(200)
         .await;
-    assert_eq!(settled["event_type"], "ActivityTimedOut");
+    assert_eq!(ended["event_type"], "ActivityTimedOut");
     let timed_out = last_payload(&server, &task).await;
     assert_eq!(timed_out["timeout_kind"], "start_to_close");
     assert_eq!(
@@ -439,10 +439,10 @@ async fn no_retry_goes_past_the_end_of_the_whole_call() {
         .accepted(200)
         .await;
     // Thirty seconds would end after the twenty.
-    let settled = failed(&server, &second, &attempt, "Busy")
+    let ended = failed(&server, &second, &attempt, "Busy")
         .accepted(200)
         .await;
-    assert_eq!(settled["event_type"], "ActivityFailed");
+    assert_eq!(ended["event_type"], "ActivityFailed");
 
     let (server, task) = durable_task().await;
     let attempt = prepare(&server, &task, 1, options.clone())
@@ -879,7 +879,7 @@ async fn payload_size_and_pending_activities_are_limited() {
         .await;
     assert_eq!(refused["limit_kind"], "pending_activity_count");
     let report = json!({"outcome": "completed", "result": large});
-    let settled = of_attempt(
+    let ended = of_attempt(
         &server,
         &task,
         &attempt,
@@ -888,7 +888,7 @@ async fn payload_size_and_pending_activities_are_limited() {
     )
     .accepted(200)
     .await;
-    assert_eq!(settled["event_type"], "ActivityFailed");
+    assert_eq!(ended["event_type"], "ActivityFailed");
     let failure = last_payload(&server, &task).await;
     assert_eq!(failure["failure_category"], "structural_limit");
     assert_eq!(failure["non_retryable"], true);

@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 /// Returns a call that succeeded at once; `fields` are added or replace.
-fn told(fields: Value) -> Value {
+fn reported(fields: Value) -> Value {
     let mut command = json!({
         "type": "record_local_activity",
         "activity_type": "payments.charge",
@@ -27,7 +27,7 @@ fn told(fields: Value) -> Value {
 fn ended(outcome: &str, fields: Value) -> Value {
     let mut attempt = json!({"attempt_number": 1, "outcome": outcome, "duration_ms": 5, "message": "no",
         "exception_type": "Oops"});
-    let mut command = told(
+    let mut command = reported(
         json!({"outcome": outcome, "message": "no", "exception_type": "Oops",
         "result": null}),
     );
@@ -41,7 +41,7 @@ fn ended(outcome: &str, fields: Value) -> Value {
 
 /// Two attempts, the first with heartbeats.
 fn tried_twice() -> Value {
-    told(json!({
+    reported(json!({
         "retry_policy": {"max_attempts": 3, "backoff_seconds": [2], "non_retryable_error_types": ["Fatal"]},
         "start_to_close_timeout": 10,
         "schedule_to_close_timeout": 60,
@@ -87,7 +87,7 @@ async fn events_of(command: Value) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_reported_success_is_three_events_and_no_task() {
-    let events = events_of(told(json!({}))).await;
+    let events = events_of(reported(json!({}))).await;
     assert_eq!(
         types(&events),
         ["ActivityScheduled", "ActivityStarted", "ActivityCompleted"]
@@ -236,7 +236,7 @@ fn retried(fields: Value) -> Value {
     let mut first = json!({"attempt_number": 1, "outcome": "failed", "message": "no", "retry_reason": "failure",
         "backoff_seconds": 0});
     merge(&mut first, fields);
-    told(
+    reported(
         json!({"retry_policy": {"max_attempts": 3, "backoff_seconds": [0]},
         "attempts": [first, {"attempt_number": 2, "outcome": "completed"}]}),
     )
@@ -341,7 +341,7 @@ async fn each_mistake_in_the_call_is_named_where_it_is() {
         (json!({"attempts": {}}), "attempts"),
         (json!({"attempts": [7]}), "attempts.0"),
     ] {
-        let command = told(fields.clone());
+        let command = reported(fields.clone());
         assert_eq!(faults(command).await, [path], "{fields}");
     }
     for (outcome, fields, path) in [
@@ -374,7 +374,7 @@ async fn each_mistake_in_an_attempt_is_named_where_it_is() {
     let only = |fields: Value| {
         let mut attempt = json!({"attempt_number": 1, "outcome": "completed"});
         merge(&mut attempt, fields);
-        told(json!({"attempts": [attempt]}))
+        reported(json!({"attempts": [attempt]}))
     };
     for (fields, path) in [
         (json!({"attempt_number": 2}), "attempt_number"),
@@ -472,7 +472,7 @@ async fn a_hundred_attempts_and_a_thousand_heartbeats_are_the_most() {
     assert_eq!(faults(attempts(101)).await, ["attempts"]);
     let heartbeats = |count: u64| {
         let list: Vec<Value> = (0..count).map(|at| json!({"elapsed_ms": at})).collect();
-        told(
+        reported(
             json!({"attempts": [{"attempt_number": 1, "outcome": "completed", "heartbeats": list}]}),
         )
     };
@@ -488,8 +488,8 @@ async fn calls_mix_with_other_commands_and_may_share_attempt_names() {
     let (server, task) = leased_task().await;
     let commands = json!([
         {"type": "record_side_effect", "result": envelope("1")},
-        told(json!({})),
-        told(json!({})),
+        reported(json!({})),
+        reported(json!({})),
         {"type": "schedule_activity", "activity_type": "say"},
     ]);
     complete(&server, &task, commands).accepted(200).await;
@@ -531,7 +531,7 @@ async fn workers_of_every_protocol_version_may_report_one() {
     complete(
         &server,
         &task,
-        json!([told(json!({})), {"type": "complete_workflow"}]),
+        json!([reported(json!({})), {"type": "complete_workflow"}]),
     )
     .protocol(Some("1.0"))
     .accepted(200)
@@ -541,7 +541,7 @@ async fn workers_of_every_protocol_version_may_report_one() {
 #[tokio::test]
 async fn a_repeated_report_is_recorded_once() {
     let (server, task) = leased_task().await;
-    let commands = json!([told(json!({})), {"type": "start_timer", "delay_seconds": 1}]);
+    let commands = json!([reported(json!({})), {"type": "start_timer", "delay_seconds": 1}]);
     let first = complete(&server, &task, commands.clone())
         .accepted(200)
         .await;
@@ -556,7 +556,7 @@ async fn a_repeated_report_is_recorded_once() {
 async fn a_call_after_the_end_of_its_run_records_nothing() {
     let (server, task) = leased_task().await;
     stop(&server, "cancel").await;
-    let answer = complete(&server, &task, json!([told(json!({}))]))
+    let answer = complete(&server, &task, json!([reported(json!({}))]))
         .refused(409, "run_closed")
         .await;
     assert_eq!(answer["can_continue"], false);
@@ -615,7 +615,7 @@ async fn a_call_with_too_many_events_fails_the_run() {
     server.start("wf").await;
     let task = server.worker("w").workflow_task().await;
     let heartbeats: Vec<Value> = (0..30).map(|at| json!({"elapsed_ms": at})).collect();
-    let long = told(
+    let long = reported(
         json!({"attempts": [{"attempt_number": 1, "outcome": "completed", "heartbeats": heartbeats}]}),
     );
     let answer = complete(&server, &task, json!([long])).accepted(200).await;
@@ -635,7 +635,7 @@ async fn a_result_that_is_too_large_fails_the_run() {
     server.register("w", every_type()).await;
     server.start("wf").await;
     let task = server.worker("w").workflow_task().await;
-    let large = told(json!({"result": envelope(&format!("\"{}\"", "x".repeat(100)))}));
+    let large = reported(json!({"result": envelope(&format!("\"{}\"", "x".repeat(100)))}));
     let answer = complete(&server, &task, json!([large])).accepted(200).await;
     assert_eq!(answer["limit_kind"], "payload_size");
     assert_eq!(

@@ -44,11 +44,11 @@ async fn an_update_task_names_its_update_and_closes_it() {
     complete(&server, &task, settle.clone()).accepted(200).await;
     // The same report again is the same answer.
     complete(&server, &task, settle).accepted(200).await;
-    let settled = outcome(&server, 200).await;
-    assert_eq!(settled["update_id"], accepted["update_id"]);
-    assert_eq!(settled["retained"], true);
-    assert_eq!(settled["result"], json!(7));
-    assert_eq!(settled["result_envelope"], envelope("7"));
+    let ended = outcome(&server, 200).await;
+    assert_eq!(ended["update_id"], accepted["update_id"]);
+    assert_eq!(ended["retained"], true);
+    assert_eq!(ended["result"], json!(7));
+    assert_eq!(ended["result_envelope"], envelope("7"));
     let events = history(&server, &task).await;
     assert_eq!(
         types(&events)[3..],
@@ -94,9 +94,9 @@ async fn a_result_is_optional() {
     let (accepted, task) = with_update(&server).await;
     let settle = json!([{"type": "complete_update", "update_id": accepted["update_id"]}]);
     complete(&server, &task, settle).accepted(200).await;
-    let settled = outcome(&server, 200).await;
-    assert_eq!(settled["result"], Value::Null);
-    assert_eq!(settled["result_envelope"], envelope("null"));
+    let ended = outcome(&server, 200).await;
+    assert_eq!(ended["result"], Value::Null);
+    assert_eq!(ended["result_envelope"], envelope("null"));
 }
 
 #[tokio::test]
