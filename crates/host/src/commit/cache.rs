@@ -178,7 +178,7 @@ impl Cache {
         drop(dropped);
     }
 
-    pub(crate) fn forget(&self, run_id: &RunId) {
+    pub(crate) fn remove(&self, run_id: &RunId) {
         let mut cells = self.cells.lock();
         let removed = cells.by_run.remove(run_id);
         if let Some(removed) = &removed {

@@ -194,7 +194,7 @@ impl Executor {
         match self.finish(commit, None, created).wait().await {
             Ok(()) => Ok(reply),
             Err(error) => {
-                self.cache.forget(&reply.run_id);
+                self.cache.remove(&reply.run_id);
                 Err(error.into())
             }
         }
@@ -255,7 +255,7 @@ impl Executor {
         }
         if state.run.is_none() {
             drop(state);
-            self.cache.forget(run_id);
+            self.cache.remove(run_id);
             return Ok(None);
         }
         Ok(Some(Locked {

@@ -192,7 +192,7 @@ impl Matching<'_> {
                 DedupOutcome::Again(granted) => {
                     match claim.claim(self.host, &granted, worker, poll).await {
                         Ok(Some(reply)) => return Ok(DedupResult::Answered(Polled::Leased(reply))),
-                        Ok(None) | Err(Error::Rejected(_)) => polls.forget(key),
+                        Ok(None) | Err(Error::Rejected(_)) => polls.remove(key),
                         Err(error) => return Err(error),
                     }
                 }
@@ -350,7 +350,7 @@ impl Matching<'_> {
             }
             Err(error) => {
                 if let Some(key) = bound {
-                    poll_queues.polls.forget(&key);
+                    poll_queues.polls.remove(&key);
                 }
                 Err(error)
             }

@@ -90,7 +90,7 @@ impl Polls {
     }
 
     /// Removes a grant whose lease has ended.
-    pub(crate) fn forget(&self, key: &PollKey) {
+    pub(crate) fn remove(&self, key: &PollKey) {
         let mut state = self.state.lock();
         if let Some(Entry::ClaimTarget(granted)) = state.entries.get(key) {
             let task_id = granted.task_id.clone();
@@ -101,7 +101,7 @@ impl Polls {
 
     /// Makes a poll whose task could not be leased the first with its id again, unless another replaced it.
     pub(crate) fn regain(self: &Arc<Self>, key: &PollKey) -> Option<FirstPoll> {
-        self.forget(key);
+        self.remove(key);
         match self.enter(key) {
             DedupOutcome::First(first) => Some(first),
             DedupOutcome::After(_) | DedupOutcome::Again(_) => None,

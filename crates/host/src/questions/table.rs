@@ -203,7 +203,7 @@ struct State {
     entries: HashMap<TaskId, Entry>,
     pending: HashMap<QuestionQueue, usize>,
     /// When each is removed.
-    forget: BTreeSet<(Timestamp, TaskId)>,
+    removals: BTreeSet<(Timestamp, TaskId)>,
 }
 
 /// The result of a caller's check.
@@ -245,7 +245,7 @@ impl QuestionTable {
         let remembered = limits.remembered_seconds.max(timeout + 60);
         let changed = Arc::<Notify>::default();
         state
-            .forget
+            .removals
             .insert((now.plus_seconds(remembered), task_id.clone()));
         state.entries.insert(
             task_id.clone(),
@@ -558,9 +558,9 @@ impl State {
 
     /// Removes questions that are old enough. An open question is never that old.
     fn sweep(&mut self, now: Timestamp) {
-        while let Some((at, _)) = self.forget.first()
+        while let Some((at, _)) = self.removals.first()
             && *at <= now
-            && let Some((_, task_id)) = self.forget.pop_first()
+            && let Some((_, task_id)) = self.removals.pop_first()
         {
             self.set(&task_id, QuestionState::WorkerLost);
             self.entries.remove(&task_id);

@@ -57,15 +57,15 @@ mod tests {
         let host = Host::start(store, Config::default()).await.unwrap();
         let starts = Arc::new(AtomicUsize::new(0));
         let runs = Arc::new(Notify::new());
-        let (counted, told) = (Arc::clone(&starts), Arc::clone(&runs));
+        let (counted, started) = (Arc::clone(&starts), Arc::clone(&runs));
         host.keep_running("test", move |host| {
-            let (counted, told) = (Arc::clone(&counted), Arc::clone(&told));
+            let (counted, started) = (Arc::clone(&counted), Arc::clone(&started));
             async move {
                 assert!(
                     counted.fetch_add(1, Ordering::SeqCst) == 2,
                     "the test makes it panic"
                 );
-                told.notify_one();
+                started.notify_one();
                 host.inner.stopping.cancelled().await;
             }
         });

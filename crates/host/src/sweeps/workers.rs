@@ -56,7 +56,7 @@ impl Workers<'_> {
                 .map(|worker| (worker.row.namespace.clone(), worker.row.worker_id.clone()))
                 .collect()
         };
-        let forget = |(namespace, worker_id): (Namespace, WorkerId)| async move {
+        let remove = |(namespace, worker_id): (Namespace, WorkerId)| async move {
             match self.deregister(&namespace, &worker_id).await {
                 Ok(_) => {
                     tracing::info!(%namespace, %worker_id, "deleted a worker that was silent for long");
@@ -68,7 +68,7 @@ impl Workers<'_> {
         };
         let mut forgotten = 0;
         let mut outcomes = futures::stream::iter(silent)
-            .map(forget)
+            .map(remove)
             .buffer_unordered(CONCURRENT);
         while let Some(outcome) = outcomes.next().await {
             forgotten += outcome?;
