@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{Object, ReturnStrategy, Task, TaskStatus, WorkflowStatus};
 
 model! {
     /// The last poll of a queue. One record per task type and domain.
-    PollData {
+    pub struct PollData {
         /// The task type.
         "queueName" queue_name: String;
         /// Absent for the default queue.
@@ -18,9 +19,27 @@ model! {
     }
 }
 
+words! {
+    /// What a tag is for.
+    pub enum TagType {
+        Metadata = "METADATA",
+        /// The limit of a workflow, as one published client sets it.
+        RateLimit = "RATE_LIMIT",
+    }
+}
+
+model! {
+    /// A name and a value that a caller attached to a definition.
+    pub struct Tag {
+        "key" key: String;
+        "value" value: Option<Value>;
+        "type" tag_type: Option<TagType>;
+    }
+}
+
 model! {
     /// One version of a registered workflow.
-    WorkflowDefSummary {
+    pub struct WorkflowDefSummary {
         "name" name: String;
         "version" version: i32 = 1;
         "createTime" create_time: Option<i64>;
@@ -30,7 +49,7 @@ model! {
 
 model! {
     /// The state of a run without its tasks.
-    WorkflowStatusView {
+    pub struct WorkflowStatusView {
         "workflowId" workflow_id: String;
         "correlationId" correlation_id: Option<String>;
         "output" output: Option<Object>;
@@ -41,7 +60,7 @@ model! {
 
 model! {
     /// The answer of an execute or a signal that shows a workflow.
-    WorkflowRun {
+    pub struct WorkflowRun {
         "responseType" response_type: ReturnStrategy = ReturnStrategy::TargetWorkflow;
         "targetWorkflowId" target_workflow_id: String;
         "targetWorkflowStatus" target_workflow_status: WorkflowStatus = WorkflowStatus::Running;
@@ -64,7 +83,7 @@ model! {
 
 model! {
     /// The answer of an execute or a signal that shows the task which blocks the workflow.
-    TaskRun {
+    pub struct TaskRun {
         "responseType" response_type: ReturnStrategy = ReturnStrategy::BlockingTask;
         "targetWorkflowId" target_workflow_id: String;
         "targetWorkflowStatus" target_workflow_status: WorkflowStatus = WorkflowStatus::Running;

@@ -328,7 +328,7 @@ impl<T: Member + Default> Member for BTreeMap<String, T> {
 
 impl<T: Member> Member for Arc<T> {
     fn read(value: Value, reader: &mut Reader) -> Option<Self> {
-        T::read(value, reader).map(Arc::new)
+        T::read(value, reader).map(Self::new)
     }
 }
 

@@ -25,7 +25,7 @@ mod workflow_def;
 mod workflow_task;
 
 pub use answers::{
-    BulkResponse, PollData, SearchResult, TaskRun, WorkflowDefSummary, WorkflowRun,
+    BulkResponse, PollData, SearchResult, Tag, TagType, TaskRun, WorkflowDefSummary, WorkflowRun,
     WorkflowStatusView,
 };
 pub use member::{Object, ParseError, WrongMember, parse, read};

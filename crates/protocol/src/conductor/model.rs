@@ -8,7 +8,7 @@
 macro_rules! model {
     (
         $(#[$meta:meta])*
-        $name:ident $([$other:ident])? $(=> $prepare:path)? {
+        pub struct $name:ident $([$other:ident])? $(=> $prepare:path)? {
             $($(#[$field_meta:meta])* $wire:literal $field:ident: $type:ty $(= $default:expr)?;)*
         }
     ) => {
@@ -89,7 +89,7 @@ macro_rules! model {
 macro_rules! words {
     (
         $(#[$meta:meta])*
-        $name:ident { $($(#[$word_meta:meta])* $variant:ident = $word:literal,)* }
+        pub enum $name:ident { $($(#[$word_meta:meta])* $variant:ident = $word:literal,)* }
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use super::{IdempotencyStrategy, Object, TaskResult, WorkflowDef};
 
 model! {
     /// A start of a workflow.
-    StartWorkflowRequest {
+    pub struct StartWorkflowRequest {
         "name" name: String;
         /// Absent is the highest registered version.
         "version" version: Option<i32>;
@@ -27,7 +27,7 @@ model! {
 
 model! {
     /// A rerun of an ended workflow, from its begin or from a task.
-    RerunWorkflowRequest {
+    pub struct RerunWorkflowRequest {
         "reRunFromWorkflowId" re_run_from_workflow_id: Option<String>;
         "reRunFromTaskId" re_run_from_task_id: Option<String>;
         "taskInput" task_input: Option<Object>;
@@ -38,7 +38,7 @@ model! {
 
 model! {
     /// The record of a task that is passed over.
-    SkipTaskRequest {
+    pub struct SkipTaskRequest {
         "taskInput" task_input: Object;
         "taskOutput" task_output: Object;
     }
@@ -46,7 +46,7 @@ model! {
 
 model! {
     /// A search for workflows of several names by correlation id.
-    CorrelatedRequest {
+    pub struct CorrelatedRequest {
         "correlationIds" correlation_ids: Vec<String>;
         "workflowNames" workflow_names: Vec<String>;
     }
@@ -54,7 +54,7 @@ model! {
 
 model! {
     /// A change of the variables and of one open task of a run.
-    WorkflowStateUpdate {
+    pub struct WorkflowStateUpdate {
         "taskReferenceName" task_reference_name: Option<String>;
         "taskResult" task_result: Option<TaskResult>;
         "variables" variables: Object;

@@ -4,7 +4,7 @@ use super::Object;
 
 words! {
     /// The language of a schema.
-    SchemaType {
+    pub enum SchemaType {
         Json = "JSON",
         Avro = "AVRO",
         Protobuf = "PROTOBUF",
@@ -13,7 +13,7 @@ words! {
 
 model! {
     /// A schema for the input or output of tasks and workflows. A definition may name one without its data.
-    SchemaDef [other] {
+    pub struct SchemaDef [other] {
         "name" name: String;
         "version" version: i32 = 1;
         "type" schema_type: Option<SchemaType>;

@@ -12,7 +12,7 @@ pub struct UnknownWord {
 
 words! {
     /// The state of a task.
-    TaskStatus {
+    pub enum TaskStatus {
         Scheduled = "SCHEDULED",
         InProgress = "IN_PROGRESS",
         Completed = "COMPLETED",
@@ -54,7 +54,7 @@ impl TaskStatus {
 
 words! {
     /// The states that a worker can report.
-    ResultStatus {
+    pub enum ResultStatus {
         InProgress = "IN_PROGRESS",
         Completed = "COMPLETED",
         Failed = "FAILED",
@@ -77,7 +77,7 @@ impl From<ResultStatus> for TaskStatus {
 
 words! {
     /// The state of a definition run.
-    WorkflowStatus {
+    pub enum WorkflowStatus {
         Running = "RUNNING",
         Paused = "PAUSED",
         Completed = "COMPLETED",
@@ -101,7 +101,7 @@ impl WorkflowStatus {
 
 words! {
     /// How the delay of a retry grows.
-    RetryLogic {
+    pub enum RetryLogic {
         Fixed = "FIXED",
         LinearBackoff = "LINEAR_BACKOFF",
         ExponentialBackoff = "EXPONENTIAL_BACKOFF",
@@ -110,7 +110,7 @@ words! {
 
 words! {
     /// The effect of a time-out of a task.
-    TimeoutPolicy {
+    pub enum TimeoutPolicy {
         /// The task times out and is retried.
         Retry = "RETRY",
         /// The task and its workflow time out.
@@ -122,7 +122,7 @@ words! {
 
 words! {
     /// The effect of a time-out of a workflow.
-    WorkflowTimeoutPolicy {
+    pub enum WorkflowTimeoutPolicy {
         TimeOutWorkflow = "TIME_OUT_WF",
         AlertOnly = "ALERT_ONLY",
     }
@@ -130,7 +130,7 @@ words! {
 
 words! {
     /// What a start does when its idempotency key was used before.
-    IdempotencyStrategy {
+    pub enum IdempotencyStrategy {
         Fail = "FAIL",
         ReturnExisting = "RETURN_EXISTING",
         FailOnRunning = "FAIL_ON_RUNNING",
@@ -139,7 +139,7 @@ words! {
 
 words! {
     /// What the answer to an execute or a signal shows.
-    ReturnStrategy {
+    pub enum ReturnStrategy {
         TargetWorkflow = "TARGET_WORKFLOW",
         BlockingWorkflow = "BLOCKING_WORKFLOW",
         BlockingTask = "BLOCKING_TASK",
@@ -149,7 +149,7 @@ words! {
 
 words! {
     /// How often a JOIN is evaluated. Stored without effect: a JOIN is evaluated in the pass that ends its last task.
-    JoinMode {
+    pub enum JoinMode {
         Sync = "SYNC",
         Async = "ASYNC",
     }
@@ -157,7 +157,7 @@ words! {
 
 words! {
     /// What happens to a start above the rate limit of its workflow.
-    RateLimitPolicy {
+    pub enum RateLimitPolicy {
         Queue = "QUEUE",
         Reject = "REJECT",
     }

@@ -18,7 +18,7 @@ pub fn summary_time(millis: i64) -> String {
 
 model! {
     /// A workflow in a list of search results.
-    WorkflowSummary {
+    pub struct WorkflowSummary {
         "workflowType" workflow_type: String;
         "version" version: i32 = 1;
         "workflowId" workflow_id: String;
@@ -54,7 +54,7 @@ model! {
 
 model! {
     /// A task in a list of search results.
-    TaskSummary {
+    pub struct TaskSummary {
         "workflowId" workflow_id: String;
         "workflowType" workflow_type: Option<String>;
         "correlationId" correlation_id: Option<String>;

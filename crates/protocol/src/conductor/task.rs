@@ -11,7 +11,7 @@ use super::{Object, ResultStatus, TaskStatus};
 
 model! {
     /// The record of one attempt of a task. Polls deliver it, and a workflow lists it.
-    Task {
+    pub struct Task {
         /// The queue of a worker task; the operator otherwise, with `FORK` for both kinds of fork.
         "taskType" task_type: String;
         "status" status: TaskStatus = TaskStatus::Scheduled;
@@ -74,7 +74,7 @@ model! {
 
 model! {
     /// What a worker reports about a task.
-    TaskResult {
+    pub struct TaskResult {
         "workflowInstanceId" workflow_instance_id: String;
         "taskId" task_id: String;
         "reasonForIncompletion" reason_for_incompletion: Option<String>;
@@ -96,7 +96,7 @@ model! {
 
 model! {
     /// One line of the log of a task.
-    TaskExecLog => prepare_log {
+    pub struct TaskExecLog => prepare_log {
         /// Also read from `message`.
         "log" log: String;
         "taskId" task_id: Option<String>;

@@ -8,7 +8,7 @@ pub const RESPONSE_TIMEOUT_DEFAULT: i64 = 3600;
 
 model! {
     /// What is registered about the tasks of one name.
-    TaskDef [other] => prepare {
+    pub struct TaskDef [other] => prepare {
         "createTime" create_time: i64;
         "updateTime" update_time: i64;
         "createdBy" created_by: Option<String>;

@@ -10,7 +10,7 @@ use super::{Object, Task, WorkflowStatus};
 
 model! {
     /// The record of a definition run, with its tasks if they were asked for.
-    Workflow {
+    pub struct Workflow {
         "ownerApp" owner_app: Option<String>;
         "createTime" create_time: i64;
         "updateTime" update_time: i64;

@@ -13,7 +13,7 @@ pub const SCHEMA_VERSION: i32 = 2;
 
 model! {
     /// A registered or inline definition of a workflow.
-    WorkflowDef [other] {
+    pub struct WorkflowDef [other] {
         "ownerApp" owner_app: Option<String>;
         "createTime" create_time: i64;
         "updateTime" update_time: i64;
@@ -55,7 +55,7 @@ model! {
 
 model! {
     /// How many runs of a workflow may be open at a time. Stored, not enforced.
-    RateLimitConfig [other] {
+    pub struct RateLimitConfig [other] {
         "rateLimitKey" rate_limit_key: Option<String>;
         "concurrentExecLimit" concurrent_exec_limit: Option<i32>;
         "policy" policy: Option<RateLimitPolicy>;

@@ -14,7 +14,7 @@ pub type NodeList = Vec<Arc<WorkflowTask>>;
 
 model! {
     /// One node of a workflow definition: a task or an operator with the lists of nodes inside it.
-    WorkflowTask [other] => prepare {
+    pub struct WorkflowTask [other] => prepare {
         "name" name: String;
         "taskReferenceName" task_reference_name: String;
         "description" description: Option<String>;
@@ -113,7 +113,7 @@ impl WorkflowTask {
 
 model! {
     /// The workflow that a SUB_WORKFLOW node starts.
-    SubWorkflowParams [other] {
+    pub struct SubWorkflowParams [other] {
         "name" name: String;
         /// A number, or an expression for one. Absent or 0 is the latest version.
         "version" version: Option<NumberOrText>;
@@ -147,7 +147,7 @@ impl SubWorkflowParams {
 
 model! {
     /// When the output of an earlier task is used again.
-    CacheConfig [other] {
+    pub struct CacheConfig [other] {
         "key" key: Option<String>;
         "ttlInSecond" ttl_in_second: Option<i64>;
     }
