@@ -1,7 +1,9 @@
 //! The language of Conductor definitions: what a definition means, without any run.
 
 mod budget;
+pub mod definition;
 pub mod expression;
+pub mod input;
 pub mod limits;
 pub mod path;
 pub mod retry_delay;
