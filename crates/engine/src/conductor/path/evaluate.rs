@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use serde_json::{Number, Value};
 
 use longhaul_protocol::conductor::Object;
 
+use super::filter::Pattern;
 use super::{Ending, Function, Select, Steps};
 use crate::conductor::{Budget, Limit};
 
@@ -85,8 +85,8 @@ impl Steps {
 pub(super) struct Search<'a, 'b> {
     pub(super) root: &'a Value,
     pub(super) budget: &'b mut Budget,
-    /// The patterns that were compiled so far, by number.
-    pub(super) patterns: BTreeMap<usize, Regex>,
+    /// The patterns that were compiled so far, by number. `None` is a pattern that is not valid.
+    pub(super) patterns: BTreeMap<usize, Option<Pattern>>,
 }
 
 impl<'a> Search<'a, '_> {

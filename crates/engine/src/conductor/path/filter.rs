@@ -10,11 +10,22 @@ use super::Steps;
 use super::evaluate::Search;
 use crate::conductor::Limit;
 
-/// The most memory that one compiled pattern may take.
-const PATTERN_BYTES_MAX: usize = 256 * 1024;
+/// What compiling a pattern costs, in steps. It takes up to half a millisecond.
+const PATTERN_STEPS: usize = 10_000;
 
-/// What compiling a pattern costs, in steps.
-const PATTERN_STEPS: usize = 2000;
+/// Sizes of compiled patterns in bytes, and what matching one byte of text costs with them, in steps. Matching takes time in
+/// proportion to the text and to the pattern: at most 12 microseconds for a byte with the largest. Classes such as `\w` need the
+/// second size.
+const PATTERN_SIZES: [(usize, usize); 3] = [(4 * 1024, 4), (32 * 1024, 16), (64 * 1024, 32)];
+
+/// A longer text is not compared with a number. The longest number that a program writes has about 330 digits.
+const NUMBER_BYTES_MAX: usize = 400;
+
+/// A pattern that is ready to match.
+pub(super) struct Pattern {
+    regex: Regex,
+    steps_per_byte: usize,
+}
 
 /// A condition on a value, which it calls `@`.
 #[derive(Clone, Debug)]
@@ -55,21 +66,24 @@ pub(super) enum Compare {
     NotIn,
 }
 
-impl Operand {
-    /// Compiles a pattern. It must match the whole text. Returns `None` for other operands.
-    pub(super) fn compile(&self) -> Option<Result<Regex, String>> {
-        let Self::Pattern { source, flags, .. } = self else {
-            return None;
-        };
-        let compiled = RegexBuilder::new(&format!("^(?:{source})$"))
-            .case_insensitive(flags.contains('i'))
-            .multi_line(flags.contains('m'))
-            .dot_matches_new_line(flags.contains('s'))
-            .ignore_whitespace(flags.contains('x'))
-            .size_limit(PATTERN_BYTES_MAX)
-            .dfa_size_limit(PATTERN_BYTES_MAX)
-            .build();
-        Some(compiled.map_err(|error| format!("the pattern is not valid: {error}")))
+impl Pattern {
+    /// Compiles a pattern that must match the whole text. Returns `None` if it is not valid or too large.
+    fn compile(source: &str, flags: &str) -> Option<Self> {
+        PATTERN_SIZES.iter().find_map(|(size, steps_per_byte)| {
+            let regex = RegexBuilder::new(&format!("^(?:{source})$"))
+                .case_insensitive(flags.contains('i'))
+                .multi_line(flags.contains('m'))
+                .dot_matches_new_line(flags.contains('s'))
+                .ignore_whitespace(flags.contains('x'))
+                .size_limit(*size)
+                .dfa_size_limit(*size)
+                .build()
+                .ok()?;
+            Some(Self {
+                regex,
+                steps_per_byte: *steps_per_byte,
+            })
+        })
     }
 }
 
@@ -130,22 +144,30 @@ impl<'a> Search<'a, '_> {
         }
     }
 
+    /// Returns whether a text matches a pattern. A pattern that is not valid matches nothing.
     fn matches(&mut self, pattern: &Operand, text: Option<&Value>) -> Result<bool, Limit> {
-        let (Operand::Pattern { number, .. }, Some(Value::String(text))) = (pattern, text) else {
+        let (
+            Operand::Pattern {
+                number,
+                source,
+                flags,
+            },
+            Some(Value::String(text)),
+        ) = (pattern, text)
+        else {
             return Ok(false);
         };
         if !self.patterns.contains_key(number) {
             self.budget.steps(PATTERN_STEPS)?;
-            if let Some(Ok(compiled)) = pattern.compile() {
-                self.patterns.insert(*number, compiled);
-            }
+            self.patterns
+                .insert(*number, Pattern::compile(source, flags));
         }
-        // Matching takes time in proportion to the text and to the pattern.
-        self.budget.steps(1 + text.len() / 8)?;
-        Ok(self
-            .patterns
-            .get(number)
-            .is_some_and(|compiled| compiled.is_match(text)))
+        let Some(Some(pattern)) = self.patterns.get(number) else {
+            return Ok(false);
+        };
+        self.budget
+            .steps(text.len().saturating_mul(pattern.steps_per_byte))?;
+        Ok(pattern.regex.is_match(text))
     }
 
     fn compare(
@@ -157,6 +179,9 @@ impl<'a> Search<'a, '_> {
         let (Some(left), Some(right)) = (left, right) else {
             return Ok(matches!(operator, Compare::NotEqual | Compare::NotIn));
         };
+        if let (Value::String(left), Value::String(right)) = (left, right) {
+            self.budget.steps(left.len().min(right.len()) / 64)?;
+        }
         let ordering = ordering(left, right);
         Ok(match operator {
             Compare::Equal => self.equal(left, right)?,
@@ -171,7 +196,10 @@ impl<'a> Search<'a, '_> {
                 let mut found = false;
                 if let Value::Array(list) = right {
                     for element in list {
-                        found = found || self.equal(left, element)?;
+                        found = self.equal(left, element)?;
+                        if found {
+                            break;
+                        }
                     }
                 }
                 found == (operator == Compare::In)
@@ -180,19 +208,47 @@ impl<'a> Search<'a, '_> {
         })
     }
 
+    /// Returns whether two values are equal. A number equals a text that is written like it. Every compared value costs a step.
     fn equal(&mut self, left: &Value, right: &Value) -> Result<bool, Limit> {
         self.budget.steps(1)?;
-        Ok(match (left, right) {
-            (Value::Number(_), Value::Number(_) | Value::String(_))
-            | (Value::String(_), Value::Number(_)) => {
-                matches!((number(left), number(right)), (Some(left), Some(right)) if left == right)
+        if let (Value::Number(_), Value::Number(_) | Value::String(_))
+        | (Value::String(_), Value::Number(_)) = (left, right)
+        {
+            let numbers = number(left).zip(number(right));
+            return Ok(numbers.is_some_and(|(left, right)| left == right));
+        }
+        let mut stack = vec![(left, right)];
+        while let Some((left, right)) = stack.pop() {
+            self.budget.steps(1)?;
+            match (left, right) {
+                (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+                    self.budget.steps(left.len())?;
+                    stack.extend(left.iter().zip(right));
+                }
+                (Value::Object(left), Value::Object(right)) if left.len() == right.len() => {
+                    self.budget.steps(left.len())?;
+                    for ((left_name, left), (right_name, right)) in left.iter().zip(right) {
+                        if left_name != right_name {
+                            return Ok(false);
+                        }
+                        stack.push((left, right));
+                    }
+                }
+                (Value::Array(_) | Value::Object(_), _) => return Ok(false),
+                (Value::String(left), Value::String(right)) => {
+                    self.budget.steps(left.len().min(right.len()) / 64)?;
+                    if left != right {
+                        return Ok(false);
+                    }
+                }
+                (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_), _) => {
+                    if left != right {
+                        return Ok(false);
+                    }
+                }
             }
-            (Value::Array(list), _) | (_, Value::Array(list)) => {
-                self.budget.steps(list.len())?;
-                left == right
-            }
-            _ => left == right,
-        })
+        }
+        Ok(true)
     }
 }
 
@@ -211,7 +267,9 @@ fn ordering(left: &Value, right: &Value) -> Option<Ordering> {
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse().ok(),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        Value::String(text) if text.len() <= NUMBER_BYTES_MAX => text.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            None
+        }
     }
 }

@@ -461,7 +461,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses `/pattern/flags` and checks that it compiles.
+    /// Parses `/pattern/flags`. The pattern is compiled when it is used, because a definition may contain very many.
     fn pattern(&mut self) -> Result<Operand, PathError> {
         self.at += 1;
         let start = self.at;
@@ -485,15 +485,10 @@ impl<'a> Parser<'a> {
         }
         let number = self.patterns;
         self.patterns += 1;
-        let pattern = Operand::Pattern {
+        Ok(Operand::Pattern {
             number,
             source,
             flags,
-        };
-        match pattern.compile() {
-            Some(Ok(_)) => Ok(pattern),
-            Some(Err(error)) => self.fail(error),
-            None => self.fail("expected a pattern"),
-        }
+        })
     }
 }

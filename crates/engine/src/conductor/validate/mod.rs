@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::budget::depth;
 use super::limits::{DEFINITION_DEPTH_MAX, VARIABLES_BYTES_MAX};
 
-pub use task_def::check_task_def;
+pub use task_def::{check_schema_def, check_task_def};
 
 /// How many violations are reported. A definition with more is broken as a whole, and the answer must stay small.
 pub const VIOLATIONS_MAX: usize = 100;

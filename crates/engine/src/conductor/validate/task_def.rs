@@ -1,6 +1,6 @@
-//! The rules for task definitions.
+//! The rules for task definitions and schemas.
 
-use longhaul_protocol::conductor::TaskDef;
+use longhaul_protocol::conductor::{SchemaDef, TaskDef};
 
 use super::{Check, Rules, Violation, name};
 
@@ -23,6 +23,16 @@ pub fn check_task_def(definition: &TaskDef, rules: &Rules<'_>) -> Vec<Violation>
         );
     }
     numbers(&mut check, at, definition);
+    check.found.violations
+}
+
+/// Checks a schema that is to be registered. Paths begin at the schema.
+pub fn check_schema_def(schema: &SchemaDef) -> Vec<Violation> {
+    let mut check = Check::default();
+    name(&mut check, "", "SchemaDef", &schema.name, &Rules::default());
+    if schema.version < 1 {
+        check.add_value("version", "SchemaDef version must be >= 1", schema.version);
+    }
     check.found.violations
 }
 

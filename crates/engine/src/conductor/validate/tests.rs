@@ -361,6 +361,36 @@ fn task_definitions_have_numbers_that_fit_together() {
 }
 
 #[test]
+fn schemas_have_a_name_and_a_version() {
+    let check = |value: Value| check_schema_def(&read(value).unwrap()).len();
+    assert_eq!(check(json!({"name": "a_input"})), 0);
+    assert_eq!(check(json!({"name": "", "version": 0})), 2);
+}
+
+#[test]
+fn the_recorded_violations_of_task_definitions_are_found() {
+    let recorded: Value = serde_json::from_str(include_str!(
+        "../../../../protocol/contract/conductor/error-400-taskdef.json"
+    ))
+    .unwrap();
+    let definitions: Vec<TaskDef> = read(recorded["request"]["body"].clone()).unwrap();
+    let paths = |definition: &TaskDef| {
+        let found = check_task_def(definition, &Rules::default());
+        found
+            .into_iter()
+            .map(|found| (found.path, found.invalid_value))
+            .collect::<Vec<_>>()
+    };
+    let pair = |path: &str, value: &str| (path.to_owned(), Some(value.to_owned()));
+    assert_eq!(
+        paths(&definitions[0]),
+        [pair("name", ""), pair("retryCount", "-1")]
+    );
+    // The recorded server refuses this one, because it does not lower the response time-out that was not given.
+    assert_eq!(paths(&definitions[1]), []);
+}
+
+#[test]
 fn the_recorded_violations_are_found() {
     let recorded: Value = serde_json::from_str(include_str!(
         "../../../../protocol/contract/conductor/error-400-workflow.json"
