@@ -50,6 +50,7 @@ pub struct Snapshot {
     hash: String,
     tree: Tree,
     output: Template,
+    failure_workflow: Option<Template>,
 }
 
 impl Snapshot {
@@ -75,6 +76,7 @@ impl Snapshot {
         Ok(Self {
             output: Template::parse(&Value::Object(definition.output_parameters.clone())),
             hash: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            failure_workflow: definition.failure_workflow().map(failure_workflow),
             text: Arc::from(text),
             definition,
             tree,
@@ -104,6 +106,21 @@ impl Snapshot {
     /// Returns the template of the output, or `None` if the output is that of the last task.
     pub fn output(&self) -> Option<&Template> {
         (!self.definition.output_parameters.is_empty()).then_some(&self.output)
+    }
+
+    /// Returns the template of the name of the workflow to start when a run fails, if there is one.
+    pub fn failure_workflow(&self) -> Option<&Template> {
+        self.failure_workflow.as_ref()
+    }
+}
+
+/// Parses the name of a failure workflow. An older form of its expression has no braces: `$workflow.input.KEY`.
+fn failure_workflow(name: &str) -> Template {
+    match name.strip_prefix('$') {
+        Some(path) if path.starts_with("workflow.") => {
+            Template::parse_text(&format!("${{{path}}}"))
+        }
+        Some(_) | None => Template::parse_text(name),
     }
 }
 

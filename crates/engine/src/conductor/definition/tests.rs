@@ -322,6 +322,22 @@ fn a_snapshot_is_stored_as_its_definition_under_its_hash() {
 }
 
 #[test]
+fn a_failure_workflow_is_a_name_or_an_expression() {
+    let of = |name: Value| {
+        let definition = json!({"name": "w", "failureWorkflow": name, "tasks": [task("a")]});
+        let snapshot = Snapshot::compile(read(definition).unwrap(), &Lookups::default()).unwrap();
+        snapshot
+            .failure_workflow()
+            .map(|template| template.is_one_expression())
+    };
+    assert_eq!(of(json!("cleanup")), Some(false));
+    assert_eq!(of(json!("$workflow.input.name")), Some(true));
+    assert_eq!(of(json!("${workflow.input.name}")), Some(true));
+    assert_eq!(of(json!("")), None);
+    assert_eq!(of(json!(null)), None);
+}
+
+#[test]
 fn the_same_reference_twice_is_refused() {
     let error = Snapshot::compile(
         definition(json!([task("a"), task("a")])),
