@@ -17,6 +17,7 @@
 
 pub mod change;
 pub mod command;
+pub mod conductor;
 pub mod contract;
 mod digest;
 pub mod limits;

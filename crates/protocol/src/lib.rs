@@ -2,10 +2,12 @@
 //!
 //! The crates of the server and the SDKs share it. It depends on none of them, has no HTTP types and no async code.
 //! `history` has the events, `workflow_command` the commands that a worker returns from a workflow task, `payload` the Avro
-//! codec, `reason` every machine-readable refusal, and `version` the negotiation of the two API versions.
+//! codec, `reason` every machine-readable refusal, `version` the negotiation of the two API versions, and `conductor` the models
+//! of the Conductor API.
 
 #![warn(missing_docs)]
 
+pub mod conductor;
 pub mod describe;
 pub mod history;
 pub mod id;

@@ -1,0 +1,29 @@
+//! Sizes that callers of the Conductor API can rely on.
+
+/// The largest input or output of a task in bytes. A larger output fails the task.
+pub const TASK_PAYLOAD_BYTES_MAX: usize = 10 * 1024 * 1024;
+
+/// The largest input or output of a workflow in bytes.
+pub const WORKFLOW_PAYLOAD_BYTES_MAX: usize = 10 * 1024 * 1024;
+
+/// The largest variables of a run in bytes, as JSON. They are rewritten by every SET_VARIABLE.
+pub const VARIABLES_BYTES_MAX: usize = 256 * 1024;
+
+/// How many log entries of one update are kept.
+pub const LOGS_PER_UPDATE_MAX: usize = 10;
+
+/// How many ids one bulk request may name.
+pub const BULK_IDS_MAX: usize = 1000;
+
+/// The highest priority of a run.
+pub const PRIORITY_MAX: i32 = 99;
+
+/// How deeply sub-workflows may be nested.
+pub const SUB_WORKFLOW_DEPTH_MAX: u32 = 100;
+
+/// How many characters of a reason clients see.
+pub const REASON_CHARS_MAX: usize = 500;
+
+/// How deeply the JSON of a definition may be nested. Task records and failure workflows wrap it in some levels more, and the
+/// reader of JSON accepts 127.
+pub const DEFINITION_DEPTH_MAX: usize = 100;

@@ -1,0 +1,62 @@
+//! Bodies of requests about workflows.
+
+use std::collections::BTreeMap;
+
+use super::{IdempotencyStrategy, Object, TaskResult, WorkflowDef};
+
+model! {
+    /// A start of a workflow.
+    pub struct StartWorkflowRequest {
+        "name" name: String;
+        /// Absent is the highest registered version.
+        "version" version: Option<i32>;
+        "correlationId" correlation_id: Option<String>;
+        "input" input: Object;
+        "taskToDomain" task_to_domain: BTreeMap<String, String>;
+        /// A definition to run as it is, without registering it.
+        "workflowDef" workflow_def: Option<WorkflowDef>;
+        "externalInputPayloadStoragePath" external_input_payload_storage_path: Option<String>;
+        /// 0 to 99; a higher priority is delivered first.
+        "priority" priority: i32;
+        "createdBy" created_by: Option<String>;
+        "idempotencyKey" idempotency_key: Option<String>;
+        /// Without a key it has no effect.
+        "idempotencyStrategy" idempotency_strategy: Option<IdempotencyStrategy>;
+    }
+}
+
+model! {
+    /// A rerun of an ended workflow, from its begin or from a task.
+    pub struct RerunWorkflowRequest {
+        "reRunFromWorkflowId" re_run_from_workflow_id: Option<String>;
+        "reRunFromTaskId" re_run_from_task_id: Option<String>;
+        "taskInput" task_input: Option<Object>;
+        "workflowInput" workflow_input: Option<Object>;
+        "correlationId" correlation_id: Option<String>;
+    }
+}
+
+model! {
+    /// The record of a task that is passed over.
+    pub struct SkipTaskRequest {
+        "taskInput" task_input: Object;
+        "taskOutput" task_output: Object;
+    }
+}
+
+model! {
+    /// A search for workflows of several names by correlation id.
+    pub struct CorrelatedRequest {
+        "correlationIds" correlation_ids: Vec<String>;
+        "workflowNames" workflow_names: Vec<String>;
+    }
+}
+
+model! {
+    /// A change of the variables and of one open task of a run.
+    pub struct WorkflowStateUpdate {
+        "taskReferenceName" task_reference_name: Option<String>;
+        "taskResult" task_result: Option<TaskResult>;
+        "variables" variables: Object;
+    }
+}
