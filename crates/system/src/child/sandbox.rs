@@ -1,0 +1,83 @@
+//! What a script process may do besides computing: nothing. The script engine offers no input or output; these are the walls behind it.
+
+use std::io;
+
+use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
+
+use crate::script::Limits;
+
+/// Standard input, output and errors.
+const DESCRIPTORS: i32 = 3;
+
+/// Address space beside the engine's memory: requests and answers, which exist a few times, and what an allocator reserves without using it.
+#[cfg(target_os = "linux")]
+const ADDRESS_ROOM: u64 = 512 << 20;
+
+/// Puts the bounds of the kernel on this process. They stay below those of the script engine, which gives better reasons.
+pub(super) fn enter(limits: &Limits) -> io::Result<()> {
+    close_inherited();
+    #[cfg(target_os = "linux")]
+    {
+        nix::sys::prctl::set_no_new_privs()?;
+        let sizes = (limits.input_bytes as u64 + limits.result_bytes as u64).saturating_mul(8);
+        let space = address_space()?
+            .saturating_add(limits.memory_bytes.saturating_mul(2))
+            .saturating_add(limits.stack_bytes as u64)
+            .saturating_add(sizes)
+            .saturating_add(ADDRESS_ROOM);
+        setrlimit(Resource::RLIMIT_AS, space, space)?;
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = limits;
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?;
+    // The three standard streams are open, so nothing more can be opened.
+    let descriptors = DESCRIPTORS as u64;
+    setrlimit(Resource::RLIMIT_NOFILE, descriptors, descriptors)?;
+    Ok(())
+}
+
+/// Closes what the parent did not mean to pass on. Rust marks its own descriptors, but a C library may forget to.
+fn close_inherited() {
+    let folder = if cfg!(target_os = "linux") {
+        "/proc/self/fd"
+    } else {
+        "/dev/fd"
+    };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    let open: Vec<i32> = entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for descriptor in open.into_iter().filter(|number| *number >= DESCRIPTORS) {
+        // The descriptor of the listing is closed already; that one fails.
+        let _ = nix::unistd::close(descriptor);
+    }
+}
+
+/// Returns the bytes of address space that the process has now.
+#[cfg(target_os = "linux")]
+fn address_space() -> io::Result<u64> {
+    let text = std::fs::read_to_string("/proc/self/status")?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("VmSize:"))
+        .and_then(|rest| rest.trim().strip_suffix("kB"))
+        .and_then(|number| number.trim().parse::<u64>().ok())
+        .map(|kilobytes| kilobytes << 10)
+        .ok_or_else(|| io::Error::other("the size of the process is unknown"))
+}
+
+/// Returns the largest amount of memory that the process has used so far, in bytes.
+pub(super) fn peak_memory() -> u64 {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return 0;
+    };
+    let amount = u64::try_from(usage.max_rss()).unwrap_or_default();
+    // Linux counts kilobytes, macOS bytes.
+    if cfg!(target_os = "macos") {
+        amount
+    } else {
+        amount << 10
+    }
+}
