@@ -151,7 +151,12 @@ impl<'js> Writer<'_, 'js> {
         self.raw(b"}")
     }
 
-    fn member(&mut self, first: &mut bool, name: &Text<'js>, value: &Value<'js>) -> Result<(), Problem> {
+    fn member(
+        &mut self,
+        first: &mut bool,
+        name: &Text<'js>,
+        value: &Value<'js>,
+    ) -> Result<(), Problem> {
         if !std::mem::take(first) {
             self.raw(b",")?;
         }
@@ -187,7 +192,11 @@ impl<'js> Writer<'_, 'js> {
     }
 
     fn date(&mut self, date: &Object<'js>) -> Result<(), Problem> {
-        match self.natives.date_text.call::<_, Text>((This(date.clone()),)) {
+        match self
+            .natives
+            .date_text
+            .call::<_, Text>((This(date.clone()),))
+        {
             Ok(text) => self.text(&text),
             Err(Error::Exception) => {
                 // The only date without a text is the invalid one.

@@ -12,7 +12,7 @@ use rquickjs::{Context, Ctx, Error, Runtime, Value};
 use super::budget::Budget;
 use super::convert::{self, Problem};
 use super::natives::Natives;
-use super::sandbox;
+use super::sandbox::Meter;
 use super::thrown::{self, Thrown};
 use crate::script::frame::{Outcome, Request};
 use crate::script::{Limit, Limits, frame};
@@ -36,13 +36,14 @@ type Language = (
 );
 
 /// Serves requests until the input ends or the process has grown too much.
-pub(super) fn serve(limits: &Limits) -> io::Result<()> {
+pub(super) fn serve(limits: &Limits, meter: Meter) -> io::Result<()> {
     let server = Server {
         limits,
         budget: Rc::new(Budget::new(limits)),
         // A process that once held half of the memory limit ends after its answer. So memory returns to the system, and the peak shows
         // whether this very evaluation ran out of memory.
-        peak_max: sandbox::peak_memory().saturating_add(limits.memory_bytes / 2),
+        peak_max: meter.peak()?.saturating_add(limits.memory_bytes / 2),
+        meter,
     };
     frame::write(&mut io::stdout().lock(), frame::READY)?;
     while server.serve_one()? {}
@@ -53,6 +54,7 @@ struct Server<'a> {
     limits: &'a Limits,
     budget: Rc<Budget>,
     peak_max: u64,
+    meter: Meter,
 }
 
 impl Server<'_> {
@@ -92,7 +94,7 @@ impl Server<'_> {
     }
 
     fn has_grown(&self) -> bool {
-        sandbox::peak_memory() > self.peak_max
+        self.meter.peak().is_ok_and(|peak| peak > self.peak_max)
     }
 }
 
@@ -147,7 +149,11 @@ impl<'js> Evaluation<'_, 'js> {
         if let Some(promise) = value.as_promise() {
             match promise.result::<Value>() {
                 Some(result) => value = result?,
-                None => return Ok(thrown_text("the script returned a promise that never settles")),
+                None => {
+                    return Ok(thrown_text(
+                        "the script returned a promise that never settles",
+                    ));
+                }
             }
         }
         let json = convert::to_json(self.natives, &value, self.server.limits.result_bytes)?;
@@ -163,7 +169,10 @@ impl<'js> Evaluation<'_, 'js> {
     fn check_syntax(&self, script: &str) -> Result<Outcome<Vec<u8>>, Problem> {
         const THROW: &str = "throw 0;";
         let guarded = format!("{THROW}{script}");
-        match self.ctx.eval_with_options::<Value, _>(guarded, options(is_strict(script))) {
+        match self
+            .ctx
+            .eval_with_options::<Value, _>(guarded, options(is_strict(script)))
+        {
             Ok(_) => Ok(Outcome::Value(b"null".to_vec())),
             Err(Error::Exception) => {
                 let thrown = self.ctx.catch();

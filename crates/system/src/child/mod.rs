@@ -27,11 +27,11 @@ pub(crate) fn run() -> i32 {
 fn serve() -> io::Result<()> {
     let first = frame::read(&mut io::stdin().lock(), frame::LIMITS_BYTES_MAX)?;
     let limits: Limits = serde_json::from_slice(&first)?;
-    sandbox::enter(&limits)?;
+    let meter = sandbox::enter(&limits)?;
     // A thread has a stack of a known size; the first thread's depends on the system. A panic ends the thread and not the caller.
     let thread = std::thread::Builder::new()
         .stack_size(limits.stack_bytes.saturating_add(STACK_RESERVE))
-        .spawn(move || engine::serve(&limits))?;
+        .spawn(move || engine::serve(&limits, meter))?;
     thread
         .join()
         .unwrap_or_else(|_| Err(io::Error::other("the script thread ended")))

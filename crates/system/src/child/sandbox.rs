@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
+use nix::sys::resource::{Resource, setrlimit};
 
 use crate::script::Limits;
 
@@ -13,14 +13,17 @@ const DESCRIPTORS: i32 = 3;
 #[cfg(target_os = "linux")]
 const ADDRESS_ROOM: u64 = 512 << 20;
 
-/// Puts the bounds of the kernel on this process. They stay below those of the script engine, which gives better reasons.
-pub(super) fn enter(limits: &Limits) -> io::Result<()> {
+/// Puts the bounds of the kernel on this process. They are wider than those of the script engine, which gives better reasons. Returns the
+/// meter of the memory of this process.
+pub(super) fn enter(limits: &Limits) -> io::Result<Meter> {
     close_inherited();
+    let meter = Meter::open()?;
     #[cfg(target_os = "linux")]
     {
         nix::sys::prctl::set_no_new_privs()?;
         let sizes = (limits.input_bytes as u64 + limits.result_bytes as u64).saturating_mul(8);
-        let space = address_space()?
+        let space = meter
+            .read("VmSize:")?
             .saturating_add(limits.memory_bytes.saturating_mul(2))
             .saturating_add(limits.stack_bytes as u64)
             .saturating_add(sizes)
@@ -34,7 +37,7 @@ pub(super) fn enter(limits: &Limits) -> io::Result<()> {
     // The three standard streams are open, so nothing more can be opened.
     let descriptors = DESCRIPTORS as u64;
     setrlimit(Resource::RLIMIT_NOFILE, descriptors, descriptors)?;
-    Ok(())
+    Ok(meter)
 }
 
 /// Closes what the parent did not mean to pass on. Rust marks its own descriptors, but a C library may forget to.
@@ -56,28 +59,57 @@ fn close_inherited() {
     }
 }
 
-/// Returns the bytes of address space that the process has now.
+/// Measures the memory of this process.
+///
+/// Linux also counts the largest size in `getrusage`, but a new program begins there with the size of its parent.
 #[cfg(target_os = "linux")]
-fn address_space() -> io::Result<u64> {
-    let text = std::fs::read_to_string("/proc/self/status")?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("VmSize:"))
-        .and_then(|rest| rest.trim().strip_suffix("kB"))
-        .and_then(|number| number.trim().parse::<u64>().ok())
-        .map(|kilobytes| kilobytes << 10)
-        .ok_or_else(|| io::Error::other("the size of the process is unknown"))
+pub(super) struct Meter(std::fs::File);
+
+#[cfg(target_os = "linux")]
+impl Meter {
+    fn open() -> io::Result<Self> {
+        std::fs::File::open("/proc/self/status").map(Self)
+    }
+
+    /// Returns the largest amount of memory that the process has used so far, in bytes.
+    pub(super) fn peak(&self) -> io::Result<u64> {
+        self.read("VmHWM:")
+    }
+
+    /// Returns a line of the kernel's report, in bytes.
+    fn read(&self, name: &str) -> io::Result<u64> {
+        let mut report = [0; 4096];
+        let length = std::os::unix::fs::FileExt::read_at(&self.0, &mut report, 0)?;
+        String::from_utf8_lossy(&report[..length])
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .and_then(|rest| rest.trim().strip_suffix("kB"))
+            .and_then(|number| number.trim().parse::<u64>().ok())
+            .map(|kilobytes| kilobytes << 10)
+            .ok_or_else(|| io::Error::other("the size of the process is unknown"))
+    }
 }
 
-/// Returns the largest amount of memory that the process has used so far, in bytes.
-pub(super) fn peak_memory() -> u64 {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
-        return 0;
-    };
-    let amount = u64::try_from(usage.max_rss()).unwrap_or_default();
-    // Linux counts kilobytes, macOS bytes.
-    if cfg!(target_os = "macos") {
-        amount
-    } else {
-        amount << 10
+/// Measures the memory of this process.
+#[cfg(not(target_os = "linux"))]
+pub(super) struct Meter;
+
+#[cfg(not(target_os = "linux"))]
+impl Meter {
+    fn open() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    /// Returns the largest amount of memory that the process has used so far, in bytes.
+    pub(super) fn peak(&self) -> io::Result<u64> {
+        use nix::sys::resource::{UsageWho, getrusage};
+        let amount = getrusage(UsageWho::RUSAGE_SELF)?.max_rss();
+        let amount = u64::try_from(amount).unwrap_or_default();
+        // macOS counts bytes, others count kilobytes.
+        Ok(if cfg!(target_os = "macos") {
+            amount
+        } else {
+            amount << 10
+        })
     }
 }

@@ -3,8 +3,8 @@
 use rquickjs::{Coerced, Ctx, Object, String as Text, Value};
 
 use super::convert;
-use super::natives::Natives;
 use super::engine::SCRIPT_NAME;
+use super::natives::Natives;
 use crate::script::frame::Outcome;
 
 /// The longest error text in bytes: enough to recognise the error, and small in a reason that is stored.
@@ -28,7 +28,10 @@ impl Thrown {
             Self::Error { message, line } => (message, line),
             Self::Null => ("null".to_owned(), None),
             Self::Memory => ("InternalError: out of memory".to_owned(), None),
-            Self::Stack => ("RangeError: Maximum call stack size exceeded".to_owned(), None),
+            Self::Stack => (
+                "RangeError: Maximum call stack size exceeded".to_owned(),
+                None,
+            ),
         };
         Outcome::Thrown { message, line }
     }
@@ -73,7 +76,12 @@ fn describe<'js>(ctx: &Ctx<'js>, natives: &Natives<'js>, value: &Value<'js>) -> 
 }
 
 /// Returns a member as text, or `None` if it has no text.
-fn member<'js>(ctx: &Ctx<'js>, natives: &Natives<'js>, object: &Object<'js>, name: &str) -> Option<String> {
+fn member<'js>(
+    ctx: &Ctx<'js>,
+    natives: &Natives<'js>,
+    object: &Object<'js>,
+    name: &str,
+) -> Option<String> {
     let found = object
         .get::<_, Text>(name)
         .and_then(|text| natives.text(&text))

@@ -79,10 +79,18 @@ impl fmt::Display for Limit {
                 Span(limit)
             ),
             Self::Wall(limit) => {
-                write!(f, "Script not evaluated within {}, interrupted.", Span(limit))
+                write!(
+                    f,
+                    "Script not evaluated within {}, interrupted.",
+                    Span(limit)
+                )
             }
             Self::Memory(limit) => {
-                write!(f, "Script not evaluated within {} of memory, interrupted.", Size(limit))
+                write!(
+                    f,
+                    "Script not evaluated within {} of memory, interrupted.",
+                    Size(limit)
+                )
             }
             Self::Stack(limit) => write!(
                 f,
@@ -132,8 +140,12 @@ impl fmt::Display for Size {
         const MEGABYTE: u64 = 1 << 20;
         const KILOBYTE: u64 = 1 << 10;
         match self.0 {
-            bytes if bytes > 0 && bytes.is_multiple_of(MEGABYTE) => write!(f, "{} MB", bytes / MEGABYTE),
-            bytes if bytes > 0 && bytes.is_multiple_of(KILOBYTE) => write!(f, "{} KB", bytes / KILOBYTE),
+            bytes if bytes > 0 && bytes.is_multiple_of(MEGABYTE) => {
+                write!(f, "{} MB", bytes / MEGABYTE)
+            }
+            bytes if bytes > 0 && bytes.is_multiple_of(KILOBYTE) => {
+                write!(f, "{} KB", bytes / KILOBYTE)
+            }
             bytes => write!(f, "{bytes} bytes"),
         }
     }

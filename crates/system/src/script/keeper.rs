@@ -55,15 +55,13 @@ impl Keeper {
                 until,
                 reply,
             } = job;
-            if reply.is_closed() {
-                continue;
-            }
-            let result = if Instant::now() > until {
+            let result = if reply.is_closed() || Instant::now() > until {
                 Err(Failure::Busy)
             } else {
                 self.evaluate(&frame)
             };
-            // The caller may have given up meanwhile.
+            // The keeper is free before its caller goes on, so that the caller's next job finds it free. The caller may have given up.
+            self.queue.job_ended();
             let _ = reply.send(result);
         }
     }

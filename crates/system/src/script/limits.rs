@@ -57,7 +57,9 @@ impl Limits {
 
     /// Returns the size of the largest frame to a script process. JSON writes one byte of a script as at most six.
     pub(crate) fn request_bytes(&self) -> usize {
-        self.input_bytes.saturating_mul(6).saturating_add(FRAME_ROOM)
+        self.input_bytes
+            .saturating_mul(6)
+            .saturating_add(FRAME_ROOM)
     }
 
     /// Returns the size of the largest frame from a script process.

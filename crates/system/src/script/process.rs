@@ -22,7 +22,11 @@ const START_MAX: Duration = Duration::from_secs(10);
 const NAME: &str = "longhaul-script";
 
 /// Variables that the loader needs to start the program again.
-const PASSED_ON: &[&str] = &["LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"];
+const PASSED_ON: &[&str] = &[
+    "LD_LIBRARY_PATH",
+    "DYLD_LIBRARY_PATH",
+    "DYLD_FALLBACK_LIBRARY_PATH",
+];
 
 /// A child process. It is killed and reaped when this is dropped.
 pub(super) struct Process {
@@ -45,7 +49,9 @@ impl Process {
     /// Starts a process, gives it its limits, and waits until it is ready.
     pub(super) fn start(limits: &Limits) -> Result<Self, String> {
         if !hook::is_present() {
-            return Err("this program was linked without the start-up hook of script processes".to_owned());
+            return Err(
+                "this program was linked without the start-up hook of script processes".to_owned(),
+            );
         }
         let mut process = Self::spawn(limits)
             .map_err(|error| format!("the script process does not start: {error}"))?;
@@ -56,7 +62,9 @@ impl Process {
             Err(Lost::Late) => Err("the script process is not ready in time".to_owned()),
             Err(Lost::Ended(error)) => Err(format!(
                 "the script process ended at its start ({error}, {})",
-                process.end().map_or_else(|| "unknown status".to_owned(), |status| status.to_string())
+                process
+                    .end()
+                    .map_or_else(|| "unknown status".to_owned(), |status| status.to_string())
             )),
         }
     }

@@ -31,7 +31,7 @@ struct State {
     bytes: usize,
     /// Threads that own a process each.
     keepers: usize,
-    /// Keepers that wait for a job.
+    /// Keepers without a job: they wait for one, or are about to.
     idle: usize,
     closed: bool,
     /// Ids of the running processes.
@@ -62,7 +62,10 @@ impl Queue {
         state.jobs.push_back(job);
         if state.jobs.len() > state.idle && state.keepers < self.processes() {
             match keeper::start(Arc::clone(self)) {
-                Ok(()) => state.keepers += 1,
+                Ok(()) => {
+                    state.keepers += 1;
+                    state.idle += 1;
+                }
                 Err(error) if state.keepers == 0 => {
                     // No thread would ever take the job.
                     state.jobs.clear();
@@ -81,8 +84,8 @@ impl Queue {
 
     fn has_room(&self, state: &State, job: &Job) -> bool {
         let free = state.idle + self.processes().saturating_sub(state.keepers);
-        let fits = state.jobs.is_empty()
-            || state.bytes + job.frame.len() <= self.limits.waiting_bytes();
+        let fits =
+            state.jobs.is_empty() || state.bytes + job.frame.len() <= self.limits.waiting_bytes();
         fits && state.jobs.len() < free + self.limits.waiting
     }
 
@@ -100,12 +103,16 @@ impl Queue {
             }
             if let Some(job) = state.jobs.pop_front() {
                 state.bytes -= job.frame.len();
+                state.idle -= 1;
                 return Some(job);
             }
-            state.idle += 1;
             self.changed.wait(&mut state);
-            state.idle -= 1;
         }
+    }
+
+    /// Notes that a keeper has finished its job.
+    pub(super) fn job_ended(&self) {
+        self.state.lock().idle += 1;
     }
 
     /// Ends the keepers and their processes. Waiting callers get an error.

@@ -79,8 +79,8 @@ impl Scripts {
                 actual: size,
             }));
         }
-        let frame = serde_json::to_vec(request)
-            .map_err(|error| Failure::Unavailable(error.to_string()))?;
+        let frame =
+            serde_json::to_vec(request).map_err(|error| Failure::Unavailable(error.to_string()))?;
         let (reply, result) = oneshot::channel();
         self.pool.queue.push(Job {
             frame,
