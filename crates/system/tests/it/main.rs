@@ -1,5 +1,7 @@
 //! Scripts through the public calls, with real child processes: this test binary starts itself again.
 
+#![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
+
 mod conversion;
 mod errors;
 mod forms;
