@@ -67,7 +67,7 @@ impl Budget {
 }
 
 /// Returns the processor time that this process has used.
-fn cpu_used() -> Duration {
+pub(super) fn cpu_used() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 

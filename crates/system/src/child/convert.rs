@@ -13,7 +13,7 @@ use rquickjs::{Array, Atom, Coerced, Ctx, Error, Function, Object, String as Tex
 use super::natives::Natives;
 
 /// How deep lists and maps may nest in a result. The reader of the other side takes 128 levels, some of which are the answer's own.
-const DEPTH_MAX: usize = 100;
+pub(super) const DEPTH_MAX: usize = 100;
 
 /// Integral numbers from here on have no 64-bit integer: 2 to the power of 63.
 const INTEGER_END: f64 = 9_223_372_036_854_775_808.0;
@@ -78,14 +78,7 @@ impl<'js> Writer<'_, 'js> {
     }
 
     fn number(&mut self, number: f64) -> Result<(), Problem> {
-        if !number.is_finite() {
-            return self.raw(b"null");
-        }
-        if number.fract() == 0.0 && (-INTEGER_END..INTEGER_END).contains(&number) {
-            #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
-            return self.json(&(number as i64));
-        }
-        self.json(&number)
+        self.json(&json_number(number))
     }
 
     fn big_int(&mut self, value: &Value<'js>) -> Result<(), Problem> {
@@ -223,6 +216,15 @@ impl<'js> Writer<'_, 'js> {
         }
         Ok(())
     }
+}
+
+/// Returns a number for JSON: an integer if it is integral, null if it is not finite.
+pub(super) fn json_number(number: f64) -> serde_json::Value {
+    if number.fract() == 0.0 && (-INTEGER_END..INTEGER_END).contains(&number) {
+        #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
+        return (number as i64).into();
+    }
+    number.into()
 }
 
 /// Returns whether a value has no place in a result.

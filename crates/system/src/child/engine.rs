@@ -11,6 +11,7 @@ use rquickjs::{Context, Ctx, Error, Runtime, Value};
 
 use super::budget::Budget;
 use super::convert::{self, Problem};
+use super::jq;
 use super::natives::Natives;
 use super::sandbox::Meter;
 use super::thrown::{self, Thrown};
@@ -68,29 +69,41 @@ impl Server<'_> {
         let context = Context::custom::<Language>(&runtime).map_err(engine_error)?;
         context.with(|ctx| {
             let natives = Natives::take(&ctx).map_err(engine_error)?;
-            let mut input = io::stdin().lock();
-            let bytes = match frame::read(&mut input, self.limits.request_bytes()) {
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-                Err(error) => return Err(error),
-            };
-            let request: Request = serde_json::from_slice(&bytes)?;
-            self.budget.start();
             let evaluation = Evaluation {
                 ctx: &ctx,
                 natives: &natives,
                 server: self,
             };
-            let outcome = evaluation.run(request);
-            self.budget.stop();
-            let retires = self.has_grown();
-            frame::write(&mut io::stdout().lock(), &reply(retires, outcome)?)?;
-            if retires {
-                // Freeing a large heap piece by piece would take longer than a new process.
-                std::process::exit(0);
+            loop {
+                let mut input = io::stdin().lock();
+                let bytes = match frame::read(&mut input, self.limits.request_bytes()) {
+                    Ok(bytes) => bytes,
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                    Err(error) => return Err(error),
+                };
+                let request: Request = serde_json::from_slice(&bytes)?;
+                // A jq program does not touch the script engine, which stays fresh for the next script.
+                let is_fresh = matches!(request, Request::Jq { .. });
+                self.budget.start();
+                let outcome = evaluation.run(request);
+                self.budget.stop();
+                self.answer(outcome)?;
+                if !is_fresh {
+                    return Ok(true);
+                }
             }
-            Ok(true)
         })
+    }
+
+    /// Sends an answer, and ends the process if it has grown too much.
+    fn answer(&self, outcome: Outcome<Vec<u8>>) -> io::Result<()> {
+        let retires = self.has_grown();
+        frame::write(&mut io::stdout().lock(), &reply(retires, outcome)?)?;
+        if retires {
+            // Freeing a large heap piece by piece would take longer than a new process.
+            std::process::exit(0);
+        }
+        Ok(())
     }
 
     fn has_grown(&self) -> bool {
@@ -131,6 +144,14 @@ impl<'js> Evaluation<'_, 'js> {
     fn run(&self, request: Request<'_>) -> Outcome<Vec<u8>> {
         let result = match request {
             Request::Evaluate { script, input } => self.evaluate(&script, input.get()),
+            Request::Jq { program, input } => {
+                return jq::run(
+                    &program,
+                    input.get(),
+                    self.server.limits,
+                    &self.server.meter,
+                );
+            }
             Request::CheckSyntax { script } => self.check_syntax(&script),
         };
         // A script can catch what it runs out of, but not the interrupt; and nothing that came after it counts.

@@ -5,6 +5,7 @@
 mod budget;
 mod convert;
 mod engine;
+mod jq;
 mod natives;
 mod sandbox;
 mod thrown;

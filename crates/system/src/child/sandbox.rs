@@ -76,6 +76,11 @@ impl Meter {
         self.read("VmHWM:")
     }
 
+    /// Returns the memory that the process uses now, in bytes.
+    pub(super) fn current(&self) -> io::Result<u64> {
+        self.read("VmRSS:")
+    }
+
     /// Returns a line of the kernel's report, in bytes.
     fn read(&self, name: &str) -> io::Result<u64> {
         let mut report = [0; 4096];
@@ -111,5 +116,10 @@ impl Meter {
         } else {
             amount << 10
         })
+    }
+
+    /// Returns the memory that the process uses now, in bytes. The system has no call for it, so this is the largest amount so far.
+    pub(super) fn current(&self) -> io::Result<u64> {
+        self.peak()
     }
 }

@@ -124,7 +124,8 @@ fn line_of(stack: &str) -> Option<u32> {
     })
 }
 
-fn shorten(mut text: String) -> String {
+/// Cuts a text to the size of a message.
+pub(super) fn shorten(mut text: String) -> String {
     if text.len() > MESSAGE_BYTES_MAX {
         let mut end = MESSAGE_BYTES_MAX;
         while !text.is_char_boundary(end) {

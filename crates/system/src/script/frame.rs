@@ -28,6 +28,13 @@ pub(crate) enum Request<'a> {
         #[serde(borrow)]
         input: &'a RawValue,
     },
+    /// Evaluate a jq program, and return the list of its results.
+    Jq {
+        #[serde(borrow)]
+        program: Cow<'a, str>,
+        #[serde(borrow)]
+        input: &'a RawValue,
+    },
     /// Parse a script, and do not run it.
     CheckSyntax {
         #[serde(borrow)]

@@ -91,13 +91,14 @@ impl Keeper {
         Err(Failure::Unavailable(reason))
     }
 
-    /// Returns the limit that a signal of the kernel stands for. Processor time has a signal of its own, and a failed allocation outside
-    /// the script engine aborts.
+    /// Returns the limit that a signal of the kernel means. Processor time has a signal of its own, an allocation that fails outside the
+    /// script engine aborts, and a stack that grows into its guard page is a bad access.
     fn limit_of(&self, signal: Option<i32>) -> Option<Limit> {
         let limits = &self.queue.limits;
         match Signal::try_from(signal?).ok()? {
             Signal::SIGXCPU => Some(Limit::Cpu(limits.cpu)),
             Signal::SIGABRT => Some(Limit::Memory(limits.memory_bytes)),
+            Signal::SIGSEGV | Signal::SIGBUS => Some(Limit::Stack(limits.stack_bytes)),
             _ => None,
         }
     }

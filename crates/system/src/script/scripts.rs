@@ -58,6 +58,31 @@ impl Scripts {
         self.send(&request, script.len() + input.get().len()).await
     }
 
+    /// Evaluates a jq program and returns all of its results, in their order.
+    ///
+    /// An error of the program is a [`Failure::Script`], whose message has the words of the jq interpreter. It cannot be interrupted
+    /// inside, so every limit but the size of the results ends its process. `halt` ends the results. Not-a-number becomes null, and an
+    /// infinity the largest number, as jq does.
+    pub async fn evaluate_jq(
+        &self,
+        program: &str,
+        input: &RawValue,
+    ) -> Result<Vec<Value>, Failure> {
+        let request = Request::Jq {
+            program: Cow::Borrowed(program),
+            input,
+        };
+        match self
+            .send(&request, program.len() + input.get().len())
+            .await?
+        {
+            Value::Array(results) => Ok(results),
+            _ => Err(Failure::Unavailable(
+                "the script process sent no list of results".to_owned(),
+            )),
+        }
+    }
+
     /// Parses a script and never runs it.
     pub async fn check_syntax(&self, script: &str) -> Result<(), Failure> {
         let request = Request::CheckSyntax {

@@ -6,6 +6,7 @@ mod conversion;
 mod errors;
 mod forms;
 mod isolation;
+mod jq;
 mod limits;
 mod pool;
 mod processes;
