@@ -9,6 +9,10 @@ use crate::script::Limits;
 /// Standard input, output and errors.
 const DESCRIPTORS: i32 = 3;
 
+/// The name that lists of processes show, as long as the kernel takes.
+#[cfg(target_os = "linux")]
+const NAME: &std::ffi::CStr = c"longhaul-script";
+
 /// Address space beside the engine's memory: requests and answers, which exist a few times, and what an allocator reserves without using it.
 #[cfg(target_os = "linux")]
 const ADDRESS_ROOM: u64 = 512 << 20;
@@ -21,6 +25,8 @@ pub(super) fn enter(limits: &Limits) -> io::Result<Meter> {
     #[cfg(target_os = "linux")]
     {
         nix::sys::prctl::set_no_new_privs()?;
+        // The kernel would show the name of the link that the process was started by.
+        nix::sys::prctl::set_name(NAME)?;
         let sizes = (limits.input_bytes as u64 + limits.result_bytes as u64).saturating_mul(8);
         let space = meter
             .read("VmSize:")?

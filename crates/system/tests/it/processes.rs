@@ -125,6 +125,8 @@ async fn a_process_inherits_nothing_but_its_pipes() {
             "{variable}"
         );
     }
+    let name = std::fs::read_to_string(format!("{folder}/comm")).unwrap();
+    assert_eq!(name, "longhaul-script\n");
     let limits = std::fs::read_to_string(format!("{folder}/limits")).unwrap();
     let soft = |name: &str| {
         let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
