@@ -79,46 +79,44 @@ async fn an_error_has_a_message() {
     }
 }
 
-#[tokio::test]
-async fn programs_without_bound_reach_a_limit() {
+/// Checks that a program reaches a limit, and that the pool works afterwards.
+async fn check(cpu: Duration, program: &str, limit: fn(&Limits) -> Limit) {
     let limits = Limits {
-        cpu: Duration::from_millis(300),
-        wall: Duration::from_secs(60),
+        cpu,
+        wall: Duration::from_secs(120),
         processes: 1,
         ..Limits::default()
     };
     let pool = Scripts::new(limits.clone());
     let input = raw("1");
-    for (program, limit) in [
-        ("def f: f; f", Limit::Cpu(limits.cpu)),
-        ("last(range(1e12))", Limit::Cpu(limits.cpu)),
-        (
-            "[limit(1e9; repeat(\"some text\"))]",
-            Limit::Memory(limits.memory_bytes),
-        ),
-        (
-            "reduce range(100) as $i (\"x\"; . + .)",
-            Limit::Memory(limits.memory_bytes),
-        ),
-        ("def f: 1 + f; f", Limit::Stack(limits.stack_bytes)),
-        (
-            "\"x\" * 100000 | repeat(.)",
-            Limit::Result(limits.result_bytes),
-        ),
-    ] {
-        let result = pool.evaluate_jq(program, &input).await;
-        assert_eq!(result, Err(Failure::Limit(limit)), "{program}");
-        assert_eq!(
-            pool.evaluate("1 + 1", &input).await,
-            Ok(json!(2)),
-            "after {program}"
-        );
-        assert_eq!(
-            pool.evaluate_jq(". + 1", &input).await,
-            Ok(vec![json!(2)]),
-            "after {program}"
-        );
+    let result = pool.evaluate_jq(program, &input).await;
+    assert_eq!(result, Err(Failure::Limit(limit(&limits))), "{program}");
+    assert_eq!(pool.evaluate("1 + 1", &input).await, Ok(json!(2)));
+    assert_eq!(pool.evaluate_jq(". + 1", &input).await, Ok(vec![json!(2)]));
+}
+
+#[tokio::test]
+async fn an_endless_program_reaches_the_processor_limit() {
+    for program in ["def f: f; f", "last(range(1e12))", "def g: empty, g; g"] {
+        check(Duration::from_millis(200), program, |limits| {
+            Limit::Cpu(limits.cpu)
+        })
+        .await;
     }
+}
+
+#[tokio::test]
+async fn a_program_without_bound_reaches_the_limits_of_memory_stack_and_result() {
+    let cpu = Duration::from_secs(30);
+    let memory = |limits: &Limits| Limit::Memory(limits.memory_bytes);
+    check(cpu, "[limit(1e9; repeat(\"some text\"))]", memory).await;
+    check(cpu, "reduce range(100) as $i (\"x\"; . + .)", memory).await;
+    check(cpu, "def f: 1 + f; f", |limits| {
+        Limit::Stack(limits.stack_bytes)
+    })
+    .await;
+    let result = |limits: &Limits| Limit::Result(limits.result_bytes);
+    check(cpu, "\"x\" * 100000 | repeat(.)", result).await;
 }
 
 #[tokio::test]
