@@ -15,6 +15,7 @@ pub(super) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         &["store", "host", "server", "protocol", "sdk", "examples"],
     ),
     ("macros", &[]),
+    ("system", &[]),
     ("sdk", &["protocol", "macros"]),
     ("examples", &["sdk"]),
     ("embedded", &["sdk", "server", "host", "store", "protocol"]),
