@@ -10,7 +10,7 @@
 //! time, so a program without the hook gets an error and never starts a second copy of its `main`.
 //!
 //! An allocator that finishes its own start-up after this hook works in the mode it has for that time. With the server's allocator an
-//! evaluation then takes about a third more processor time than with the system's, because freed memory goes back to the kernel.
+//! evaluation then takes one and a half to two times the processor time, because freed memory goes back to the kernel.
 //!
 //! An ordinary start costs one look at the environment.
 
