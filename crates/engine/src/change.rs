@@ -73,19 +73,29 @@ impl RunChange {
 
     /// Returns the run after this change. `before` is the run it was decided on, or `None` for a new run.
     pub fn apply(&self, before: Option<Run>) -> Run {
-        let mut run = before.unwrap_or_else(|| Run {
-            version: 0,
-            spec: Arc::clone(&self.spec),
-            core: self.core.clone(),
-            parts: std::collections::BTreeMap::new(),
+        let mut run = before.unwrap_or_else(|| {
+            let (spec, core) = (Arc::clone(&self.spec), self.core.clone());
+            Run::new(0, spec, core, std::collections::BTreeMap::new())
         });
         run.version = self.version();
         run.core = self.core.clone();
+        let mut removed = Vec::new();
         for (key, part) in &self.parts {
             match part {
-                Some(part) => run.parts.insert(*key, part.clone()),
-                None => run.parts.remove(key),
-            };
+                Some(part) => {
+                    if let Some(task) = part.as_task() {
+                        run.index.add(task);
+                    }
+                    run.parts.insert(*key, part.clone());
+                }
+                None => removed.extend(run.parts.remove(key)),
+            }
+        }
+        // A task that was filed is still there under another key; a deleted one is not.
+        for task in removed.iter().filter_map(Part::as_task) {
+            if run.task(task.seq).is_none() {
+                run.index.remove(task);
+            }
         }
         run
     }
@@ -105,6 +115,8 @@ pub enum InstanceChange {
 pub enum TaskKind {
     Workflow,
     Activity,
+    /// A task of a definition run.
+    Execution,
 }
 
 impl TaskKind {
@@ -112,6 +124,7 @@ impl TaskKind {
         match self {
             Self::Workflow => "workflow",
             Self::Activity => "activity",
+            Self::Execution => "execution",
         }
     }
 }

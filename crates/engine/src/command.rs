@@ -1,6 +1,7 @@
 //! Every command that can change a run, in one list. A type that is not listed here cannot be decided: [`Command`] requires its
 //! [`CommandKind`]. Each command has a file in the folder of its family under `run/`.
 
+use crate::conductor::execution::lookup::{LookupResults, Step};
 use crate::run::state::Run;
 use crate::{Decision, Moment};
 
@@ -11,6 +12,13 @@ pub trait Command: Listed {
 
     /// Decides on `run` as it is at `moment`.
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Self::Reply>;
+
+    /// Decides on `run` with what was looked up, or returns what must be looked up first. A command on a run of code never needs
+    /// anything.
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<Self::Reply> {
+        let _ = found;
+        Step::Decided(self.decide(run, moment))
+    }
 }
 
 /// A type that is in the list of commands.
@@ -24,6 +32,10 @@ impl<C: Command> Command for &C {
     fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<C::Reply> {
         (*self).decide(run, moment)
     }
+
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<C::Reply> {
+        (*self).step(run, moment, found)
+    }
 }
 
 impl<C: Listed> Listed for &C {
@@ -32,7 +44,7 @@ impl<C: Listed> Listed for &C {
 
 macro_rules! commands {
     ($($(#[$doc:meta])* $name:ident = $text:literal in $($module:ident)::+;)*) => {
-        $(pub use crate::run::$($module::)+$name;)*
+        $(pub use crate::$($module::)+$name;)*
 
         /// Which command it is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,51 +73,63 @@ macro_rules! commands {
 commands! {
     // From the control plane.
     /// Starts a workflow, or returns the run that already has its id.
-    Start = "start" in start;
-    SignalRun = "signal" in message::external;
-    UpdateRun = "update" in message::update;
-    AppendMessage = "append_message" in message::stream;
+    Start = "start" in run::start;
+    SignalRun = "signal" in run::message::external;
+    UpdateRun = "update" in run::message::update;
+    AppendMessage = "append_message" in run::message::stream;
     /// Cancels or terminates the run at once.
-    StopRun = "stop" in message::external;
+    StopRun = "stop" in run::message::external;
     /// Asks the workflow to clean up and end.
-    RequestCancellation = "request_cancellation" in cancellation;
-    RepairRun = "repair" in operator::repair;
-    ArchiveRun = "archive" in operator::archive;
+    RequestCancellation = "request_cancellation" in run::cancellation;
+    RepairRun = "repair" in run::operator::repair;
+    ArchiveRun = "archive" in run::operator::archive;
 
     // From the worker that holds, or claims, the workflow task.
-    ClaimWorkflowTask = "claim_workflow_task" in workflow_task::claim;
+    ClaimWorkflowTask = "claim_workflow_task" in run::workflow_task::claim;
     /// Reads only, unless the run's deadline has passed.
-    ReadHistory = "read_history" in workflow_task::read_history;
-    HeartbeatWorkflowTask = "heartbeat_workflow_task" in workflow_task::heartbeat;
+    ReadHistory = "read_history" in run::workflow_task::read_history;
+    HeartbeatWorkflowTask = "heartbeat_workflow_task" in run::workflow_task::heartbeat;
     /// The only place where workflow commands become events.
-    CompleteWorkflowTask = "complete_workflow_task" in workflow_task::complete;
-    FailWorkflowTask = "fail_workflow_task" in workflow_task::fail;
-    ReleaseWorkflowTask = "release_workflow_task" in workflow_task::release;
-    DeliverCancellation = "deliver_cancellation" in cancellation;
+    CompleteWorkflowTask = "complete_workflow_task" in run::workflow_task::complete;
+    FailWorkflowTask = "fail_workflow_task" in run::workflow_task::fail;
+    ReleaseWorkflowTask = "release_workflow_task" in run::workflow_task::release;
+    DeliverCancellation = "deliver_cancellation" in run::cancellation;
 
     // From the worker of a local activity, under the lease of the workflow task.
-    CheckpointCommands = "checkpoint_commands" in local_activity::checkpoint;
-    PrepareLocalActivity = "prepare_local_activity" in local_activity::prepare;
-    HeartbeatLocalActivity = "heartbeat_local_activity" in local_activity::attempt;
-    EndLocalAttempt = "end_local_attempt" in local_activity::attempt;
-    AcknowledgeLocalStop = "acknowledge_local_stop" in local_activity::attempt;
-    RecoverLocalActivity = "recover_local_activity" in local_activity::recover;
+    CheckpointCommands = "checkpoint_commands" in run::local_activity::checkpoint;
+    PrepareLocalActivity = "prepare_local_activity" in run::local_activity::prepare;
+    HeartbeatLocalActivity = "heartbeat_local_activity" in run::local_activity::attempt;
+    EndLocalAttempt = "end_local_attempt" in run::local_activity::attempt;
+    AcknowledgeLocalStop = "acknowledge_local_stop" in run::local_activity::attempt;
+    RecoverLocalActivity = "recover_local_activity" in run::local_activity::recover;
 
     // From the worker of an activity.
-    ClaimActivityTask = "claim_activity_task" in activity::claim;
-    HeartbeatActivity = "heartbeat_activity" in activity::heartbeat;
-    CompleteActivity = "complete_activity" in activity::report;
-    FailActivity = "fail_activity" in activity::report;
-    AcknowledgeStop = "acknowledge_stop" in activity::stop;
+    ClaimActivityTask = "claim_activity_task" in run::activity::claim;
+    HeartbeatActivity = "heartbeat_activity" in run::activity::heartbeat;
+    CompleteActivity = "complete_activity" in run::activity::report;
+    FailActivity = "fail_activity" in run::activity::report;
+    AcknowledgeStop = "acknowledge_stop" in run::activity::stop;
 
     // From other runs, by the outbox.
-    ReportChildRun = "report_child_run" in family::child;
-    PassOnCancellation = "pass_on_cancellation" in cancellation;
+    ReportChildRun = "report_child_run" in run::family::child;
+    PassOnCancellation = "pass_on_cancellation" in run::cancellation;
     /// The receiver has the message; its sender deletes it.
-    ConfirmDelivery = "confirm_delivery" in family::outbox;
+    ConfirmDelivery = "confirm_delivery" in run::family::outbox;
 
     // From the host itself.
     /// Applies everything that is due.
-    AdvanceTime = "advance_time" in advance_time;
-    AuditRun = "audit" in operator::audit;
+    AdvanceTime = "advance_time" in run::advance_time;
+    AuditRun = "audit" in run::operator::audit;
+
+    // On definition runs.
+    /// Hands tasks to a worker.
+    ClaimExecutionTasks = "claim_execution_tasks" in conductor::execution::command::claim;
+    /// A report on a task.
+    UpdateExecutionTask = "update_execution_task" in conductor::execution::command::update;
+    /// Goes on with a pass that reached its bound.
+    ContinuePass = "continue_pass" in conductor::execution::command::control;
+    PauseExecution = "pause_execution" in conductor::execution::command::control;
+    ResumeExecution = "resume_execution" in conductor::execution::command::control;
+    /// The run of a sub-workflow ended.
+    ReportExecution = "report_execution" in conductor::execution::command::control;
 }

@@ -53,6 +53,8 @@ pub enum Rejection {
     RunNotActive { status: Status },
     #[error("the run is open; only a closed run can be archived")]
     RunNotClosed,
+    #[error("the run is not paused")]
+    RunNotPaused,
     #[error("the run is not the current run of the workflow")]
     NotCurrent,
     #[error("the workflow id is in use")]
@@ -130,6 +132,7 @@ impl Rejection {
             Self::ActivityCancelled => Reason::ActivityCancelled,
             Self::RunNotActive { .. } => Reason::RunNotActive,
             Self::RunNotClosed => Reason::RunNotClosed,
+            Self::RunNotPaused => Reason::RunNotPaused,
             Self::NotCurrent => Reason::HistoricalRunCommandRejected,
             Self::AlreadyStarted { .. } => Reason::InstanceAlreadyStarted,
             Self::OtherWorkflowType { .. } | Self::InvalidSearchAttributes { .. } => {

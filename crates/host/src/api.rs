@@ -57,3 +57,8 @@ pub use longhaul_engine::visibility::attribute::{
     BadName, NAME_BYTES_MAX, SYSTEM as SYSTEM_ATTRIBUTES, check_name,
 };
 pub use longhaul_engine::visibility::{Definitions, Type as AttributeType, parse as parse_query};
+
+/// Reports on tasks of definition runs.
+pub use longhaul_engine::conductor::execution::command::update::{
+    Output as ExecutionOutput, Report as ExecutionReport,
+};

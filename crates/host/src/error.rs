@@ -6,6 +6,7 @@ use longhaul_protocol::Reason;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskQueue, WorkerId, WorkflowId};
 use longhaul_store::Quiet;
 
+use crate::conductor::refusal::ConductorRefusal;
 use crate::operations::sessions::SessionRefused;
 use crate::questions::query::QueryRefusal;
 use crate::questions::table::{QuestionKind, QuestionRefusal};
@@ -86,6 +87,9 @@ pub enum Error {
     },
     #[error("namespace `{namespace}` already has its maximum of {limit} requests in flight")]
     RequestConcurrencyExhausted { namespace: Namespace, limit: u64 },
+    /// An operation on definitions or definition runs.
+    #[error(transparent)]
+    Conductor(#[from] ConductorRefusal),
     #[error("too many polls are waiting")]
     TooManyPolls,
     #[error("the server is stopping")]
@@ -134,6 +138,7 @@ impl Error {
             Self::RequestConcurrencyExhausted { .. } => {
                 Reason::NamespaceRequestConcurrencyExhausted
             }
+            Self::Conductor(refusal) => refusal.reason(),
             Self::Stopping => Reason::Unavailable,
             Self::TooManyPolls => Reason::LongPollCapacityExhausted,
             Self::Contended => Reason::BackendLockPressure,

@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 pub mod api;
 pub mod clock;
 mod commit;
+pub mod conductor;
 pub mod error;
 mod idle;
 mod matching;
@@ -29,6 +30,12 @@ mod registry;
 mod sweeps;
 mod views;
 
+pub use conductor::definitions::Existing;
+pub use conductor::executions::{ExecutionView, StartExecution};
+pub use conductor::poll_data::LastPoll;
+pub use conductor::refusal::ConductorRefusal;
+pub use conductor::tasks::BatchPoll;
+pub use conductor::wait::{WaitUntil, Waited};
 pub use error::{Error, Result, question_reason};
 pub use idle::Idle;
 pub use matching::admission::Throttle;
@@ -62,8 +69,9 @@ pub use registry::rollouts::{Blocked, Cohort, DrainingQueue};
 pub use registry::workers::{Fleet, WorkerFilter, WorkerList, WorkerView};
 pub use sweeps::audit::AuditPlace;
 pub use views::{
-    ActivityTasks, LocalActivities, Namespaces, Queries, Rollouts, SearchAttributes, Sessions,
-    TaskQueues, Validations, Workers, WorkflowTasks, Workflows,
+    ActivityTasks, Definitions, ExecutionTasks, Executions, LocalActivities, Namespaces, Queries,
+    Rollouts, SearchAttributes, Sessions, TaskQueues, Validations, Workers, WorkflowTasks,
+    Workflows,
 };
 
 /// Returns an id for one failure, to find it in the log.
@@ -82,6 +90,8 @@ pub use longhaul_store::{
 use clock::{Clock, SystemClock};
 use commit::execute::Executor;
 use commit::wakes::Wakes;
+use conductor::evaluate::Evaluator;
+use conductor::finder::Finder;
 
 /// Leases whose polls are restored after a restart. More than any server holds at once.
 const RESTORED_LEASES_MAX: usize = 200_000;
@@ -105,6 +115,8 @@ pub struct Config {
     pub poll_caps: PollCaps,
     pub request_caps: RequestCaps,
     pub fleet_validation: FleetValidation,
+    /// Runs the scripts of definitions.
+    pub evaluator: Evaluator,
 }
 
 impl Default for Config {
@@ -121,6 +133,7 @@ impl Default for Config {
             poll_caps: PollCaps::default(),
             request_caps: RequestCaps::default(),
             fleet_validation: FleetValidation::default(),
+            evaluator: Evaluator::default(),
         }
     }
 }
@@ -180,6 +193,7 @@ impl Host {
             config.limits.clone(),
             Arc::clone(&wakes),
             config.run_cache_bytes,
+            Finder::new(Arc::clone(&store), config.evaluator.clone()),
         ));
         let queries = questions::query::QueryQueues::new(Arc::clone(&clock), config.poll_caps);
         let inner = Inner {

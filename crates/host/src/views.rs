@@ -47,6 +47,12 @@ views! {
     pub SearchAttributes by search_attributes;
     /// Rollouts of worker builds.
     pub Rollouts by rollouts;
+    /// Registered definitions of tasks and workflows.
+    pub Definitions by definitions;
+    /// Definition runs: start, read, terminate, pause, resume.
+    pub Executions by executions;
+    /// Tasks of definition runs: poll, report, read.
+    pub ExecutionTasks by execution_tasks;
     /// Task queues as callers see them.
     pub TaskQueues by task_queues;
     /// Matching of ready tasks and polls.

@@ -5,12 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use longhaul_host::conductor::evaluate::Evaluator;
 use longhaul_host::{Config, Host};
 use longhaul_server::auth::Auth;
 use longhaul_server::connections;
 use longhaul_server::hosts::Hosts;
 use longhaul_server::{App, Options};
 use longhaul_store::sqlite::Sqlite;
+use longhaul_system::{Limits as ScriptLimits, Scripts};
 use tokio::net::TcpListener;
 
 use crate::config::{ServeArgs, Settings};
@@ -68,6 +70,7 @@ pub(crate) async fn serve(
         config.worker_forget_seconds = seconds;
     }
     config.questions = settings.questions.clone();
+    config.evaluator = Evaluator(Arc::new(Scripts::new(ScriptLimits::default())));
     let host = Host::start(Arc::new(store), config)
         .await
         .context("the stored state could not be recovered")?;

@@ -15,6 +15,7 @@ use crate::time::Timestamp;
 mod activity;
 mod cancellation;
 mod child;
+mod conductor;
 mod local_activity;
 mod record;
 mod run;
@@ -33,6 +34,10 @@ pub use child::{
     ChildCall, ChildFailure, ChildResult, ChildRetry, ChildRetryPolicy, ChildRunClosed,
     ChildRunStarted, ChildTimeoutPolicy, ChildTiming, ChildWorkflowScheduled,
     ParentClosePolicyDone,
+};
+pub use conductor::{
+    ExecutionEnded, ExecutionPaused, ExecutionStarted, ExecutionTaskEnded, ExecutionTaskScheduled,
+    ExecutionTaskStarted, ExecutionTaskUpdated, ExecutionVariablesSet,
 };
 pub use local_activity::{
     EXECUTION_MODE_LOCAL, LocalActivitySnapshot, LocalAttemptSnapshot, LocalKeys,
@@ -198,6 +203,24 @@ events! {
     SearchAttributesUpserted(SearchAttributesUpserted),
     /// The memo changed.
     MemoUpserted(MemoUpserted),
+    /// A definition run began.
+    ExecutionStarted(Box<ExecutionStarted>),
+    /// A task was added to a definition run.
+    ExecutionTaskScheduled(Box<ExecutionTaskScheduled>),
+    /// A task of a definition run was handed to a worker, or begun by the server.
+    ExecutionTaskStarted(ExecutionTaskStarted),
+    /// A task of a definition run got a report and stays open.
+    ExecutionTaskUpdated(Box<ExecutionTaskUpdated>),
+    /// A task of a definition run ended.
+    ExecutionTaskEnded(Box<ExecutionTaskEnded>),
+    /// Variables of a definition run changed.
+    ExecutionVariablesSet(ExecutionVariablesSet),
+    /// A definition run was paused.
+    ExecutionPaused(ExecutionPaused),
+    /// A definition run goes on.
+    ExecutionResumed(ExecutionPaused),
+    /// A definition run ended.
+    ExecutionEnded(Box<ExecutionEnded>),
 }
 
 /// The metadata of a parallel group, flattened into an event. A call outside groups has no keys here.

@@ -150,6 +150,25 @@ impl Ids {
         self.next += 1;
         T::from(ulid)
     }
+
+    /// Returns the next id as the text of a UUID of version 7. It sorts by time as the others do.
+    pub fn mint_uuid<T: From<String>>(&mut self) -> T {
+        let time = self.next >> Self::RANDOM_BITS;
+        let random = self.next;
+        self.next += 1;
+        let version = (7 << 12) | ((random >> 62) & 0xfff);
+        let variant = (2 << 62) | (random & ((1 << 62) - 1));
+        let uuid = (time << 80) | (version << 64) | variant;
+        let hex = format!("{uuid:032x}");
+        T::from(format!(
+            "{}-{}-{}-{}-{}",
+            &hex[..8],
+            &hex[8..12],
+            &hex[12..16],
+            &hex[16..20],
+            &hex[20..]
+        ))
+    }
 }
 
 #[cfg(test)]
@@ -166,6 +185,19 @@ mod tests {
         let again: RunId =
             Ids::new(Timestamp::from_micros(1_791_860_655_865_222), u128::MAX).mint();
         assert_eq!(first, again);
+    }
+
+    #[test]
+    fn uuids_have_their_version_and_sort_by_time() {
+        let mut ids = Ids::new(Timestamp::from_micros(1_791_860_655_865_222), u128::MAX);
+        let (first, second): (RunId, RunId) = (ids.mint_uuid(), ids.mint_uuid());
+        let parts: Vec<usize> = first.as_str().split('-').map(str::len).collect();
+        assert_eq!(parts, [8, 4, 4, 4, 12]);
+        assert_eq!(&first.as_str()[14..15], "7");
+        assert!("89ab".contains(&first.as_str()[19..20]));
+        assert_ne!(first, second);
+        let later: RunId = Ids::new(Timestamp::from_micros(1_791_860_656_865_222), 0).mint_uuid();
+        assert!(first < later);
     }
 
     #[test]

@@ -215,6 +215,14 @@ reasons! {
     RunNotActive "run_not_active" fatal,
     /// The run is open. Only closed runs can be archived.
     RunNotClosed "run_not_closed" retry,
+    /// A definition breaks a rule.
+    DefinitionInvalid "definition_invalid" fatal,
+    /// This version of the definition is registered already.
+    DefinitionAlreadyExists "definition_already_exists" fatal,
+    /// There is no such definition.
+    DefinitionNotFound "definition_not_found" fatal,
+    /// Only a paused definition run can be resumed.
+    RunNotPaused "run_not_paused" fatal,
     /// No worker of the queue supports cooperative cancellation.
     CooperativeCancellationNotSupported "cooperative_cancellation_not_supported" fatal,
     /// The worker that holds the workflow task does not support cooperative cancellation.

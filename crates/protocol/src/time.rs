@@ -44,6 +44,14 @@ impl Timestamp {
         Self(self.0.saturating_add(micros)).min(Self::MAX)
     }
 
+    /// This time plus milliseconds, stopping at [`Self::MAX`].
+    pub fn plus_millis(self, millis: u64) -> Self {
+        let micros = i64::try_from(millis)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(1000);
+        Self(self.0.saturating_add(micros)).min(Self::MAX)
+    }
+
     /// This time minus whole seconds, stopping at the earliest time there is.
     pub fn minus_seconds(self, seconds: u64) -> Self {
         let micros = i64::try_from(seconds)

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use longhaul_host::api::{Rejection, SessionRefusal};
-use longhaul_host::{Error, QuestionRefusal, ValidationRefusal};
+use longhaul_host::{ConductorRefusal, Error, QuestionRefusal, ValidationRefusal};
 use longhaul_protocol::Reason;
 use serde_json::json;
 
@@ -49,6 +49,7 @@ pub(crate) fn refusal(error: &Error) -> Refusal {
             .with("registered_build_id", registered.clone())
             .with("requested_build_id", requested.clone()),
         Error::Query(why) => query_refusal::with_details(refusal, why),
+        Error::Conductor(_) => refusal,
         Error::Validation(why) => match validation_status(why) {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 refusal.with("retryable", true).with("retry_after_seconds", 1)
@@ -141,6 +142,7 @@ fn status(error: &Error) -> StatusCode {
         | Error::TaskQueueDraining(_)
         | Error::CompatibilityBlocked { .. } => StatusCode::CONFLICT,
         Error::Query(refusal) => query_refusal::status(refusal),
+        Error::Conductor(refusal) => conductor_status(refusal),
         Error::Validation(refusal) => validation_status(refusal),
         Error::Question { refusal, .. } => match refusal {
             QuestionRefusal::NotFound => StatusCode::NOT_FOUND,
@@ -160,6 +162,18 @@ fn status(error: &Error) -> StatusCode {
             StatusCode::SERVICE_UNAVAILABLE
         }
         Error::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Returns the status of a refused operation on definitions or definition runs.
+fn conductor_status(refusal: &ConductorRefusal) -> StatusCode {
+    match refusal {
+        ConductorRefusal::InvalidDefinition(_) => StatusCode::BAD_REQUEST,
+        ConductorRefusal::DefinitionExists { .. } => StatusCode::CONFLICT,
+        ConductorRefusal::NoSuchDefinition { .. }
+        | ConductorRefusal::DefinitionUnusable(_)
+        | ConductorRefusal::NoSuchExecution(_)
+        | ConductorRefusal::NoSuchTask(_) => StatusCode::NOT_FOUND,
     }
 }
 
@@ -200,6 +214,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::RunNotActive { .. }
         | Rejection::NotCurrent
         | Rejection::RunNotClosed
+        | Rejection::RunNotPaused
         | Rejection::AlreadyStarted { .. }
         | Rejection::RequestIdConflict { .. }
         | Rejection::MessageIdentityConflict { .. }
@@ -263,6 +278,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             .with("is_terminal", status.is_terminal())
             .with("outcome", "rejected_not_active"),
         Rejection::RunNotClosed => refusal.with("outcome", "rejected_run_not_closed"),
+        Rejection::RunNotPaused => refusal,
         Rejection::NotCurrent => refusal
             .with("outcome", "rejected_not_current")
             .with("target_scope", "run"),

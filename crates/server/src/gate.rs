@@ -170,7 +170,7 @@ pub(crate) fn namespace_of(headers: &HeaderMap, uri: &Uri) -> Namespace {
     Namespace::from(name.to_ascii_lowercase())
 }
 
-async fn require_namespace(app: &App, namespace: &Namespace) -> Result<(), Refusal> {
+pub(crate) async fn require_namespace(app: &App, namespace: &Namespace) -> Result<(), Refusal> {
     Ok(app.host().namespaces().require(namespace).await?)
 }
 
@@ -186,8 +186,8 @@ fn half_sent_refused(half_sent: HalfSent) -> Refusal {
     }
 }
 
-async fn read_body(
-    method: &Method,
+/// Reads a body of any media type.
+pub(crate) async fn collect_body(
     headers: &HeaderMap,
     body: HttpBody,
     limit: usize,
@@ -220,7 +220,16 @@ async fn read_body(
             )
         }
     })?;
-    let bytes = collected.to_bytes();
+    Ok(collected.to_bytes())
+}
+
+async fn read_body(
+    method: &Method,
+    headers: &HeaderMap,
+    body: HttpBody,
+    limit: usize,
+) -> Result<Bytes, Refusal> {
+    let bytes = collect_body(headers, body, limit).await?;
     if bytes.is_empty() || method == Method::GET {
         return Ok(Bytes::new());
     }

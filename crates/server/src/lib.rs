@@ -17,6 +17,7 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 
 pub mod auth;
+mod conductor;
 pub mod connections;
 mod control;
 mod error;
@@ -169,6 +170,9 @@ impl App {
             .into_router()
             .layer(worker_panics)
             .layer(compression(COMPRESS_FOR_WORKERS_FROM_BYTES));
+        let conductor = conductor::routes()
+            .into_router()
+            .layer(compression(COMPRESS_FROM_BYTES));
         let others = outside_api()
             .into_router()
             .nest("/api", control::routes().into_router())
@@ -176,6 +180,7 @@ impl App {
             .layer(compression(COMPRESS_FROM_BYTES));
         Router::new()
             .nest("/api/worker", workers)
+            .merge(conductor)
             .merge(others)
             .layer(from_fn_with_state(self.clone(), heavy::layer))
             .layer((
@@ -197,6 +202,7 @@ fn outside_api() -> Routes {
 pub fn routes() -> Vec<Route> {
     let mut routes = worker::routes().below("/api/worker");
     routes.extend(control::routes().below("/api"));
+    routes.extend(conductor::routes().below(""));
     routes.extend(outside_api().below(""));
     routes.sort_by(|one, other| (&one.path, one.method).cmp(&(&other.path, other.method)));
     routes

@@ -1,10 +1,15 @@
 //! Registry documents: small records that are written seldom and read often, such as namespaces, search attribute definitions,
 //! workers and rollouts. All kinds share one table and a handful of store methods; [`Record`] gives each its Rust type.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use longhaul_engine::conductor::definition::Snapshot;
 use longhaul_engine::rollout::Rollout;
+use longhaul_protocol::conductor::{TaskDef, WorkflowDef};
 use longhaul_protocol::id::Namespace;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, NamespaceRow, SearchAttributeRow, Store, WorkerRow};
 
@@ -15,6 +20,12 @@ pub enum DocumentKind {
     SearchAttribute,
     Worker,
     Rollout,
+    /// The definition of a task of definition runs.
+    TaskDef,
+    /// A version of the definition of a definition run.
+    WorkflowDef,
+    /// The definition that runs began with, by its hash.
+    Snapshot,
 }
 
 impl DocumentKind {
@@ -25,6 +36,9 @@ impl DocumentKind {
             Self::SearchAttribute => "search_attribute",
             Self::Worker => "worker",
             Self::Rollout => "rollout",
+            Self::TaskDef => "task_def",
+            Self::WorkflowDef => "workflow_def",
+            Self::Snapshot => "snapshot",
         }
     }
 }
@@ -63,40 +77,110 @@ pub trait Record: Serialize + DeserializeOwned + Send + Sync {
     const KIND: DocumentKind;
 
     /// Returns the namespace, the name and the qualifier of its key.
-    fn key_parts(&self) -> (&str, &str, &str);
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>);
 }
 
 impl Record for NamespaceRow {
     const KIND: DocumentKind = DocumentKind::Namespace;
 
-    fn key_parts(&self) -> (&str, &str, &str) {
-        ("", self.name.as_str(), "")
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        ("".into(), self.name.as_str().into(), "".into())
     }
 }
 
 impl Record for SearchAttributeRow {
     const KIND: DocumentKind = DocumentKind::SearchAttribute;
 
-    fn key_parts(&self) -> (&str, &str, &str) {
-        (self.namespace.as_str(), &self.name, "")
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        (
+            self.namespace.as_str().into(),
+            self.name.as_str().into(),
+            "".into(),
+        )
     }
 }
 
 impl Record for WorkerRow {
     const KIND: DocumentKind = DocumentKind::Worker;
 
-    fn key_parts(&self) -> (&str, &str, &str) {
-        (self.namespace.as_str(), self.worker_id.as_str(), "")
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        (
+            self.namespace.as_str().into(),
+            self.worker_id.as_str().into(),
+            "".into(),
+        )
     }
 }
 
 impl Record for Rollout {
     const KIND: DocumentKind = DocumentKind::Rollout;
 
-    fn key_parts(&self) -> (&str, &str, &str) {
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
         // No build id is empty, so the cohort without one comes first.
         let build_id = self.build_id.as_deref().unwrap_or_default();
-        (self.namespace.as_str(), self.task_queue.as_str(), build_id)
+        (
+            self.namespace.as_str().into(),
+            self.task_queue.as_str().into(),
+            build_id.into(),
+        )
+    }
+}
+
+/// A registered task definition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TaskDefRow {
+    pub namespace: Namespace,
+    pub definition: Arc<TaskDef>,
+}
+
+impl Record for TaskDefRow {
+    const KIND: DocumentKind = DocumentKind::TaskDef;
+
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        (
+            self.namespace.as_str().into(),
+            self.definition.name.as_str().into(),
+            "".into(),
+        )
+    }
+}
+
+/// A registered version of a workflow definition.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkflowDefRow {
+    pub namespace: Namespace,
+    pub definition: Arc<WorkflowDef>,
+}
+
+impl WorkflowDefRow {
+    /// Returns the qualifier of a version. Lists are in the order of the versions.
+    pub fn qualifier(version: i32) -> String {
+        format!("{version:010}")
+    }
+}
+
+impl Record for WorkflowDefRow {
+    const KIND: DocumentKind = DocumentKind::WorkflowDef;
+
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        (
+            self.namespace.as_str().into(),
+            self.definition.name.as_str().into(),
+            Self::qualifier(self.definition.version).into(),
+        )
+    }
+}
+
+/// The definition that runs began with. Its text is the record; runs name it by its hash.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SnapshotRow(pub Arc<Snapshot>);
+
+impl Record for SnapshotRow {
+    const KIND: DocumentKind = DocumentKind::Snapshot;
+
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        ("".into(), self.0.hash().into(), "".into())
     }
 }
 
@@ -111,7 +195,7 @@ impl dyn Store + '_ {
         let body = serde_json::to_string(record)
             .map_err(|error| Error::Corrupt(format!("{name} cannot be written: {error}")))?;
         let document = Document {
-            key: key::<R>(namespace, name, qualifier),
+            key: key::<R>(&namespace, &name, &qualifier),
             body,
         };
         self.put_document(document, expected).await
@@ -142,6 +226,35 @@ impl dyn Store + '_ {
         let key = key::<R>(namespace.as_str(), name, "");
         let found = self.document(&key).await?;
         found.map(|document| read(&document)).transpose()
+    }
+
+    /// Returns one of several records of a name.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn get_qualified<R: Record>(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        qualifier: &str,
+    ) -> Result<Option<R>, Error> {
+        let key = key::<R>(namespace.as_str(), name, qualifier);
+        let found = self.document(&key).await?;
+        found.map(|document| read(&document)).transpose()
+    }
+
+    /// Deletes one of several records of a name. Returns whether there was one.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn delete_qualified<R: Record>(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        qualifier: &str,
+    ) -> Result<bool, Error> {
+        let key = key::<R>(namespace.as_str(), name, qualifier);
+        self.delete_document(&key).await
     }
 
     /// Returns the records of a namespace, or of all, in the order of their keys.

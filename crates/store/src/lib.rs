@@ -28,7 +28,9 @@ mod quiet;
 mod shape;
 pub mod sqlite;
 
-pub use document::{Document, DocumentKey, DocumentKind, Expected, Record};
+pub use document::{
+    Document, DocumentKey, DocumentKind, Expected, Record, SnapshotRow, TaskDefRow, WorkflowDefRow,
+};
 pub use quiet::Quiet;
 
 /// Why a store operation failed.

@@ -8,6 +8,7 @@
 //! * `hook.rs` makes a process the child before its `main` begins.
 
 mod child;
+mod evaluate;
 mod hook;
 mod script;
 

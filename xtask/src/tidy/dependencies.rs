@@ -12,10 +12,12 @@ pub(super) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("server", &["host", "protocol"]),
     (
         "longhaul",
-        &["store", "host", "server", "protocol", "sdk", "examples"],
+        &[
+            "store", "host", "server", "system", "protocol", "sdk", "examples",
+        ],
     ),
     ("macros", &[]),
-    ("system", &[]),
+    ("system", &["host"]),
     ("sdk", &["protocol", "macros"]),
     ("examples", &["sdk"]),
     ("embedded", &["sdk", "server", "host", "store", "protocol"]),

@@ -161,6 +161,7 @@ fn shown(wait: OpenWait<'_>, fakes: &Fakes) -> String {
             "child workflow `{}` ({})",
             child.workflow_id, child.workflow_type
         ),
+        OpenWait::Task(task) => format!("task `{}`", task.reference),
         OpenWait::Update(update) => {
             let name = update.command.target_name.as_deref();
             format!("update `{}`", name.unwrap_or_default())

@@ -24,6 +24,10 @@ pub const SUB_WORKFLOW_DEPTH_MAX: u32 = 100;
 /// How many characters of a reason clients see.
 pub const REASON_CHARS_MAX: usize = 500;
 
+/// How many characters of the reason of a task are kept. A JOIN and a run collect the reasons of thousands of tasks, so theirs are
+/// cut there too.
+pub const KEPT_REASON_CHARS_MAX: usize = 10_000;
+
 /// How deeply the JSON of a definition may be nested. Task records and failure workflows wrap it in some levels more, and the
 /// reader of JSON accepts 127.
 pub const DEFINITION_DEPTH_MAX: usize = 100;

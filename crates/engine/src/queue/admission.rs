@@ -92,10 +92,13 @@ impl Admission {
         let of = |place: &Override| match kind {
             TaskKind::Workflow => place.workflow_tasks.clone(),
             TaskKind::Activity => place.activity_tasks.clone(),
+            // Limits of these tasks come from their definitions.
+            TaskKind::Execution => Caps::default(),
         };
         let base = match kind {
             TaskKind::Workflow => self.workflow_tasks.clone(),
             TaskKind::Activity => self.activity_tasks.clone(),
+            TaskKind::Execution => Caps::default(),
         };
         let places = [
             format!("{namespace}:{queue}"),

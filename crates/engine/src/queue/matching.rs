@@ -52,6 +52,18 @@ pub struct PollFilter {
 }
 
 impl PollFilter {
+    /// Returns the filter of a worker that takes every task of its queue.
+    pub fn any(worker_id: WorkerId) -> Self {
+        Self {
+            worker_id,
+            types: Arc::default(),
+            build_id: None,
+            validators: Arc::default(),
+            capabilities: Arc::default(),
+            max_sessions: 0,
+        }
+    }
+
     /// Returns whether the poll may get the task.
     pub fn accepts(&self, task: &Requirements) -> bool {
         let type_fits = match &task.validates {

@@ -5,8 +5,10 @@
 
 use longhaul_protocol::Timestamp;
 
+use crate::conductor::execution::command::control;
+use crate::conductor::execution::lookup::{LookupResults, Step};
 use crate::run::draft::{Draft, WorkflowTasks};
-use crate::run::state::Run;
+use crate::run::state::{Program, Run};
 use crate::{Command, Decision, Moment};
 
 /// Applies everything that is due at the time of the decision.
@@ -30,6 +32,16 @@ impl Command for AdvanceTime {
         }
         draft.apply_due();
         draft.finish(Ok(()))
+    }
+
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<()> {
+        if run.core.alarm.is_none_or(|alarm| alarm > moment.now) {
+            return Step::Decided(Decision::unchanged(()));
+        }
+        match run.spec.program {
+            Program::Code => Step::Decided(self.decide(run, moment)),
+            Program::Definition => control::advance(run, moment, found),
+        }
     }
 }
 

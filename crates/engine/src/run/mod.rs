@@ -14,4 +14,4 @@ pub mod wait;
 pub mod workflow_task;
 
 mod close;
-mod draft;
+pub(crate) mod draft;

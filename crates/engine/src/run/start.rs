@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::change::{CommandRow, CommandStatus, CommandType, InstanceChange, TargetScope};
 use crate::run::draft::{Cause, Draft};
-use crate::run::state::{Core, OpenCounts, Resume, Routing, Run, Spec, Status};
+use crate::run::state::{Core, OpenCounts, Program, Resume, Routing, Run, Spec, Status};
 use crate::run::workflow_task::record::check_attributes;
 use crate::{Changes, Command, Decision, Moment, Rejection, limits};
 
@@ -88,6 +88,7 @@ impl Start {
             workflow_id: self.workflow_id.clone(),
             run_id: ids.mint(),
             run_number: 1,
+            program: Program::Code,
             workflow_type: self.workflow_type.clone(),
             task_queue: self.task_queue.clone(),
             arguments: self.arguments.clone(),
@@ -238,6 +239,7 @@ pub(crate) fn fresh_core(now: Timestamp) -> Core {
         search_attribute_types: Arc::new(Map::new()),
         streams: Arc::default(),
         version_markers: Arc::new(BTreeMap::new()),
+        execution: None,
         alarm: None,
     }
 }

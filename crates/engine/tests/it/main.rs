@@ -1,4 +1,5 @@
-//! Tests of the engine from outside: stories in `scenarios/*.txt`, and random sequences of commands against the invariants.
+//! Tests of the engine from outside: stories in `scenarios/*.txt`, random sequences of commands against the invariants, and
+//! definition runs in `conductor`.
 
 #![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 #![expect(
@@ -6,6 +7,7 @@
     reason = "stories are read from files, and written with UPDATE_SCENARIOS"
 )]
 
+mod conductor;
 mod invariants;
 mod random;
 mod scenarios;

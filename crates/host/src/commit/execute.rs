@@ -10,10 +10,13 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use longhaul_engine::command::{CommandKind, Listed, Start};
+use longhaul_engine::conductor::execution::command::start::{NewExecution, create};
+use longhaul_engine::conductor::execution::lookup::Step;
 use longhaul_engine::run::start::Started;
-use longhaul_engine::run::state::Run;
+use longhaul_engine::run::state::{Program, Run};
 use longhaul_engine::session::Session;
 use longhaul_engine::{Changes, Command, Decision, Limits, Moment};
+use longhaul_protocol::Ids;
 use longhaul_protocol::id::RunId;
 use longhaul_store::{Error as StoreError, Store};
 use tokio::sync::MutexGuard;
@@ -22,11 +25,24 @@ use crate::clock::Clock;
 use crate::commit::cache::{Cache, Cell, CellState};
 use crate::commit::hints::{Commit, Hints};
 use crate::commit::wakes::Wakes;
+use crate::conductor::finder::Finder;
 use crate::error::{Error, Result};
 
 /// How often a command is decided again after losing to another commit, before its caller is asked to retry. Losing once is
 /// ordinary with several servers; losing eight times in a row means something is wrong.
 const CONFLICT_RETRIES: usize = 8;
+
+/// Steps of one decision on a definition run. A pass asks for a bounded number of things.
+const STEPS_MAX: usize = 200;
+
+/// Logs a decision that panicked. It is a bug that ends this request only: nothing was written, and the run is unchanged.
+fn panicked(kind: CommandKind) -> Error {
+    tracing::error!(
+        command = kind.as_str(),
+        "a decision panicked; the reply was internal_error and nothing was committed"
+    );
+    Error::Internal
+}
 
 /// Decides and commits.
 pub(crate) struct Executor {
@@ -35,6 +51,7 @@ pub(crate) struct Executor {
     pub(crate) limits: Limits,
     wakes: Arc<Wakes>,
     cache: Cache,
+    pub(crate) finder: Finder,
 }
 
 /// The tries of one command on one run. Another commit may come first; then the command is decided again on what is stored.
@@ -99,9 +116,12 @@ impl Locked<'_> {
 
     /// Decides, commits and wakes. Returns `Ok(None)` if another commit came first.
     pub(crate) async fn decide<C: Command>(mut self, command: &C) -> Result<Option<C::Reply>> {
-        let decision = self
-            .executor
-            .decide(C::KIND, |moment| command.decide(self.run(), moment))?;
+        let decision = match self.run().spec.program {
+            Program::Code => self
+                .executor
+                .decide(C::KIND, |moment| command.decide(self.run(), moment))?,
+            Program::Definition => self.decide_in_steps(command).await?,
+        };
         if decision.changes.run.is_none() && !self.is_current().await? {
             self.state.run = None;
             return Ok(None);
@@ -120,6 +140,26 @@ impl Locked<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Decides a command on a definition run: finds what each step asks for, with the run locked, and decides again with the same
+    /// time and ids.
+    async fn decide_in_steps<C: Command>(&self, command: &C) -> Result<Decision<C::Reply>> {
+        let moment = self.executor.moment();
+        let run = self.run();
+        let mut found = self.executor.finder.begin(run, moment.now);
+        for _ in 0..STEPS_MAX {
+            let step = catch_unwind(AssertUnwindSafe(|| command.step(run, moment, &found)));
+            match step.map_err(|_| panicked(C::KIND))? {
+                Step::Decided(decision) => return Ok(decision),
+                Step::Needs(lookups) => {
+                    self.wait_for_commits().await?;
+                    self.executor.finder.find(run, lookups, &mut found).await?;
+                }
+            }
+        }
+        tracing::error!(run_id = %run.run_id(), command = C::KIND.as_str(), "a decision asked for too much");
+        Err(Error::Internal)
     }
 
     /// Returns whether the copy is current. A decision that writes nothing is not checked by a commit; if other servers write too,
@@ -141,6 +181,7 @@ impl Executor {
         limits: Limits,
         wakes: Arc<Wakes>,
         cache_bytes_max: u64,
+        finder: Finder,
     ) -> Self {
         Self {
             store,
@@ -148,6 +189,7 @@ impl Executor {
             limits,
             wakes,
             cache: Cache::new(cache_bytes_max),
+            finder,
         }
     }
 
@@ -200,6 +242,27 @@ impl Executor {
         }
     }
 
+    /// Starts a definition run and makes its first pass.
+    pub(crate) async fn create_execution(&self, new: &NewExecution) -> Result<RunId> {
+        let moment = self.moment();
+        let mut ids = Ids::new(moment.now, moment.entropy);
+        let run_id: RunId = ids.mint_uuid();
+        let created = create(new, &run_id, &mut ids, moment.now, &self.limits);
+        let changes = Arc::new(Changes {
+            created: vec![created],
+            ..Changes::default()
+        });
+        let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
+        let created = self.cache_created(&changes, &commit);
+        match self.finish(commit, None, created).wait().await {
+            Ok(()) => Ok(run_id),
+            Err(error) => {
+                self.cache.remove(&run_id);
+                Err(error.into())
+            }
+        }
+    }
+
     /// Commits sessions alone; returns false if another commit of one of them came first.
     pub(crate) async fn commit_sessions(&self, sessions: Vec<Session>) -> Result<bool> {
         let changes = Arc::new(Changes::of_sessions(sessions));
@@ -237,13 +300,7 @@ impl Executor {
         kind: CommandKind,
         decide: impl FnOnce(Moment<'_>) -> Decision<R>,
     ) -> Result<Decision<R>> {
-        catch_unwind(AssertUnwindSafe(|| decide(self.moment()))).map_err(|_| {
-            tracing::error!(
-                command = kind.as_str(),
-                "a decision panicked; the reply was internal_error and nothing was committed"
-            );
-            Error::Internal
-        })
+        catch_unwind(AssertUnwindSafe(|| decide(self.moment()))).map_err(|_| panicked(kind))
     }
 
     async fn lock<'c>(&'c self, cell: &'c Arc<Cell>, run_id: &RunId) -> Result<Option<Locked<'c>>> {
@@ -416,6 +473,7 @@ mod tests {
 
     use super::*;
     use crate::clock::SystemClock;
+    use crate::conductor::evaluate::Evaluator;
     use crate::matching::dispatch::{Dispatch, PollCaps};
 
     fn executor() -> Executor {
@@ -427,7 +485,8 @@ mod tests {
         );
         let wakes = Arc::new(Wakes::new(Arc::default(), dispatch, 60));
         let store = Arc::new(Memory::new());
-        Executor::new(store, clock, Limits::default(), wakes, 1 << 20)
+        let finder = Finder::new(Arc::clone(&store) as Arc<dyn Store>, Evaluator::default());
+        Executor::new(store, clock, Limits::default(), wakes, 1 << 20, finder)
     }
 
     async fn started(executor: &Executor) -> (RunId, TaskId) {

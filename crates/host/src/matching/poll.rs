@@ -391,11 +391,32 @@ enum DedupResult<R> {
 
 /// A task that was taken from the queue and is not leased yet. It goes back if the claim ends early; if it was leased after all,
 /// the next claim of it is refused and nothing else happens.
-struct TakenTask<'a> {
+pub(crate) struct TakenTask<'a> {
     dispatch: &'a Dispatch,
     queue: &'a QueueKey,
     reservation: Reservation,
     task: Option<ReadyTask>,
+}
+
+impl<'a> TakenTask<'a> {
+    pub(crate) fn new(dispatch: &'a Dispatch, queue: &'a QueueKey, task: ReadyTask) -> Self {
+        Self {
+            dispatch,
+            queue,
+            reservation: task.reservation(),
+            task: Some(task),
+        }
+    }
+
+    /// Returns the task.
+    pub(crate) fn task(&self) -> Option<&ReadyTask> {
+        self.task.as_ref()
+    }
+
+    /// Ends the reservation: the task was leased, or no poll may get it any more.
+    pub(crate) fn finish(mut self) {
+        self.task = None;
+    }
 }
 
 impl Drop for TakenTask<'_> {
@@ -406,13 +427,13 @@ impl Drop for TakenTask<'_> {
 }
 
 /// Leaves the queue when the poll ends, for any reason.
-struct WaitingPoll<'a> {
-    dispatch: &'a Dispatch,
-    ticket: Option<Ticket>,
+pub(crate) struct WaitingPoll<'a> {
+    pub(crate) dispatch: &'a Dispatch,
+    pub(crate) ticket: Option<Ticket>,
 }
 
 impl WaitingPoll<'_> {
-    async fn handed(&mut self) -> Option<ReadyTask> {
+    pub(crate) async fn handed(&mut self) -> Option<ReadyTask> {
         match &mut self.ticket {
             Some(ticket) => (&mut ticket.handed).await.ok(),
             None => None,

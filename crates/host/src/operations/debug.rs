@@ -60,6 +60,8 @@ impl Workflows<'_> {
             workers.iter().any(|worker| {
                 let row = &worker.row;
                 let types = match kind {
+                    // Workers of definition runs do not register.
+                    TaskKind::Execution => return false,
                     TaskKind::Workflow => &row.supported_workflow_types,
                     TaskKind::Activity => &row.supported_activity_types,
                 };

@@ -181,6 +181,16 @@ async fn deliver(host: &Host, delivery: Delivery) -> Result<Option<String>> {
             }
             Ok(None)
         }
+        Order::ReportExecution {
+            parent_run_id,
+            report,
+        } => {
+            host.inner
+                .executor
+                .execute(&parent_run_id, &*report)
+                .await?;
+            Ok(None)
+        }
         Order::Stop {
             workflow_id,
             how,

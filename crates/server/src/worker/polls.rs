@@ -158,6 +158,7 @@ fn refused(error: &Error, poll: &Poll, kind: &'static str) -> Refusal {
         | Error::SystemAttribute(_)
         | Error::AttributeNotFound(_)
         | Error::Query(_)
+        | Error::Conductor(_)
         | Error::Validation(_)
         | Error::Question { .. }
         | Error::Session(_)

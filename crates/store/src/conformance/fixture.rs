@@ -220,4 +220,4 @@ pub fn is_conflict(result: &Result<(), Error>) -> bool {
 }
 
 /// Every kind of task, for loops over both.
-pub const KINDS: [TaskKind; 2] = [TaskKind::Workflow, TaskKind::Activity];
+pub const KINDS: [TaskKind; 3] = [TaskKind::Workflow, TaskKind::Activity, TaskKind::Execution];

@@ -167,7 +167,7 @@ fn count_of<'c>(
 }
 
 fn kind(text: &str) -> Result<TaskKind, Error> {
-    [TaskKind::Workflow, TaskKind::Activity]
+    [TaskKind::Workflow, TaskKind::Activity, TaskKind::Execution]
         .into_iter()
         .find(|kind| kind.as_str() == text)
         .ok_or_else(|| Error::Corrupt(format!("no task is of kind {text}")))

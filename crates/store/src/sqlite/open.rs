@@ -232,7 +232,7 @@ mod tests {
             let (namespace, name, qualifier) = record.key_parts();
             assert_eq!(
                 (&*key.namespace, &*key.name, &*key.qualifier),
-                (namespace, name, qualifier)
+                (&*namespace, &*name, &*qualifier)
             );
         }
     }

@@ -27,12 +27,10 @@ pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>
     let Some(first) = rows.next()? else {
         return Ok(None);
     };
-    let mut run = Run {
-        version: first.get::<_, i64>(0)?.cast_unsigned(),
-        core: body(first, 1, "run", run_id.as_str())?,
-        spec: Arc::new(body(first, 2, "specification of run", run_id.as_str())?),
-        parts: BTreeMap::new(),
-    };
+    let version = first.get::<_, i64>(0)?.cast_unsigned();
+    let core = body(first, 1, "run", run_id.as_str())?;
+    let spec = Arc::new(body(first, 2, "specification of run", run_id.as_str())?);
+    let mut parts = BTreeMap::new();
     let mut next = Some(first);
     while let Some(row) = next {
         let Some(part) = row
@@ -45,10 +43,10 @@ pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>
         let part: PartKey = part
             .parse()
             .map_err(|error| unreadable("part of run", run_id.as_str(), error))?;
-        run.parts
-            .insert(part, body(row, 4, "part of run", run_id.as_str())?);
+        parts.insert(part, body(row, 4, "part of run", run_id.as_str())?);
         next = rows.next()?;
     }
+    let mut run = Run::new(version, spec, core, parts);
     thin::complete(connection, &mut run)?;
     Ok(Some(run))
 }

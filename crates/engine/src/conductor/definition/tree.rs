@@ -129,6 +129,8 @@ pub struct Tree {
     nodes: Vec<Node>,
     lists: Vec<List>,
     index: BTreeMap<String, NodeId>,
+    /// The JOINs that wait for each reference.
+    joins: BTreeMap<String, Vec<NodeId>>,
     top: ListId,
 }
 
@@ -162,6 +164,7 @@ impl Tree {
                 owner: Owner::TopLevel,
             }],
             index: BTreeMap::new(),
+            joins: BTreeMap::new(),
             top: ListId::EMPTY,
         }
     }
@@ -200,6 +203,15 @@ impl Tree {
             let end = number(self.nodes.len());
             let node = &mut self.nodes[id.0 as usize];
             node.operator = Operator::of(task, lists);
+            if let Operator::Join { join_on } = &node.operator {
+                for reference in join_on {
+                    let joins = self.joins.entry(reference.clone()).or_default();
+                    if joins.last() != Some(&id) {
+                        joins.push(id);
+                    }
+                }
+            }
+            let node = &mut self.nodes[id.0 as usize];
             node.end = end;
         }
         Ok(list)
@@ -254,6 +266,11 @@ impl Tree {
     /// Returns the node with a reference, which has no iteration.
     pub fn find(&self, reference: &str) -> Option<&Node> {
         self.index.get(reference).map(|id| self.node(*id))
+    }
+
+    /// Returns the JOINs that name a reference.
+    pub fn joins_on(&self, reference: &str) -> &[NodeId] {
+        self.joins.get(reference).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the nodes of a list in order.

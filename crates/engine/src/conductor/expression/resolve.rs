@@ -9,6 +9,7 @@ use super::{
     Expression, Found, Piece, Reference, Root, Roots, TASK_MEMBERS, Template, Text, ValueRef,
     WORKFLOW_MEMBERS,
 };
+use crate::conductor::path::Selected;
 use crate::conductor::{Budget, Limit};
 
 /// Why a template has no value yet, or never.
@@ -41,6 +42,59 @@ impl Template {
             Err(Unresolved::Unloaded(
                 resolver.unloaded.into_iter().collect(),
             ))
+        }
+    }
+}
+
+impl Template {
+    /// Resolves the template as a list. Returns one element, without a copy of the whole list where a path finds it. A value that is
+    /// not a list is a list of one, and null is an empty one.
+    pub fn element(
+        &self,
+        index: usize,
+        roots: &dyn Roots,
+        budget: &mut Budget,
+    ) -> Result<Option<Value>, Unresolved> {
+        let mut of = |value: &Value| -> Result<Option<Value>, Limit> {
+            let list = match value {
+                Value::Array(list) => list.as_slice(),
+                Value::Null => &[],
+                other @ (Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Object(_)) => std::slice::from_ref(other),
+            };
+            let element = list.get(index).map(|element| budget.copy(element, 1));
+            element.transpose()
+        };
+        if let Self::Literal(value) = self {
+            return Ok(of(value)?);
+        }
+        let found = self.path().and_then(|path| match &path.root {
+            Root::WorkflowMember(name) => Some((path, roots.workflow_member(name))),
+            Root::TaskMember { reference, member } => {
+                Some((path, roots.task_member(reference, member)))
+            }
+            Root::Workflow | Root::Environment(_) | Root::Name(_) => None,
+        });
+        if let Some((path, Found::Value(value))) = &found {
+            let mut search = Budget::default();
+            if let Selected::One(value) = path.steps.find(value, &mut search)? {
+                return Ok(of(value)?);
+            }
+        }
+        let value = self.resolve(roots, &mut Budget::default())?;
+        Ok(of(&value)?)
+    }
+
+    /// Returns the path, if the template is exactly one.
+    fn path(&self) -> Option<&Reference> {
+        match self {
+            Self::Text(Text(pieces)) => match &pieces[..] {
+                [Piece::Expression(Expression::Reference(reference))] => Some(reference),
+                _ => None,
+            },
+            Self::Literal(_) | Self::List(_) | Self::Map(_) => None,
         }
     }
 }
@@ -152,7 +206,15 @@ impl Resolver<'_, '_> {
                 self.together(&WORKFLOW_MEMBERS, |roots, name| roots.workflow_member(name))?
             }
             Root::WorkflowMember(name) => self.roots.workflow_member(name),
-            Root::TaskMember { reference, member } => self.roots.task_member(reference, member),
+            Root::TaskMember {
+                reference: task,
+                member,
+            } => reference
+                .steps
+                .first_member()
+                .filter(|_| member == "output")
+                .and_then(|name| self.roots.output_with(task, name))
+                .unwrap_or_else(|| self.roots.task_member(task, member)),
             Root::Environment(name) => return self.environment(name, reference, depth),
             Root::Name(name) => match self.roots.named(name) {
                 Found::Missing if self.roots.has_task(name) => self

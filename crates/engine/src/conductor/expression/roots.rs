@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use longhaul_protocol::HistorySeq;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The members of the root `workflow` that a path can select together, as in `workflow..x`.
@@ -52,6 +53,12 @@ pub trait Roots {
     /// without its iteration and means the newest one.
     fn task_member(&self, reference: &str, name: &str) -> Found<'_>;
 
+    /// Returns an object with this member of the output of a task, if it is much cheaper than the whole output.
+    fn output_with(&self, reference: &str, member: &str) -> Option<Found<'_>> {
+        let _ = (reference, member);
+        None
+    }
+
     /// Returns whether the run has a task with this reference.
     fn has_task(&self, reference: &str) -> bool;
 
@@ -97,7 +104,8 @@ pub struct ValueRef {
 }
 
 /// The members of events that can be large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EventMember {
     Input,
     Output,

@@ -112,6 +112,17 @@ impl Steps {
         Some(name)
     }
 
+    /// Returns the name that the first step selects, if it is a plain name.
+    pub(super) fn first_member(&self) -> Option<&str> {
+        match self.list.first() {
+            Some(Step {
+                descend: false,
+                select: Select::Member(name),
+            }) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Returns whether nothing is selected or computed: the value itself is the result.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty() && matches!(self.ending, Ending::Selected)

@@ -17,13 +17,17 @@ use longhaul_protocol::history::{Event, EventPayload};
 use longhaul_protocol::id::{CommandId, RunId, TaskId};
 use longhaul_protocol::sequence::{CommandSeq, HistorySeq, RequestSeq};
 use longhaul_protocol::{Ids, Timestamp};
+use serde_json::Value;
 
 use crate::change::{Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus};
+use crate::conductor::execution::index::TaskIndex;
+use crate::conductor::expression::ValueRef;
 use crate::limits::Limits;
 use crate::rejection::RunClosed;
 use crate::run::family::child::Child;
 use crate::run::state::{
-    Activity, Core, Message, OpenGroup, Part, PartKey, Run, Signal, Spec, Timer, Update, Wait,
+    Activity, Core, Message, OpenGroup, Part, PartKey, Program, Run, Signal, Spec, Timer, Update,
+    Wait,
 };
 use crate::{Decision, Moment};
 
@@ -40,6 +44,10 @@ pub(crate) struct Draft<'a> {
     pub(crate) spec: Arc<Spec>,
     pub(crate) core: Core,
     changed: BTreeMap<PartKey, Option<Part>>,
+    /// Tasks of a definition run that this draft added.
+    pub(crate) added: TaskIndex,
+    /// Large values of a definition run that events of this draft contain.
+    pub(crate) new_values: BTreeMap<ValueRef, Arc<Value>>,
     pub(crate) events: Vec<Event>,
     pub(crate) tasks: BTreeMap<TaskId, TaskRow>,
     pub(crate) commands: Vec<CommandRow>,
@@ -97,6 +105,8 @@ impl<'a> Draft<'a> {
             spec,
             core,
             changed: BTreeMap::new(),
+            added: TaskIndex::default(),
+            new_values: BTreeMap::new(),
             events: Vec::new(),
             tasks: BTreeMap::new(),
             commands: Vec::new(),
@@ -177,6 +187,43 @@ impl<'a> Draft<'a> {
             left: base.peekable(),
             right: changed.peekable(),
         }
+    }
+
+    /// Returns the parts from one key to another, as they are now, ascending.
+    pub(crate) fn parts_between(
+        &self,
+        first: PartKey,
+        last: PartKey,
+    ) -> impl Iterator<Item = (&PartKey, &Part)> {
+        let base = self
+            .base
+            .into_iter()
+            .flat_map(move |run| run.parts.range(first..=last))
+            .filter(|(key, _)| !self.changed.contains_key(key));
+        let changed = self
+            .changed
+            .range(first..=last)
+            .filter_map(|(key, part)| part.as_ref().map(|part| (key, part)));
+        Merge {
+            left: base.peekable(),
+            right: changed.peekable(),
+        }
+    }
+
+    /// Returns the index of the tasks that were there before this draft.
+    pub(crate) fn base_index(&self) -> Option<&TaskIndex> {
+        self.base.map(|run| &run.index)
+    }
+
+    /// Returns the run as it would be after this draft.
+    pub(crate) fn preview(&self) -> Run {
+        let parts = self.parts().map(|(key, part)| (*key, part.clone()));
+        Run::new(
+            0,
+            Arc::clone(&self.spec),
+            self.core.clone(),
+            parts.collect(),
+        )
     }
 
     /// Returns an upper bound of the number of parts as they are now.
@@ -266,10 +313,37 @@ impl<'a> Draft<'a> {
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         if !self.is_open() {
             let messages = self
-                .parts()
+                .parts_between(PartKey::Outbox(0), PartKey::Outbox(u64::MAX))
                 .filter_map(|(_, part)| part.as_outbox_message());
             return messages.map(|message| message.retry_at).min();
         }
+        match self.spec.program {
+            Program::Code => self.next_due_of_code(),
+            Program::Definition => self.next_due_of_definition(),
+        }
+    }
+
+    /// A definition run waits for its deadline, its open tasks and its outbox. A run with work left is due at once.
+    fn next_due_of_definition(&self) -> Option<Timestamp> {
+        let messages = self.parts_between(PartKey::Outbox(0), PartKey::Outbox(u64::MAX));
+        let tasks = self.parts_between(PartKey::Task(0), PartKey::Task(u64::MAX));
+        let parts = messages.chain(tasks).map(|(_, part)| part);
+        self.next_due_of(parts)
+    }
+
+    /// Returns when a definition run is next due by itself or by one of these parts.
+    fn next_due_of<'p>(&self, parts: impl Iterator<Item = &'p Part>) -> Option<Timestamp> {
+        let execution = self.execution();
+        let has_work = !execution.paused && (execution.is_new || !execution.backlog.is_empty());
+        let due = earliest(execution.deadline_at, has_work.then_some(self.now));
+        parts.fold(due, |due, part| {
+            let message = part.as_outbox_message().map(|message| message.retry_at);
+            let task = part.as_task().and_then(|task| task.next_due());
+            earliest(due, earliest(message, task))
+        })
+    }
+
+    fn next_due_of_code(&self) -> Option<Timestamp> {
         let mut due = earliest(self.spec.run_deadline_at, self.spec.execution_deadline_at);
         due = earliest(
             due,
@@ -306,7 +380,10 @@ impl<'a> Draft<'a> {
                     | Part::Adopted(_)
                     | Part::Group(_)
                     | Part::Member(_)
-                    | Part::Outcome(_) => None,
+                    | Part::Outcome(_)
+                    | Part::Task(_)
+                    | Part::Past(_)
+                    | Part::Value(_) => None,
                 },
             );
         }
@@ -316,7 +393,15 @@ impl<'a> Draft<'a> {
     /// Sets the alarm. The stored alarm may be early, never late: it is moved to a later time only when it fires, which saves an
     /// index write on almost every transition.
     fn set_alarm(&mut self) {
-        let due = self.next_due();
+        let is_early = self.core.alarm.is_none_or(|alarm| alarm > self.now);
+        let due = match self.spec.program {
+            // The stored alarm is early enough for everything that did not change, so a run with thousands of open tasks need not
+            // visit them all.
+            Program::Definition if self.is_open() && is_early => {
+                self.next_due_of(self.changed.values().flatten())
+            }
+            Program::Definition | Program::Code => self.next_due(),
+        };
         self.core.alarm = match (due, self.core.alarm) {
             (due, _) if !self.is_open() => due,
             (due, Some(alarm)) if alarm <= self.now => due,

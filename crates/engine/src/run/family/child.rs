@@ -26,7 +26,7 @@ use crate::run::family::outbox::OutboxBody;
 use crate::run::start::fresh_core;
 use crate::run::state::retry_policy::backoff_seconds;
 use crate::run::state::{
-    ClosedReason, Message, Outcome, Part, PartKey, Resume, Run, RunFailure, Spec,
+    ClosedReason, Message, Outcome, Part, PartKey, Program, Resume, Run, RunFailure, Spec,
 };
 use crate::run::wait::group::CallEnd;
 use crate::{Command, Decision, Moment, limits};
@@ -243,6 +243,7 @@ impl Children<'_, '_> {
             workflow_id: self.draft.ids.mint(),
             run_id: self.draft.ids.mint(),
             run_number: 1,
+            program: Program::Code,
             workflow_type: command.workflow_type.clone(),
             task_queue: command
                 .queue

@@ -3,13 +3,17 @@
 //! the sender. The receiver recognises a message that was delivered twice: by the call it is about, or by a request id made from
 //! the sender and the number of the message.
 
+use std::sync::Arc;
+
 use longhaul_protocol::Timestamp;
+use longhaul_protocol::conductor::WorkflowStatus;
 use longhaul_protocol::history::{EventPayload, ParentClosePolicyDone};
-use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkflowId};
 use longhaul_protocol::workflow_command::ParentClosePolicy;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::conductor::execution::command::control::ReportExecution;
 use crate::run::draft::{Draft, Outbox};
 use crate::run::family::child::{Child, ChildClosed, ChildRun, ReportChildRun};
 use crate::run::message::external::Stop;
@@ -33,6 +37,13 @@ pub enum OutboxBody {
     ChildRunStarted(ChildRun),
     /// To the parent: this child is closed. The run itself records how.
     ChildRunClosed,
+    /// To the parent of a definition run: it ended. The end is in the message, because the run may be opened again.
+    ExecutionEnded {
+        status: WorkflowStatus,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        output: Arc<Value>,
+    },
     /// To a child: stop.
     StopChild {
         workflow_id: WorkflowId,
@@ -69,6 +80,11 @@ pub struct Delivery {
 /// The command for the receiver.
 #[derive(Clone, Debug)]
 pub enum Order {
+    /// The task of the parent that waits for this definition run.
+    ReportExecution {
+        parent_run_id: RunId,
+        report: Box<ReportExecution>,
+    },
     Report {
         parent_run_id: RunId,
         report: Box<ReportChildRun>,
@@ -90,7 +106,7 @@ pub enum Order {
 /// Returns all undelivered messages of a run, oldest first.
 pub fn deliveries(run: &Run) -> Vec<Delivery> {
     run.parts
-        .iter()
+        .range(PartKey::Outbox(0)..=PartKey::Outbox(u64::MAX))
         .filter_map(|(key, part)| match (key, part) {
             (PartKey::Outbox(number), Part::Outbox(message)) => Some(Delivery {
                 number: *number,
@@ -114,6 +130,27 @@ fn order(run: &Run, body: &OutboxBody) -> Option<Order> {
                 outcome: run.outcome().cloned(),
             });
             report(run, ChildRun::of(&run.spec), closed)
+        }
+        OutboxBody::ExecutionEnded {
+            status,
+            reason,
+            output,
+        } => {
+            let parent = run.spec.parent.as_deref()?;
+            let execution = run.core.execution.as_deref()?;
+            Some(Order::ReportExecution {
+                parent_run_id: parent.run_id.clone(),
+                report: Box::new(ReportExecution {
+                    task_id: TaskId::from(parent.call_id.as_str()),
+                    seq: parent.sequence.get(),
+                    run_id: run.run_id().clone(),
+                    name: run.spec.workflow_type.clone(),
+                    version: execution.version,
+                    status: *status,
+                    reason: reason.clone(),
+                    output: Arc::clone(output),
+                }),
+            })
         }
         OutboxBody::StopChild {
             workflow_id,
@@ -197,6 +234,7 @@ impl Command for ConfirmDelivery {
             )),
             OutboxBody::ChildRunStarted(_)
             | OutboxBody::ChildRunClosed
+            | OutboxBody::ExecutionEnded { .. }
             | OutboxBody::StopChild { .. }
             | OutboxBody::RequestCancellation { .. } => None,
         };
@@ -278,7 +316,7 @@ impl Outbox<'_, '_> {
     pub(crate) fn redeliver_due(&mut self) {
         let due: Vec<(PartKey, OutboxMessage)> = self
             .draft
-            .parts()
+            .parts_between(PartKey::Outbox(0), PartKey::Outbox(u64::MAX))
             .filter_map(|(key, part)| {
                 let message = part.as_outbox_message()?;
                 (message.retry_at <= self.draft.now).then(|| (*key, message.clone()))

@@ -103,7 +103,15 @@ pub fn trouble(run: &Run, now: Timestamp) -> Option<Trouble> {
             | Part::Outbox(_)
             | Part::Group(_)
             | Part::Member(_)
-            | Part::Outcome(_) => {}
+            | Part::Outcome(_)
+            | Part::Past(_)
+            | Part::Value(_) => {}
+            Part::Task(task) => {
+                has_call |= task.is_open();
+                if task.next_due().is_some_and(|due| due <= now) {
+                    return Some(Trouble::Overdue);
+                }
+            }
         }
     }
     if run.core.workflow_task.is_some() {

@@ -1,5 +1,6 @@
 //! What an open run waits for.
 
+use crate::conductor::execution::state::ExecutionTask;
 use crate::run::family::child::Child;
 use crate::run::local_activity::LocalActivity;
 use crate::run::state::{Activity, Part, Run, Timer, Update, Wait, WaitFor, WorkflowTask};
@@ -17,6 +18,8 @@ pub enum OpenWait<'a> {
     Wait(&'a Wait),
     Child(&'a Child),
     Update(&'a Update),
+    /// A task of a definition run.
+    Task(&'a ExecutionTask),
 }
 
 /// Returns everything that the run waits for, the workflow task first. Empty for a closed run.
@@ -44,7 +47,10 @@ fn of_part(part: &Part) -> Option<OpenWait<'_>> {
         | Part::Outbox(_)
         | Part::Group(_)
         | Part::Member(_)
-        | Part::Outcome(_) => None,
+        | Part::Outcome(_)
+        | Part::Past(_)
+        | Part::Value(_) => None,
+        Part::Task(task) => task.is_open().then_some(OpenWait::Task(task)),
     }
 }
 
@@ -67,6 +73,7 @@ impl OpenWait<'_> {
             },
             Self::Child(_) => "child",
             Self::Update(_) => "update",
+            Self::Task(_) => "task",
         }
     }
 
@@ -112,6 +119,7 @@ impl OpenWait<'_> {
                 "child workflow {} ({})",
                 child.workflow_id, child.workflow_type
             ),
+            Self::Task(task) => task.describe_wait(),
             Self::Update(update) => format!(
                 "update {}",
                 update.command.target_name.as_deref().unwrap_or_default()

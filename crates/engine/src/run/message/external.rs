@@ -6,9 +6,11 @@ use longhaul_protocol::id::{CommandId, RunId};
 use longhaul_protocol::{Payload, Reason};
 
 use crate::change::{CommandRow, CommandStatus, CommandType, TargetScope};
+use crate::conductor::execution::command::control;
+use crate::conductor::execution::lookup::{LookupResults, Step};
 use crate::contract::Declared;
 use crate::run::draft::{Cause, Draft};
-use crate::run::state::{ClosedReason, Outcome, Run, RunFailure, Signal};
+use crate::run::state::{ClosedReason, Outcome, Program, Run, RunFailure, Signal};
 use crate::{Command, Decision, Moment, Rejection, digest, limits};
 
 /// The fields that all external commands have.
@@ -348,6 +350,12 @@ impl Command for StopRun {
         );
         let receipt = draft.receipt(command);
         draft.finish(Ok(receipt))
+    }
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<Receipt> {
+        match run.spec.program {
+            Program::Code => Step::Decided(self.decide(run, moment)),
+            Program::Definition => control::terminate(self, run, moment, found),
+        }
     }
 }
 

@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::change::StoredReply;
+use crate::conductor::execution::index::TaskIndex;
+use crate::conductor::execution::state::{Execution, ExecutionTask};
 use crate::run::cancellation::Cancellation;
 use crate::run::family::child::Parent;
 use crate::run::local_activity::LocalActivity;
@@ -43,6 +45,25 @@ pub struct Run {
     pub spec: Arc<Spec>,
     pub core: Core,
     pub parts: BTreeMap<PartKey, Part>,
+    /// Finds the tasks of a definition run. Derived from the parts.
+    pub index: TaskIndex,
+}
+
+/// Which program decides the next step of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Program {
+    /// A worker that replays the history.
+    #[default]
+    Code,
+    /// The server, from a JSON definition.
+    Definition,
+}
+
+impl Program {
+    fn is_code(&self) -> bool {
+        *self == Self::Code
+    }
 }
 
 /// Facts that are fixed at the start and never change.
@@ -52,6 +73,8 @@ pub struct Spec {
     pub workflow_id: WorkflowId,
     pub run_id: RunId,
     pub run_number: u64,
+    #[serde(default, skip_serializing_if = "Program::is_code")]
+    pub program: Program,
     pub workflow_type: String,
     pub task_queue: TaskQueue,
     pub arguments: Payload,
@@ -269,6 +292,9 @@ pub struct Core {
     pub streams: Streams,
     #[serde(default, skip_serializing_if = "markers_are_empty")]
     pub version_markers: Arc<BTreeMap<String, i32>>,
+    /// The state of a definition run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<Box<Execution>>,
     /// When the run next needs attention without a call: a timer, a deadline, a lease, a retry. The stored alarm may be earlier
     /// than needed, never later; an early one costs one check and is set again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -442,6 +468,29 @@ impl WorkflowTask {
 }
 
 impl Run {
+    /// Returns a run that was read.
+    pub fn new(version: u64, spec: Arc<Spec>, core: Core, parts: BTreeMap<PartKey, Part>) -> Self {
+        let mut index = TaskIndex::default();
+        for task in parts.values().filter_map(Part::as_task) {
+            index.add(task);
+        }
+        Self {
+            version,
+            spec,
+            core,
+            parts,
+            index,
+        }
+    }
+
+    /// Returns a task of a definition run, open or ended.
+    pub fn task(&self, number: u64) -> Option<&Arc<ExecutionTask>> {
+        self.parts
+            .get(&PartKey::Task(number))
+            .or_else(|| self.parts.get(&PartKey::Past(number)))
+            .and_then(Part::as_task)
+    }
+
     /// Returns the stored reply to the report that ended an earlier claim of a local activity's retry task.
     pub(crate) fn retry_reply(&self, task_id: &TaskId) -> Option<&StoredReply> {
         if self.core.open.local_activities == 0 {

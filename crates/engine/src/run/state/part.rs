@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use longhaul_protocol::id::{
     ActivityAttemptId, ActivityExecutionId, CommandId, SignalId, TaskId, TaskQueue, TimerId,
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::change::CommandRow;
+use crate::conductor::execution::state::{ExecutionTask, Stored};
 use crate::run::family::child::Child;
 use crate::run::family::outbox::OutboxMessage;
 use crate::run::local_activity::LocalActivity;
@@ -48,6 +50,16 @@ pub enum PartKey {
     Member(CommandSeq),
     /// The result or failure of a closed run.
     Outcome,
+    /// A task of a definition run that is open, or whose end is not processed.
+    Task(u64),
+    /// A task of a definition run that has ended.
+    Past(u64),
+    /// The input of a definition run.
+    Input,
+    /// The variables of a definition run.
+    Variables,
+    /// The output of a definition run.
+    Output,
 }
 
 impl fmt::Display for PartKey {
@@ -67,6 +79,11 @@ impl fmt::Display for PartKey {
             Self::Group(n) => write!(f, "group:{n}"),
             Self::Member(n) => write!(f, "member:{n}"),
             Self::Outcome => f.write_str("outcome"),
+            Self::Task(n) => write!(f, "task:{n}"),
+            Self::Past(n) => write!(f, "past:{n}"),
+            Self::Input => f.write_str("input"),
+            Self::Variables => f.write_str("variables"),
+            Self::Output => f.write_str("output"),
         }
     }
 }
@@ -81,8 +98,12 @@ impl FromStr for PartKey {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = || PartKeyError(text.to_owned());
-        if text == "outcome" {
-            return Ok(Self::Outcome);
+        match text {
+            "outcome" => return Ok(Self::Outcome),
+            "input" => return Ok(Self::Input),
+            "variables" => return Ok(Self::Variables),
+            "output" => return Ok(Self::Output),
+            _ => {}
         }
         let (kind, number) = text.split_once(':').ok_or_else(bad)?;
         let number: u64 = number.parse().map_err(|_| bad())?;
@@ -101,6 +122,8 @@ impl FromStr for PartKey {
             "outbox" => Self::Outbox(number),
             "group" => Self::Group(call),
             "member" => Self::Member(call),
+            "task" => Self::Task(number),
+            "past" => Self::Past(number),
             _ => return Err(bad()),
         })
     }
@@ -124,9 +147,22 @@ pub enum Part {
     Group(OpenGroup),
     Member(Box<Member>),
     Outcome(Box<Outcome>),
+    Task(Arc<ExecutionTask>),
+    Past(Arc<ExecutionTask>),
+    /// The input, variables or output of a definition run.
+    Value(Stored),
 }
 
 impl Part {
+    /// Returns a task of a definition run.
+    pub fn as_task(&self) -> Option<&Arc<ExecutionTask>> {
+        if let Self::Task(task) | Self::Past(task) = self {
+            Some(task)
+        } else {
+            None
+        }
+    }
+
     pub(crate) fn as_activity(&self) -> Option<&Activity> {
         if let Self::Activity(activity) = self {
             Some(activity)

@@ -129,7 +129,10 @@ impl Part {
             | Self::Signal(_)
             | Self::Outbox(_)
             | Self::Member(_)
-            | Self::Outcome(_) => 0,
+            | Self::Outcome(_)
+            | Self::Task(_)
+            | Self::Past(_)
+            | Self::Value(_) => 0,
         }
     }
 }

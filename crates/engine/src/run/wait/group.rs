@@ -163,7 +163,10 @@ impl Draft<'_> {
                 | Part::Outbox(_)
                 | Part::Group(_)
                 | Part::Member(_)
-                | Part::Outcome(_) => continue,
+                | Part::Outcome(_)
+                | Part::Task(_)
+                | Part::Past(_)
+                | Part::Value(_) => continue,
             };
             let base = group.map(|group| group.outermost().base);
             match (base, only) {

@@ -19,7 +19,7 @@ use crate::matching::admission::{AdmissionCounter, Throttle};
 
 mod in_session;
 mod queue;
-mod ready_task;
+pub(crate) mod ready_task;
 mod session_index;
 mod session_queues;
 

@@ -399,6 +399,7 @@ fn lease_shown(lease: &TaskRow, now: Timestamp) -> Value {
         "is_expired": is_expired(lease, now),
     });
     match lease.kind {
+        TaskKind::Execution => shown["poll_count"] = json!(lease.attempt),
         TaskKind::Workflow => shown["workflow_task_attempt"] = json!(lease.attempt),
         TaskKind::Activity => {
             // Only the run knows the id of the attempt; people compare the number.

@@ -1,0 +1,60 @@
+//! Workers take tasks of a run from their queue.
+
+use longhaul_protocol::conductor::TaskStatus;
+use longhaul_protocol::id::TaskId;
+
+use crate::conductor::execution::state::{ExecutionTask, Waiting};
+use crate::run::draft::Draft;
+use crate::run::state::Run;
+use crate::{Command, Decision, Moment};
+
+/// Hands tasks of one run to a worker, all in one commit.
+#[derive(Clone, Debug)]
+pub struct ClaimExecutionTasks {
+    /// Ids with the numbers of the tasks in the run.
+    pub tasks: Vec<(TaskId, u64)>,
+    pub worker_id: Option<String>,
+}
+
+impl Command for ClaimExecutionTasks {
+    /// The numbers of the tasks that the worker has now. Tasks that ended or are hidden are left out.
+    type Reply = Vec<u64>;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Vec<u64>> {
+        let mut draft = Draft::of(run, moment);
+        let claimed: Vec<u64> = self
+            .tasks
+            .iter()
+            .filter(|(id, seq)| {
+                draft
+                    .task(*seq)
+                    .is_some_and(|task| task.id == *id && is_claimable(task))
+            })
+            .map(|(_, seq)| *seq)
+            .collect();
+        if claimed.is_empty() || run.core.closed.is_some() {
+            return Decision::unchanged(Vec::new());
+        }
+        for seq in &claimed {
+            draft.lease_task(*seq, self.worker_id.as_deref());
+        }
+        draft.finish(Ok(claimed))
+    }
+}
+
+/// Returns whether the queue offers the task.
+pub(crate) fn is_claimable(task: &ExecutionTask) -> bool {
+    task.status == TaskStatus::Scheduled
+        && matches!(task.waiting, Waiting::Queued { offered: true, .. })
+}
+
+impl Draft<'_> {
+    /// Gives a task to a worker.
+    pub(crate) fn lease_task(&mut self, seq: u64, worker_id: Option<&str>) {
+        self.start_task(seq, |task| {
+            task.poll_count += 1;
+            task.worker_id = worker_id.map(str::to_owned);
+            task.waiting = Waiting::Leased;
+        });
+    }
+}

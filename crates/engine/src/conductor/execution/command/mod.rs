@@ -1,0 +1,6 @@
+//! The commands on definition runs.
+
+pub mod claim;
+pub mod control;
+pub mod start;
+pub mod update;

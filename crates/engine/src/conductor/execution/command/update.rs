@@ -1,0 +1,232 @@
+//! Reports on tasks. Any caller may report on any open task, whether it was polled or not; a report on a task that has ended changes
+//! nothing.
+
+use std::sync::Arc;
+
+use longhaul_protocol::conductor::{Object, ResultStatus, TaskStatus};
+use longhaul_protocol::id::TaskId;
+
+use crate::conductor::definition::kind;
+use crate::conductor::execution::command::claim::is_claimable;
+use crate::conductor::execution::lookup::{LookupResults, Step};
+use crate::conductor::execution::pass::{Pass, Try};
+use crate::conductor::execution::record::queue_name;
+use crate::conductor::execution::state::{ExecutionTask, Waiting};
+use crate::conductor::execution::value::{json_bytes, kept_reason};
+use crate::conductor::limits::TASK_PAYLOAD_BYTES_MAX;
+use crate::run::draft::Draft;
+use crate::run::state::Run;
+use crate::{Command, Decision, Moment, Rejection};
+
+/// A report on one task.
+#[derive(Clone, Debug)]
+pub struct UpdateExecutionTask {
+    pub target: TaskTarget,
+    pub report: Report,
+    /// The worker takes the next task of the same queue with this report, if the run has one.
+    pub takes_next: bool,
+}
+
+/// Which task.
+#[derive(Clone, Debug)]
+pub enum TaskTarget {
+    Id {
+        task_id: TaskId,
+        seq: u64,
+    },
+    /// The open task with this reference, with or without its iteration.
+    Reference(String),
+}
+
+/// What is reported.
+#[derive(Clone, Debug)]
+pub enum Report {
+    /// The worker is still at it: only the response time-out begins again.
+    ExtendLease,
+    Status {
+        status: ResultStatus,
+        output: Output,
+        reason: Option<String>,
+        worker_id: Option<String>,
+        callback_after_seconds: i64,
+    },
+}
+
+/// The output of a report.
+#[derive(Clone, Debug)]
+pub enum Output {
+    Replace(Object),
+    /// Members are added to the output so far.
+    Merge(Object),
+}
+
+/// What became of a report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Updated {
+    pub task_id: TaskId,
+    /// The task has ended, by this report or before it.
+    pub has_ended: bool,
+    /// The number of the task that the worker took.
+    pub next: Option<u64>,
+    /// The run has more to decide, in another transaction.
+    pub has_backlog: bool,
+}
+
+impl Command for UpdateExecutionTask {
+    type Reply = Updated;
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<Updated> {
+        match self.step(run, moment, &LookupResults::default()) {
+            Step::Decided(decision) => decision,
+            Step::Needs(_) => Decision::reject(Rejection::TaskNotFound),
+        }
+    }
+
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<Updated> {
+        match self.try_decide(run, moment, found) {
+            Ok(decision) => Step::Decided(decision),
+            Err(needs) => Step::Needs(needs),
+        }
+    }
+}
+
+impl UpdateExecutionTask {
+    fn try_decide(
+        &self,
+        run: &Run,
+        moment: Moment<'_>,
+        found: &LookupResults,
+    ) -> Try<Decision<Updated>> {
+        let draft = Draft::of(run, moment);
+        let Some(task) = self.find(&draft).map(Arc::clone) else {
+            return Ok(Decision::reject(Rejection::TaskNotFound));
+        };
+        let mut updated = Updated {
+            task_id: task.id.clone(),
+            has_ended: !task.is_open(),
+            next: None,
+            has_backlog: false,
+        };
+        if !task.is_open() || run.core.closed.is_some() {
+            return Ok(Decision::unchanged(updated));
+        }
+        if let Report::ExtendLease = self.report {
+            let mut draft = draft;
+            draft.change_task(task.seq, |task| task.updated_at = moment.now);
+            return Ok(draft.finish(Ok(updated)));
+        }
+        let mut pass = Pass::new(draft, found)?;
+        self.apply(&mut pass, &task)?;
+        let mut draft = pass.run()?;
+        let now = draft.task(task.seq).map(Arc::clone);
+        updated.has_ended = now.is_none_or(|task| !task.is_open());
+        updated.has_backlog =
+            draft.is_open() && !draft.execution().paused && !draft.execution().backlog.is_empty();
+        if self.takes_next && updated.has_ended && draft.is_open() {
+            updated.next = self.take_next(&mut draft, &task);
+        }
+        Ok(draft.finish(Ok(updated)))
+    }
+
+    fn find<'a>(&self, draft: &'a Draft<'_>) -> Option<&'a Arc<ExecutionTask>> {
+        match &self.target {
+            TaskTarget::Id { task_id, seq } => draft.task(*seq).filter(|task| task.id == *task_id),
+            TaskTarget::Reference(reference) => {
+                // Only the newest attempt of the newest iteration can be open.
+                let exact = draft.task_by_reference(reference);
+                let exact = exact.filter(|task| task.is_open());
+                exact.or_else(|| draft.newest_task(reference).filter(|task| task.is_open()))
+            }
+        }
+    }
+
+    fn apply(&self, pass: &mut Pass<'_, '_>, task: &ExecutionTask) -> Try<()> {
+        let Report::Status {
+            status,
+            output,
+            reason,
+            worker_id,
+            callback_after_seconds,
+        } = &self.report
+        else {
+            return Ok(());
+        };
+        let output = match output {
+            Output::Replace(output) => output.clone(),
+            Output::Merge(members) => {
+                let mut output = pass.load_object(&task.output)?;
+                output.extend(members.clone());
+                output
+            }
+        };
+        let seq = task.seq;
+        let note = |task: &mut ExecutionTask| {
+            if worker_id.is_some() {
+                task.worker_id.clone_from(worker_id);
+            }
+            task.reason = reason.as_deref().map(kept_reason);
+        };
+        let bytes = json_bytes(&output);
+        if bytes > TASK_PAYLOAD_BYTES_MAX {
+            let reason = format!(
+                "The output of the task has {bytes} bytes, more than {TASK_PAYLOAD_BYTES_MAX} (limit: task output)"
+            );
+            pass.draft.change_task(seq, note);
+            let status = TaskStatus::FailedWithTerminalError;
+            pass.draft.end_task(seq, status, Some(reason), None);
+            pass.todo.push_back(seq);
+            return Ok(());
+        }
+        let status = TaskStatus::from(*status);
+        if status.is_terminal() {
+            pass.draft.change_task(seq, note);
+            pass.draft.end_task(seq, status, None, Some(output));
+            pass.draft
+                .stop_child_of(task, reason.as_deref().unwrap_or("the task was updated"));
+            pass.todo.push_back(seq);
+            return Ok(());
+        }
+        let mut output = output;
+        if task.is_open_loop() {
+            // The counter and the item of a loop are its own.
+            output.extend(pass.load_object(&task.output)?);
+        }
+        let is_queued = matches!(task.waiting, Waiting::Queued { .. } | Waiting::Leased);
+        let delay = u64::try_from(*callback_after_seconds).unwrap_or(0);
+        let visible_at = pass.draft.now.plus_seconds(delay);
+        pass.draft.update_task(seq, Some(output), |task| {
+            note(task);
+            // A task for workers goes back into its queue; an operator goes on waiting.
+            if is_queued {
+                task.status = TaskStatus::Scheduled;
+                task.callback_after_seconds = i64::try_from(delay).unwrap_or(i64::MAX);
+                task.waiting = Waiting::Queued {
+                    visible_at,
+                    offered: delay == 0,
+                };
+            }
+        });
+        Ok(())
+    }
+
+    /// Gives the worker the oldest ready task of the queue that the reported task came from.
+    fn take_next(&self, draft: &mut Draft<'_>, done: &ExecutionTask) -> Option<u64> {
+        let Report::Status { worker_id, .. } = &self.report else {
+            return None;
+        };
+        let queue = queue_name(&done.task_type, done.domain.as_deref());
+        let next = draft
+            .open_tasks()
+            .find(|task| {
+                is_claimable(task) && queue_name(&task.task_type, task.domain.as_deref()) == queue
+            })?
+            .seq;
+        draft.lease_task(next, worker_id.as_deref());
+        Some(next)
+    }
+}
+
+/// Returns whether workers may get tasks of this type.
+pub fn is_for_workers(task_type: &str) -> bool {
+    kind::is_worker_task(task_type)
+}

@@ -1,0 +1,68 @@
+//! What a decision on a definition run may need besides the run: the result of a script, a large value, a definition. A decision
+//! that lacks something lists it; the host finds it and decides again with the same [`Moment`](crate::Moment).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longhaul_protocol::conductor::TaskDef;
+use serde_json::Value;
+
+use crate::Decision;
+use crate::conductor::definition::Snapshot;
+use crate::conductor::expression::ValueRef;
+
+/// The outcome of one step of a command.
+#[derive(Debug)]
+pub enum Step<R> {
+    Decided(Decision<R>),
+    /// The decision needs these first.
+    Needs(Vec<Lookup>),
+}
+
+/// Something outside of the run.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lookup {
+    /// The snapshot with this hash.
+    Snapshot(Arc<str>),
+    /// A value of this run that is stored in an event.
+    Value(ValueRef),
+    /// The result of a script.
+    Script(Script),
+    /// The registered definition of a task.
+    TaskDef(String),
+    /// A registered workflow, compiled; without a version the newest.
+    Definition { name: String, version: Option<i32> },
+    /// A definition that is given as a value, compiled.
+    Inline(Arc<str>),
+}
+
+/// A script with its input, both as text: the same text has the same result within one decision.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Script {
+    pub source: Arc<str>,
+    /// A JSON object, bound to `$`.
+    pub input: Arc<str>,
+}
+
+/// Why a script has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptFailure {
+    pub message: String,
+    /// A limit was reached, so that another attempt may succeed.
+    pub is_retriable: bool,
+}
+
+/// What the host has found so far.
+#[derive(Clone, Debug, Default)]
+pub struct LookupResults {
+    pub snapshots: BTreeMap<Arc<str>, Arc<Snapshot>>,
+    pub values: BTreeMap<ValueRef, Arc<Value>>,
+    pub scripts: BTreeMap<Script, Result<Value, ScriptFailure>>,
+    /// `None` if there is no such definition.
+    pub task_defs: BTreeMap<String, Option<Arc<TaskDef>>>,
+    pub definitions: BTreeMap<(String, Option<i32>), Option<Arc<Snapshot>>>,
+    /// `Err` has the reason why the definition cannot be used.
+    pub inline: BTreeMap<Arc<str>, Result<Arc<Snapshot>, String>>,
+    /// Queues `domain:type` that a worker polled a moment ago.
+    pub polled: Vec<String>,
+}

@@ -1,0 +1,185 @@
+//! Operators that need no worker and no other run: TERMINATE, SET_VARIABLE, WAIT, INLINE. Also the beginning of tasks that were
+//! put off.
+
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::conductor::{Object, TaskStatus};
+use longhaul_protocol::id::TaskId;
+use serde_json::{Value, json};
+
+use super::switch::Evaluated;
+use crate::conductor::definition::Operator;
+use crate::conductor::execution::pass::{Pass, Place, Try};
+use crate::conductor::execution::state::{ExecutionTask, TaskTimeouts, Waiting};
+use crate::conductor::execution::value::{json_bytes, object};
+use crate::conductor::limits::VARIABLES_BYTES_MAX;
+use crate::conductor::script_result::Evaluator;
+use crate::conductor::wait_time::WaitTime;
+use crate::run::state::PartKey;
+
+/// The delay that a task shows when no timer ends its wait.
+const NO_TIMER_SECONDS: i64 = i32::MAX as i64;
+
+/// How an operator ends: its status, its reason and its output.
+type End = (TaskStatus, Option<String>, Option<Object>);
+
+impl Pass<'_, '_> {
+    pub(super) fn add_terminate(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+        let (status, reason, output) = end_of_terminate(&input);
+        let task = self.operator_task(place, id, TaskStatus::InProgress);
+        self.add_ended(task, input, status, reason, output);
+        Ok(())
+    }
+
+    pub(super) fn add_set_variable(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+        let mut variables = self.load_run_value(PartKey::Variables)?;
+        variables.extend(input.clone());
+        let bytes = json_bytes(&variables);
+        if bytes > VARIABLES_BYTES_MAX {
+            let reason = format!(
+                "The variables of the workflow would have {bytes} bytes, more than {VARIABLES_BYTES_MAX} (limit: variables)"
+            );
+            let status = TaskStatus::FailedWithTerminalError;
+            return self.add_failed(place, id, input, status, reason);
+        }
+        let task = self.operator_task(place, id, TaskStatus::InProgress);
+        let seq = self.draft.add_task(task, input);
+        self.draft.set_variables(variables);
+        self.draft.end_task(seq, TaskStatus::Completed, None, None);
+        self.todo.push_back(seq);
+        Ok(())
+    }
+
+    pub(super) fn add_wait(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+        let now = self.draft.now;
+        let due = match WaitTime::of(&input) {
+            Ok(time) => time.due(now),
+            Err(error) => {
+                let status = TaskStatus::FailedWithTerminalError;
+                return self.add_failed(place, id, input, status, error.to_string());
+            }
+        };
+        let mut task = self.operator_task(place, id, TaskStatus::InProgress);
+        task.timeouts = TaskTimeouts::of(&*self.task_def(place.node().task(), &task.def_name)?);
+        task.wait_until(due, now);
+        if due.is_some_and(|due| due <= now) {
+            task.waiting = Waiting::Nothing;
+            self.add_ended(task, input, TaskStatus::Completed, None, None);
+        } else {
+            self.draft.add_task(task, input);
+        }
+        Ok(())
+    }
+
+    /// Adds an INLINE task. Its script is evaluated when the pass comes to it, so that many branches do not need all their scripts
+    /// in one decision.
+    pub(super) fn add_inline(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+        let task = self.operator_task(place, id, TaskStatus::InProgress);
+        let seq = self.draft.add_task(task, input);
+        self.todo.push_back(seq);
+        Ok(())
+    }
+
+    fn end_of_inline(&mut self, input: &Object) -> Try<End> {
+        let failed = |status, reason: String| {
+            let output = object(json!({"error": reason}));
+            (status, Some(reason), Some(output))
+        };
+        let terminal = TaskStatus::FailedWithTerminalError;
+        let text = |name: &str| input.get(name).and_then(Value::as_str);
+        let name = text("evaluatorType")
+            .filter(|name| !name.is_empty())
+            .unwrap_or("javascript");
+        let Some(expression) = text("expression").filter(|text| !text.trim().is_empty()) else {
+            let reason = "Empty 'expression' in INLINE task.".to_owned();
+            return Ok(failed(terminal, reason));
+        };
+        let evaluator = Evaluator::of(name);
+        Ok(match self.evaluate(&evaluator, expression, input)? {
+            Evaluated::Value(result) => {
+                let output = object(json!({"result": result}));
+                (TaskStatus::Completed, None, Some(output))
+            }
+            Evaluated::Failed {
+                reason,
+                is_retriable: true,
+            } => failed(TaskStatus::Failed, reason),
+            Evaluated::Failed { reason, .. } => failed(terminal, reason),
+            Evaluated::NoEvaluator(_) => failed(
+                terminal,
+                format!("Unknown evaluator '{name}' in INLINE task."),
+            ),
+        })
+    }
+
+    /// Begins an open task that the pass has come to, or whose delay is over.
+    pub(crate) fn begin(&mut self, task: &ExecutionTask, place: &Place) -> Try<()> {
+        let operator = place.node().operator();
+        if let Operator::SubWorkflow(_) = operator {
+            return self.begin_sub_workflow(task.seq);
+        }
+        let input = self.load_object(&task.input)?;
+        let end = if let Operator::Inline = operator {
+            Some(self.end_of_inline(&input)?)
+        } else if let Operator::Terminate = operator {
+            Some(end_of_terminate(&input))
+        } else if let Operator::Wait = operator {
+            return self.begin_wait(task, &input);
+        } else {
+            None
+        };
+        if task.status == TaskStatus::Scheduled {
+            self.draft.start_task(task.seq, |_| {});
+        }
+        // Any other operator waits for an update.
+        let Some((status, reason, output)) = end else {
+            return Ok(());
+        };
+        self.draft.end_task(task.seq, status, reason, output);
+        self.todo.push_back(task.seq);
+        Ok(())
+    }
+
+    /// Begins another attempt of a WAIT. Its time counts from now.
+    fn begin_wait(&mut self, task: &ExecutionTask, input: &Object) -> Try<()> {
+        let now = self.draft.now;
+        let due = WaitTime::of(input).map(|time| time.due(now));
+        let wait_until = due.clone().unwrap_or(Some(now));
+        self.draft
+            .start_task(task.seq, |task| task.wait_until(wait_until, now));
+        let (status, reason) = match due {
+            Err(error) => (TaskStatus::FailedWithTerminalError, Some(error.to_string())),
+            Ok(Some(due)) if due <= now => (TaskStatus::Completed, None),
+            Ok(_) => return Ok(()),
+        };
+        self.draft.end_task(task.seq, status, reason, None);
+        self.todo.push_back(task.seq);
+        Ok(())
+    }
+}
+
+impl ExecutionTask {
+    /// Sets the time that ends the wait, and the seconds until then that clients see.
+    fn wait_until(&mut self, due: Option<Timestamp>, now: Timestamp) {
+        self.callback_after_seconds = due.map_or(NO_TIMER_SECONDS, |due| {
+            i64::try_from(now.micros_until(due).div_ceil(1_000_000)).unwrap_or(NO_TIMER_SECONDS)
+        });
+        self.waiting = due.map_or(Waiting::Nothing, Waiting::Time);
+    }
+}
+
+/// Returns how a TERMINATE task with this input ends. The run ends after it, if it completed.
+fn end_of_terminate(input: &Object) -> End {
+    let status = input.get("terminationStatus").unwrap_or(&Value::Null);
+    if !matches!(status.as_str(), Some("COMPLETED" | "FAILED" | "TERMINATED")) {
+        let reason = format!(
+            "Invalid terminationStatus {status}, must be one of COMPLETED, FAILED, TERMINATED"
+        );
+        return (TaskStatus::Failed, Some(reason), None);
+    }
+    let output = match input.get("workflowOutput") {
+        Some(Value::Object(output)) => output.clone(),
+        None | Some(Value::Null) => Object::new(),
+        Some(other) => object(json!({"output": other})),
+    };
+    (TaskStatus::Completed, None, Some(output))
+}

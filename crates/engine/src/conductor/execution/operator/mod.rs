@@ -1,0 +1,10 @@
+//! The operators: what a node of a definition becomes when it is reached.
+
+mod branches;
+mod direct;
+mod fork;
+pub(crate) mod loop_output;
+mod repeat;
+pub(crate) mod schedule;
+mod sub_workflow;
+mod switch;

@@ -1,0 +1,134 @@
+//! Finds what a decision on a definition run needs besides the run.
+
+use std::sync::Arc;
+
+use longhaul_engine::conductor::execution::lookup::{Lookup, LookupResults};
+use longhaul_engine::conductor::expression::{EventMember, ValueRef};
+use longhaul_engine::run::state::Run;
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::RunId;
+use longhaul_protocol::sequence::HistorySeq;
+use longhaul_store::{Page, Store};
+use serde_json::Value;
+
+use super::definitions::DefinitionTable;
+use super::evaluate::Evaluator;
+use super::poll_data::PollTable;
+use super::snapshots::Snapshots;
+use crate::error::{Error, Result};
+
+/// The parts of the host that know definitions, snapshots and scripts.
+pub(crate) struct Finder {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) evaluator: Evaluator,
+    pub(crate) definitions: DefinitionTable,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) polls: PollTable,
+}
+
+impl Finder {
+    pub(crate) fn new(store: Arc<dyn Store>, evaluator: Evaluator) -> Self {
+        Self {
+            store,
+            evaluator,
+            definitions: DefinitionTable::default(),
+            snapshots: Snapshots::default(),
+            polls: PollTable::default(),
+        }
+    }
+
+    /// Returns what a decision may use without asking.
+    pub(crate) fn begin(&self, run: &Run, now: Timestamp) -> LookupResults {
+        let has_domains = run
+            .core
+            .execution
+            .as_ref()
+            .is_some_and(|execution| !execution.task_to_domain.is_empty());
+        LookupResults {
+            polled: if has_domains {
+                self.polls.live(&run.spec.namespace, now)
+            } else {
+                Vec::new()
+            },
+            ..LookupResults::default()
+        }
+    }
+
+    /// Finds everything that a step of a decision asked for. What was written to the run must be durable.
+    pub(crate) async fn find(
+        &self,
+        run: &Run,
+        lookups: Vec<Lookup>,
+        found: &mut LookupResults,
+    ) -> Result<()> {
+        let namespace = &run.spec.namespace;
+        for lookup in lookups {
+            match lookup {
+                Lookup::Snapshot(hash) => {
+                    let snapshot = self.snapshots.get(&*self.store, &hash).await?;
+                    found.snapshots.insert(hash, snapshot);
+                }
+                Lookup::Value(reference) => {
+                    let value = self.value(run.run_id(), reference).await?;
+                    found.values.insert(reference, value);
+                }
+                Lookup::Script(script) => {
+                    let result = self.evaluator.0.evaluate(&script).await;
+                    found.scripts.insert(script, result);
+                }
+                Lookup::TaskDef(name) => {
+                    let definition = self
+                        .definitions
+                        .task_def(&*self.store, namespace, &name)
+                        .await?;
+                    found.task_defs.insert(name, definition);
+                }
+                Lookup::Definition { name, version } => {
+                    let definition = self
+                        .definitions
+                        .workflow_def(&*self.store, namespace, &name, version)
+                        .await?;
+                    let snapshot = match definition {
+                        Some(definition) => self.snapshot_of(namespace, &definition).await?.ok(),
+                        None => None,
+                    };
+                    found.definitions.insert((name, version), snapshot);
+                }
+                Lookup::Inline(text) => {
+                    let snapshot = match serde_json::from_str(&text) {
+                        Ok(definition) => self.snapshot_of(namespace, &definition).await?,
+                        Err(error) => Err(format!(
+                            "the definition of the sub-workflow is invalid: {error}"
+                        )),
+                    };
+                    found.inline.insert(text, snapshot);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a value that an event of a run contains.
+    pub(crate) async fn value(&self, run_id: &RunId, reference: ValueRef) -> Result<Arc<Value>> {
+        let ValueRef { event, member } = reference;
+        let page = Page {
+            events: 1,
+            bytes: usize::MAX,
+        };
+        let before = HistorySeq::new(event.get().saturating_sub(1));
+        let events = self.store.history(run_id, before, event, page).await?;
+        let member = match member {
+            EventMember::Input => "input",
+            EventMember::Output => "output",
+            EventMember::Variables => "variables",
+        };
+        let payload = events.first().map(|event| event.payload.as_str());
+        let value = payload
+            .and_then(|payload| serde_json::from_str::<Value>(payload).ok())
+            .and_then(|mut payload| payload.get_mut(member).map(Value::take));
+        value.map(Arc::new).ok_or_else(|| {
+            tracing::error!(%run_id, sequence = event.get(), member, "a stored value of a run is missing");
+            Error::Internal
+        })
+    }
+}

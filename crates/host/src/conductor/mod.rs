@@ -1,0 +1,11 @@
+//! Definition runs: their definitions, starts, tasks and reads. What a decision needs from outside is found by [`finder`].
+
+pub(crate) mod definitions;
+pub mod evaluate;
+pub(crate) mod executions;
+pub(crate) mod finder;
+pub(crate) mod poll_data;
+pub(crate) mod refusal;
+pub(crate) mod snapshots;
+pub(crate) mod tasks;
+pub(crate) mod wait;
