@@ -7,19 +7,22 @@ use anyhow::{Context, Result};
 
 use crate::run;
 
-/// The Python client that the suite is written for.
+/// The Python clients that the suites are written for.
 const DURABLE_WORKFLOW: &str = "2.12.0";
+const CONDUCTOR: &str = "2.0.0";
 
-/// Creates an environment with the published Python client, once. Returns its interpreter.
+/// Creates an environment with the published Python clients, once. Returns its interpreter.
 pub(crate) fn environment(root: &Path) -> Result<PathBuf> {
     let folder = root.join(".test-env/python");
     let python = folder.join("bin/python");
-    let stamp = folder.join(format!("durable-workflow-{DURABLE_WORKFLOW}"));
+    let stamp = folder.join(format!(
+        "durable-workflow-{DURABLE_WORKFLOW}-conductor-{CONDUCTOR}"
+    ));
     if stamp.exists() {
         return Ok(python);
     }
     println!(
-        "==> making {} with durable-workflow {DURABLE_WORKFLOW}",
+        "==> making {} with durable-workflow {DURABLE_WORKFLOW} and conductor-python {CONDUCTOR}",
         folder.display()
     );
     let make = || {
@@ -50,6 +53,7 @@ pub(crate) fn environment(root: &Path) -> Result<PathBuf> {
         "--no-deps",
         &format!("durable-workflow=={DURABLE_WORKFLOW}"),
     ])?;
+    pip(&[&format!("conductor-python=={CONDUCTOR}")])?;
     std::fs::write(&stamp, "").context("the environment could not be marked as complete")?;
     Ok(python)
 }

@@ -52,6 +52,17 @@ pub(crate) struct World {
     pub(crate) query: Task,
     pub(crate) validation: Task,
     pub(crate) session: String,
+    /// An open definition run with a task that a worker has.
+    pub(crate) execution: Execution,
+}
+
+/// A definition run.
+#[derive(Clone)]
+pub(crate) struct Execution {
+    pub(crate) definition: String,
+    pub(crate) task_type: String,
+    pub(crate) id: String,
+    pub(crate) task_id: String,
 }
 
 /// A run and its workflow.
@@ -157,6 +168,7 @@ impl World {
         let query = maker.query(&sleeping).await;
         let validation = maker.validation(&sleeping).await;
         let session = maker.session().await;
+        let execution = maker.execution().await;
         let (selected, selection_timer) = maker.selected().await;
         let decided = maker.leased("decided").await;
         // Last, because a message wakes its workflow, and a poll would get that task instead of another.
@@ -184,6 +196,7 @@ impl World {
             query,
             validation,
             session,
+            execution,
         }
     }
 }
@@ -203,6 +216,30 @@ impl Maker<'_> {
             "workflow_command_contracts": {"greet": {"signals": ["poke"], "queries": ["status"],
                 "updates": ["deposit", "rename"], "update_validators": ["deposit"]}}});
         self.client.post("/api/worker/register", body).await;
+    }
+
+    async fn execution(&mut self) -> Execution {
+        let definition = format!("definition-{}", self.number);
+        let task_type = format!("task-{}", self.number);
+        let body = json!({"name": definition, "version": 1, "tasks": [
+            {"name": task_type, "taskReferenceName": "first", "type": "SIMPLE"},
+            {"name": "wait", "taskReferenceName": "wait", "type": "WAIT"},
+        ]});
+        let register = Request::new("POST", "/api/metadata/workflow?overwrite=true").json(&body);
+        self.client.send(&register).await.expect("an answer");
+        let task = Request::new("PUT", "/api/metadata/taskdefs").json(&json!({"name": task_type}));
+        self.client.send(&task).await.expect("an answer");
+        let start = Request::new("POST", "/api/workflow").json(&json!({"name": definition}));
+        let id = self.client.send(&start).await.expect("an answer").text();
+        let poll = format!("/api/tasks/poll/{task_type}");
+        let task = self.client.get(&poll).await;
+        let task_id = task["taskId"].as_str().expect("a task").to_owned();
+        Execution {
+            definition,
+            task_type,
+            id,
+            task_id,
+        }
     }
 
     async fn start(&mut self, name: &str) -> Run {

@@ -17,7 +17,7 @@ use crate::server_process::{show_logs, spawn};
 pub(crate) use crate::waiting::{DEADLINE, eventually};
 pub(crate) use control::{Control, History};
 pub(crate) use examples::Example;
-pub(crate) use python::{PythonWorker, run_documented, run_python, run_python_on};
+pub(crate) use python::{PythonWorker, run_conductor, run_documented, run_python, run_python_on};
 
 /// How a server is started beyond address and data directory.
 #[derive(Clone, Default)]

@@ -1,8 +1,8 @@
 //! The published client libraries, unmodified, against the built `longhaul` binary.
 //!
-//! `harness` runs the server, `rust_sdk` and `python_sdk` have the tests by subject, `crash` kills the server under load, and
+//! `harness` runs the server, `rust_sdk`, `python_sdk` and `conductor_python` have the tests by subject, `crash` kills the server under load, and
 //! `examples` runs the published examples of the Rust crate. Every test has its own server, port and database. The Python suites
-//! need an interpreter with `durable-workflow` 2.12.0: `cargo xtask test` prepares one.
+//! need an interpreter with `durable-workflow` 2.12.0 and `conductor-python` 2.0.0: `cargo xtask test` prepares one.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,6 +18,7 @@ mod server_process;
 #[path = "../support/waiting.rs"]
 mod waiting;
 
+mod conductor_python;
 mod crash;
 mod examples;
 mod harness;

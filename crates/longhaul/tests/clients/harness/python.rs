@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::{DEADLINE, Server};
 use crate::server_process::lines;
 
-/// A Python interpreter that has `durable-workflow` installed.
+/// A Python interpreter that has both published clients installed.
 fn python() -> PathBuf {
     if let Some(chosen) = std::env::var_os("LONGHAUL_TEST_PYTHON") {
         return chosen.into();
@@ -20,7 +20,7 @@ fn python() -> PathBuf {
     let prepared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.test-env/python/bin/python");
     assert!(
         prepared.exists(),
-        "no Python with durable-workflow 2.12.0 at {}: run `cargo xtask test`, or set LONGHAUL_TEST_PYTHON",
+        "no Python with durable-workflow 2.12.0 and conductor-python 2.0.0 at {}: run `cargo xtask test`, or set LONGHAUL_TEST_PYTHON",
         prepared.display()
     );
     prepared
@@ -28,11 +28,17 @@ fn python() -> PathBuf {
 
 /// A command that runs `tests/clients/python/{program}` against the server.
 fn python_command(program: &str, server: &Server) -> Command {
+    command_in("python", program, server)
+}
+
+/// A command that runs a program in a folder of `tests/clients` against the server.
+fn command_in(folder: &str, program: &str, server: &Server) -> Command {
     let mut command = Command::new(python());
     command
         .arg(
             Path::new(env!("CARGO_MANIFEST_DIR"))
-                .join("tests/clients/python")
+                .join("tests/clients")
+                .join(folder)
                 .join(program),
         )
         .env("LONGHAUL_URL", server.url())
@@ -45,6 +51,11 @@ fn python_command(program: &str, server: &Server) -> Command {
 /// Runs a Python scenario program to its end; panics with its output unless every scenario passed.
 pub(crate) async fn run_python(program: &str, server: &Server) {
     run_to_its_end(program, server, python_command(program, server)).await;
+}
+
+/// Runs a scenario program of the Conductor client to its end; panics with its output unless every scenario passed.
+pub(crate) async fn run_conductor(program: &str, server: &Server) {
+    run_to_its_end(program, server, command_in("conductor", program, server)).await;
 }
 
 /// Runs a Python scenario program on a queue that other workers use too.

@@ -1,0 +1,20 @@
+//! Scenario programs of the Conductor client for Python. Each program can be run alone; see `conductor/common.py`.
+
+use crate::harness::{Server, run_conductor, run_documented};
+
+#[tokio::test]
+async fn the_program_on_the_page_about_conductor_works() {
+    let server = Server::start().await;
+    let printed = run_documented("docs/conductor.md", &server).await;
+    assert_eq!(printed, "hello, world\n");
+}
+
+#[tokio::test]
+async fn operators() {
+    run_conductor("operators.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn workers() {
+    run_conductor("workers.py", &Server::start().await).await;
+}
