@@ -2,7 +2,7 @@
 //! [`CommandKind`]. Each command has a file in the folder of its family under `run/`.
 
 use crate::conductor::execution::lookup::{LookupResults, Step};
-use crate::run::state::Run;
+use crate::run::state::{Program, Run};
 use crate::{Decision, Moment};
 
 /// One input to an existing run.
@@ -55,6 +55,30 @@ macro_rules! commands {
         impl CommandKind {
             /// Every kind, in the order of the list.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// Returns whether a run with this program accepts the command.
+            pub fn is_for(self, program: Program) -> bool {
+                let of_definitions = [
+                    Self::ClaimExecutionTasks,
+                    Self::UpdateExecutionTask,
+                    Self::ContinuePass,
+                    Self::PauseExecution,
+                    Self::ResumeExecution,
+                    Self::ReportExecution,
+                ];
+                let of_both = [
+                    Self::Start,
+                    Self::StopRun,
+                    Self::ArchiveRun,
+                    Self::ConfirmDelivery,
+                    Self::AdvanceTime,
+                    Self::AuditRun,
+                ];
+                match program {
+                    Program::Code => !of_definitions.contains(&self),
+                    Program::Definition => of_definitions.contains(&self) || of_both.contains(&self),
+                }
+            }
 
             /// Returns the name in logs.
             pub fn as_str(self) -> &'static str {

@@ -8,7 +8,7 @@ use longhaul_protocol::{Reason, Timestamp};
 
 use crate::change::TaskStatus;
 use crate::run::message::external::Receipt;
-use crate::run::state::{Closed, ClosedReason, Status};
+use crate::run::state::{Closed, ClosedReason, Program, Status};
 use crate::session;
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -53,6 +53,8 @@ pub enum Rejection {
     RunNotActive { status: Status },
     #[error("the run is open; only a closed run can be archived")]
     RunNotClosed,
+    #[error("the run is decided by {} and does not accept this command", program_words(*program))]
+    OtherProgram { program: Program },
     #[error("the run is not paused")]
     RunNotPaused,
     #[error("the run is not the current run of the workflow")]
@@ -90,6 +92,13 @@ pub enum Rejection {
     MessageIdentityConflict { position: u64 },
     #[error("{}", .0.message)]
     UpdateRefused(Box<UpdateRefused>),
+}
+
+fn program_words(program: Program) -> &'static str {
+    match program {
+        Program::Code => "a worker that replays it",
+        Program::Definition => "its definition",
+    }
 }
 
 /// An update that was refused on an open run, with its record.
@@ -133,6 +142,7 @@ impl Rejection {
             Self::RunNotActive { .. } => Reason::RunNotActive,
             Self::RunNotClosed => Reason::RunNotClosed,
             Self::RunNotPaused => Reason::RunNotPaused,
+            Self::OtherProgram { .. } => Reason::OtherProgram,
             Self::NotCurrent => Reason::HistoricalRunCommandRejected,
             Self::AlreadyStarted { .. } => Reason::InstanceAlreadyStarted,
             Self::OtherWorkflowType { .. } | Self::InvalidSearchAttributes { .. } => {

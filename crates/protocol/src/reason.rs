@@ -221,6 +221,8 @@ reasons! {
     DefinitionAlreadyExists "definition_already_exists" fatal,
     /// There is no such definition.
     DefinitionNotFound "definition_not_found" fatal,
+    /// The run is of the other family: a definition decides it, or a worker does.
+    OtherProgram "other_program" fatal,
     /// Only a paused definition run can be resumed.
     RunNotPaused "run_not_paused" fatal,
     /// No worker of the queue supports cooperative cancellation.

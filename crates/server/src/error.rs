@@ -215,6 +215,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::NotCurrent
         | Rejection::RunNotClosed
         | Rejection::RunNotPaused
+        | Rejection::OtherProgram { .. }
         | Rejection::AlreadyStarted { .. }
         | Rejection::RequestIdConflict { .. }
         | Rejection::MessageIdentityConflict { .. }
@@ -278,7 +279,7 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             .with("is_terminal", status.is_terminal())
             .with("outcome", "rejected_not_active"),
         Rejection::RunNotClosed => refusal.with("outcome", "rejected_run_not_closed"),
-        Rejection::RunNotPaused => refusal,
+        Rejection::RunNotPaused | Rejection::OtherProgram { .. } => refusal,
         Rejection::NotCurrent => refusal
             .with("outcome", "rejected_not_current")
             .with("target_scope", "run"),

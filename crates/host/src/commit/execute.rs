@@ -15,7 +15,7 @@ use longhaul_engine::conductor::execution::lookup::Step;
 use longhaul_engine::run::start::Started;
 use longhaul_engine::run::state::{Program, Run};
 use longhaul_engine::session::Session;
-use longhaul_engine::{Changes, Command, Decision, Limits, Moment};
+use longhaul_engine::{Changes, Command, Decision, Limits, Moment, Rejection};
 use longhaul_protocol::Ids;
 use longhaul_protocol::id::RunId;
 use longhaul_store::{Error as StoreError, Store};
@@ -116,7 +116,11 @@ impl Locked<'_> {
 
     /// Decides, commits and wakes. Returns `Ok(None)` if another commit came first.
     pub(crate) async fn decide<C: Command>(mut self, command: &C) -> Result<Option<C::Reply>> {
-        let decision = match self.run().spec.program {
+        let program = self.run().spec.program;
+        if !C::KIND.is_for(program) {
+            return Err(Rejection::OtherProgram { program }.into());
+        }
+        let decision = match program {
             Program::Code => self
                 .executor
                 .decide(C::KIND, |moment| command.decide(self.run(), moment))?,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use longhaul_engine::Rejection;
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::queue::PollFilter;
-use longhaul_engine::run::state::Run;
+use longhaul_engine::run::state::{Program, Run};
 use longhaul_protocol::history::LimitBreach;
 use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkerId, WorkflowId};
 use longhaul_protocol::workflow_command::FieldErrors;
@@ -157,6 +157,10 @@ impl Queries<'_> {
             .workflows()
             .run(namespace, workflow_id, run_id)
             .await?;
+        let program = run.spec.program;
+        if program != Program::Code {
+            return Err(Rejection::OtherProgram { program }.into());
+        }
         let declared = self
             .host
             .workflows()

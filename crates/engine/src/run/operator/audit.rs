@@ -1,9 +1,11 @@
 //! The audit of one open run. No transition leaves a run stuck; the host still checks open runs from time to time. A stuck run is
 //! repaired in the same way as by time and tasks. The audit writes no event of its own and never touches a healthy run.
 
+use crate::conductor::execution::command::control;
+use crate::conductor::execution::lookup::{LookupResults, Step};
 use crate::run::draft::Draft;
 use crate::run::health::{self, Trouble};
-use crate::run::state::Run;
+use crate::run::state::{Program, Run};
 use crate::run::workflow_task::wake::LookAgain;
 use crate::{Command, Decision, Moment};
 
@@ -25,6 +27,23 @@ impl Command for AuditRun {
             draft.workflow_task().choose_next(LookAgain::No);
         }
         draft.finish(Ok(Some(found)))
+    }
+
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<Option<Trouble>> {
+        let trouble = match run.spec.program {
+            Program::Code => return Step::Decided(self.decide(run, moment)),
+            Program::Definition => health::stuck(run, moment),
+        };
+        if trouble.is_none() {
+            return Step::Decided(Decision::unchanged(None));
+        }
+        match control::advance(run, moment, found) {
+            Step::Decided(decision) => Step::Decided(Decision {
+                changes: decision.changes,
+                reply: decision.reply.map(|()| trouble),
+            }),
+            Step::Needs(lookups) => Step::Needs(lookups),
+        }
     }
 }
 

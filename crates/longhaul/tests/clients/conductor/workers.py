@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
+import urllib.error
+import urllib.request
 
 from conductor.client.http.models import StartWorkflowRequest, TaskDef, TaskResult, WorkflowDef, WorkflowTask
 from conductor.client.http.models.task_result_status import TaskResultStatus
@@ -158,6 +162,22 @@ def terminate() -> None:
     assert statuses(workflow) == [("t", "CANCELED")]
 
 
+def commands_of_the_other_family_are_refused() -> None:
+    _, name = one_task()
+    workflow_id = start(name)
+    versions = {"X-Durable-Workflow-Control-Plane-Version": "2", "Content-Type": "application/json"}
+    for path in ("signal/go", "query/state", "update/add"):
+        url = f"{os.environ['LONGHAUL_URL']}/api/workflows/{workflow_id}/{path}"
+        request = urllib.request.Request(url, data=b"{}", headers=versions, method="POST")
+        try:
+            urllib.request.urlopen(request)
+            raise AssertionError(f"{path} was accepted")
+        except urllib.error.HTTPError as error:
+            refusal = json.load(error)
+            assert (error.code, refusal["reason"]) == (409, "other_program"), (path, error.code, refusal["reason"])
+    assert WORKFLOWS.get_workflow(workflow_id, True).status == "RUNNING"
+
+
 def many_workflows() -> None:
     task, name = one_task()
     began = time.monotonic()
@@ -179,5 +199,6 @@ main(
     values_keep_their_form,
     pause_and_resume,
     terminate,
+    commands_of_the_other_family_are_refused,
     many_workflows,
 )

@@ -118,7 +118,8 @@ fn write_token(run: &RunSummary) -> String {
 fn read_token(token: &str) -> Option<(Timestamp, RunId)> {
     let place = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
     let (micros, run_id) = place.split_once('.')?;
-    let is_id = !run_id.is_empty() && run_id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_id = !run_id.is_empty() && run_id.bytes().all(is_allowed);
     is_id.then_some((
         Timestamp::from_micros(micros.parse().ok()?),
         RunId::from(run_id),
