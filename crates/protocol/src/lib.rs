@@ -11,6 +11,7 @@ pub mod conductor;
 pub mod describe;
 pub mod history;
 pub mod id;
+pub mod json;
 pub mod parallel_group;
 pub mod payload;
 pub mod reason;

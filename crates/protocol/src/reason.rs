@@ -225,6 +225,10 @@ reasons! {
     OtherProgram "other_program" fatal,
     /// Only a paused definition run can be resumed.
     RunNotPaused "run_not_paused" fatal,
+    /// The idempotency key of a start belongs to another run, and the strategy of the start refuses a second one.
+    IdempotencyKeyTaken "idempotency_key_taken" fatal,
+    /// The input of a start does not match the schema that its definition enforces.
+    SchemaMismatch "schema_mismatch" fatal,
     /// No worker of the queue supports cooperative cancellation.
     CooperativeCancellationNotSupported "cooperative_cancellation_not_supported" fatal,
     /// The worker that holds the workflow task does not support cooperative cancellation.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::member::{Member, Reader};
 use super::{Object, ReturnStrategy, Task, TaskStatus, WorkflowStatus};
 
 model! {
@@ -123,6 +124,16 @@ pub struct SearchResult<T> {
     pub total_hits: i64,
     /// This page.
     pub results: Vec<T>,
+}
+
+impl<T: Member> Member for SearchResult<T> {
+    fn read(value: Value, reader: &mut Reader) -> Option<Self> {
+        let mut object = reader.object(value)?;
+        Some(Self {
+            total_hits: reader.member(&mut object, "totalHits", Default::default),
+            results: reader.member(&mut object, "results", Default::default),
+        })
+    }
 }
 
 /// The outcome of a request for many ids.

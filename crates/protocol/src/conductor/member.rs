@@ -67,8 +67,8 @@ fn describe(wrong: &[WrongMember]) -> String {
 
 /// Reads a model from the text of a body.
 pub fn parse<T: Member>(body: &[u8]) -> Result<T, ParseError> {
-    let value: Value =
-        serde_json::from_slice(body).map_err(|error| ParseError::Syntax(error.to_string()))?;
+    let value =
+        crate::json::from_caller(body).map_err(|error| ParseError::Syntax(error.to_string()))?;
     read(value).map_err(ParseError::Members)
 }
 

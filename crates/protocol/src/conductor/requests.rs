@@ -25,6 +25,23 @@ model! {
     }
 }
 
+impl StartWorkflowRequest {
+    /// A start of the newest version of a workflow, without input.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a member to the input.
+    #[must_use]
+    pub fn input(mut self, name: impl Into<String>, value: impl Into<serde_json::Value>) -> Self {
+        self.input.insert(name.into(), value.into());
+        self
+    }
+}
+
 model! {
     /// A rerun of an ended workflow, from its begin or from a task.
     pub struct RerunWorkflowRequest {
