@@ -17,6 +17,7 @@ use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::digest;
+use crate::queue::StartLimits;
 use crate::run::state::{Core, Part, PartKey, Run, Spec, Status};
 use crate::session::Session;
 
@@ -61,8 +62,29 @@ pub struct RunChange {
     /// Commands that are deleted, by sequence, together with their request ids.
     pub deleted_commands: Vec<RequestSeq>,
     pub instance: Option<InstanceChange>,
+    /// The idempotency key that a new run takes.
+    pub key_claim: Option<KeyClaim>,
     /// Whether this change sets search attributes, so that their index entries are rewritten.
     pub sets_search_attributes: bool,
+    /// Lines of the logs of tasks; `None` deletes the line.
+    pub logs: Vec<(LogKey, Option<LogLine>)>,
+}
+
+/// The place of a line in the logs of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogKey {
+    /// The number of the task in its run.
+    pub task: u64,
+    /// The number of the line in the log of the task, from 1.
+    pub line: u64,
+}
+
+/// One line of the log of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine {
+    /// When the worker wrote it.
+    pub created_at: Timestamp,
+    pub text: String,
 }
 
 impl RunChange {
@@ -108,6 +130,14 @@ pub enum InstanceChange {
     Create,
     /// The run becomes the current one.
     MoveCurrent { run_number: u64 },
+}
+
+/// A new run takes an idempotency key. Keys belong to a namespace and a workflow type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyClaim {
+    pub key: String,
+    /// The run that has the key now, and loses it.
+    pub earlier: Option<RunId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -203,6 +233,12 @@ pub struct TaskRow {
     /// The reply to a repeat of the call that finished the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed: Option<Box<ClosedTask>>,
+    /// The limits of its task definition, if it is a task of a definition run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_limits: Option<StartLimits>,
+    /// When a worker last got it. Set only if its starts are limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
 }
 
 /// The record of a finished task.
@@ -219,6 +255,18 @@ pub struct ClosedTask {
     /// Whether the worker has reported that its callback stopped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
+}
+
+impl ClosedTask {
+    /// Returns the record of a workflow task that keeps the reply to a report.
+    pub fn with_reply(reply: StoredReply) -> Self {
+        Self {
+            reply: Some(reply),
+            attempts: Vec::new(),
+            activity_status: None,
+            stopped: false,
+        }
+    }
 }
 
 /// How an activity task ended.

@@ -62,9 +62,11 @@ macro_rules! commands {
                     Self::ClaimExecutionTasks,
                     Self::UpdateExecutionTask,
                     Self::ContinuePass,
+                    Self::TerminateExecution,
                     Self::PauseExecution,
                     Self::ResumeExecution,
                     Self::ReportExecution,
+                    Self::AddTaskLog,
                 ];
                 let of_both = [
                     Self::Start,
@@ -152,8 +154,11 @@ commands! {
     UpdateExecutionTask = "update_execution_task" in conductor::execution::command::update;
     /// Goes on with a pass that reached its bound.
     ContinuePass = "continue_pass" in conductor::execution::command::control;
+    TerminateExecution = "terminate_execution" in conductor::execution::command::control;
     PauseExecution = "pause_execution" in conductor::execution::command::control;
     ResumeExecution = "resume_execution" in conductor::execution::command::control;
+    /// A line for the log of a task.
+    AddTaskLog = "add_task_log" in conductor::execution::command::log;
     /// The run of a sub-workflow ended.
     ReportExecution = "report_execution" in conductor::execution::command::control;
 }

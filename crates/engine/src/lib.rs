@@ -69,4 +69,12 @@ impl<R> Decision<R> {
             reply: Ok(reply),
         }
     }
+
+    /// Returns the same decision with another reply.
+    pub(crate) fn map<T>(self, change: impl FnOnce(R) -> T) -> Decision<T> {
+        Decision {
+            changes: self.changes,
+            reply: self.reply.map(change),
+        }
+    }
 }

@@ -57,6 +57,12 @@ pub enum Rejection {
     OtherProgram { program: Program },
     #[error("the run is not paused")]
     RunNotPaused,
+    #[error("the idempotency key belongs to run {run_id}")]
+    KeyTaken { run_id: RunId },
+    #[error("{message}")]
+    SchemaMismatch { message: String },
+    #[error("{message}")]
+    SchemaNotCompared { message: String },
     #[error("the run is not the current run of the workflow")]
     NotCurrent,
     #[error("the workflow id is in use")]
@@ -142,6 +148,9 @@ impl Rejection {
             Self::RunNotActive { .. } => Reason::RunNotActive,
             Self::RunNotClosed => Reason::RunNotClosed,
             Self::RunNotPaused => Reason::RunNotPaused,
+            Self::KeyTaken { .. } => Reason::IdempotencyKeyTaken,
+            Self::SchemaMismatch { .. } => Reason::SchemaMismatch,
+            Self::SchemaNotCompared { .. } => Reason::ServerBusy,
             Self::OtherProgram { .. } => Reason::OtherProgram,
             Self::NotCurrent => Reason::HistoricalRunCommandRejected,
             Self::AlreadyStarted { .. } => Reason::InstanceAlreadyStarted,

@@ -30,6 +30,11 @@ impl InputTemplate {
                 members.insert(name.clone(), value.clone());
             }
         }
+        for (name, value) in &mut members {
+            if let Some(script) = script_of(node, name, value) {
+                *value = Value::String(script);
+            }
+        }
         Self {
             members: Template::parse(&Value::Object(members)),
             fallback,
@@ -54,6 +59,44 @@ impl InputTemplate {
         }
         Ok(input)
     }
+}
+
+/// Returns the script of an INLINE node with its template strings escaped. `None` for every other member of a node.
+///
+/// `${…}` is an expression of the definition if it begins with `workflow.`, or with a reference and `.input` or `.output`. Everything
+/// else is JavaScript.
+pub(super) fn script_of(node: &WorkflowTask, name: &str, value: &Value) -> Option<String> {
+    let script = value.as_str().filter(|text| text.contains("${"))?;
+    if node.task_type != "INLINE" || name != "expression" {
+        return None;
+    }
+    let mut escaped = String::with_capacity(script.len() + 8);
+    let mut rest = script;
+    while let Some(at) = rest.find("${") {
+        let (before, after) = rest.split_at(at);
+        escaped.push_str(before);
+        let inside = &after[2..];
+        let is_script = !is_reference(inside) && !before.ends_with('$') && inside.contains('}');
+        escaped.push_str(if is_script { "$${" } else { "${" });
+        rest = inside;
+    }
+    escaped.push_str(rest);
+    Some(escaped)
+}
+
+/// Returns whether a text begins like an expression of a definition.
+fn is_reference(text: &str) -> bool {
+    let root = text
+        .split(['.', '}', '[', ' '])
+        .next()
+        .filter(|root| !root.is_empty() && !root.contains('$'));
+    root.is_some_and(|root| {
+        let member = text[root.len()..].trim_start_matches('.');
+        let member = member
+            .split(|letter: char| !letter.is_alphanumeric())
+            .next();
+        root == "workflow" || matches!(member, Some("input" | "output"))
+    })
 }
 
 /// Returns the input of a run: what the start gives, with the members of the template that are missing or null in it.
@@ -179,5 +222,25 @@ mod tests {
             Value::Object(completed),
             json!({"a": 1, "b": {"x": 1}, "c": "${literal}"})
         );
+    }
+
+    #[test]
+    fn template_strings_of_a_script_are_its_own() {
+        let node: WorkflowTask = read(
+            json!({"name": "i", "taskReferenceName": "i", "type": "INLINE", "inputParameters": {
+                "expression": "`${$.a} ${b + 1} ${workflow.input.n} ${t.output.x} $${c} ${`",
+                "other": "${$.a}",
+            }}),
+        )
+        .unwrap();
+        let script = script_of(&node, "expression", &node.input_parameters["expression"]);
+        let escaped = "`$${$.a} $${b + 1} ${workflow.input.n} ${t.output.x} $${c} ${`";
+        assert_eq!(script.as_deref(), Some(escaped));
+        assert_eq!(script_of(&node, "other", &json!("${$.a}")), None);
+        let input = InputTemplate::new(&node, None);
+        let input = input.resolve(&NoTasks, &mut Budget::default()).unwrap();
+        let shown = input["expression"].as_str().unwrap();
+        assert!(shown.starts_with("`${$.a} ${b + 1} "), "{shown}");
+        assert!(shown.ends_with(" ${c} ${`"), "{shown}");
     }
 }

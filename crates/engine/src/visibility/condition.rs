@@ -6,16 +6,28 @@ use std::cmp::Ordering;
 use longhaul_protocol::Timestamp;
 use serde_json::{Map, Value};
 
+use longhaul_protocol::conductor::WorkflowStatus;
+
+use super::execution::{ExecutionFacts, ExecutionField};
+use super::pattern::Pattern;
 use super::term::{Kind, Term, indexed};
-use crate::run::state::Status;
+use crate::run::state::{Program, Run, Status};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     All(Vec<Self>),
     Any(Vec<Self>),
     Test(Test),
+    /// The run has no value of this field.
+    Absent(Field),
     /// The run's status is one of these.
     Status(Vec<Status>),
+    /// The run is of this program.
+    Program(Program),
+    /// The run is a definition run, and its status is one of these.
+    ExecutionStatus(Vec<WorkflowStatus>),
+    /// The run is a definition run, and a value of its summary contains this text, ignoring the case of A to Z. Held in lower case.
+    SummaryText(String),
     /// The workflow id or the business key contains this text, ignoring the case of A to Z. Held in lower case.
     FreeText(String),
 }
@@ -41,6 +53,8 @@ pub enum Field {
         name: String,
         kind: Kind,
     },
+    /// A field that only definition runs have.
+    Execution(ExecutionField),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +64,10 @@ pub enum Matcher {
     Compare(Comparison, Term),
     StartsWith(String),
     StartsNotWith(String),
+    Like(Pattern),
+    NotLike(Pattern),
+    /// Any value.
+    Present,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +87,13 @@ pub struct Facts<'a> {
     pub task_queue: &'a str,
     pub business_key: Option<&'a str>,
     pub build_id: Option<&'a str>,
+    pub program: Program,
     pub status: Status,
     pub started_at: Timestamp,
     pub closed_at: Option<Timestamp>,
     pub search_attributes: &'a Map<String, Value>,
+    /// What only a definition run has.
+    pub execution: Option<ExecutionFacts<'a>>,
 }
 
 impl Condition {
@@ -85,7 +106,15 @@ impl Condition {
                 .values(&test.field)
                 .iter()
                 .any(|value| test.matcher.matches(value)),
+            Self::Absent(field) => facts.values(field).is_empty(),
             Self::Status(statuses) => statuses.contains(&facts.status),
+            Self::Program(program) => facts.program == *program,
+            Self::ExecutionStatus(statuses) => facts
+                .execution
+                .is_some_and(|execution| statuses.contains(&execution.status)),
+            Self::SummaryText(text) => facts
+                .execution
+                .is_some_and(|execution| execution.contains(facts, text)),
             Self::FreeText(text) => {
                 let holds = |place: &str| place.to_ascii_lowercase().contains(text.as_str());
                 holds(facts.workflow_id) || facts.business_key.is_some_and(holds)
@@ -94,8 +123,28 @@ impl Condition {
     }
 }
 
-impl Facts<'_> {
-    fn values(&self, field: &Field) -> Vec<Term> {
+impl<'a> Facts<'a> {
+    /// Returns the facts about a run.
+    pub fn of(run: &'a Run) -> Self {
+        let (spec, core) = (&*run.spec, &run.core);
+        Self {
+            workflow_type: &spec.workflow_type,
+            workflow_id: spec.workflow_id.as_str(),
+            run_id: spec.run_id.as_str(),
+            task_queue: spec.task_queue.as_str(),
+            business_key: spec.business_key.as_deref(),
+            build_id: spec.routing.compatibility.as_deref(),
+            program: spec.program,
+            status: core.status,
+            started_at: spec.started_at,
+            closed_at: core.closed.as_ref().map(|closed| closed.at),
+            search_attributes: &core.search_attributes,
+            execution: ExecutionFacts::of(run),
+        }
+    }
+
+    /// Returns the values of a field; none if the run does not have it.
+    pub(super) fn values(&self, field: &Field) -> Vec<Term> {
         let text = |text: &str| vec![Term::Text(text.to_owned())];
         match field {
             Field::WorkflowType => text(self.workflow_type),
@@ -113,6 +162,11 @@ impl Facts<'_> {
                     .map(|(_, term)| term)
                     .collect()
             }
+            Field::Execution(field) => self
+                .execution
+                .and_then(|execution| execution.value(*field))
+                .into_iter()
+                .collect(),
         }
     }
 }
@@ -121,6 +175,8 @@ impl Matcher {
     fn matches(&self, value: &Term) -> bool {
         let equals = |term: &Term| value.compare(term) == Some(Ordering::Equal);
         let starts = |prefix: &str| matches!(value, Term::Text(text) if text.starts_with(prefix));
+        let is_like =
+            |pattern: &Pattern| matches!(value, Term::Text(text) if pattern.matches(text));
         match self {
             Self::OneOf(terms) => terms.iter().any(equals),
             Self::NoneOf(terms) => !terms.iter().any(equals),
@@ -129,6 +185,9 @@ impl Matcher {
                 .is_some_and(|order| comparison.holds(order)),
             Self::StartsWith(prefix) => starts(prefix),
             Self::StartsNotWith(prefix) => !starts(prefix),
+            Self::Like(pattern) => is_like(pattern),
+            Self::NotLike(pattern) => !is_like(pattern),
+            Self::Present => true,
         }
     }
 
@@ -140,6 +199,9 @@ impl Matcher {
             Self::Compare(comparison, term) => Self::Compare(comparison.inverted(), term),
             Self::StartsWith(prefix) => Self::StartsNotWith(prefix),
             Self::StartsNotWith(prefix) => Self::StartsWith(prefix),
+            Self::Like(pattern) => Self::NotLike(pattern),
+            Self::NotLike(pattern) => Self::Like(pattern),
+            Self::Present => Self::OneOf(Vec::new()),
         }
     }
 }

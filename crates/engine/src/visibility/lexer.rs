@@ -36,8 +36,17 @@ impl Lexeme {
     }
 }
 
+/// The language of a query. The languages have the same operators and differ in what a word is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// Queries for runs of code. Words are narrow, because text without operators is searched for.
+    Code,
+    /// Queries for definition runs. A word has every character that is not part of another token.
+    Definition,
+}
+
 /// Returns the tokens of a query.
-pub(super) fn lex(text: &str) -> Result<Vec<Token>, QueryError> {
+pub(super) fn lex(text: &str, dialect: Dialect) -> Result<Vec<Token>, QueryError> {
     let mut characters = text.chars().enumerate().peekable();
     let mut tokens = Vec::new();
     while let Some((place, character)) = characters.next() {
@@ -54,14 +63,15 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token>, QueryError> {
             '<' => Lexeme::Operator(Operator::Less),
             '>' if follows('=') => Lexeme::Operator(Operator::GreaterOrEqual),
             '>' => Lexeme::Operator(Operator::Greater),
-            '\'' | '"' => Lexeme::Quoted(quoted(&mut characters, character, at)?),
-            _ if is_word_character(character) => {
+            '\'' | '"' => Lexeme::Quoted(quoted(&mut characters, character, at, dialect)?),
+            _ if dialect.has_in_word(character) => {
                 let mut word = String::from(character);
-                while let Some((_, next)) = characters.next_if(|(_, next)| is_word_character(*next))
+                while let Some((_, next)) =
+                    characters.next_if(|(_, next)| dialect.has_in_word(*next))
                 {
                     word.push(next);
                 }
-                if word.contains("--") {
+                if dialect == Dialect::Code && word.contains("--") {
                     return Err(QueryError::new(
                         at,
                         "`--` outside quotes is not part of a query",
@@ -81,15 +91,22 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token>, QueryError> {
     Ok(tokens)
 }
 
-/// Returns whether a character may be part of a word. This allows more than a literal: free text consists of words too.
-fn is_word_character(character: char) -> bool {
-    character.is_alphanumeric() || "_.:-@+".contains(character)
+impl Dialect {
+    /// Returns whether a character may be part of a word. In queries for code this allows more than a literal: free text consists of
+    /// words too.
+    fn has_in_word(self, character: char) -> bool {
+        match self {
+            Self::Code => character.is_alphanumeric() || "_.:-@+".contains(character),
+            Self::Definition => !character.is_whitespace() && !"()'\",=<>!".contains(character),
+        }
+    }
 }
 
 fn quoted(
-    characters: &mut impl Iterator<Item = (usize, char)>,
+    characters: &mut std::iter::Peekable<impl Iterator<Item = (usize, char)>>,
     quote: char,
     at: usize,
+    dialect: Dialect,
 ) -> Result<String, QueryError> {
     let unterminated = || QueryError::new(at, "this string has no closing quote");
     let mut text = String::new();
@@ -102,13 +119,20 @@ fn quoted(
             text.push(character);
             continue;
         }
-        let (place, escaped) = characters.next().ok_or_else(unterminated)?;
-        if !matches!(escaped, '\\' | '\'' | '"') {
-            return Err(QueryError::new(
-                place,
-                r#"a backslash may only precede \, ' or ""#,
-            ));
+        let escaped = characters.next_if(|(_, next)| matches!(next, '\\' | '\'' | '"'));
+        if let Some((_, escaped)) = escaped {
+            text.push(escaped);
+            continue;
         }
-        text.push(escaped);
+        // Definition runs may be named after paths of files.
+        if dialect == Dialect::Definition {
+            text.push('\\');
+            continue;
+        }
+        let (place, _) = characters.next().ok_or_else(unterminated)?;
+        return Err(QueryError::new(
+            place,
+            r#"a backslash may only precede \, ' or ""#,
+        ));
     }
 }

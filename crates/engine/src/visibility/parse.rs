@@ -12,18 +12,19 @@
 
 use super::attribute::{Definitions, Type};
 use super::condition::{Comparison, Condition, Field, Matcher, Test};
-use super::lexer::{Lexeme, Operator, Token, lex};
+use super::cursor::Cursor;
+use super::lexer::{Dialect, Lexeme, Operator, Token, lex};
 use super::literal::{ALL_STATUSES, Literal, statuses};
 use super::term::{Kind, Term, read_time};
 
 /// Bytes of a query. Far more than a person writes; a limit at all, because a query is planned before it is run.
-const QUERY_BYTES_MAX: usize = 16 << 10;
+pub(super) const QUERY_BYTES_MAX: usize = 16 << 10;
 
 /// Nested parentheses. Each level costs a frame of the stack here and a level of the database's expression.
-const DEPTH_MAX: usize = 32;
+pub(super) const DEPTH_MAX: usize = 32;
 
 /// Literals of a query altogether: each is a value bound to a statement.
-const LITERALS_MAX: usize = 500;
+pub(super) const LITERALS_MAX: usize = 500;
 
 /// Why a text is not a query.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,11 +50,9 @@ pub fn parse(text: &str, definitions: &Definitions) -> Result<Condition, QueryEr
         let message = format!("a query may have at most {QUERY_BYTES_MAX} bytes");
         return Err(QueryError::new(1, &message));
     }
-    let tokens = lex(text)?;
+    let tokens = lex(text, Dialect::Code)?;
     let mut parser = Parser {
-        tokens: &tokens,
-        next: 0,
-        end: text.chars().count() + 1,
+        cursor: Cursor::new(text, &tokens),
         definitions,
         depth: 0,
         literals: 0,
@@ -100,10 +99,7 @@ fn is_expression(tokens: &[Token]) -> bool {
 }
 
 struct Parser<'a> {
-    tokens: &'a [Token],
-    next: usize,
-    /// The position after the last character.
-    end: usize,
+    cursor: Cursor<'a>,
     definitions: &'a Definitions,
     depth: usize,
     literals: usize,
@@ -160,16 +156,16 @@ impl Connective {
 impl<'a> Parser<'a> {
     fn whole(&mut self) -> Result<Condition, QueryError> {
         let condition = self.query(Polarity::Plain)?;
-        match self.peek() {
+        match self.cursor.peek() {
             None => Ok(condition),
-            Some(_) => Err(self.unexpected("AND, OR or the end")),
+            Some(_) => Err(self.cursor.unexpected("AND, OR or the end")),
         }
     }
 
     /// Parses a query. Inside a negated parenthesis AND and OR change places, and every predicate is inverted.
     fn query(&mut self, polarity: Polarity) -> Result<Condition, QueryError> {
         let mut groups = vec![self.group(polarity)?];
-        while self.take_word("OR") {
+        while self.cursor.take_word("OR") {
             groups.push(self.group(polarity)?);
         }
         Ok(join(groups, Connective::Or.under(polarity)))
@@ -177,18 +173,18 @@ impl<'a> Parser<'a> {
 
     fn group(&mut self, polarity: Polarity) -> Result<Condition, QueryError> {
         let mut predicates = vec![self.predicate(polarity)?];
-        while self.take_word("AND") {
+        while self.cursor.take_word("AND") {
             predicates.push(self.predicate(polarity)?);
         }
         Ok(join(predicates, Connective::And.under(polarity)))
     }
 
     fn predicate(&mut self, polarity: Polarity) -> Result<Condition, QueryError> {
-        let polarity = polarity.negated_if(self.take_word("NOT"));
-        if self.peek() == Some(&Lexeme::Open) {
+        let polarity = polarity.negated_if(self.cursor.take_word("NOT"));
+        if self.cursor.peek() == Some(&Lexeme::Open) {
             return self.parenthesis(polarity);
         }
-        let at = self.at();
+        let at = self.cursor.at();
         let (named, name) = self.field()?;
         let (verb, polarity) = match self.verb()? {
             Some((verb, inverts)) => (verb, polarity.negated_if(inverts)),
@@ -212,17 +208,17 @@ impl<'a> Parser<'a> {
         if self.depth == DEPTH_MAX {
             return Err(self.refuse(&format!("parentheses may be {DEPTH_MAX} deep")));
         }
-        self.next += 1;
+        self.cursor.next += 1;
         self.depth += 1;
         let condition = self.query(polarity)?;
         self.depth -= 1;
-        self.take(&Lexeme::Close, ")")?;
+        self.cursor.take(&Lexeme::Close, ")")?;
         Ok(condition)
     }
 
     fn field(&mut self) -> Result<(Named, String), QueryError> {
-        let Some(Lexeme::Word(word)) = self.peek() else {
-            return Err(self.unexpected("a field"));
+        let Some(Lexeme::Word(word)) = self.cursor.peek() else {
+            return Err(self.cursor.unexpected("a field"));
         };
         let word = word.clone();
         let is_name = word.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -230,7 +226,7 @@ impl<'a> Parser<'a> {
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !is_name || is_keyword(&word) {
-            return Err(self.unexpected("a field"));
+            return Err(self.cursor.unexpected("a field"));
         }
         let system = |field| Some(Named::Field(field, Type::Keyword));
         let time = |field| Some(Named::Field(field, Type::Datetime));
@@ -256,21 +252,21 @@ impl<'a> Parser<'a> {
                 "`{word}` is neither a system field nor a search attribute of this namespace"
             ))
         })?;
-        self.next += 1;
+        self.cursor.next += 1;
         Ok((named, word))
     }
 
     /// Returns the operator after a field and whether `NOT` preceded it; `None` if there is no operator.
     fn verb(&mut self) -> Result<Option<(Verb, bool)>, QueryError> {
-        let inverts = self.take_word("NOT");
-        let verb = match self.peek() {
+        let inverts = self.cursor.take_word("NOT");
+        let verb = match self.cursor.peek() {
             Some(Lexeme::Operator(operator)) if !inverts => Verb::Compare(*operator),
             Some(word) if word.is_word("IN") => Verb::In,
             Some(word) if word.is_word("STARTS_WITH") => Verb::StartsWith,
-            _ if inverts => return Err(self.unexpected("IN or STARTS_WITH")),
+            _ if inverts => return Err(self.cursor.unexpected("IN or STARTS_WITH")),
             _ => return Ok(None),
         };
-        self.next += 1;
+        self.cursor.next += 1;
         Ok(Some((verb, inverts)))
     }
 
@@ -295,7 +291,7 @@ impl<'a> Parser<'a> {
 
     fn status(&mut self, verb: &Verb, polarity: Polarity) -> Result<Condition, QueryError> {
         let (Verb::Compare(operator @ (Operator::Equal | Operator::NotEqual)), at) =
-            (verb, self.at())
+            (verb, self.cursor.at())
         else {
             return Err(self.refuse_verb("a status is compared with = and != only"));
         };
@@ -325,13 +321,13 @@ impl<'a> Parser<'a> {
         let ordered = matches!(literal_type, Type::Int | Type::Double | Type::Datetime);
         match verb {
             Verb::In => {
-                self.take(&Lexeme::Open, "(")?;
+                self.cursor.take(&Lexeme::Open, "(")?;
                 let mut terms = vec![self.literal(name, literal_type)?];
-                while self.peek() == Some(&Lexeme::Comma) {
-                    self.next += 1;
+                while self.cursor.peek() == Some(&Lexeme::Comma) {
+                    self.cursor.next += 1;
                     terms.push(self.literal(name, literal_type)?);
                 }
-                self.take(&Lexeme::Close, ", or )")?;
+                self.cursor.take(&Lexeme::Close, ", or )")?;
                 Ok(Matcher::OneOf(terms))
             }
             Verb::StartsWith => {
@@ -375,10 +371,10 @@ impl<'a> Parser<'a> {
 
     /// Returns the next word as a value of the field's type. Values are never converted to another type.
     fn literal(&mut self, name: &str, wanted: Type) -> Result<Term, QueryError> {
-        let (text, literal) = match self.peek() {
+        let (text, literal) = match self.cursor.peek() {
             Some(Lexeme::Word(word)) => (word.as_str(), Literal::of_word(word)),
             Some(Lexeme::Quoted(text)) => (text.as_str(), Some(Literal::Text)),
-            _ => return Err(self.unexpected("a literal")),
+            _ => return Err(self.cursor.unexpected("a literal")),
         };
         let literal = literal.ok_or_else(|| {
             self.refuse("an unquoted literal has only A-Z a-z 0-9 _ . : -; put it in quotes")
@@ -412,49 +408,17 @@ impl<'a> Parser<'a> {
                 wanted.as_str()
             ))
         })?;
-        self.next += 1;
+        self.cursor.next += 1;
         Ok(term)
     }
 
-    fn peek(&self) -> Option<&'a Lexeme> {
-        self.tokens.get(self.next).map(|token| &token.is)
-    }
-
-    fn at(&self) -> usize {
-        self.tokens
-            .get(self.next)
-            .map_or(self.end, |token| token.at)
-    }
-
-    fn take_word(&mut self, word: &str) -> bool {
-        let is_there = self.peek().is_some_and(|next| next.is_word(word));
-        self.next += usize::from(is_there);
-        is_there
-    }
-
-    fn take(&mut self, wanted: &Lexeme, shown: &str) -> Result<(), QueryError> {
-        if self.peek() != Some(wanted) {
-            return Err(self.unexpected(shown));
-        }
-        self.next += 1;
-        Ok(())
-    }
-
     fn refuse(&self, message: &str) -> QueryError {
-        QueryError::new(self.at(), message)
+        QueryError::new(self.cursor.at(), message)
     }
 
     /// Returns an error at the operator that was just read.
     fn refuse_verb(&self, message: &str) -> QueryError {
-        let at = self.tokens.get(self.next.saturating_sub(1));
-        QueryError::new(at.map_or(self.end, |token| token.at), message)
-    }
-
-    fn unexpected(&self, wanted: &str) -> QueryError {
-        self.refuse(&match self.peek() {
-            None => format!("the query ends where {wanted} should be"),
-            Some(_) => format!("{wanted} should be here"),
-        })
+        QueryError::new(self.cursor.before(), message)
     }
 }
 

@@ -340,14 +340,10 @@ impl Player {
             Act::Acknowledge { worker: by }
                 if self.something_is_pending() && !self.has_to_deliver() =>
             {
-                let _ = self
-                    .world
-                    .fail(&worker(*by), None, "WorkflowTaskWaitingForHistory");
+                self.fail_task(*by, "WorkflowTaskWaitingForHistory");
             }
             Act::Acknowledge { .. } => {}
-            Act::FailTask { worker: by } => {
-                drop(self.world.fail(&worker(*by), None, "RuntimeError"))
-            }
+            Act::FailTask { worker: by } => self.fail_task(*by, "RuntimeError"),
             Act::Release { worker: by } => drop(self.world.release(&worker(*by))),
             Act::ClaimActivity { which, worker: by } => {
                 if let Some(sequence) = self.activity(*which) {
@@ -648,6 +644,26 @@ impl Player {
         }
     }
 
+    fn fail_task(&mut self, by: u8, failure_type: &str) {
+        let task = self.open_task();
+        if self.world.fail(&worker(by), None, failure_type).1.is_ok() {
+            self.forget_completion(task.as_ref());
+        }
+    }
+
+    fn open_task(&self) -> Option<TaskId> {
+        let task = self.world.run().core.workflow_task.as_ref();
+        task.map(|task| task.id.clone())
+    }
+
+    /// The stored reply is that to the newest report on a task, and the task of a retry may be leased again after its completion.
+    fn forget_completion(&mut self, reported: Option<&TaskId>) {
+        let completed = self.last_completion.as_ref();
+        if completed.map(|(task_id, ..)| task_id) == reported {
+            self.last_completion = None;
+        }
+    }
+
     fn repeat(&mut self) {
         let Some((task_id, by, attempt, commands)) = self.last_completion.clone() else {
             return;
@@ -673,7 +689,10 @@ impl Player {
             .parts
             .values()
             .any(|part| matches!(part, Part::Group(group) if group.selection.is_some()));
-        if lease.is_none_or(|lease| lease.delivered_signal.is_some()) || selected {
+        // A worker that has begun a local activity in this task is past its open groups.
+        let moved_on =
+            lease.is_none_or(|lease| lease.delivered_signal.is_some() || lease.refreshed);
+        if moved_on || selected {
             return;
         }
         let mut again = Vec::new();
@@ -700,6 +719,7 @@ impl Player {
         let parsed = parse_commands(&Value::Array(again.clone())).unwrap();
         let before = self.world.run().core.last_command_sequence.get();
         let run_id = self.world.run().run_id().clone();
+        let task = self.open_task();
         let (step, reply) = self.world.complete(&worker(by), None, parsed);
         if let Err(rejection) = reply {
             let reason = rejection.reason().to_string();
@@ -709,6 +729,7 @@ impl Player {
             );
             return;
         }
+        self.forget_completion(task.as_ref());
         assert_eq!(
             self.world.runs[&run_id].core.last_command_sequence, before,
             "42: no new call"
@@ -757,7 +778,10 @@ impl Player {
             let mut command = serde_json::to_value(&member).unwrap();
             command["type"] = json!("cancel_selection_operation");
             let parsed = parse_commands(&json!([command])).unwrap();
-            let _ = self.world.complete(&worker(by), None, parsed);
+            let task = self.open_task();
+            if self.world.complete(&worker(by), None, parsed).1.is_ok() {
+                self.forget_completion(task.as_ref());
+            }
         }
     }
 

@@ -37,6 +37,26 @@ pub fn is_worker_task(task_type: &str) -> bool {
     matches!(task_type, "SIMPLE" | "DYNAMIC") || is_user_defined(task_type)
 }
 
+/// Returns whether tasks of this type, as records show it, are queued for workers.
+pub fn is_queued(task_type_shown: &str) -> bool {
+    !matches!(
+        task_type_shown,
+        "SWITCH"
+            | "DECISION"
+            | "FORK"
+            | "JOIN"
+            | "DO_WHILE"
+            | "SUB_WORKFLOW"
+            | "TERMINATE"
+            | "SET_VARIABLE"
+            | "WAIT"
+            | "HUMAN"
+            | "YIELD"
+            | "NOOP"
+            | "INLINE"
+    )
+}
+
 /// Returns whether the input template of a task definition applies to nodes of this type.
 pub fn uses_input_template(task_type: &str) -> bool {
     is_worker_task(task_type)

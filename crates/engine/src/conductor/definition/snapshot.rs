@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::needs::{effective_task_def, unversioned_sub_workflow};
+use super::schemas::{Schemas, fill_in, with_schemas};
 use super::tree::{DuplicateReference, Tree};
 use crate::conductor::budget::depth;
 use crate::conductor::expression::Template;
@@ -26,6 +27,8 @@ pub struct Lookups {
     pub task_defs: BTreeMap<String, Arc<TaskDef>>,
     /// The latest version of each workflow by name.
     pub sub_workflows: BTreeMap<String, i32>,
+    /// Registered schemas, see [`super::needed_schemas`].
+    pub schemas: Schemas,
 }
 
 /// Why a run of a definition cannot begin.
@@ -57,6 +60,10 @@ impl Snapshot {
     /// Completes a definition with what was found for it, and compiles it.
     pub fn compile(mut definition: WorkflowDef, lookups: &Lookups) -> Result<Self, CompileError> {
         complete(&mut definition.tasks, lookups)?;
+        if definition.enforce_schema {
+            fill_in(&mut definition.input_schema, &lookups.schemas);
+            fill_in(&mut definition.output_schema, &lookups.schemas);
+        }
         Self::of_complete(definition)
     }
 
@@ -160,6 +167,9 @@ fn complete_node(node: &mut WorkflowTask, lookups: &Lookups) -> Result<(), Compi
         let found = lookups.task_defs.get(&node.name);
         node.task_definition =
             Some(found.map_or_else(|| Arc::new(effective_task_def(node, None)), Arc::clone));
+    }
+    if let Some(definition) = &mut node.task_definition {
+        *definition = with_schemas(definition, &lookups.schemas);
     }
     if let Some(name) = unversioned_sub_workflow(node).map(str::to_owned) {
         let Some(version) = lookups.sub_workflows.get(&name) else {

@@ -60,6 +60,7 @@ pub struct Node {
     /// The first number after the contents of this node.
     end: u32,
     json: OnceLock<Arc<RawValue>>,
+    definition_json: OnceLock<Option<Arc<RawValue>>>,
 }
 
 impl Node {
@@ -120,6 +121,16 @@ impl Node {
                 .expect("a node has only text keys, so it can be written as JSON");
             Arc::from(text)
         }))
+    }
+
+    /// Returns the JSON of the task definition of the node. It is rendered once.
+    pub fn definition_json(&self) -> Option<Arc<RawValue>> {
+        let rendered = self.definition_json.get_or_init(|| {
+            let definition = self.task.task_definition.as_deref()?;
+            let text = serde_json::value::to_raw_value(definition).ok()?;
+            Some(Arc::from(text))
+        });
+        rendered.clone()
     }
 }
 
@@ -198,6 +209,7 @@ impl Tree {
                 enclosing_loop,
                 end: 0,
                 json: OnceLock::new(),
+                definition_json: OnceLock::new(),
             });
             let lists = self.add_contents(id, task, enclosing_loop)?;
             let end = number(self.nodes.len());

@@ -9,23 +9,33 @@ use serde_json::{Value, json};
 
 use crate::conductor::execution::command::start::{NewExecution, create};
 use crate::conductor::execution::lookup::Lookup;
+use crate::conductor::execution::operator::loop_output::{NoOutput, body_tasks, loop_output};
 use crate::conductor::execution::pass::{Pass, Try};
 use crate::conductor::execution::retry::seconds_between;
-use crate::conductor::execution::state::ExecutionTask;
+use crate::conductor::execution::state::{ExecutionTask, Stored, Waiting};
 use crate::conductor::execution::value::{kept_reason, measured, object};
 use crate::conductor::execution::view;
 use crate::conductor::expression::{EventMember, Template};
-use crate::conductor::limits::REASON_CHARS_MAX;
+use crate::conductor::limits::{LISTED_NAMES_MAX, REASON_CHARS_MAX, SUB_WORKFLOW_DEPTH_MAX};
 use crate::run::draft::Draft;
 use crate::run::family::outbox::OutboxBody;
 use crate::run::state::{Closed, ClosedReason, Part, PartKey};
+
+/// What follows when a caller terminates a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterTermination {
+    Nothing,
+    /// The workflow that the definition names for failures starts.
+    StartFailureWorkflow,
+}
 
 impl Pass<'_, '_> {
     /// Ends the run because nothing is left to do: it completes, unless a permissive task failed.
     pub(crate) fn complete(&mut self) -> Try<()> {
         let failures = self.draft.execution().permitted_failures.clone();
         if failures.is_empty() {
-            return self.end(WorkflowStatus::Completed, None, None, None);
+            let output = self.output_of_run(None)?;
+            return self.complete_with(None, output);
         }
         let tasks: Vec<Arc<ExecutionTask>> = failures
             .iter()
@@ -81,16 +91,19 @@ impl Pass<'_, '_> {
             Some("TERMINATED") => WorkflowStatus::Terminated,
             _ => WorkflowStatus::Failed,
         };
-        let reason = text("terminationReason")
-            .map(str::to_owned)
-            .unwrap_or_else(|| {
-                format!(
-                    "Workflow is {} by TERMINATE task: {}",
-                    status.as_str(),
-                    task.id
-                )
-            });
+        let reason = match input.get("terminationReason") {
+            Some(Value::String(reason)) => reason.clone(),
+            None | Some(Value::Null) => format!(
+                "Workflow is {} by TERMINATE task: {}",
+                status.as_str(),
+                task.id
+            ),
+            Some(other) => other.to_string(),
+        };
         let output = self.load_object(&task.output)?;
+        if status == WorkflowStatus::Completed {
+            return self.complete_with(Some(reason), output);
+        }
         self.end(status, Some(reason), Some(output), None)
     }
 
@@ -113,6 +126,13 @@ impl Pass<'_, '_> {
         Ok(true)
     }
 
+    /// Ends the run at the request of a caller, which decides about the failure workflow.
+    pub(crate) fn terminate(&mut self, reason: Option<String>, then: AfterTermination) -> Try<()> {
+        let starts_failure_workflow = then == AfterTermination::StartFailureWorkflow;
+        let status = WorkflowStatus::Terminated;
+        self.end_and(status, reason, None, None, starts_failure_workflow)
+    }
+
     /// Ends the run. `output` replaces the output that the definition describes; `failed` is the task that caused the end.
     pub(crate) fn end(
         &mut self,
@@ -120,6 +140,32 @@ impl Pass<'_, '_> {
         reason: Option<String>,
         output: Option<Object>,
         failed: Option<&Arc<ExecutionTask>>,
+    ) -> Try<()> {
+        let starts_failure_workflow = match status {
+            WorkflowStatus::Failed | WorkflowStatus::TimedOut | WorkflowStatus::Terminated => true,
+            WorkflowStatus::Completed | WorkflowStatus::Running | WorkflowStatus::Paused => false,
+        };
+        self.end_and(status, reason, output, failed, starts_failure_workflow)
+    }
+
+    /// Ends the run as COMPLETED with this output, or as FAILED if a schema does not accept it.
+    fn complete_with(&mut self, reason: Option<String>, output: Object) -> Try<()> {
+        match self.check_own_output(&output)? {
+            Ok(()) => self.end(WorkflowStatus::Completed, reason, Some(output), None),
+            Err(mismatch) => {
+                let reason = Some(mismatch.into_message());
+                self.end(WorkflowStatus::Failed, reason, Some(output), None)
+            }
+        }
+    }
+
+    fn end_and(
+        &mut self,
+        status: WorkflowStatus,
+        reason: Option<String>,
+        output: Option<Object>,
+        failed: Option<&Arc<ExecutionTask>>,
+        starts_failure_workflow: bool,
     ) -> Try<()> {
         let mut output = match output {
             Some(output) => output,
@@ -130,13 +176,7 @@ impl Pass<'_, '_> {
             self.draft.file_task(failed.seq);
         }
         self.draft.execution_mut().reason.clone_from(&reason);
-        self.cancel_open_tasks(status, reason.as_deref());
-        let starts_failure_workflow = match status {
-            WorkflowStatus::Failed | WorkflowStatus::TimedOut => true,
-            // A caller that terminates the run decides about it; a TERMINATE task does start it.
-            WorkflowStatus::Terminated => self.draft.cause.command_id.is_none(),
-            WorkflowStatus::Completed | WorkflowStatus::Running | WorkflowStatus::Paused => false,
-        };
+        self.cancel_open_tasks(status, reason.as_deref())?;
         if starts_failure_workflow {
             self.start_failure_workflow(status, &mut output, failed)?;
         }
@@ -166,18 +206,46 @@ impl Pass<'_, '_> {
         }
     }
 
-    fn cancel_open_tasks(&mut self, status: WorkflowStatus, reason: Option<&str>) {
+    fn cancel_open_tasks(&mut self, status: WorkflowStatus, reason: Option<&str>) -> Try<()> {
         let why = reason.unwrap_or(status.as_str()).to_owned();
         for seq in self.draft.open_task_numbers() {
             let Some(task) = self.draft.task(seq).map(Arc::clone) else {
                 continue;
             };
             self.draft.stop_child_of(&task, &why);
-            self.draft.end_task(seq, TaskStatus::Canceled, None, None);
+            let output = self.output_so_far(&task)?;
+            self.draft.end_task(seq, TaskStatus::Canceled, None, output);
             self.draft.file_task(seq);
         }
         for seq in std::mem::take(&mut self.todo) {
             self.draft.file_task(seq);
+        }
+        Ok(())
+    }
+
+    /// Returns what a JOIN or a loop collected before it is cancelled. `None` for other tasks, and for what is over the limit.
+    fn output_so_far(&self, task: &ExecutionTask) -> Try<Option<Object>> {
+        if task.is_open_loop() {
+            let load = |stored: &Stored| match self.draft.value(stored, self.found) {
+                Ok(value) => Ok(Arc::clone(value)),
+                Err(reference) => Err(reference),
+            };
+            return match loop_output(task, body_tasks(&self.draft, task.seq), load) {
+                Ok(output) => Ok(Some(output)),
+                Err(NoOutput::Unloaded(values)) => {
+                    Err(values.into_iter().map(Lookup::Value).collect())
+                }
+                Err(NoOutput::TooLarge(_)) => Ok(None),
+            };
+        }
+        match task.waiting {
+            Waiting::Tasks(_) => self.joined_so_far(task),
+            Waiting::Nothing
+            | Waiting::Queued { .. }
+            | Waiting::Leased
+            | Waiting::Time(_)
+            | Waiting::Iteration(_)
+            | Waiting::Child(_) => Ok(None),
         }
     }
 
@@ -213,6 +281,14 @@ impl Pass<'_, '_> {
             }
             None => return Err(vec![Lookup::Definition { name, version }]),
         };
+        let depth = self.draft.execution().depth + 1;
+        if depth > SUB_WORKFLOW_DEPTH_MAX {
+            let message = format!(
+                "Error workflow {name} failed to start.  reason: more than {SUB_WORKFLOW_DEPTH_MAX} runs caused each other (limit: sub-workflow depth)"
+            );
+            output.insert("conductor.failure_workflow".to_owned(), json!(message));
+            return Ok(());
+        }
         let mut input = self.load_run_value(PartKey::Input)?;
         let reason = self.draft.execution().reason.clone();
         input.insert("workflowId".to_owned(), json!(self.draft.spec.workflow_id));
@@ -232,8 +308,9 @@ impl Pass<'_, '_> {
             priority: execution.priority,
             task_to_domain: Arc::clone(&execution.task_to_domain),
             idempotency_key: None,
+            key_claim: None,
             created_by: execution.created_by.clone(),
-            depth: 0,
+            depth,
             parent: None,
         };
         let run_id: RunId = self.draft.ids.mint_uuid();
@@ -254,6 +331,10 @@ impl Draft<'_> {
     /// Closes the run: writes the terminal event, keeps the output and informs the parent.
     fn close_execution(&mut self, status: WorkflowStatus, reason: Option<String>, output: Object) {
         let failed_references = view::failed_references(self);
+        let mut failed_names = view::failed_definitions(self);
+        failed_names.truncate(LISTED_NAMES_MAX);
+        let listed = &failed_references[..failed_references.len().min(LISTED_NAMES_MAX)];
+        let listed = listed.join(",");
         let (output, bytes) = measured(output);
         let sequence = self.append(EventPayload::ExecutionEnded(Box::new(ExecutionEnded {
             status,
@@ -282,6 +363,8 @@ impl Draft<'_> {
         let execution = self.execution_mut();
         execution.backlog.clear();
         execution.paused = false;
+        execution.failed_references = listed;
+        execution.failed_names = failed_names;
         if self.spec.parent.is_some() {
             self.outbox().enqueue(OutboxBody::ExecutionEnded {
                 status,

@@ -1,4 +1,5 @@
-//! What a decision on a definition run may need besides the run: the result of a script, a large value, a definition. A decision
+//! What a decision on a definition run may need besides the run: the result of a script, a large value, a definition, the comparison
+//! of a value with a schema. A decision
 //! that lacks something lists it; the host finds it and decides again with the same [`Moment`](crate::Moment).
 
 use std::collections::BTreeMap;
@@ -28,7 +29,9 @@ pub enum Lookup {
     Value(ValueRef),
     /// The result of a script.
     Script(Script),
-    /// The registered definition of a task.
+    /// How a value differs from a schema.
+    Comparison(Comparison),
+    /// The registered definition of a task, with the schemas that it enforces.
     TaskDef(String),
     /// A registered workflow, compiled; without a version the newest.
     Definition { name: String, version: Option<i32> },
@@ -44,7 +47,14 @@ pub struct Script {
     pub input: Arc<str>,
 }
 
-/// Why a script has no result.
+/// A JSON Schema and a value, both as text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Comparison {
+    pub schema: Arc<str>,
+    pub value: Arc<str>,
+}
+
+/// Why a script or a comparison has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptFailure {
     pub message: String,
@@ -58,6 +68,8 @@ pub struct LookupResults {
     pub snapshots: BTreeMap<Arc<str>, Arc<Snapshot>>,
     pub values: BTreeMap<ValueRef, Arc<Value>>,
     pub scripts: BTreeMap<Script, Result<Value, ScriptFailure>>,
+    /// Differences that were found; none if the value matches.
+    pub comparisons: BTreeMap<Comparison, Result<Vec<String>, ScriptFailure>>,
     /// `None` if there is no such definition.
     pub task_defs: BTreeMap<String, Option<Arc<TaskDef>>>,
     pub definitions: BTreeMap<(String, Option<i32>), Option<Arc<Snapshot>>>,

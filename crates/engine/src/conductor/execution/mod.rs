@@ -6,7 +6,7 @@
 //! the commands, and [`view`] renders what clients see.
 
 pub mod command;
-mod end;
+pub mod end;
 pub mod index;
 pub mod lookup;
 mod operator;
@@ -14,6 +14,8 @@ pub(crate) mod pass;
 pub mod record;
 mod retry;
 mod roots;
+mod schema;
 pub mod state;
+pub mod summary;
 pub(crate) mod value;
 pub mod view;

@@ -25,7 +25,7 @@ use crate::run::draft::Draft;
 /// New tasks after which a pass leaves the rest to the next transaction. One fork is never split.
 const TASKS_PER_PASS: u64 = 500;
 
-/// Scripts of one pass. A decision begins again after each, so their number is small.
+/// Scripts of one pass, and comparisons with schemas. A decision begins again after each, so their number is small.
 const SCRIPTS_PER_PASS: usize = 20;
 
 /// Sub-workflows that one pass starts. Each is a run of its own in the same transaction.
@@ -42,7 +42,8 @@ pub(crate) struct Pass<'p, 'd> {
     /// Tasks to work on: they ended and are not processed yet, or they begin now.
     pub(crate) todo: VecDeque<u64>,
     first_new: u64,
-    scripts: usize,
+    /// Scripts and comparisons with schemas so far.
+    pub(super) scripts: usize,
 }
 
 /// A node of the definition, or of a dynamic fork, with the place of its task in the run.
@@ -56,7 +57,20 @@ pub(crate) struct Place {
     pub(crate) looped_by: Option<u64>,
     /// Members that a dynamic fork adds to the input of this node.
     pub(crate) extra: Option<Arc<Object>>,
+    /// The operator that the input of a DYNAMIC node names, if it needs no worker.
+    pub(crate) named: Option<&'static (&'static str, Operator)>,
 }
+
+/// The operators that the input of a DYNAMIC node can name.
+static NAMED_OPERATORS: [(&str, Operator); 7] = [
+    ("HUMAN", Operator::Human),
+    ("INLINE", Operator::Inline),
+    ("NOOP", Operator::Noop),
+    ("SET_VARIABLE", Operator::SetVariable),
+    ("TERMINATE", Operator::Terminate),
+    ("WAIT", Operator::Wait),
+    ("YIELD", Operator::Yield),
+];
 
 #[derive(Clone)]
 enum PlaceTree {
@@ -79,6 +93,23 @@ impl Place {
         self.tree().node(self.node)
     }
 
+    /// Returns what the task here does: the operator of the node, or the one that the input of a DYNAMIC node names.
+    pub(crate) fn operator(&self) -> &Operator {
+        match self.named {
+            Some((_, operator)) => operator,
+            None => self.node().operator(),
+        }
+    }
+
+    /// Returns the place with the operator that the input of a DYNAMIC node names.
+    pub(crate) fn named(mut self, task_type: &str) -> Self {
+        if let Operator::Dynamic { .. } = self.node().operator() {
+            let mut operators = NAMED_OPERATORS.iter();
+            self.named = operators.find(|(name, _)| *name == task_type);
+        }
+        self
+    }
+
     /// Returns the outermost node that a dynamic fork brought.
     pub(crate) fn forked(&self) -> Option<Arc<WorkflowTask>> {
         match &self.tree {
@@ -92,6 +123,7 @@ impl Place {
         Self {
             node,
             extra: None,
+            named: None,
             ..self.clone()
         }
     }
@@ -110,6 +142,7 @@ impl Place {
             iteration: self.iteration,
             looped_by: self.looped_by,
             extra: None,
+            named: None,
         })
     }
 
@@ -161,7 +194,10 @@ impl<'p, 'd> Pass<'p, 'd> {
     pub(crate) fn run(mut self) -> Try<Draft<'d>> {
         if self.draft.is_open() && self.draft.execution().is_new && !self.draft.execution().paused {
             self.draft.execution_mut().is_new = false;
-            if let Some(first) = self.snapshot.tree().first() {
+            self.check_own_input()?;
+            if self.draft.is_open()
+                && let Some(first) = self.snapshot.tree().first()
+            {
                 let place = self.top_level(first);
                 self.schedule(&place)?;
             }
@@ -204,6 +240,7 @@ impl<'p, 'd> Pass<'p, 'd> {
             iteration: 0,
             looped_by: None,
             extra: None,
+            named: None,
         }
     }
 
@@ -215,13 +252,14 @@ impl<'p, 'd> Pass<'p, 'd> {
             iteration: task.looped_by.map_or(0, |_| task.iteration),
             looped_by: task.looped_by,
             extra: None,
+            named: None,
         };
         let place = match &task.forked {
             Some(root) => outside.forked_at(&root.0).ok()?,
             None => outside,
         };
         let node = place.tree().find(task.node_reference())?.id();
-        Some(place.at(node))
+        Some(place.at(node).named(&task.task_type))
     }
 
     /// Works on a task of the list: begins it, or processes its end. A task that is filed was processed before.
@@ -255,7 +293,7 @@ impl<'p, 'd> Pass<'p, 'd> {
             }
         }
         self.draft.file_task(seq);
-        if let Operator::Terminate = place.node().operator()
+        if let Operator::Terminate = place.operator()
             && task.status == TaskStatus::Completed
         {
             return self.terminate_by(&task);

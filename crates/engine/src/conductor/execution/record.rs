@@ -73,6 +73,13 @@ impl Draft<'_> {
             .filter(|task| task.is_open())
     }
 
+    /// Returns the open tasks with a number above this one, oldest first.
+    pub(crate) fn tasks_after(&self, seq: u64) -> impl Iterator<Item = &Arc<ExecutionTask>> {
+        self.parts_between(PartKey::Task(seq + 1), PartKey::Task(u64::MAX))
+            .filter_map(|(_, part)| part.as_task())
+            .filter(|task| task.is_open())
+    }
+
     /// Adds a task. Its number, input and record times are set here.
     pub(crate) fn add_task(&mut self, mut task: ExecutionTask, input: Object) -> u64 {
         let execution = self.execution_mut();
@@ -299,6 +306,8 @@ fn task_row(draft: &Draft<'_>, task: &ExecutionTask) -> TaskRow {
         lease_expires_at: response.filter(|_| leased),
         poll_request_id: None,
         closed: None,
+        start_limits: task.start_limits,
+        started_at: task.delivered_at.filter(|_| leased),
     }
 }
 

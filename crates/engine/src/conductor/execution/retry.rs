@@ -7,12 +7,15 @@ use longhaul_protocol::conductor::{Object, TaskStatus, TimeoutPolicy};
 use longhaul_protocol::id::TaskId;
 use serde_json::Value;
 
+use crate::conductor::definition::schemas::enforces_schemas;
 use crate::conductor::definition::{Operator, kind};
 use crate::conductor::execution::operator::schedule::TASKS_PER_RUN_MAX;
 use crate::conductor::execution::pass::{Pass, Place, Try};
 use crate::conductor::execution::record::mint_task_id;
 use crate::conductor::execution::state::{Deadline, ExecutionTask, Stored, TaskTimeouts, Waiting};
+use crate::conductor::limits::LISTED_NAMES_MAX;
 use crate::conductor::retry_delay::RetryDelay;
+use crate::queue::StartLimits;
 
 impl Pass<'_, '_> {
     /// Schedules a new attempt of a failed task, if its definition allows one. Returns whether it did.
@@ -20,7 +23,7 @@ impl Pass<'_, '_> {
         let node = place.node();
         if !task.status.is_retriable()
             || !kind::is_retried(&node.task().task_type)
-            || matches!(node.operator(), Operator::SetVariable | Operator::Noop)
+            || matches!(place.operator(), Operator::SetVariable | Operator::Noop)
             || self.draft.execution().last_seq >= TASKS_PER_RUN_MAX
             || total_exceeded(task, self.draft.now).is_some()
         {
@@ -58,6 +61,8 @@ impl Pass<'_, '_> {
             callback_after_seconds: seconds,
             domain: self.domain_of(place, &task.task_type),
             timeouts,
+            start_limits: StartLimits::of(&definition),
+            has_schemas: task.has_schemas && enforces_schemas(&definition),
             ..task.next_attempt()
         };
         self.draft.change_task(task.seq, |task| task.retried = true);
@@ -65,6 +70,11 @@ impl Pass<'_, '_> {
             self.draft.count_in_loop(loop_seq, -1);
         }
         self.add_attempt(place, next, input, visible_at);
+        // The record of a run that ended names the attempts that failed, also those that were repeated.
+        let failed = &self.draft.execution().failed;
+        if task.status == TaskStatus::Failed && failed.len() < LISTED_NAMES_MAX {
+            self.draft.execution_mut().failed.push(task.seq);
+        }
         Ok(true)
     }
 
@@ -96,7 +106,7 @@ impl Pass<'_, '_> {
         input: Object,
         visible_at: Timestamp,
     ) {
-        if is_begun_by_pass(place.node().operator()) {
+        if is_begun_by_pass(place.operator()) || task.has_schemas {
             return self.add_delayed(task, input, visible_at);
         }
         task.waiting = Waiting::Queued {
@@ -183,7 +193,7 @@ impl Pass<'_, '_> {
 }
 
 /// Returns whether the pass begins tasks of this operator itself. All others are for workers.
-fn is_begun_by_pass(operator: &Operator) -> bool {
+pub(crate) fn is_begun_by_pass(operator: &Operator) -> bool {
     matches!(
         operator,
         Operator::SubWorkflow(_)
@@ -212,6 +222,8 @@ impl ExecutionTask {
             ended_at: None,
             worker_id: None,
             sub_workflow_id: None,
+            delivered_at: None,
+            log_lines: 0,
             waiting: Waiting::Nothing,
             input: Stored::default(),
             output: Stored::default(),

@@ -16,7 +16,7 @@ use crate::conductor::execution::operator::loop_output::{
     NoOutput, body_tasks, is_counter, loop_output,
 };
 use crate::conductor::execution::pass::Pass;
-use crate::conductor::execution::state::{ExecutionTask, Stored};
+use crate::conductor::execution::state::{ExecutionTask, Stored, Waiting};
 use crate::conductor::expression::{Found, Roots, ValueRef};
 use crate::run::draft::Draft;
 use crate::run::state::PartKey;
@@ -83,6 +83,40 @@ impl<'a, 'd> RunRoots<'a, 'd> {
     }
 }
 
+impl RunRoots<'_, '_> {
+    /// Returns the outputs of the tasks of an open JOIN that have ended.
+    fn join_output(&self, join: &ExecutionTask) -> Found<'_> {
+        let input = match self.draft.value(&join.input, self.found) {
+            Ok(input) => Arc::clone(input),
+            Err(reference) => return Found::Unloaded(reference),
+        };
+        let names = input.get("joinOn").and_then(Value::as_array);
+        let mut output = Object::new();
+        let mut missing = Vec::new();
+        for name in names.into_iter().flatten().filter_map(Value::as_str) {
+            let reference = join.reference_beside(name);
+            let task = self.draft.task_by_reference(&reference);
+            let Some(task) = task.filter(|task| !task.is_open()) else {
+                continue;
+            };
+            match self.draft.value(&task.output, self.found) {
+                Ok(value) if value.as_object().is_some_and(|map| !map.is_empty()) => {
+                    output.insert(reference, Value::clone(value));
+                }
+                Ok(_) => {}
+                Err(reference) => missing.push(reference),
+            }
+        }
+        match missing.first().copied() {
+            None => Found::Value(Cow::Owned(Value::Object(output))),
+            Some(first) => {
+                self.missing.borrow_mut().extend(missing);
+                Found::Unloaded(first)
+            }
+        }
+    }
+}
+
 /// Returns a text, or nothing.
 fn text(value: Option<&str>) -> Found<'static> {
     value.map_or(Found::Missing, Found::value)
@@ -121,6 +155,7 @@ impl Roots for RunRoots<'_, '_> {
         match name {
             "input" => self.stored(&task.input),
             "output" if task.is_open_loop() => self.loop_output(task),
+            "output" if matches!(task.waiting, Waiting::Tasks(_)) => self.join_output(task),
             "output" => self.stored(&task.output),
             "status" => Found::value(task.status.as_str()),
             "taskId" => text(Some(task.id.as_str())),

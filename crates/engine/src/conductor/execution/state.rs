@@ -2,7 +2,7 @@
 //! and one [`ExecutionTask`] per attempt of a task.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{TaskDef, TaskStatus, TimeoutPolicy, WorkflowTask};
@@ -13,6 +13,8 @@ use serde_json::{Map, Value};
 
 use crate::conductor::definition::{bare_reference, reference_in_loop};
 use crate::conductor::expression::{EventMember, ValueRef};
+use crate::queue::StartLimits;
+use crate::visibility::execution::CLASSIFIER_DEFAULT;
 
 /// Values up to this many bytes of JSON are kept in the run. A larger one is stored once, in the event that brought it.
 pub const INLINE_BYTES_MAX: usize = 2048;
@@ -64,10 +66,26 @@ pub struct Execution {
     /// Permissive tasks that failed for good: the run fails when it would complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permitted_failures: Vec<u64>,
+    /// Set at the end of the run, for lists: the references of the failed tasks, joined by commas. Long lists are cut.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub failed_references: String,
+    /// Set at the end of the run, for lists: the definition names of the failed tasks. Long lists are cut.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_names: Vec<String>,
+    /// What kind of workflow the definition calls itself, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classifier: Option<String>,
     /// The run has expanded a dynamic fork, so that a later one names its branches after itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_dynamic_fork: bool,
     pub updated_at: Timestamp,
+}
+
+impl Execution {
+    /// Returns what kind of workflow the run is.
+    pub fn classifier(&self) -> &str {
+        self.classifier.as_deref().unwrap_or(CLASSIFIER_DEFAULT)
+    }
 }
 
 /// One attempt of a task.
@@ -123,6 +141,17 @@ pub struct ExecutionTask {
     pub sub_workflow_id: Option<RunId>,
     #[serde(default, skip_serializing_if = "TaskTimeouts::is_none")]
     pub timeouts: TaskTimeouts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_limits: Option<StartLimits>,
+    /// Its definition enforces schemas of its input or output.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_schemas: bool,
+    /// When a worker last got it. Set only if its starts are limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered_at: Option<Timestamp>,
+    /// Lines that its log has had.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub log_lines: u64,
     #[serde(default, skip_serializing_if = "Waiting::is_nothing")]
     pub waiting: Waiting,
     pub input: Stored,
@@ -281,7 +310,7 @@ impl Stored {
     }
 
     /// Returns the length as JSON.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         match self {
             Self::Inline(value) => super::value::json_bytes(value) as u64,
             Self::Event { bytes, .. } => *bytes,
@@ -289,9 +318,10 @@ impl Stored {
     }
 }
 
-/// Returns `{}`.
+/// Returns `{}`, which all runs share.
 pub(crate) fn empty_object() -> Arc<Value> {
-    Arc::new(Value::Object(Map::new()))
+    static EMPTY: LazyLock<Arc<Value>> = LazyLock::new(|| Arc::new(Value::Object(Map::new())));
+    Arc::clone(&EMPTY)
 }
 
 impl ExecutionTask {

@@ -8,11 +8,12 @@ use longhaul_protocol::history::{EventPayload, ExecutionVariablesSet};
 use longhaul_protocol::sequence::HistorySeq;
 use serde_json::Value;
 
+use crate::conductor::budget::depth;
 use crate::conductor::execution::lookup::{Lookup, LookupResults};
 use crate::conductor::execution::pass::{Pass, Try};
 use crate::conductor::execution::state::{Stored, empty_object};
 use crate::conductor::expression::{EventMember, ValueRef};
-use crate::conductor::limits::KEPT_REASON_CHARS_MAX;
+use crate::conductor::limits::{KEPT_REASON_CHARS_MAX, VALUE_DEPTH_MAX};
 use crate::run::draft::Draft;
 use crate::run::state::{Part, PartKey};
 
@@ -90,12 +91,20 @@ impl Pass<'_, '_> {
     }
 }
 
-/// Returns an object as a shared value, with the length of its JSON.
+/// Returns an object as a shared value, with the length of its JSON. Operators wrap values, and a chain of failure workflows does so
+/// without end: a value that is nested too deeply is replaced by an error, so that everything stored can be read.
 pub(crate) fn measured(object: Object) -> (Arc<Value>, usize) {
     if object.is_empty() {
         return (empty_object(), 2);
     }
-    let value = Arc::new(Value::Object(object));
+    let mut value = Value::Object(object);
+    if depth(&value) > VALUE_DEPTH_MAX {
+        let error = format!(
+            "the value is nested deeper than {VALUE_DEPTH_MAX} levels (limit: depth of a value)"
+        );
+        value = serde_json::json!({ "error": error });
+    }
+    let value = Arc::new(value);
     let bytes = json_bytes(&value);
     (value, bytes)
 }

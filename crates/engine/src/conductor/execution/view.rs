@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::conductor::{Object, Task, Workflow, WorkflowStatus, WorkflowTask};
+use longhaul_protocol::conductor::{
+    Object, Task, TaskStatus, Workflow, WorkflowStatus, WorkflowTask,
+};
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -14,20 +17,24 @@ use crate::conductor::execution::operator::loop_output::{in_body, loop_output};
 use crate::conductor::execution::pass::Try;
 use crate::conductor::execution::state::{Execution, ExecutionTask, Stored, Waiting};
 use crate::conductor::expression::ValueRef;
-use crate::conductor::limits::WORKFLOW_PAYLOAD_BYTES_MAX;
+use crate::conductor::limits::{REASON_CHARS_MAX, WORKFLOW_PAYLOAD_BYTES_MAX};
+use crate::queue::StartLimits;
 use crate::run::draft::Draft;
-use crate::run::state::{ClosedReason, Core, Part, PartKey, Run};
+use crate::run::state::{Closed, ClosedReason, Core, Part, PartKey, Run};
 
 /// Returns the status of a definition run.
 pub fn status_of(core: &Core) -> WorkflowStatus {
-    match core.closed.as_ref().map(|closed| closed.reason) {
-        None if core
-            .execution
-            .as_ref()
-            .is_some_and(|execution| execution.paused) =>
-        {
-            WorkflowStatus::Paused
-        }
+    let is_paused = core
+        .execution
+        .as_ref()
+        .is_some_and(|execution| execution.paused);
+    status_when(core.closed.as_ref(), is_paused)
+}
+
+/// Returns the status of a definition run by its end, if it has ended, and by whether it is paused.
+pub(super) fn status_when(closed: Option<&Closed>, is_paused: bool) -> WorkflowStatus {
+    match closed.map(|closed| closed.reason) {
+        None if is_paused => WorkflowStatus::Paused,
         None => WorkflowStatus::Running,
         Some(ClosedReason::Completed | ClosedReason::Continued) => WorkflowStatus::Completed,
         Some(ClosedReason::Failed) => WorkflowStatus::Failed,
@@ -49,6 +56,30 @@ pub fn unloaded(run: &Run, with_tasks: bool) -> Vec<ValueRef> {
         [one, two].into_iter().flatten()
     };
     run.parts.values().flat_map(of_part).collect()
+}
+
+/// Returns the run with no more tasks than the records of these need, and the values of them that are not in memory. The record of
+/// an open JOIN or loop shows outputs of other tasks, so it needs all of them.
+pub fn part_for_tasks(run: &Run, numbers: &[u64]) -> (Run, Vec<ValueRef>) {
+    let tasks = || numbers.iter().filter_map(|number| run.task(*number));
+    let shows_others = |task: &Arc<ExecutionTask>| {
+        matches!(task.waiting, Waiting::Tasks(_)) || task.is_open_loop()
+    };
+    if tasks().any(shows_others) {
+        return (run.clone(), unloaded(run, true));
+    }
+    let mut values = Vec::new();
+    for task in tasks() {
+        values.extend(task.input.get().err());
+        values.extend(task.output.get().err());
+    }
+    let keys = numbers
+        .iter()
+        .flat_map(|number| [PartKey::Task(*number), PartKey::Past(*number)]);
+    let parts = keys.filter_map(|key| Some((key, run.parts.get(&key)?.clone())));
+    let (spec, core) = (Arc::clone(&run.spec), run.core.clone());
+    let part = Run::new(run.version, spec, core, parts.collect());
+    (part, values)
 }
 
 /// What a view is made of.
@@ -79,6 +110,9 @@ impl Source<'_> {
         let parent = spec.parent.as_deref();
         let created = millis(Some(spec.started_at));
         let failed = |name: fn(&ExecutionTask) -> &str| {
+            if core.closed.is_none() {
+                return Vec::new();
+            }
             failed_names(execution, |seq| self.run.task(seq), name)
         };
         Workflow {
@@ -97,6 +131,7 @@ impl Source<'_> {
             correlation_id: execution.correlation_id.clone(),
             idempotency_key: execution.idempotency_key.clone(),
             created_by: execution.created_by.clone(),
+            owner_app: Some(String::new()),
             reason_for_incompletion: execution.reason.clone(),
             task_to_domain: (*execution.task_to_domain).clone(),
             failed_reference_task_names: failed(|task| &task.reference),
@@ -123,16 +158,26 @@ impl Source<'_> {
         let execution = self.run.core.execution.as_deref();
         let is_past = self.run.parts.contains_key(&PartKey::Past(task.seq));
         let bare = task.node_reference();
-        let node = match &task.forked {
-            Some(root) => rendered(find_in(&root.0, bare).unwrap_or(&root.0)),
-            None => self
-                .snapshot
-                .tree()
-                .find(bare)
-                .map(crate::conductor::definition::Node::json),
+        let (node, definition) = match &task.forked {
+            Some(root) => {
+                let node = find_in(&root.0, bare).unwrap_or(&root.0);
+                let definition = node.task_definition.as_deref();
+                (rendered(node), definition.and_then(rendered))
+            }
+            None => match self.snapshot.tree().find(bare) {
+                Some(node) => (Some(node.json()), node.definition_json()),
+                None => (None, None),
+            },
         };
         let scheduled = millis(Some(task.scheduled_at));
         let started = millis(task.started_at);
+        let limit = |of: fn(&StartLimits) -> u32| {
+            task.start_limits
+                .as_ref()
+                .map_or(0, |limits| number(of(limits)))
+        };
+        // A task of a worker shows the default of its definition.
+        let default_window = i32::from(task.task_type == task.def_name);
         Task {
             task_type: task.task_type.clone(),
             status: task.status,
@@ -146,7 +191,11 @@ impl Source<'_> {
             scheduled_time: scheduled,
             start_time: started,
             end_time: millis(task.ended_at),
-            update_time: millis(Some(task.updated_at)),
+            update_time: if is_untouched(task) {
+                0
+            } else {
+                millis(Some(task.updated_at))
+            },
             start_delay_in_seconds: task.start_delay_seconds,
             retried_task_id: task.retried_task_id.as_ref().map(ToString::to_string),
             retried: task.retried,
@@ -155,12 +204,16 @@ impl Source<'_> {
             workflow_instance_id: self.run.spec.workflow_id.to_string(),
             workflow_type: Some(self.run.spec.workflow_type.clone()),
             task_id: task.id.to_string(),
-            reason_for_incompletion: task.reason.clone(),
+            reason_for_incompletion: task.reason.as_deref().map(shown_reason),
             callback_after_seconds: task.callback_after_seconds,
             worker_id: task.worker_id.clone(),
             output_data: self.output(task),
             workflow_task: node,
+            task_definition: definition,
             domain: task.domain.clone(),
+            rate_limit_per_frequency: limit(|limits| limits.starts),
+            rate_limit_frequency_in_seconds: limit(|limits| limits.window_seconds)
+                .max(default_window),
             workflow_priority: execution.map_or(0, |execution| i32::from(execution.priority)),
             iteration: number(task.iteration),
             sub_workflow_id: task.sub_workflow_id.as_ref().map(ToString::to_string),
@@ -212,8 +265,18 @@ impl Source<'_> {
     }
 }
 
-fn rendered(node: &WorkflowTask) -> Option<Arc<RawValue>> {
-    serde_json::value::to_raw_value(node).ok().map(Arc::from)
+/// Returns whether nothing has happened to a task since it was scheduled.
+fn is_untouched(task: &ExecutionTask) -> bool {
+    task.is_open() && task.started_at.is_none() && task.updated_at == task.scheduled_at
+}
+
+/// Returns as much of a reason as clients see.
+fn shown_reason(reason: &str) -> String {
+    reason.chars().take(REASON_CHARS_MAX).collect()
+}
+
+fn rendered(value: &impl Serialize) -> Option<Arc<RawValue>> {
+    serde_json::value::to_raw_value(value).ok().map(Arc::from)
 }
 
 /// Returns a node inside a node that a dynamic fork brought.
@@ -249,14 +312,19 @@ fn failed_names<'a>(
         .chain(&execution.permitted_failures)
         .copied()
         .collect();
-    let mut names: Vec<String> = Vec::new();
-    for task in seqs.into_iter().filter_map(task) {
-        let name = name(task);
-        if !names.iter().any(|known| known == name) {
-            names.push(name.to_owned());
-        }
-    }
-    names
+    let mut known = BTreeSet::new();
+    seqs.into_iter()
+        .filter_map(task)
+        .filter(|task| {
+            matches!(
+                task.status,
+                TaskStatus::Failed | TaskStatus::FailedWithTerminalError
+            )
+        })
+        .map(|task| name(task))
+        .filter(|name| known.insert(*name))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns the references of the tasks that failed.
@@ -265,6 +333,15 @@ pub(crate) fn failed_references(draft: &Draft<'_>) -> Vec<String> {
         draft.execution(),
         |seq| draft.task(seq),
         |task| &task.reference,
+    )
+}
+
+/// Returns the definition names of the tasks that failed.
+pub(crate) fn failed_definitions(draft: &Draft<'_>) -> Vec<String> {
+    failed_names(
+        draft.execution(),
+        |seq| draft.task(seq),
+        |task| &task.def_name,
     )
 }
 
@@ -309,11 +386,15 @@ pub(crate) fn failed_workflow(
     };
     let mut shown = source.workflow(with_tasks);
     shown.status = status;
+    shown.end_time = millis(Some(draft.now));
     shown.output = output.clone();
+    // The run is not closed yet, so its record does not name them.
+    shown.failed_reference_task_names = failed_references(draft);
+    shown.failed_task_names = failed_definitions(draft);
     Ok(serde_json::to_value(shown).unwrap_or_default())
 }
 
-fn millis(time: Option<Timestamp>) -> i64 {
+pub(super) fn millis(time: Option<Timestamp>) -> i64 {
     time.map_or(0, |time| {
         i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
     })

@@ -1,6 +1,7 @@
 //! From JSON to a [`Template`]. A text is read in one pass: open expressions are on a stack, and one that never closes is literal
 //! text after all.
 
+use longhaul_protocol::conductor::Object;
 use serde_json::Value;
 
 use super::{Expression, NESTING_MAX, Piece, Reference, Root, Template, Text};
@@ -13,22 +14,36 @@ impl Template {
             Value::String(text) => Self::parse_text(text),
             Value::Array(list) => {
                 let list: Vec<_> = list.iter().map(Self::parse).collect();
-                if list.iter().all(Self::is_literal) {
-                    return Self::Literal(value.clone());
+                // A literal is not what was written where it contains an escape.
+                let literals: Option<Vec<_>> = list.iter().map(Self::literal).collect();
+                match literals {
+                    Some(literals) => Self::Literal(literals.into_iter().cloned().collect()),
+                    None => Self::List(list),
                 }
-                Self::List(list)
             }
             Value::Object(map) => {
                 let map: Vec<_> = map
                     .iter()
                     .map(|(name, value)| (name.clone(), Self::parse(value)))
                     .collect();
-                if map.iter().all(|(_, value)| value.is_literal()) {
-                    return Self::Literal(value.clone());
+                let members = map.iter();
+                let literals: Option<Object> = members
+                    .map(|(name, value)| Some((name.clone(), value.literal()?.clone())))
+                    .collect();
+                match literals {
+                    Some(literals) => Self::Literal(Value::Object(literals)),
+                    None => Self::Map(map),
                 }
-                Self::Map(map)
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => Self::Literal(value.clone()),
+        }
+    }
+
+    fn literal(&self) -> Option<&Value> {
+        if let Self::Literal(value) = self {
+            Some(value)
+        } else {
+            None
         }
     }
 

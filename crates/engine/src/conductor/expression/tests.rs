@@ -285,3 +285,12 @@ proptest! {
         prop_assert_eq!(resolve(&json!(format!("{before}${expression}"))), Ok(json!(format!("{before}{expression}"))));
     }
 }
+
+#[test]
+fn escapes_are_removed_in_maps_and_lists_without_expressions() {
+    let value = json!({"a": "$${x}", "b": ["$${y}", 1], "c": {"d": "plain"}});
+    let template = Template::parse(&value);
+    assert!(template.is_literal());
+    let shown = json!({"a": "${x}", "b": ["${y}", 1], "c": {"d": "plain"}});
+    assert!(matches!(template, Template::Literal(literal) if literal == shown));
+}

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Check, Rules};
 use crate::conductor::expression::{Expression, Root, Template};
+use crate::conductor::input::script_of;
 
 /// Names that every server resolves.
 const NAMED_VALUES: [&str; 3] = ["CPEWF_TASK_ID", "NETFLIX_ENV", "NETFLIX_STACK"];
@@ -49,7 +50,8 @@ pub(super) fn check_expressions(
     for (index, node) in definition.tasks.iter().enumerate() {
         for (member, value) in &node.input_parameters {
             let path = format!("{at}tasks[{index}].inputParameters.{member}");
-            check_value(check, &path, value, &is_known);
+            let script = script_of(node, member, value).map(Value::String);
+            check_value(check, &path, script.as_ref().unwrap_or(value), &is_known);
         }
     }
 }

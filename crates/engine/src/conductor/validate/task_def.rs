@@ -3,6 +3,8 @@
 use longhaul_protocol::conductor::{SchemaDef, TaskDef};
 
 use super::{Check, Rules, Violation, name};
+use crate::conductor::budget::depth;
+use crate::conductor::limits::DEFINITION_DEPTH_MAX;
 
 /// Checks a task definition that is to be registered. Paths begin at the definition.
 pub fn check_task_def(definition: &TaskDef, rules: &Rules<'_>) -> Vec<Violation> {
@@ -23,6 +25,12 @@ pub fn check_task_def(definition: &TaskDef, rules: &Rules<'_>) -> Vec<Violation>
         );
     }
     numbers(&mut check, at, definition);
+    if serde_json::to_value(definition).is_ok_and(|json| depth(&json) > DEFINITION_DEPTH_MAX) {
+        check.add(
+            at,
+            format!("the definition is nested deeper than {DEFINITION_DEPTH_MAX} levels"),
+        );
+    }
     check.found.violations
 }
 

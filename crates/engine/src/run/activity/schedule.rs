@@ -311,6 +311,8 @@ impl Draft<'_> {
             lease_expires_at: lease.and_then(|attempt| attempt.lease_expires_at),
             poll_request_id: lease.and_then(|attempt| attempt.poll_request_id.clone()),
             closed: closed.map(Box::new),
+            start_limits: None,
+            started_at: None,
         }
     }
 

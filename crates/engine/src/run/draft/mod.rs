@@ -19,7 +19,9 @@ use longhaul_protocol::sequence::{CommandSeq, HistorySeq, RequestSeq};
 use longhaul_protocol::{Ids, Timestamp};
 use serde_json::Value;
 
-use crate::change::{Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus};
+use crate::change::{
+    Changes, CommandRow, InstanceChange, KeyClaim, LogKey, LogLine, RunChange, TaskRow, TaskStatus,
+};
 use crate::conductor::execution::index::TaskIndex;
 use crate::conductor::expression::ValueRef;
 use crate::limits::Limits;
@@ -52,7 +54,9 @@ pub(crate) struct Draft<'a> {
     pub(crate) tasks: BTreeMap<TaskId, TaskRow>,
     pub(crate) commands: Vec<CommandRow>,
     pub(crate) deleted_commands: Vec<RequestSeq>,
+    pub(crate) logs: Vec<(LogKey, Option<LogLine>)>,
     pub(crate) instance: Option<InstanceChange>,
+    pub(crate) key_claim: Option<KeyClaim>,
     pub(crate) created: Vec<RunChange>,
     pub(crate) ids: Ids,
     pub(crate) now: Timestamp,
@@ -111,7 +115,9 @@ impl<'a> Draft<'a> {
             tasks: BTreeMap::new(),
             commands: Vec::new(),
             deleted_commands: Vec::new(),
+            logs: Vec::new(),
             instance: None,
+            key_claim: None,
             created: Vec::new(),
             ids,
             now,
@@ -433,7 +439,9 @@ impl<'a> Draft<'a> {
                 .collect(),
             deleted_commands: self.deleted_commands,
             instance: self.instance,
+            key_claim: self.key_claim,
             sets_search_attributes,
+            logs: self.logs,
         };
         (Box::new(change), self.created)
     }

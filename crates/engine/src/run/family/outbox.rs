@@ -103,6 +103,14 @@ pub enum Order {
     },
 }
 
+/// Returns whether a run has undelivered messages.
+pub fn has_messages(run: &Run) -> bool {
+    let mut messages = run
+        .parts
+        .range(PartKey::Outbox(0)..=PartKey::Outbox(u64::MAX));
+    messages.next().is_some()
+}
+
 /// Returns all undelivered messages of a run, oldest first.
 pub fn deliveries(run: &Run) -> Vec<Delivery> {
     run.parts

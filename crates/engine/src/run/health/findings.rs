@@ -7,7 +7,7 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::TaskQueue;
 use longhaul_protocol::sequence::CommandSeq;
 
-use super::trouble;
+use super::{definition, trouble};
 use crate::change::TaskKind;
 use crate::run::state::{Activity, Part, Run, TimerKind};
 use crate::session::Refusal;
@@ -64,6 +64,9 @@ pub fn findings(
                 .get(&activity.sequence)
                 .and_then(|refusal| session_blocked(activity, refusal)),
         );
+    }
+    if let Some(execution) = &run.core.execution {
+        definition::judge(run, execution, has_poller, &mut found);
     }
     if let Some(trouble) = trouble(run, now).filter(|trouble| trouble.is_stuck()) {
         found.push(Finding {
@@ -206,6 +209,9 @@ pub fn diagnostic_status(run: &Run, findings: &[Finding], now: Timestamp) -> &'s
     if !findings.is_empty() {
         return "needs_attention";
     }
+    if run.core.execution.is_some() {
+        return definition::status(run);
+    }
     let task = run.core.workflow_task.as_ref();
     if task.is_some_and(|task| task.lease.is_some())
         || activities(run).any(|activity| activity.attempt.is_some())
@@ -230,7 +236,10 @@ pub fn next_event(run: &Run) -> Option<NextEvent> {
     if run.core.closed.is_some() {
         return None;
     }
-    let mut candidates = Vec::new();
+    let mut candidates = match &run.core.execution {
+        Some(execution) => definition::next_events(run, execution),
+        None => Vec::new(),
+    };
     let mut candidate = |kind, at: Option<Timestamp>, id: Option<String>| {
         candidates.extend(at.map(|at| NextEvent { kind, at, id }));
     };

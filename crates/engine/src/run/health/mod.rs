@@ -2,6 +2,7 @@
 //! waits for ([`waits`]), whether it is in trouble ([`trouble`], [`stuck`]), and what an operator should know ([`findings`]).
 //! Everything here only reads.
 
+mod definition;
 mod findings;
 mod waits;
 
@@ -13,6 +14,7 @@ pub use waits::{OpenWait, first_wait, waits};
 use longhaul_protocol::Timestamp;
 
 use crate::Moment;
+use crate::conductor::execution::state::Execution;
 use crate::run::draft::Draft;
 use crate::run::state::{Part, Run};
 
@@ -67,7 +69,9 @@ pub fn trouble(run: &Run, now: Timestamp) -> Option<Trouble> {
         },
         None => false,
     };
-    let mut has_call = false;
+    // A paused run keeps what it has to decide; otherwise the next pass is due.
+    let has_backlog = |execution: &Execution| execution.is_new || !execution.backlog.is_empty();
+    let mut has_call = run.core.execution.as_deref().is_some_and(has_backlog);
     for part in run.parts.values() {
         match part {
             Part::Activity(activity) => {

@@ -25,7 +25,7 @@ pub enum OpenWait<'a> {
 /// Returns everything that the run waits for, the workflow task first. Empty for a closed run.
 pub fn waits(run: &Run) -> impl Iterator<Item = OpenWait<'_>> {
     let open = run.core.closed.is_none().then_some(run);
-    let task = open.and_then(|run| run.core.workflow_task.as_ref());
+    let task = open.and_then(|run| run.core.workflow_task.as_deref());
     let parts = open.into_iter().flat_map(|run| run.parts.values());
     task.map(OpenWait::WorkflowTask)
         .into_iter()

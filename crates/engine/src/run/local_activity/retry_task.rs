@@ -82,7 +82,7 @@ impl LocalActivities<'_, '_> {
         self.draft
             .workflow_task()
             .close(TaskStatus::Cancelled, None);
-        self.draft.core.workflow_task = Some(task.workflow_task(&local));
+        self.draft.core.workflow_task = Some(Box::new(task.workflow_task(&local)));
         local.claimed_retry = local.retry_task.take().map(|task| task.id);
         self.put(local);
         Ok(())
@@ -190,14 +190,7 @@ impl Draft<'_> {
         status: TaskStatus,
     ) -> TaskRow {
         let reply = task.last_reply.as_deref().filter(|_| !status.is_open());
-        let closed = reply.map(|reply| {
-            Box::new(ClosedTask {
-                reply: Some(reply.clone()),
-                attempts: Vec::new(),
-                activity_status: None,
-                stopped: false,
-            })
-        });
+        let closed = reply.map(|reply| Box::new(ClosedTask::with_reply(reply.clone())));
         let mut row = self.workflow_task_row(&task.workflow_task(local), status, closed);
         row.sequence = local.sequence;
         row

@@ -354,7 +354,7 @@ impl Command for StopRun {
     fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<Receipt> {
         match run.spec.program {
             Program::Code => Step::Decided(self.decide(run, moment)),
-            Program::Definition => control::terminate(self, run, moment, found),
+            Program::Definition => control::stop(self, run, moment, found),
         }
     }
 }

@@ -112,10 +112,10 @@ mod tests {
     fn a_wake_without_a_task_gets_one_and_history_does_not_change() {
         let mut run = started(None);
         run.core.workflow_task = None;
-        run.core.next_wake = Some(Wake {
+        run.core.next_wake = Some(Box::new(Wake {
             sequence: HistorySeq::new(2),
             resume: Resume::default(),
-        });
+        }));
         let (found, after, events) = audited(&run, 1);
         assert_eq!((found, events), (Some(Trouble::MissedWake), 0));
         let after = after.unwrap();

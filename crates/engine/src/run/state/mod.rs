@@ -61,6 +61,14 @@ pub enum Program {
 }
 
 impl Program {
+    /// Returns the name in lists, metrics and the debug view.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Code => "code",
+            Self::Definition => "definition",
+        }
+    }
+
     fn is_code(&self) -> bool {
         *self == Self::Code
     }
@@ -267,10 +275,10 @@ pub struct Core {
     pub outbox_sequence: u64,
     /// The open workflow task, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workflow_task: Option<WorkflowTask>,
+    pub workflow_task: Option<Box<WorkflowTask>>,
     /// The oldest wake that no task covers yet: it arrived while a task was leased, or while an update had its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_wake: Option<Wake>,
+    pub next_wake: Option<Box<Wake>>,
     /// The worker that keeps the run's history in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sticky: Option<Sticky>,

@@ -99,7 +99,10 @@ impl Groups<'_, '_> {
     pub(crate) fn resolve(&mut self, group: Option<&Group>, end: CallEnd, resume: Resume) {
         let resolved_by = self.draft.core.last_history_sequence;
         let look = self.resolve_member(group, end, resolved_by);
-        let left_alone = !self.draft.is_leased() && !self.draft.has_open_call();
+        // The turn of an update does not look at the workflow.
+        let task = self.draft.core.workflow_task.as_ref();
+        let is_looking = task.is_some_and(|task| task.lease.is_some() && !task.is_update());
+        let left_alone = !is_looking && !self.draft.has_open_call();
         if look || left_alone || self.draft.has_undelivered_cancellation() {
             self.draft.workflow_task().wake(resume);
         }

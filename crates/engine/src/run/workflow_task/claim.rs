@@ -104,7 +104,11 @@ impl Command for ClaimWorkflowTask {
 }
 
 impl WorkflowTasks<'_, '_> {
-    fn grant(&mut self, mut task: WorkflowTask, claim: &ClaimWorkflowTask) -> WorkflowTask {
+    fn grant(
+        &mut self,
+        mut task: Box<WorkflowTask>,
+        claim: &ClaimWorkflowTask,
+    ) -> Box<WorkflowTask> {
         // The turn of an update runs its handler only: a signal delivered with it would be lost.
         let delivery = self
             .draft

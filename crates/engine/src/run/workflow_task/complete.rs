@@ -11,8 +11,7 @@ use longhaul_protocol::sequence::{CommandSeq, HistorySeq};
 use longhaul_protocol::workflow_command::WorkflowCommand;
 
 use crate::change::{
-    ClosedTask, ExceededLimit, StoredReply, TaskOutcome, TaskReply, TaskStatus, Verb,
-    WorkflowTaskCompleted,
+    ExceededLimit, StoredReply, TaskOutcome, TaskReply, TaskStatus, Verb, WorkflowTaskCompleted,
 };
 use crate::run::close::limit_failure;
 use crate::run::draft::{Cause, Draft, Unseen, WorkflowTasks};
@@ -249,16 +248,8 @@ impl WorkflowTasks<'_, '_> {
     /// Stores the reply in the row of the finished task.
     pub(crate) fn store_reply(&mut self, task: &WorkflowTask, reply: StoredReply) {
         let open = self.draft.core.workflow_task.take();
-        self.draft.core.workflow_task = Some(task.clone());
-        self.close(
-            TaskStatus::Completed,
-            Some(ClosedTask {
-                reply: Some(reply),
-                attempts: Vec::new(),
-                activity_status: None,
-                stopped: false,
-            }),
-        );
+        self.draft.core.workflow_task = Some(Box::new(task.clone()));
+        self.close(TaskStatus::Completed, Some(reply));
         self.draft.core.workflow_task = open;
     }
 }

@@ -173,7 +173,7 @@ impl Holder {
     fn open_task<'a>(&self, run: &'a Run) -> Option<&'a WorkflowTask> {
         run.core
             .workflow_task
-            .as_ref()
+            .as_deref()
             .filter(|task| task.id == *self.task_id())
     }
 

@@ -3,7 +3,7 @@
 //! Invariant: at most one workflow task is open. A wake that arrives while it is ready needs nothing, because the claim will
 //! observe it; one that arrives while it is leased, or while an update has its turn, waits in `next_wake`.
 
-use crate::change::{ClosedTask, TaskKind, TaskRow, TaskStatus};
+use crate::change::{ClosedTask, StoredReply, TaskKind, TaskRow, TaskStatus};
 use crate::run::cancellation::CAPABILITY;
 use crate::run::draft::{Draft, WorkflowTasks};
 use crate::run::local_activity;
@@ -37,7 +37,7 @@ impl WorkflowTasks<'_, '_> {
                 self.draft
                     .core
                     .next_wake
-                    .get_or_insert(Wake { sequence, resume });
+                    .get_or_insert_with(|| Box::new(Wake { sequence, resume }));
             }
             Some(_) => {}
         }
@@ -59,7 +59,7 @@ impl WorkflowTasks<'_, '_> {
             last_reply: None,
             local_receipts: Vec::new(),
         };
-        self.draft.core.workflow_task = Some(task);
+        self.draft.core.workflow_task = Some(Box::new(task));
         self.show();
     }
 
@@ -72,9 +72,11 @@ impl WorkflowTasks<'_, '_> {
         // Progress that the task saw is kept as a wake, so that it is not lost if an update has its turn first.
         if again == LookAgain::Yes && self.draft.deliverable_signal().is_none() {
             let sequence = self.draft.core.handled_sequence.next();
-            self.draft.core.next_wake.get_or_insert_with(|| Wake {
-                sequence,
-                resume: Resume::default(),
+            self.draft.core.next_wake.get_or_insert_with(|| {
+                Box::new(Wake {
+                    sequence,
+                    resume: Resume::default(),
+                })
             });
         }
         // Oldest cause first: an update has its turn among the wakes.
@@ -133,14 +135,15 @@ impl WorkflowTasks<'_, '_> {
         self.draft.tasks.insert(row.task_id.clone(), row);
     }
 
-    /// Ends the open workflow task. `closed` holds the reply for a repeat of the finishing call.
-    pub(crate) fn close(&mut self, status: TaskStatus, closed: Option<ClosedTask>) {
-        let Some(task) = self.draft.core.workflow_task.take() else {
+    /// Ends the open workflow task. `reply` is for a repeat of the call that finished it; without one, the reply to an earlier attempt
+    /// is kept.
+    pub(crate) fn close(&mut self, status: TaskStatus, reply: Option<StoredReply>) {
+        let Some(mut task) = self.draft.core.workflow_task.take() else {
             return;
         };
-        let row = self
-            .draft
-            .workflow_task_row(&task, status, closed.map(Box::new));
+        let reply = reply.or_else(|| task.last_reply.take().map(|reply| *reply));
+        let closed = reply.map(|reply| Box::new(ClosedTask::with_reply(reply)));
+        let row = self.draft.workflow_task_row(&task, status, closed);
         self.draft.tasks.insert(row.task_id.clone(), row);
     }
 }
@@ -192,6 +195,8 @@ impl Draft<'_> {
             lease_expires_at: lease.map(|lease| lease.expires_at),
             poll_request_id: lease.and_then(|lease| lease.poll_request_id.clone()),
             closed,
+            start_limits: None,
+            started_at: None,
         }
     }
 }

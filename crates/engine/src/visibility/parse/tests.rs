@@ -30,10 +30,12 @@ fn run(attributes: &Map<String, Value>) -> Facts<'_> {
         task_queue: "orders",
         business_key: Some("Customer 42"),
         build_id: None,
+        program: crate::run::state::Program::Code,
         status: Status::Waiting,
         started_at: "2026-01-02T03:04:05Z".parse().unwrap(),
         closed_at: None,
         search_attributes: attributes,
+        execution: None,
     }
 }
 

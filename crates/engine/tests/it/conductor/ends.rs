@@ -2,7 +2,9 @@
 
 use longhaul_engine::Rejection;
 use longhaul_engine::command::{PauseExecution, ResumeExecution};
-use longhaul_protocol::conductor::ResultStatus;
+use longhaul_engine::conductor::execution::command::start::{KeyUse, use_key};
+use longhaul_engine::conductor::execution::end::AfterTermination;
+use longhaul_protocol::conductor::{IdempotencyStrategy, ResultStatus};
 use serde_json::{Value, json};
 
 use super::world::{World, simple, with};
@@ -238,13 +240,71 @@ fn a_caller_terminates_a_run_without_its_failure_workflow() {
     );
     assert_eq!(world.output(&run), json!({"x": 1}));
     assert!(world.runs_of("cleanup").is_empty());
-    let again = world.terminate(&run, "enough");
-    assert!(
-        matches!(again, Err(Rejection::RunNotActive { .. })),
-        "{again:?}"
-    );
+    world.terminate(&run, "again").unwrap();
+    assert_eq!(world.reason(&run), "enough", "the first reason stays");
     let late = world.report(&run, "a", ResultStatus::Completed, json!({}), None);
     assert!(matches!(late, Err(Rejection::TaskNotFound)));
+}
+
+#[test]
+fn a_caller_may_start_the_failure_workflow() {
+    let mut world = defined(json!([simple("a")]), json!({"failureWorkflow": "cleanup"}));
+    world.define(json!({"name": "cleanup", "version": 1, "tasks": []}));
+    let run = world.start("w", json!({}));
+    let then = AfterTermination::StartFailureWorkflow;
+    world.terminate_and(&run, "enough", then).unwrap();
+    assert_eq!(world.status(&run), "TERMINATED");
+    assert_eq!(world.runs_of("cleanup").len(), 1);
+}
+
+#[test]
+fn a_run_that_ended_is_terminated_unless_it_completed() {
+    let mut world = defined(
+        json!([with(simple("a"), json!({"retryCount": 0}))]),
+        json!({}),
+    );
+    let failed = world.start("w", json!({}));
+    world.fail(&failed, "a", "no");
+    assert_eq!(world.status(&failed), "FAILED");
+    world.terminate(&failed, "given up").unwrap();
+    assert_eq!(
+        (world.status(&failed), world.reason(&failed)),
+        ("TERMINATED", "given up")
+    );
+    let completed = world.start("w", json!({}));
+    world.complete(&completed, "a", json!({}));
+    let refused = world.terminate(&completed, "late");
+    assert!(
+        matches!(refused, Err(Rejection::RunNotActive { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(world.status(&completed), "COMPLETED");
+}
+
+#[test]
+fn the_strategy_of_a_start_decides_about_a_key_in_use() {
+    let mut world = defined(json!([simple("a")]), json!({}));
+    let run = world.start("w", json!({}));
+    let decide = |world: &World, strategy| use_key(strategy, &world.runs[&run]);
+    let taken: Result<KeyUse, _> = Err(Rejection::KeyTaken {
+        run_id: run.clone(),
+    });
+    for strategy in [
+        IdempotencyStrategy::Fail,
+        IdempotencyStrategy::FailOnRunning,
+    ] {
+        let decided = decide(&world, strategy);
+        assert_eq!(format!("{decided:?}"), format!("{taken:?}"), "{strategy:?}");
+    }
+    let existing = decide(&world, IdempotencyStrategy::ReturnExisting);
+    assert!(matches!(existing, Ok(KeyUse::Existing)));
+    world.complete(&run, "a", json!({}));
+    let again = decide(&world, IdempotencyStrategy::FailOnRunning);
+    assert!(matches!(again, Ok(KeyUse::Replace)));
+    let failed = decide(&world, IdempotencyStrategy::Fail);
+    assert!(matches!(failed, Err(Rejection::KeyTaken { .. })));
+    let existing = decide(&world, IdempotencyStrategy::ReturnExisting);
+    assert!(matches!(existing, Ok(KeyUse::Existing)));
 }
 
 #[test]
@@ -302,9 +362,12 @@ fn time_passes_in_a_paused_run() {
 
 #[test]
 fn a_run_may_be_paused_before_its_first_pass() {
-    let mut world = defined(json!([simple("a")]), json!({}));
+    let call = json!({"name": "s", "taskReferenceName": "s", "type": "SUB_WORKFLOW", "subWorkflowParam": {"name": "child"}});
+    let mut world = defined(json!([call]), json!({}));
+    world.define(json!({"name": "child", "version": 1, "tasks": [simple("a")]}));
     let new = world.new_execution("w", json!({}));
-    let run = world.create(&new);
+    world.create(&new);
+    let run = world.runs_of("child")[0].clone();
     world.act(&run, &PauseExecution { reason: None }).unwrap();
     world.settle();
     assert_eq!(world.trace(&run), "");
@@ -347,4 +410,37 @@ fn variables_over_the_limit_are_not_set() {
     );
     assert!(world.reason(&run).contains("limit: variables"));
     assert_eq!(world.view(&run)["variables"], json!({"y": 1}));
+}
+
+#[test]
+fn a_chain_of_failure_workflows_ends() {
+    let mut world = defined(
+        json!([{"name": "t", "taskReferenceName": "t", "type": "TERMINATE",
+            "inputParameters": {"terminationStatus": "FAILED", "terminationReason": {"code": 5}}}]),
+        json!({"failureWorkflow": "w"}),
+    );
+    world.check_every = 100;
+    let run = world.start("w", json!({}));
+    assert_eq!(world.reason(&run), r#"{"code":5}"#);
+    let runs = world.runs_of("w");
+    assert_eq!(runs.len(), 101);
+    let last = runs
+        .iter()
+        .map(|run| world.output(run)["conductor.failure_workflow"].to_string())
+        .find(|shown| shown.contains("limit: sub-workflow depth"));
+    assert!(last.is_some());
+}
+
+#[test]
+fn a_value_that_is_nested_too_deeply_is_not_stored() {
+    let mut world = World::with_tasks(json!([simple("a")]));
+    let run = world.start("w", json!({}));
+    let mut deep = json!(1);
+    for _ in 0..500 {
+        deep = json!([deep]);
+    }
+    world.complete(&run, "a", json!({"deep": deep}));
+    let output = world.output(&run);
+    let error = output["error"].as_str().unwrap();
+    assert!(error.contains("limit: depth of a value"), "{error}");
 }

@@ -85,11 +85,15 @@ impl Fold {
             "ExecutionPaused" => self.status = "PAUSED".to_owned(),
             "ExecutionResumed" => self.status = "RUNNING".to_owned(),
             "ExecutionEnded" => {
+                let status = text(body, "status").unwrap();
+                let is_open = matches!(&*self.status, "RUNNING" | "PAUSED");
+                // A caller may terminate a run that failed.
+                let is_given_up = matches!(&*self.status, "FAILED" | "TIMED_OUT");
                 assert!(
-                    matches!(&*self.status, "RUNNING" | "PAUSED"),
+                    is_open || (is_given_up && status == "TERMINATED"),
                     "a run ends once"
                 );
-                self.status = text(body, "status").unwrap();
+                self.status = status;
                 self.output = body["output"].clone();
             }
             other => panic!("unexpected event {other}"),

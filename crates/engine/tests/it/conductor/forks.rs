@@ -334,3 +334,22 @@ fn reasons_of_many_tasks_are_cut() {
     }
     assert!(world.reason(&run).chars().count() < 700);
 }
+
+#[test]
+fn a_task_reads_what_an_open_join_has_collected() {
+    let reads = json!({"inputParameters": {"n": "${join.output.a.n}"}});
+    let mut world = World::with_tasks(json!([
+        {"name": "fork", "taskReferenceName": "fork", "type": "FORK_JOIN",
+         "forkTasks": [[simple("a")], [simple("b"), with(simple("c"), reads)]]},
+        {"name": "join", "taskReferenceName": "join", "type": "JOIN", "joinOn": ["a", "c"]},
+    ]));
+    let run = world.start("w", json!({}));
+    world.complete(&run, "a", json!({"n": 3}));
+    world.complete(&run, "b", json!({}));
+    assert_eq!(world.record(&run, "c")["inputData"], json!({"n": 3}));
+    // A JOIN that is cancelled keeps it.
+    world.terminate(&run, "enough").unwrap();
+    let join = world.record(&run, "join");
+    assert_eq!(join["status"], "CANCELED");
+    assert_eq!(join["outputData"], json!({"a": {"n": 3}}));
+}

@@ -373,3 +373,19 @@ fn a_reference_that_looks_like_an_iteration_fails_with_a_reason() {
         );
     }
 }
+
+#[test]
+fn a_cancelled_loop_keeps_what_its_iterations_returned() {
+    let condition = "$.loop['iteration'] < 5";
+    let mut world = World::with_tasks(json!([
+        {"name": "loop", "taskReferenceName": "loop", "type": "DO_WHILE", "loopCondition": condition, "loopOver": [simple("t")]},
+    ]));
+    world.script(condition, |_| json!(true));
+    let run = world.start("w", json!({}));
+    world.complete(&run, "t", json!({"x": "y".repeat(5000)}));
+    world.terminate(&run, "enough").unwrap();
+    let record = world.record(&run, "loop");
+    assert_eq!(record["status"], "CANCELED");
+    assert_eq!(record["outputData"]["1"]["t"]["x"], "y".repeat(5000));
+    assert_eq!(record["outputData"]["iteration"], 2);
+}

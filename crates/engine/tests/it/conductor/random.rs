@@ -312,6 +312,7 @@ fn report(how: u8) -> Report {
         reason: how.is_multiple_of(3).then(|| format!("because {how}")),
         worker_id: how.is_multiple_of(2).then(|| "w5".to_owned()),
         callback_after_seconds: i64::from(how % 4) * 5,
+        logs: Vec::new(),
     }
 }
 
@@ -401,13 +402,13 @@ fn apply(world: &mut World, step: &Step) {
 /// Answers everything until all runs have ended.
 fn finish(world: &mut World) {
     for round in 0..2000 {
-        let paused: Vec<RunId> = world
-            .runs
-            .values()
-            .filter(|run| run.core.closed.is_none() && run.core.execution.as_ref().unwrap().paused)
-            .map(|run| run.run_id().clone())
-            .collect();
-        for run_id in paused {
+        // A resumed run may end and close its children, so each is looked for after the one before.
+        let paused = |world: &World| {
+            let mut open = world.runs.values().filter(|run| run.core.closed.is_none());
+            let found = open.find(|run| run.core.execution.as_ref().unwrap().paused);
+            found.map(|run| run.run_id().clone())
+        };
+        while let Some(run_id) = paused(world) {
             world.act(&run_id, &ResumeExecution).unwrap();
             world.settle();
         }

@@ -22,6 +22,7 @@ fn in_progress(output: Value, callback_after_seconds: i64) -> Report {
         reason: Some("still busy".to_owned()),
         worker_id: Some("w9".to_owned()),
         callback_after_seconds,
+        logs: Vec::new(),
     }
 }
 
@@ -173,6 +174,7 @@ fn a_report_may_add_members() {
         reason: None,
         worker_id: None,
         callback_after_seconds: 0,
+        logs: Vec::new(),
     };
     let big = "x".repeat(4000);
     let target = || TaskTarget::Reference("a".to_owned());
@@ -245,6 +247,7 @@ fn a_report_takes_the_next_task() {
         reason: None,
         worker_id: Some("w1".to_owned()),
         callback_after_seconds: 0,
+        logs: Vec::new(),
     };
     let update = |reference: &str| UpdateExecutionTask {
         target: TaskTarget::Reference(reference.to_owned()),
@@ -332,6 +335,27 @@ fn retries_wait_by_each_logic() {
             ("a Fr, a Fr, a Fr, a F".to_owned(), "FAILED")
         );
     }
+}
+
+#[test]
+fn a_run_that_ended_names_the_attempts_that_failed() {
+    let retried = with(
+        simple("a"),
+        json!({"retryCount": 1, "taskDefinition": {"name": "a", "retryDelaySeconds": 0, "responseTimeoutSeconds": 60}}),
+    );
+    let mut world = World::with_tasks(json!([retried]));
+    let run = world.start("w", json!({}));
+    world.fail(&run, "a", "once");
+    assert_eq!(
+        world.view(&run)["failedReferenceTaskNames"],
+        json!([]),
+        "the run is open"
+    );
+    world.complete(&run, "a", json!({}));
+    let view = world.view(&run);
+    assert_eq!(view["status"], "COMPLETED");
+    assert_eq!(view["failedReferenceTaskNames"], json!(["a"]));
+    assert_eq!(view["failedTaskNames"], json!(["a"]));
 }
 
 #[test]

@@ -286,3 +286,64 @@ fn another_attempt_of_a_forked_child_keeps_its_input() {
     world.complete(&second, "c", json!({}));
     assert_eq!(world.status(&run), "COMPLETED");
 }
+
+#[test]
+fn a_definition_by_expression_must_be_one() {
+    for definition in [
+        json!(null),
+        json!("child"),
+        json!([]),
+        json!({}),
+        json!({"tasks": []}),
+    ] {
+        let mut world = World::with_tasks(json!([
+            {"name": "s", "taskReferenceName": "s", "type": "SUB_WORKFLOW",
+             "subWorkflowParam": {"name": "child", "workflowDefinition": "${workflow.input.definition}"}},
+        ]));
+        world.define(json!({"name": "child", "version": 1, "tasks": []}));
+        let run = world.start("w", json!({"definition": definition}));
+        assert_eq!(world.status(&run), "FAILED", "{definition}");
+        assert!(world.runs_of("child").is_empty(), "{definition}");
+        let reason = world.reason(&run);
+        assert!(
+            reason.contains("does not resolve to a workflow definition"),
+            "{reason}"
+        );
+    }
+}
+
+#[test]
+fn a_dynamic_task_may_be_an_operator() {
+    let dynamic = |reference: &str, name: &str, more: Value| {
+        let mut inputs = json!({"taskToRun": name});
+        inputs
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!({"name": "d", "taskReferenceName": reference, "type": "DYNAMIC", "dynamicTaskNameParam": "taskToRun", "inputParameters": inputs})
+    };
+    let mut world = World::with_tasks(json!([
+        dynamic("n", "NOOP", json!({})),
+        dynamic("v", "SET_VARIABLE", json!({"x": 1})),
+        dynamic(
+            "i",
+            "INLINE",
+            json!({"expression": "$.x + 1", "x": "${workflow.variables.x}"})
+        ),
+        dynamic("wait", "WAIT", json!({"duration": "10 s"})),
+        dynamic("h", "HUMAN", json!({})),
+        dynamic(
+            "t",
+            "TERMINATE",
+            json!({"terminationStatus": "COMPLETED", "workflowOutput": {"n": "${i.output.result}"}})
+        ),
+        simple("never"),
+    ]));
+    world.script("$.x + 1", |input| json!(input["x"].as_i64().unwrap() + 1));
+    let run = world.start("w", json!({}));
+    assert_eq!(world.record(&run, "wait")["taskType"], "WAIT");
+    world.wait_seconds(10);
+    world.complete(&run, "h", json!({}));
+    assert_eq!(world.status(&run), "COMPLETED", "{}", world.reason(&run));
+    assert_eq!(world.output(&run), json!({"n": 2}));
+}

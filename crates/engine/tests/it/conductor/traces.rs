@@ -132,6 +132,23 @@ fn optional_wins_over_permissive() {
     assert_eq!(world.status(&run), "COMPLETED");
 }
 
+#[test]
+fn a_switch_sees_the_outcome_of_an_optional_task() {
+    let optional = json!({"retryCount": 0, "optional": true});
+    let mut world = World::with_tasks(json!([
+        with(simple("a"), optional),
+        {"name": "pick", "taskReferenceName": "pick", "type": "SWITCH", "evaluatorType": "value-param", "expression": "outcome",
+         "inputParameters": {"outcome": "${a.status}"},
+         "decisionCases": {"COMPLETED": [simple("ship")]}, "defaultCase": [simple("refund")]},
+    ]));
+    let failed = world.start("w", json!({}));
+    world.fail(&failed, "a", "no stock");
+    assert_eq!(world.trace(&failed), "a E, pick C, refund S");
+    let completed = world.start("w", json!({}));
+    world.complete(&completed, "a", json!({}));
+    assert_eq!(world.trace(&completed), "a C, pick C, ship S");
+}
+
 fn switch() -> World {
     World::with_tasks(json!([
         {"name": "pick", "taskReferenceName": "pick", "type": "SWITCH", "evaluatorType": "value-param", "expression": "sel",

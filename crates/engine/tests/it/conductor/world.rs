@@ -6,22 +6,24 @@ mod show;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use longhaul_engine::change::{Changes, TaskRow, TaskStatus as RowStatus};
+use longhaul_engine::change::{Changes, LogLine, TaskRow, TaskStatus as RowStatus};
 use longhaul_engine::command::{ClaimExecutionTasks, UpdateExecutionTask};
 use longhaul_engine::conductor::definition::{
-    Lookups, Snapshot, needed_sub_workflows, needed_task_defs,
+    Lookups, Schemas, Snapshot, needed_schemas, needed_sub_workflows, needed_task_defs,
+    with_schemas,
 };
-use longhaul_engine::conductor::execution::command::start::{NewExecution, create};
+use longhaul_engine::conductor::execution::command::control::has_work;
+use longhaul_engine::conductor::execution::command::start::{NewExecution, start};
 use longhaul_engine::conductor::execution::command::update::{Output, Report, TaskTarget, Updated};
 use longhaul_engine::conductor::execution::lookup::{Lookup, LookupResults, ScriptFailure, Step};
 use longhaul_engine::conductor::expression::{EventMember, ValueRef};
+use longhaul_engine::run::family::outbox::has_messages;
 use longhaul_engine::run::state::Run;
-use longhaul_engine::{Command, Limits, Moment, Rejection};
+use longhaul_engine::{Command, Decision, Limits, Moment, Rejection};
+use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{ResultStatus, TaskDef, WorkflowDef, read};
 use longhaul_protocol::id::{Namespace, RunId, TaskId};
-use longhaul_protocol::{Ids, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::fold::Fold;
@@ -36,11 +38,14 @@ pub(crate) struct World {
     workflows: BTreeMap<(String, i32), WorkflowDef>,
     pub(crate) snapshots: BTreeMap<Arc<str>, Arc<Snapshot>>,
     scripts: BTreeMap<String, ScriptFn>,
+    pub(crate) schemas: Schemas,
     pub(crate) runs: BTreeMap<RunId, Run>,
     /// The payloads of the events of each run.
     pub(crate) events: BTreeMap<RunId, Vec<Value>>,
     pub(crate) folds: BTreeMap<RunId, Fold>,
     pub(crate) rows: BTreeMap<TaskId, TaskRow>,
+    /// Lines of logs by run, task and number.
+    pub(crate) logs: BTreeMap<(RunId, u64, u64), LogLine>,
     /// Queues `domain:type` that workers polled.
     pub(crate) polled: Vec<String>,
     /// Invariants are checked after every decision if this is 1, and after each n-th otherwise.
@@ -48,8 +53,16 @@ pub(crate) struct World {
     pub(crate) decisions: u64,
     /// Steps that ended in a request for lookups.
     pub(crate) repeats: u64,
-    /// The time that decisions and their changes took, without the work of this world.
-    pub(crate) engine_time: Duration,
+    /// The bytes that decisions and their changes allocated, without the work of this world. They measure the cost of a decision
+    /// the same on every machine.
+    pub(crate) engine_bytes: u64,
+}
+
+/// Returns what `work` returns, and how many bytes it allocated.
+fn allocated_by<R>(work: impl FnOnce() -> R) -> (R, u64) {
+    let mut result = None;
+    let allocated = allocation_counter::measure(|| result = Some(work()));
+    (result.expect("the work was done"), allocated.bytes_total)
 }
 
 pub(crate) fn members(value: Value) -> Map<String, Value> {
@@ -65,15 +78,17 @@ impl World {
             workflows: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             scripts: BTreeMap::new(),
+            schemas: BTreeMap::new(),
             runs: BTreeMap::new(),
             events: BTreeMap::new(),
             folds: BTreeMap::new(),
             rows: BTreeMap::new(),
+            logs: BTreeMap::new(),
             polled: Vec::new(),
             check_every: 1,
             decisions: 0,
             repeats: 0,
-            engine_time: Duration::ZERO,
+            engine_bytes: 0,
         }
     }
 
@@ -127,6 +142,11 @@ impl World {
                 lookups.sub_workflows.insert(name, version);
             }
         }
+        for key in needed_schemas(&definition, &lookups.task_defs) {
+            if let Some(schema) = self.schemas.get(&key) {
+                lookups.schemas.insert(key, schema.clone());
+            }
+        }
         let snapshot =
             Snapshot::compile(definition, &lookups).map_err(|error| error.to_string())?;
         let snapshot = Arc::new(snapshot);
@@ -150,6 +170,7 @@ impl World {
             priority: 0,
             task_to_domain: Arc::default(),
             idempotency_key: None,
+            key_claim: None,
             created_by: None,
             depth: 0,
             parent: None,
@@ -164,17 +185,24 @@ impl World {
         run_id
     }
 
-    /// Creates a run without its first pass.
+    /// Creates a run with its first pass.
     pub(crate) fn create(&mut self, new: &NewExecution) -> RunId {
-        self.decisions += 1;
-        let mut ids = Ids::new(self.now, u128::from(self.decisions) << 40);
-        let run_id: RunId = ids.mint_uuid();
-        let change = create(new, &run_id, &mut ids, self.now, &self.limits);
-        self.commit(Changes {
-            run: Some(Box::new(change)),
-            ..Changes::default()
+        self.try_create(new).expect("a start is not refused")
+    }
+
+    /// Creates a run with its first pass, unless the start is refused.
+    pub(crate) fn try_create(&mut self, new: &NewExecution) -> Result<RunId, Rejection> {
+        let decision = self.decide(&RunId::from("new"), |_, moment, found| {
+            start(new, moment, found)
         });
-        run_id
+        let started = decision.reply?;
+        let change = &decision.changes.created[0];
+        assert_eq!(change.base_version, None, "the pass is in the same commit");
+        self.commit(decision.changes);
+        let run = &self.runs[&started.run_id];
+        assert_eq!(started.has_work, has_work(run), "the reply is right");
+        assert_eq!(started.has_messages, has_messages(run));
+        Ok(started.run_id)
     }
 
     /// Decides a command on a run and keeps what it changes.
@@ -183,6 +211,22 @@ impl World {
         run_id: &RunId,
         command: &C,
     ) -> Result<C::Reply, Rejection> {
+        let decision = self.decide(run_id, |world, moment, found| {
+            command.step(&world.runs[run_id], moment, found)
+        });
+        if decision.reply.is_err() {
+            assert!(decision.changes.run.is_none() || self.runs[run_id].core.closed.is_some());
+        }
+        self.commit(decision.changes);
+        decision.reply
+    }
+
+    /// Decides in steps, with what each step asks for. The same inputs give the same decision.
+    fn decide<R>(
+        &mut self,
+        run_id: &RunId,
+        step: impl Fn(&Self, Moment<'_>, &LookupResults) -> Step<R>,
+    ) -> Decision<R> {
         self.decisions += 1;
         let limits = self.limits.clone();
         let moment = Moment {
@@ -195,10 +239,9 @@ impl World {
             ..LookupResults::default()
         };
         let decision = loop {
-            let begin = Instant::now();
-            let step = command.step(&self.runs[run_id], moment, &found);
-            self.engine_time += begin.elapsed();
-            match step {
+            let (stepped, bytes) = allocated_by(|| step(self, moment, &found));
+            self.engine_bytes += bytes;
+            match stepped {
                 Step::Decided(decision) => break decision,
                 Step::Needs(needs) => {
                     assert!(!needs.is_empty(), "a step that needs nothing is a decision");
@@ -210,8 +253,7 @@ impl World {
             }
         };
         if self.check_every == 1 {
-            // The same inputs give the same decision.
-            match command.step(&self.runs[run_id], moment, &found) {
+            match step(self, moment, &found) {
                 Step::Decided(again) => {
                     let (one, two) = (&decision.changes, &again.changes);
                     assert_eq!(format!("{one:?}"), format!("{two:?}"));
@@ -219,11 +261,7 @@ impl World {
                 Step::Needs(_) => panic!("what was found is enough"),
             }
         }
-        if decision.reply.is_err() {
-            assert!(decision.changes.run.is_none() || self.runs[run_id].core.closed.is_some());
-        }
-        self.commit(decision.changes);
-        decision.reply
+        decision
     }
 
     /// Finds what a decision asks for. It asks for everything once, and for nothing that is not stored.
@@ -243,8 +281,13 @@ impl World {
                 let result = run(&serde_json::from_str(&script.input).unwrap());
                 found.scripts.insert(script, result).is_none()
             }
+            Lookup::Comparison(comparison) => {
+                let result = super::schemas::compare(&comparison);
+                found.comparisons.insert(comparison, result).is_none()
+            }
             Lookup::TaskDef(name) => {
-                let definition = self.task_defs.get(&name).map(Arc::clone);
+                let definition = self.task_defs.get(&name);
+                let definition = definition.map(|found| with_schemas(found, &self.schemas));
                 found.task_defs.insert(name, definition).is_none()
             }
             Lookup::Definition { name, version } => {
@@ -286,14 +329,13 @@ impl World {
             let before = self.runs.remove(&run_id);
             let version = before.as_ref().map(|run| run.version);
             assert_eq!(change.base_version, version, "based on what it saw");
-            let begin = Instant::now();
-            let after = change.apply(before);
-            self.engine_time += begin.elapsed();
+            let (after, bytes) = allocated_by(|| change.apply(before));
+            self.engine_bytes += bytes;
             self.runs.insert(run_id.clone(), after);
             let events = self.events.entry(run_id.clone()).or_default();
             let fold = self.folds.entry(run_id.clone()).or_default();
             for event in change.events {
-                let body: Value = serde_json::from_str(&event.payload).unwrap();
+                let body: Value = longhaul_protocol::json::from_stored(&event.payload).unwrap();
                 assert_eq!(
                     event.sequence.get(),
                     events.len() as u64 + 1,
@@ -302,6 +344,7 @@ impl World {
                 fold.apply(event.event_type, &body);
                 events.push(body);
             }
+            super::limits::keep(&mut self.logs, &run_id, change.logs);
             for row in change.tasks {
                 self.rows.insert(row.task_id.clone(), row);
             }
@@ -390,6 +433,7 @@ pub(crate) fn report(status: ResultStatus, output: Value, reason: Option<&str>) 
         reason: reason.map(str::to_owned),
         worker_id: None,
         callback_after_seconds: 0,
+        logs: Vec::new(),
     }
 }
 

@@ -51,10 +51,13 @@ pub(crate) fn is_claimable(task: &ExecutionTask) -> bool {
 impl Draft<'_> {
     /// Gives a task to a worker.
     pub(crate) fn lease_task(&mut self, seq: u64, worker_id: Option<&str>) {
+        let now = self.now;
         self.start_task(seq, |task| {
             task.poll_count += 1;
             task.worker_id = worker_id.map(str::to_owned);
             task.waiting = Waiting::Leased;
+            let has_rate = task.start_limits.is_some_and(|limits| limits.has_rate());
+            task.delivered_at = has_rate.then_some(now);
         });
     }
 }

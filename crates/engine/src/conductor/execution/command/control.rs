@@ -9,12 +9,13 @@ use serde_json::{Value, json};
 
 use crate::change::CommandType;
 use crate::conductor::execution::command::start::deadline;
+use crate::conductor::execution::end::AfterTermination;
 use crate::conductor::execution::lookup::{LookupResults, Step};
 use crate::conductor::execution::pass::{Pass, Try};
 use crate::conductor::execution::state::Waiting;
 use crate::run::draft::{Cause, Draft};
-use crate::run::message::external::{Receipt, StopRun, refuse_closed};
-use crate::run::state::Run;
+use crate::run::message::external::{Receipt, Request, StopRun, refuse_closed};
+use crate::run::state::{ClosedReason, Run};
 use crate::{Command, Decision, Moment, Rejection};
 
 /// Applies everything that is due in a definition run, and goes on with its backlog.
@@ -67,8 +68,8 @@ pub fn has_work(run: &Run) -> bool {
         })
 }
 
-/// Ends the run at the request of a caller.
-pub(crate) fn terminate(
+/// Ends the run at the request of a caller of either family. A run that has ended refuses.
+pub(crate) fn stop(
     stop: &StopRun,
     run: &Run,
     moment: Moment<'_>,
@@ -83,27 +84,73 @@ pub(crate) fn terminate(
         let refused = refuse_closed(draft, request, CommandType::Terminate, None, None);
         return Step::Decided(refused);
     }
-    let end = || -> Try<Decision<Receipt>> {
-        let mut draft = Draft::of(run, moment);
-        let command = draft.record_request(
-            request,
-            CommandType::Terminate,
-            None,
-            None,
-            "terminated",
-            None,
-        );
-        draft.cause = Cause {
-            task_id: None,
-            command_id: Some(command.command_id.clone()),
-            principal: request.principal.clone(),
-        };
-        let mut pass = Pass::new(draft, found)?;
-        pass.end(WorkflowStatus::Terminated, stop.reason.clone(), None, None)?;
-        let receipt = pass.draft.receipt(command);
-        Ok(pass.draft.finish(Ok(receipt)))
+    let reason = stop.reason.clone();
+    into_step(end(
+        run,
+        moment,
+        found,
+        request,
+        reason,
+        AfterTermination::Nothing,
+    ))
+}
+
+fn end(
+    run: &Run,
+    moment: Moment<'_>,
+    found: &LookupResults,
+    request: &Request,
+    reason: Option<String>,
+    then: AfterTermination,
+) -> Try<Decision<Receipt>> {
+    let mut draft = Draft::of(run, moment);
+    let command = draft.record_request(
+        request,
+        CommandType::Terminate,
+        None,
+        None,
+        "terminated",
+        None,
+    );
+    draft.cause = Cause {
+        task_id: None,
+        command_id: Some(command.command_id.clone()),
+        principal: request.principal.clone(),
     };
-    into_step(end())
+    let mut pass = Pass::new(draft, found)?;
+    pass.terminate(reason, then)?;
+    let receipt = pass.draft.receipt(command);
+    Ok(pass.draft.finish(Ok(receipt)))
+}
+
+/// Terminates a definition run. A failed run becomes a terminated one; a terminated one keeps its first reason.
+#[derive(Clone, Debug)]
+pub struct TerminateExecution {
+    pub reason: Option<String>,
+    pub then: AfterTermination,
+}
+
+impl Command for TerminateExecution {
+    type Reply = ();
+
+    fn decide(&self, run: &Run, moment: Moment<'_>) -> Decision<()> {
+        unlooked(self.step(run, moment, &LookupResults::default()))
+    }
+
+    fn step(&self, run: &Run, moment: Moment<'_>, found: &LookupResults) -> Step<()> {
+        let status = run.core.status;
+        match run.core.closed.as_ref().map(|closed| closed.reason) {
+            Some(ClosedReason::Terminated) => return Step::Decided(Decision::unchanged(())),
+            None | Some(ClosedReason::Failed | ClosedReason::TimedOut) => {}
+            Some(_) => {
+                let refused = Decision::reject(Rejection::RunNotActive { status });
+                return Step::Decided(refused);
+            }
+        }
+        let request = Request::default();
+        let ended = end(run, moment, found, &request, self.reason.clone(), self.then);
+        into_step(ended.map(|decision| decision.map(drop)))
+    }
 }
 
 /// Stops the scheduling of further tasks.

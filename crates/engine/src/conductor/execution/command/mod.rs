@@ -2,5 +2,6 @@
 
 pub mod claim;
 pub mod control;
+pub mod log;
 pub mod start;
 pub mod update;

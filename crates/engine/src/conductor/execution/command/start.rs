@@ -3,24 +3,30 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_protocol::conductor::{Object, WorkflowTimeoutPolicy};
+use longhaul_protocol::conductor::{
+    IdempotencyStrategy, Object, WorkflowDef, WorkflowTimeoutPolicy,
+};
 use longhaul_protocol::history::{EventPayload, ExecutionStarted};
 use longhaul_protocol::id::{Namespace, RunId, TaskId, TaskQueue};
 use longhaul_protocol::{Ids, Payload, Timestamp};
 use serde_json::Map;
 
-use crate::RunChange;
-use crate::change::InstanceChange;
+use crate::change::{Changes, InstanceChange, KeyClaim};
 use crate::conductor::definition::Snapshot;
+use crate::conductor::execution::lookup::{LookupResults, Step};
+use crate::conductor::execution::pass::{Pass, Try};
+use crate::conductor::execution::schema::check_input;
 use crate::conductor::execution::state::Execution;
 use crate::conductor::execution::value::measured;
 use crate::conductor::expression::EventMember;
 use crate::conductor::input::workflow_input;
+use crate::conductor::limits::CLASSIFIER_CHARS_MAX;
 use crate::limits::Limits;
 use crate::run::draft::Draft;
 use crate::run::family::child::Parent;
 use crate::run::start::fresh_core;
-use crate::run::state::{Part, PartKey, Program, Routing, Spec, Status};
+use crate::run::state::{Part, PartKey, Program, Routing, Run, Spec, Status};
+use crate::{Decision, Moment, Rejection, RunChange};
 
 /// A definition run that does not exist yet.
 #[derive(Clone, Debug)]
@@ -33,10 +39,88 @@ pub struct NewExecution {
     pub priority: u8,
     pub task_to_domain: Arc<BTreeMap<String, String>>,
     pub idempotency_key: Option<String>,
+    /// The claim of the key. The key of a sub-workflow is shown and not claimed.
+    pub key_claim: Option<KeyClaim>,
     pub created_by: Option<String>,
     /// How many runs are above this one.
     pub depth: u32,
     pub parent: Option<Box<Parent>>,
+}
+
+/// A definition run that was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartedExecution {
+    pub run_id: RunId,
+    /// The first pass reached its bound; the rest is left to the next transaction.
+    pub has_work: bool,
+    /// The first pass wrote messages to other runs.
+    pub has_messages: bool,
+}
+
+/// Decides the start of a run together with its first pass: both are one commit.
+pub fn start(
+    new: &NewExecution,
+    moment: Moment<'_>,
+    found: &LookupResults,
+) -> Step<StartedExecution> {
+    let mut ids = Ids::new(moment.now, moment.entropy);
+    let run_id: RunId = ids.mint_uuid();
+    let template = &new.snapshot.definition().input_template;
+    let input = || Ok(workflow_input(new.input.clone(), template));
+    match check_input(&new.snapshot, input, found) {
+        Ok(Ok(())) => {}
+        Ok(Err(mismatch)) => return Step::Decided(Decision::reject(mismatch.into())),
+        Err(needs) => return Step::Needs(needs),
+    }
+    let begin = || -> Try<Draft<'_>> {
+        let draft = draft(new, &run_id, ids, moment.now, moment.limits);
+        Pass::new(draft, found)?.run()
+    };
+    let draft = match begin() {
+        Ok(draft) => draft,
+        Err(needs) => return Step::Needs(needs),
+    };
+    let has_work = draft.is_open() && !draft.execution().backlog.is_empty();
+    let (run, children) = draft.into_change();
+    let mut parts = run.parts.iter();
+    let has_messages = parts.any(|(key, _)| matches!(key, PartKey::Outbox(_)));
+    let created = std::iter::once(*run).chain(children).collect();
+    Step::Decided(Decision {
+        changes: Changes {
+            created,
+            ..Changes::default()
+        },
+        reply: Ok(StartedExecution {
+            run_id,
+            has_work,
+            has_messages,
+        }),
+    })
+}
+
+/// What a start does whose idempotency key belongs to a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    /// It starts nothing and returns that run.
+    Existing,
+    /// It starts a run that takes the key.
+    Replace,
+}
+
+/// Decides about a start whose idempotency key belongs to a run.
+///
+/// # Errors
+/// [`Rejection::KeyTaken`] if the strategy refuses a second run.
+pub fn use_key(strategy: IdempotencyStrategy, earlier: &Run) -> Result<KeyUse, Rejection> {
+    match strategy {
+        IdempotencyStrategy::ReturnExisting => Ok(KeyUse::Existing),
+        IdempotencyStrategy::FailOnRunning if earlier.core.closed.is_some() => Ok(KeyUse::Replace),
+        IdempotencyStrategy::Fail | IdempotencyStrategy::FailOnRunning => {
+            Err(Rejection::KeyTaken {
+                run_id: earlier.run_id().clone(),
+            })
+        }
+    }
 }
 
 /// Returns the new run, before its first pass. Its alarm is due at once, so that the pass is made even if the caller is lost. The
@@ -48,6 +132,19 @@ pub fn create(
     now: Timestamp,
     limits: &Limits,
 ) -> RunChange {
+    let draft = draft(new, run_id, ids.clone(), now, limits);
+    *ids = draft.ids.clone();
+    *draft.into_change().0
+}
+
+/// Returns the draft of a new run.
+fn draft<'l>(
+    new: &NewExecution,
+    run_id: &RunId,
+    ids: Ids,
+    now: Timestamp,
+    limits: &'l Limits,
+) -> Draft<'l> {
     let definition = new.snapshot.definition();
     let spec = Spec {
         namespace: new.namespace.clone(),
@@ -90,11 +187,15 @@ pub fn create(
         reason: None,
         failed: Vec::new(),
         permitted_failures: Vec::new(),
+        failed_references: String::new(),
+        failed_names: Vec::new(),
+        classifier: classifier(definition),
         has_dynamic_fork: false,
         updated_at: now,
     }));
-    let mut draft = Draft::new_run(Arc::new(spec), core, ids.clone(), now, limits);
+    let mut draft = Draft::new_run(Arc::new(spec), core, ids, now, limits);
     draft.instance = Some(InstanceChange::Create);
+    draft.key_claim.clone_from(&new.key_claim);
     let (input, bytes) = measured(workflow_input(
         new.input.clone(),
         &definition.input_template,
@@ -119,8 +220,14 @@ pub fn create(
         let variables = draft.keep(&variables, variable_bytes, sequence, EventMember::Variables);
         draft.put(PartKey::Variables, Part::Value(variables));
     }
-    *ids = draft.ids.clone();
-    *draft.into_change().0
+    draft
+}
+
+/// Returns what kind of workflow a definition calls itself in its metadata.
+fn classifier(definition: &WorkflowDef) -> Option<String> {
+    let word = definition.metadata.get("classifier")?.as_str()?;
+    let word: String = word.chars().take(CLASSIFIER_CHARS_MAX).collect();
+    (!word.is_empty()).then_some(word)
 }
 
 /// Returns when a run that begins, or goes on, now times out.

@@ -8,12 +8,13 @@ use longhaul_protocol::id::TaskId;
 
 use crate::conductor::definition::kind;
 use crate::conductor::execution::command::claim::is_claimable;
+use crate::conductor::execution::command::log::NewLog;
 use crate::conductor::execution::lookup::{LookupResults, Step};
 use crate::conductor::execution::pass::{Pass, Try};
 use crate::conductor::execution::record::queue_name;
 use crate::conductor::execution::state::{ExecutionTask, Waiting};
 use crate::conductor::execution::value::{json_bytes, kept_reason};
-use crate::conductor::limits::TASK_PAYLOAD_BYTES_MAX;
+use crate::conductor::limits::{LOGS_PER_UPDATE_MAX, TASK_PAYLOAD_BYTES_MAX};
 use crate::run::draft::Draft;
 use crate::run::state::Run;
 use crate::{Command, Decision, Moment, Rejection};
@@ -23,7 +24,8 @@ use crate::{Command, Decision, Moment, Rejection};
 pub struct UpdateExecutionTask {
     pub target: TaskTarget,
     pub report: Report,
-    /// The worker takes the next task of the same queue with this report, if the run has one.
+    /// The worker takes the next task of the same queue with this report, if the report schedules one. A task with limits is left
+    /// in its queue, because tasks of other runs count against them.
     pub takes_next: bool,
 }
 
@@ -49,6 +51,8 @@ pub enum Report {
         reason: Option<String>,
         worker_id: Option<String>,
         callback_after_seconds: i64,
+        /// Lines for the log of the task. Only the first few are kept.
+        logs: Vec<NewLog>,
     },
 }
 
@@ -64,12 +68,12 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Updated {
     pub task_id: TaskId,
+    pub task_type: String,
+    pub domain: Option<String>,
     /// The task has ended, by this report or before it.
     pub has_ended: bool,
     /// The number of the task that the worker took.
     pub next: Option<u64>,
-    /// The run has more to decide, in another transaction.
-    pub has_backlog: bool,
 }
 
 impl Command for UpdateExecutionTask {
@@ -103,9 +107,10 @@ impl UpdateExecutionTask {
         };
         let mut updated = Updated {
             task_id: task.id.clone(),
+            task_type: task.task_type.clone(),
+            domain: task.domain.clone(),
             has_ended: !task.is_open(),
             next: None,
-            has_backlog: false,
         };
         if !task.is_open() || run.core.closed.is_some() {
             return Ok(Decision::unchanged(updated));
@@ -115,15 +120,14 @@ impl UpdateExecutionTask {
             draft.change_task(task.seq, |task| task.updated_at = moment.now);
             return Ok(draft.finish(Ok(updated)));
         }
+        let seq_before = draft.execution().last_seq;
         let mut pass = Pass::new(draft, found)?;
         self.apply(&mut pass, &task)?;
         let mut draft = pass.run()?;
         let now = draft.task(task.seq).map(Arc::clone);
         updated.has_ended = now.is_none_or(|task| !task.is_open());
-        updated.has_backlog =
-            draft.is_open() && !draft.execution().paused && !draft.execution().backlog.is_empty();
         if self.takes_next && updated.has_ended && draft.is_open() {
-            updated.next = self.take_next(&mut draft, &task);
+            updated.next = self.take_next(&mut draft, &task, seq_before);
         }
         Ok(draft.finish(Ok(updated)))
     }
@@ -147,10 +151,13 @@ impl UpdateExecutionTask {
             reason,
             worker_id,
             callback_after_seconds,
+            logs,
         } = &self.report
         else {
             return Ok(());
         };
+        let logs = &logs[..logs.len().min(LOGS_PER_UPDATE_MAX)];
+        pass.draft.add_logs(task.seq, logs);
         let output = match output {
             Output::Replace(output) => output.clone(),
             Output::Merge(members) => {
@@ -178,6 +185,14 @@ impl UpdateExecutionTask {
             return Ok(());
         }
         let status = TaskStatus::from(*status);
+        if status == TaskStatus::Completed
+            && let Err((status, reason)) = pass.check_task_output(task, &output)?
+        {
+            pass.draft.change_task(seq, note);
+            pass.draft.end_task(seq, status, Some(reason), Some(output));
+            pass.todo.push_back(seq);
+            return Ok(());
+        }
         if status.is_terminal() {
             pass.draft.change_task(seq, note);
             pass.draft.end_task(seq, status, None, Some(output));
@@ -209,16 +224,24 @@ impl UpdateExecutionTask {
         Ok(())
     }
 
-    /// Gives the worker the oldest ready task of the queue that the reported task came from.
-    fn take_next(&self, draft: &mut Draft<'_>, done: &ExecutionTask) -> Option<u64> {
+    /// Gives the worker the first task that this decision put into the queue of the reported one. Older tasks are in the queue
+    /// already, and the host looks there first.
+    fn take_next(
+        &self,
+        draft: &mut Draft<'_>,
+        done: &ExecutionTask,
+        seq_before: u64,
+    ) -> Option<u64> {
         let Report::Status { worker_id, .. } = &self.report else {
             return None;
         };
         let queue = queue_name(&done.task_type, done.domain.as_deref());
         let next = draft
-            .open_tasks()
+            .tasks_after(seq_before)
             .find(|task| {
-                is_claimable(task) && queue_name(&task.task_type, task.domain.as_deref()) == queue
+                is_claimable(task)
+                    && task.start_limits.is_none()
+                    && queue_name(&task.task_type, task.domain.as_deref()) == queue
             })?
             .seq;
         draft.lease_task(next, worker_id.as_deref());

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::switch::Evaluated;
 use crate::conductor::definition::Operator;
 use crate::conductor::execution::pass::{Pass, Place, Try};
+use crate::conductor::execution::retry::is_begun_by_pass;
 use crate::conductor::execution::state::{ExecutionTask, TaskTimeouts, Waiting};
 use crate::conductor::execution::value::{json_bytes, object};
 use crate::conductor::limits::VARIABLES_BYTES_MAX;
@@ -23,14 +24,39 @@ const NO_TIMER_SECONDS: i64 = i32::MAX as i64;
 type End = (TaskStatus, Option<String>, Option<Object>);
 
 impl Pass<'_, '_> {
-    pub(super) fn add_terminate(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+    /// Adds the task of an operator that needs no worker and no other run.
+    pub(super) fn add_direct(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+        let operator = place.operator();
+        if let Operator::Terminate = operator {
+            self.add_terminate(place, id, input)
+        } else if let Operator::SetVariable = operator {
+            self.add_set_variable(place, id, input)
+        } else if let Operator::Wait = operator {
+            self.add_wait(place, id, input)
+        } else if let Operator::Inline = operator {
+            self.add_inline(place, id, input)
+        } else if let Operator::Noop = operator {
+            let task = self.operator_task(place, id, TaskStatus::InProgress);
+            self.add_ended(task, Object::new(), TaskStatus::Completed, None, None);
+            Ok(())
+        } else {
+            // HUMAN and YIELD wait for an update.
+            let mut task = self.operator_task(place, id, TaskStatus::InProgress);
+            task.callback_after_seconds = 0;
+            task.timeouts = TaskTimeouts::of(&*self.task_def(place.node().task(), &task.def_name)?);
+            self.draft.add_task(task, input);
+            Ok(())
+        }
+    }
+
+    fn add_terminate(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
         let (status, reason, output) = end_of_terminate(&input);
         let task = self.operator_task(place, id, TaskStatus::InProgress);
         self.add_ended(task, input, status, reason, output);
         Ok(())
     }
 
-    pub(super) fn add_set_variable(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+    fn add_set_variable(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
         let mut variables = self.load_run_value(PartKey::Variables)?;
         variables.extend(input.clone());
         let bytes = json_bytes(&variables);
@@ -49,7 +75,7 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn add_wait(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+    fn add_wait(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
         let now = self.draft.now;
         let due = match WaitTime::of(&input) {
             Ok(time) => time.due(now),
@@ -72,7 +98,7 @@ impl Pass<'_, '_> {
 
     /// Adds an INLINE task. Its script is evaluated when the pass comes to it, so that many branches do not need all their scripts
     /// in one decision.
-    pub(super) fn add_inline(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
+    fn add_inline(&mut self, place: &Place, id: TaskId, input: Object) -> Try<()> {
         let task = self.operator_task(place, id, TaskStatus::InProgress);
         let seq = self.draft.add_task(task, input);
         self.todo.push_back(seq);
@@ -113,9 +139,12 @@ impl Pass<'_, '_> {
 
     /// Begins an open task that the pass has come to, or whose delay is over.
     pub(crate) fn begin(&mut self, task: &ExecutionTask, place: &Place) -> Try<()> {
-        let operator = place.node().operator();
+        let operator = place.operator();
         if let Operator::SubWorkflow(_) = operator {
             return self.begin_sub_workflow(task.seq);
+        }
+        if !is_begun_by_pass(operator) {
+            return self.begin_queued(task, place);
         }
         let input = self.load_object(&task.input)?;
         let end = if let Operator::Inline = operator {

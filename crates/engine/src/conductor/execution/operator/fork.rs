@@ -133,6 +133,17 @@ impl Pass<'_, '_> {
         Ok(())
     }
 
+    /// Returns the outputs of the tasks of an open JOIN that have ended. `None` if they are over the limit.
+    pub(crate) fn joined_so_far(&self, join: &ExecutionTask) -> Try<Option<Object>> {
+        let mut tasks = self.joined_tasks(join)?;
+        tasks.retain(|task| !task.is_open());
+        let bytes: u64 = tasks.iter().map(|task| task.output.bytes()).sum();
+        if bytes > TASK_PAYLOAD_BYTES_MAX as u64 {
+            return Ok(None);
+        }
+        self.joined_output(&tasks).map(Some)
+    }
+
     /// Returns the newest attempts of the tasks that a JOIN waits for.
     fn joined_tasks(&self, join: &ExecutionTask) -> Try<Vec<Arc<ExecutionTask>>> {
         let input = self.load(&join.input)?;

@@ -5,6 +5,7 @@ use longhaul_protocol::id::TaskId;
 use serde_json::Value;
 
 use crate::conductor::Budget;
+use crate::conductor::definition::schemas::enforces_schemas;
 use crate::conductor::definition::{Operator, kind};
 use crate::conductor::execution::pass::{Pass, Place, Try};
 use crate::conductor::execution::record::mint_task_id;
@@ -14,6 +15,7 @@ use crate::conductor::execution::state::{
 };
 use crate::conductor::expression::Unresolved;
 use crate::conductor::input::workflow_input;
+use crate::queue::StartLimits;
 
 /// Tasks of one run, attempts included. Their records stay readable, so they are kept as long as the run.
 pub(crate) const TASKS_PER_RUN_MAX: u64 = 50_000;
@@ -63,23 +65,13 @@ impl Pass<'_, '_> {
             Operator::Switch(switch) => self.add_switch(place, id, input, switch),
             Operator::Decision { .. } => self.add_decision(place, id, &input),
             Operator::SubWorkflow(_) => self.add_sub_workflow(place, id, input),
-            Operator::Terminate => self.add_terminate(place, id, input),
-            Operator::SetVariable => self.add_set_variable(place, id, input),
-            Operator::Wait => self.add_wait(place, id, input),
-            Operator::Human | Operator::Yield => {
-                let mut task = self.operator_task(place, id, TaskStatus::InProgress);
-                task.callback_after_seconds = 0;
-                task.timeouts =
-                    TaskTimeouts::of(&*self.task_def(place.node().task(), &task.def_name)?);
-                self.draft.add_task(task, input);
-                Ok(())
-            }
-            Operator::Noop => {
-                let task = self.operator_task(place, id, TaskStatus::InProgress);
-                self.add_ended(task, Object::new(), TaskStatus::Completed, None, None);
-                Ok(())
-            }
-            Operator::Inline => self.add_inline(place, id, input),
+            Operator::Terminate
+            | Operator::SetVariable
+            | Operator::Wait
+            | Operator::Human
+            | Operator::Yield
+            | Operator::Noop
+            | Operator::Inline => self.add_direct(place, id, input),
             Operator::Simple
             | Operator::UserDefined
             | Operator::ExclusiveJoin { .. }
@@ -125,13 +117,16 @@ impl Pass<'_, '_> {
         status: TaskStatus,
     ) -> ExecutionTask {
         let node = place.node();
+        let named = place.named.map(|(name, _)| *name);
         let now = self.draft.now;
         ExecutionTask {
             id,
             seq: 0,
             reference: place.reference(),
-            task_type: node.task_type_shown().to_owned(),
-            def_name: node.task_def_name_shown().to_owned(),
+            task_type: named.unwrap_or_else(|| node.task_type_shown()).to_owned(),
+            def_name: named
+                .unwrap_or_else(|| node.task_def_name_shown())
+                .to_owned(),
             status,
             iteration: place.iteration,
             looped_by: place.looped_by,
@@ -153,6 +148,10 @@ impl Pass<'_, '_> {
             reason: None,
             sub_workflow_id: None,
             timeouts: TaskTimeouts::default(),
+            start_limits: None,
+            has_schemas: false,
+            delivered_at: None,
+            log_lines: 0,
             waiting: Waiting::Nothing,
             input: Stored::default(),
             output: Stored::default(),
@@ -214,12 +213,18 @@ impl Pass<'_, '_> {
         let mut task = self.operator_task(place, id, TaskStatus::Scheduled);
         task.domain = self.domain_of(place, &task_type);
         task.timeouts = TaskTimeouts::of(&definition);
+        task.start_limits = StartLimits::of(&definition);
+        task.has_schemas = enforces_schemas(&definition);
         if kind::is_worker_task(&node.task_type) {
             task.def_name = name;
         }
         task.task_type = task_type;
         task.start_delay_seconds = delay.try_into().unwrap_or(i64::MAX);
         task.callback_after_seconds = task.start_delay_seconds;
+        if task.has_schemas {
+            self.add_delayed(task, input, visible_at);
+            return Ok(());
+        }
         task.waiting = Waiting::Queued {
             visible_at,
             offered: delay == 0,
@@ -237,7 +242,13 @@ impl Pass<'_, '_> {
     ) -> Try<()> {
         let name = input.get(name_param).and_then(Value::as_str);
         match name.filter(|name| !name.is_empty()).map(str::to_owned) {
-            Some(name) => self.add_queued(place, id, input, name.clone(), name),
+            Some(name) => {
+                let place = place.clone().named(&name);
+                match place.named {
+                    Some(_) => self.add_direct(&place, id, input),
+                    None => self.add_queued(&place, id, input, name.clone(), name),
+                }
+            }
             None => self.fail_without_task(format!(
                 "Cannot map a dynamic task based on the parameter and input. Parameter= {name_param}, input= {}",
                 Value::Object(input)

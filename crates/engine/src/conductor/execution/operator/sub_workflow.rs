@@ -91,6 +91,14 @@ impl Pass<'_, '_> {
             Some(definition) => definition.clone(),
             None => text(sub.definition_template.as_ref())?,
         };
+        let has_tasks = |definition: &Value| {
+            let tasks = definition.get("tasks").and_then(Value::as_array);
+            tasks.is_some_and(|tasks| !tasks.is_empty())
+        };
+        if sub.definition_template.is_some() && !has_tasks(&definition) {
+            let reason = "subWorkflowParam.workflowDefinition does not resolve to a workflow definition with tasks";
+            return Ok(Err(reason.to_owned()));
+        }
         let shown = object(json!({
             "subWorkflowName": text(Some(&sub.name))?,
             "subWorkflowVersion": version,
@@ -150,6 +158,7 @@ impl Pass<'_, '_> {
                 .map_or(0, |priority| u8::try_from(priority.min(99)).unwrap_or(99)),
             task_to_domain: domains,
             idempotency_key: None,
+            key_claim: None,
             created_by: execution.created_by.clone(),
             depth,
             parent: Some(Box::new(Parent {

@@ -1,8 +1,9 @@
 //! What happens without a caller: passes go on, messages are delivered, time passes.
 
 use longhaul_engine::Rejection;
-use longhaul_engine::command::{AdvanceTime, ContinuePass, StopRun};
+use longhaul_engine::command::{AdvanceTime, ContinuePass, StopRun, TerminateExecution};
 use longhaul_engine::conductor::execution::command::control::has_work;
+use longhaul_engine::conductor::execution::end::AfterTermination;
 use longhaul_engine::run::family::outbox::{ConfirmDelivery, Order, deliveries};
 use longhaul_engine::run::message::external::{Request, Stop};
 use longhaul_protocol::Timestamp;
@@ -76,9 +77,22 @@ impl World {
     }
 
     pub(crate) fn terminate(&mut self, run_id: &RunId, reason: &str) -> Result<(), Rejection> {
-        let stopped = self.stop(run_id, Stop::Terminate, reason);
+        self.terminate_and(run_id, reason, AfterTermination::Nothing)
+    }
+
+    pub(crate) fn terminate_and(
+        &mut self,
+        run_id: &RunId,
+        reason: &str,
+        then: AfterTermination,
+    ) -> Result<(), Rejection> {
+        let command = TerminateExecution {
+            reason: Some(reason.to_owned()),
+            then,
+        };
+        let ended = self.act(run_id, &command);
         self.settle();
-        stopped
+        ended
     }
 
     /// Moves the clock and fires every alarm on the way.
