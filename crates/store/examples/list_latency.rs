@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use longhaul_engine::change::Changes;
-use longhaul_engine::run::state::{ClosedReason, Status};
+use longhaul_engine::run::state::{ClosedReason, Program, Status};
 use longhaul_engine::visibility::{Definitions, Type, parse};
 use longhaul_protocol::Ids;
 use longhaul_store::conformance::fixture::{at, close, spec, start};
@@ -93,6 +93,7 @@ fn main() {
     for query in SHAPES {
         let filter = RunFilter {
             namespace: "default".into(),
+            program: Some(Program::Code),
             workflow_type: None,
             status: None,
             condition: (!query.is_empty()).then(|| parse(query, &definitions()).unwrap()),

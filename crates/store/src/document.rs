@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longhaul_engine::conductor::definition::Snapshot;
 use longhaul_engine::rollout::Rollout;
-use longhaul_protocol::conductor::{TaskDef, WorkflowDef};
+use longhaul_protocol::conductor::{SchemaDef, TaskDef, WorkflowDef};
 use longhaul_protocol::id::Namespace;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ pub enum DocumentKind {
     WorkflowDef,
     /// The definition that runs began with, by its hash.
     Snapshot,
+    /// A version of a schema for the input or output of tasks and workflows.
+    Schema,
 }
 
 impl DocumentKind {
@@ -39,6 +41,7 @@ impl DocumentKind {
             Self::TaskDef => "task_def",
             Self::WorkflowDef => "workflow_def",
             Self::Snapshot => "snapshot",
+            Self::Schema => "schema",
         }
     }
 }
@@ -167,6 +170,32 @@ impl Record for WorkflowDefRow {
             self.namespace.as_str().into(),
             self.definition.name.as_str().into(),
             Self::qualifier(self.definition.version).into(),
+        )
+    }
+}
+
+/// A registered version of a schema.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SchemaRow {
+    pub namespace: Namespace,
+    pub schema: SchemaDef,
+}
+
+impl SchemaRow {
+    /// Returns the qualifier of a version. Lists are in the order of the versions.
+    pub fn qualifier(version: i32) -> String {
+        format!("{version:010}")
+    }
+}
+
+impl Record for SchemaRow {
+    const KIND: DocumentKind = DocumentKind::Schema;
+
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        (
+            self.namespace.as_str().into(),
+            self.schema.name.as_str().into(),
+            Self::qualifier(self.schema.version).into(),
         )
     }
 }

@@ -7,9 +7,11 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use longhaul_engine::change::{Changes, CommandRow, TaskKind, TaskRow};
-use longhaul_engine::run::state::{ClosedReason, Run, Status};
+use longhaul_engine::change::{Changes, CommandRow, LogLine, TaskKind, TaskRow};
+use longhaul_engine::conductor::execution::summary::ExecutionSummary;
+use longhaul_engine::run::state::{ClosedReason, Program, Run, Status};
 use longhaul_engine::session::{self, Session};
+use longhaul_engine::visibility::execution::Order;
 use longhaul_engine::visibility::{Condition, Type};
 use longhaul_protocol::id::{
     EventId, Namespace, RunId, SessionId, TaskId, TaskQueue, WorkerId, WorkflowId,
@@ -29,7 +31,8 @@ mod shape;
 pub mod sqlite;
 
 pub use document::{
-    Document, DocumentKey, DocumentKind, Expected, Record, SnapshotRow, TaskDefRow, WorkflowDefRow,
+    Document, DocumentKey, DocumentKind, Expected, Record, SchemaRow, SnapshotRow, TaskDefRow,
+    WorkflowDefRow,
 };
 pub use quiet::Quiet;
 
@@ -64,8 +67,8 @@ pub trait Store: RunStore + TaskStore + SessionStore + Registry {
     ///
     /// Returns [`Error::Conflict`] if a run has another version than its change is based on (or exists although the change creates
     /// it), if the workflow id to create is in use, if a run would become current whose number does not follow the newest one, if a
-    /// request id already belongs to another command, or if a session does not have the version before the written one (0 if there
-    /// is none). A task, part or command row replaces the one with the same key; a deleted command is removed, and its request id
+    /// request id already belongs to another command, if an idempotency key belongs to another run than the claim names, or if a
+    /// session does not have the version before the written one (0 if there is none). A task, part or command row replaces the one with the same key; a deleted command is removed, and its request id
     /// is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
     fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()>;
 
@@ -103,6 +106,13 @@ pub trait RunStore: Send + Sync + 'static {
     /// Returns one page of runs, newest start first, then run id descending. It ends early after the run with which memos and
     /// search attributes have more than [`PAGE_BYTES_MAX`].
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunSummary>>;
+    /// Returns the ids of one page of runs, in the order of [`RunStore::list_runs`].
+    fn run_ids<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunId>>;
+    /// Returns one page of definition runs and how many there are on all pages, of one moment.
+    fn search_executions<'a>(
+        &'a self,
+        search: &'a ExecutionSearch,
+    ) -> StoreFuture<'a, ExecutionPage>;
     /// Returns the events with `after < sequence <= up_to`, ascending, until the page is full. If there are any, at least one.
     fn history<'a>(
         &'a self,
@@ -135,6 +145,14 @@ pub trait RunStore: Send + Sync + 'static {
         request_id: &'a str,
     ) -> StoreFuture<'a, Option<(RunId, CommandRow)>>;
 
+    /// Returns the run that has an idempotency key of a workflow type.
+    fn run_by_key<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_type: &'a str,
+        key: &'a str,
+    ) -> StoreFuture<'a, Option<RunId>>;
+
     /// Returns the runs whose alarm is due, earliest first, then by run id.
     fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>>;
     /// Returns the earliest alarm of all.
@@ -165,8 +183,10 @@ pub trait TaskStore: Send + Sync + 'static {
         filter: &'a LeaseFilter,
         limit: usize,
     ) -> StoreFuture<'a, Vec<TaskRow>>;
-    /// Returns the number of ready and leased tasks per queue of a namespace, by queue, then kind; queues without either are left
-    /// out.
+    /// Returns the log of a task, by the number of the task in its run, oldest line first.
+    fn task_log<'a>(&'a self, run_id: &'a RunId, task: u64) -> StoreFuture<'a, Vec<LogLine>>;
+    /// Returns the number of ready, leased and delayed tasks per queue of a namespace, by queue, then kind; queues without any are
+    /// left out.
     fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<QueueCount>>;
 }
 
@@ -277,6 +297,7 @@ pub struct RunSummary {
     pub workflow_id: WorkflowId,
     pub run_id: RunId,
     pub run_number: u64,
+    pub program: Program,
     pub workflow_type: String,
     pub status: Status,
     pub closed_reason: Option<ClosedReason>,
@@ -312,6 +333,8 @@ fn text_bytes(value: &Value) -> usize {
 #[derive(Clone, Debug)]
 pub struct RunFilter {
     pub namespace: Namespace,
+    /// `None` for the runs of both programs.
+    pub program: Option<Program>,
     pub workflow_type: Option<String>,
     pub status: Option<StatusFilter>,
     /// The condition of a query.
@@ -319,6 +342,26 @@ pub struct RunFilter {
     /// Only runs that come after this one in the list's order.
     pub after: Option<(Timestamp, RunId)>,
     pub limit: usize,
+}
+
+/// A search for definition runs.
+#[derive(Clone, Debug)]
+pub struct ExecutionSearch {
+    pub namespace: Namespace,
+    /// `None` for all of them.
+    pub condition: Option<Condition>,
+    pub order: Order,
+    /// How many results come before the page.
+    pub offset: usize,
+    pub limit: usize,
+}
+
+/// The results of a search for definition runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExecutionPage {
+    /// How many runs match, on all pages.
+    pub total: u64,
+    pub runs: Vec<ExecutionSummary>,
 }
 
 /// `running`, `completed` and `failed` are buckets; the other two are statuses.
@@ -370,6 +413,8 @@ pub struct QueueCount {
     pub kind: TaskKind,
     pub ready: u64,
     pub leased: u64,
+    /// Open tasks of definition runs that are neither: they become ready later, or workers never get them.
+    pub delayed: u64,
     /// When the oldest ready task became ready.
     pub oldest_ready_at: Option<Timestamp>,
 }

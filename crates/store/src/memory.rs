@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use futures::future::{self, FutureExt as _};
 use longhaul_engine::change::{
-    Changes, CommandRow, InstanceChange, RunChange, TaskRow, TaskStatus,
+    Changes, CommandRow, InstanceChange, KeyClaim, LogKey, LogLine, RunChange, TaskKind, TaskRow,
+    TaskStatus,
 };
-use longhaul_engine::run::state::{Run, Spec, Status};
+use longhaul_engine::conductor::execution::summary::ExecutionSummary;
+use longhaul_engine::run::state::{Program, Run, Spec, Status};
 use longhaul_engine::session::{self, Session};
 use longhaul_engine::visibility::Facts;
 use longhaul_protocol::Timestamp;
@@ -18,9 +20,10 @@ use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 use parking_lot::Mutex;
 
 use crate::{
-    Document, DocumentKey, DocumentKind, Error, Expected, Instance, LeaseFilter, PAGE_BYTES_MAX,
-    Page, QueueCount, QueueKey, Registry, RunFilter, RunStore, RunSummary, SessionFilter,
-    SessionStore, StatusFilter, Store, StoreFuture, StoredEvent, TaskStore, shape,
+    Document, DocumentKey, DocumentKind, Error, ExecutionPage, ExecutionSearch, Expected, Instance,
+    LeaseFilter, PAGE_BYTES_MAX, Page, QueueCount, QueueKey, Registry, RunFilter, RunStore,
+    RunSummary, SessionFilter, SessionStore, StatusFilter, Store, StoreFuture, StoredEvent,
+    TaskStore, shape,
 };
 
 mod sessions;
@@ -45,7 +48,10 @@ struct Tables {
     events: BTreeMap<RunId, BTreeMap<HistorySeq, StoredEvent>>,
     commands: BTreeMap<RunId, BTreeMap<RequestSeq, CommandRow>>,
     requests: BTreeMap<(Namespace, WorkflowId, String), (RunId, RequestSeq)>,
+    /// Runs by namespace, workflow type and idempotency key.
+    keys: BTreeMap<(Namespace, String, String), RunId>,
     tasks: BTreeMap<TaskId, TaskRow>,
+    logs: BTreeMap<RunId, BTreeMap<LogKey, LogLine>>,
     documents: BTreeMap<DocumentKey, String>,
     sessions: BTreeMap<(Namespace, SessionId), Session>,
 }
@@ -119,6 +125,11 @@ impl Tables {
             }
             Some(_) | None => {}
         }
+        if let Some(claim) = &change.key_claim
+            && self.keys.get(&key_of(change, claim)) != claim.earlier.as_ref()
+        {
+            return Err(Error::Conflict);
+        }
         let mut requests = self.requests.clone();
         for command in &change.commands {
             let Some(request_id) = &command.request_id else {
@@ -170,6 +181,9 @@ impl Tables {
                 .or_default()
                 .insert(spec.run_number, run_id.clone());
         }
+        if let Some(claim) = &change.key_claim {
+            self.keys.insert(key_of(change, claim), run_id.clone());
+        }
         let events = change
             .events
             .iter()
@@ -183,6 +197,13 @@ impl Tables {
             .iter()
             .map(|task| (task.task_id.clone(), task.clone()));
         self.tasks.extend(tasks);
+        for (key, line) in &change.logs {
+            let logs = self.logs.entry(run_id.clone()).or_default();
+            match line {
+                Some(line) => logs.insert(*key, line.clone()),
+                None => logs.remove(key),
+            };
+        }
         for sequence in &change.deleted_commands {
             self.delete_command(spec, *sequence);
         }
@@ -214,6 +235,16 @@ impl Tables {
         if self.requests.get(&key) == Some(&(spec.run_id.clone(), sequence)) {
             self.requests.remove(&key);
         }
+    }
+
+    /// Returns a page of runs.
+    fn listed(&self, filter: &RunFilter) -> Vec<&Run> {
+        let runs = self.runs.values();
+        let mut runs: Vec<&Run> = runs.filter(|run| is_listed(run, filter)).collect();
+        let place = |run: &Run| (run.spec.started_at, run.run_id().clone());
+        runs.sort_by_key(|run| std::cmp::Reverse(place(run)));
+        runs.truncate(filter.limit);
+        runs
     }
 
     fn tasks(&self, status: TaskStatus) -> impl Iterator<Item = &TaskRow> {
@@ -282,14 +313,7 @@ impl RunStore for Memory {
 
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunSummary>> {
         self.read(|tables| {
-            let mut runs: Vec<_> = tables
-                .runs
-                .values()
-                .map(summary)
-                .filter(|run| is_listed(run, filter))
-                .collect();
-            runs.sort_by(|a, b| (b.started_at, &b.run_id).cmp(&(a.started_at, &a.run_id)));
-            runs.truncate(filter.limit);
+            let runs: Vec<_> = tables.listed(filter).into_iter().map(summary).collect();
             let mut bytes = 0;
             let fits = |run: &RunSummary| {
                 let is_full = bytes > PAGE_BYTES_MAX;
@@ -297,6 +321,40 @@ impl RunStore for Memory {
                 !is_full
             };
             runs.into_iter().take_while(fits).collect()
+        })
+    }
+
+    fn run_ids<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunId>> {
+        self.read(|tables| {
+            let runs = tables.listed(filter).into_iter();
+            runs.map(|run| run.run_id().clone()).collect()
+        })
+    }
+
+    fn search_executions<'a>(
+        &'a self,
+        search: &'a ExecutionSearch,
+    ) -> StoreFuture<'a, ExecutionPage> {
+        self.read(|tables| {
+            let matches = |run: &&Run| {
+                run.spec.namespace == search.namespace
+                    && run.spec.program == Program::Definition
+                    && search
+                        .condition
+                        .as_ref()
+                        .is_none_or(|condition| condition.matches(&Facts::of(run)))
+            };
+            let mut runs: Vec<&Run> = tables.runs.values().filter(matches).collect();
+            runs.sort_by(|a, b| search.order.compare(&Facts::of(a), &Facts::of(b)));
+            ExecutionPage {
+                total: runs.len() as u64,
+                runs: runs
+                    .into_iter()
+                    .skip(search.offset)
+                    .take(search.limit)
+                    .filter_map(ExecutionSummary::of)
+                    .collect(),
+            }
         })
     }
 
@@ -370,6 +428,18 @@ impl RunStore for Memory {
             let (run_id, sequence) = tables.requests.get(&key)?;
             let command = tables.commands.get(run_id)?.get(sequence)?;
             Some((run_id.clone(), command.clone()))
+        })
+    }
+
+    fn run_by_key<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_type: &'a str,
+        key: &'a str,
+    ) -> StoreFuture<'a, Option<RunId>> {
+        self.read(|tables| {
+            let key = (namespace.clone(), workflow_type.to_owned(), key.to_owned());
+            tables.keys.get(&key).cloned()
         })
     }
 
@@ -462,6 +532,15 @@ impl TaskStore for Memory {
         })
     }
 
+    fn task_log<'a>(&'a self, run_id: &'a RunId, task: u64) -> StoreFuture<'a, Vec<LogLine>> {
+        self.read(|tables| {
+            let logs = tables.logs.get(run_id).into_iter().flatten();
+            logs.filter(|(key, _)| key.task == task)
+                .map(|(_, line)| line.clone())
+                .collect()
+        })
+    }
+
     fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<QueueCount>> {
         self.read(|tables| {
             let mut counts = BTreeMap::new();
@@ -474,7 +553,9 @@ impl TaskStore for Memory {
                     task.status == TaskStatus::Ready,
                     task.status == TaskStatus::Leased,
                 );
-                if !ready && !leased {
+                let delayed =
+                    task.status == TaskStatus::Scheduled && task.kind == TaskKind::Execution;
+                if !ready && !leased && !delayed {
                     continue;
                 }
                 let count = counts
@@ -484,10 +565,12 @@ impl TaskStore for Memory {
                         kind: task.kind,
                         ready: 0,
                         leased: 0,
+                        delayed: 0,
                         oldest_ready_at: None,
                     });
                 count.ready += u64::from(ready);
                 count.leased += u64::from(leased);
+                count.delayed += u64::from(delayed);
                 if ready {
                     let oldest = count
                         .oldest_ready_at
@@ -632,6 +715,7 @@ fn summary(run: &Run) -> RunSummary {
         workflow_id: spec.workflow_id.clone(),
         run_id: spec.run_id.clone(),
         run_number: spec.run_number,
+        program: spec.program,
         workflow_type: spec.workflow_type.clone(),
         status: core.status,
         closed_reason: core.closed.as_ref().map(|closed| closed.reason),
@@ -645,43 +729,39 @@ fn summary(run: &Run) -> RunSummary {
     }
 }
 
-fn is_listed(run: &RunSummary, filter: &RunFilter) -> bool {
+fn is_listed(run: &Run, filter: &RunFilter) -> bool {
+    let (spec, status) = (&run.spec, run.core.status);
     let status = match filter.status {
         None => true,
-        Some(StatusFilter::Running) => run.status.bucket() == "running",
-        Some(StatusFilter::Completed) => run.status.bucket() == "completed",
-        Some(StatusFilter::Failed) => run.status.bucket() == "failed",
-        Some(StatusFilter::Cancelled) => run.status == Status::Cancelled,
-        Some(StatusFilter::Terminated) => run.status == Status::Terminated,
+        Some(StatusFilter::Running) => status.bucket() == "running",
+        Some(StatusFilter::Completed) => status.bucket() == "completed",
+        Some(StatusFilter::Failed) => status.bucket() == "failed",
+        Some(StatusFilter::Cancelled) => status == Status::Cancelled,
+        Some(StatusFilter::Terminated) => status == Status::Terminated,
     };
     let after = filter
         .after
         .as_ref()
-        .is_none_or(|(at, run_id)| (run.started_at, &run.run_id) < (*at, run_id));
-    run.namespace == filter.namespace
+        .is_none_or(|(at, run_id)| (spec.started_at, &spec.run_id) < (*at, run_id));
+    spec.namespace == filter.namespace
+        && filter.program.is_none_or(|program| program == spec.program)
         && filter
             .workflow_type
             .as_ref()
-            .is_none_or(|workflow_type| *workflow_type == run.workflow_type)
+            .is_none_or(|workflow_type| *workflow_type == spec.workflow_type)
         && status
         && after
         && filter
             .condition
             .as_ref()
-            .is_none_or(|condition| condition.matches(&facts(run)))
+            .is_none_or(|condition| condition.matches(&Facts::of(run)))
 }
 
-fn facts(run: &RunSummary) -> Facts<'_> {
-    Facts {
-        workflow_type: &run.workflow_type,
-        workflow_id: run.workflow_id.as_str(),
-        run_id: run.run_id.as_str(),
-        task_queue: run.task_queue.as_str(),
-        business_key: run.business_key.as_deref(),
-        build_id: run.compatibility.as_deref(),
-        status: run.status,
-        started_at: run.started_at,
-        closed_at: run.closed_at,
-        search_attributes: &run.search_attributes,
-    }
+fn key_of(change: &RunChange, claim: &KeyClaim) -> (Namespace, String, String) {
+    let spec = &change.spec;
+    (
+        spec.namespace.clone(),
+        spec.workflow_type.clone(),
+        claim.key.clone(),
+    )
 }

@@ -43,6 +43,7 @@ pub async fn assert_same(a: &dyn Store, b: &dyn Store, universe: &Universe) {
         same!(a, b, commands(run_id, None::<RequestSeq>, 1000));
         same!(a, b, commands(run_id, Some(RequestSeq::new(3)), 1));
         same!(a, b, command_count(run_id));
+        same!(a, b, task_log(run_id, 1));
         same!(a, b, command(run_id, RequestSeq::new(2)));
         for (after, up_to, events, bytes) in [
             (0, u64::MAX, 1000, usize::MAX),
@@ -134,6 +135,7 @@ async fn lists(a: &dyn Store, b: &dyn Store, universe: &Universe, namespace: &Na
         for status in statuses {
             let mut filter = RunFilter {
                 namespace: namespace.clone(),
+                program: None,
                 workflow_type: workflow_type.clone(),
                 status,
                 condition: None,

@@ -69,7 +69,9 @@ pub fn start(spec: Spec) -> RunChange {
         commands: Vec::new(),
         deleted_commands: Vec::new(),
         instance: Some(instance),
+        key_claim: None,
         sets_search_attributes: true,
+        logs: Vec::new(),
     };
     push_event(&mut change, "WorkflowStarted");
     change
@@ -87,7 +89,9 @@ pub fn next(run: &Run) -> RunChange {
         commands: Vec::new(),
         deleted_commands: Vec::new(),
         instance: None,
+        key_claim: None,
         sets_search_attributes: false,
+        logs: Vec::new(),
     }
 }
 

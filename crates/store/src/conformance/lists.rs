@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_engine::run::state::{ClosedReason, Run, Status};
+use longhaul_engine::run::state::{ClosedReason, Program, Run, Status};
 use longhaul_protocol::Payload;
 use serde_json::json;
 
@@ -12,6 +12,7 @@ use crate::{RunFilter, StatusFilter, Store};
 pub fn all_runs() -> RunFilter {
     RunFilter {
         namespace: namespace("default"),
+        program: Some(Program::Code),
         workflow_type: None,
         status: None,
         condition: None,
@@ -198,6 +199,7 @@ pub async fn every_filter_shows_its_runs(store: &dyn Store) {
     check(None, Some("unknown"), &[]).await;
     let elsewhere = RunFilter {
         namespace: namespace("elsewhere"),
+        program: Some(Program::Code),
         ..all_runs()
     };
     assert_eq!(ids(store, &elsewhere).await, ["run-elsewhere-1"]);

@@ -11,9 +11,11 @@
 #![allow(missing_docs, reason = "the names of the cases say what they check")]
 
 pub mod compare;
+pub mod executions;
 pub mod fixture;
 pub mod history;
 pub mod lists;
+pub mod logs;
 pub mod registry;
 pub mod runs;
 pub mod sessions;
@@ -28,7 +30,7 @@ macro_rules! conformance_tests {
             @cases $make;
             runs: a_created_run_loads_as_it_was_decided, a_change_applies_on_top, every_kind_of_part_comes_back,
                 numbers_come_back_bit_for_bit, parts_are_put_replaced_and_deleted, a_stale_version_writes_nothing,
-                a_run_is_created_once, a_taken_workflow_id_writes_nothing, continuing_moves_the_current_run,
+                a_run_is_created_once, a_taken_workflow_id_writes_nothing, an_idempotency_key_belongs_to_one_run, continuing_moves_the_current_run,
                 many_runs_are_created_at_once,
                 a_workflow_moves_on_from_its_newest_run_only, a_stale_continuation_writes_neither_run,
                 commits_apply_in_the_order_of_the_calls, a_failed_commit_fails_those_built_on_it,
@@ -41,10 +43,13 @@ macro_rules! conformance_tests {
                 a_request_id_is_taken_once;
             tasks: a_task_is_found_in_every_status, ready_tasks_come_in_matching_order, ready_queues_are_those_with_work,
                 leases_are_found_by_every_filter, queue_counts_add_up, finished_tasks_leave_the_queues;
+            logs: a_log_is_read_line_by_line, old_lines_of_a_log_are_deleted, a_refused_commit_logs_nothing;
             lists: pages_are_newest_first_with_ties, every_filter_shows_its_runs, a_summary_shows_the_newest_state,
                 alarms_are_due_earliest_first, a_closed_run_is_due_if_its_core_has_an_alarm;
             visibility: attributes_are_defined_once_and_deleted, a_query_finds_its_runs, a_changed_value_is_found_at_once,
                 a_query_pages_like_a_list, another_namespace_is_never_found;
+            executions: a_search_finds_and_counts_its_runs, a_search_sorts_and_pages, a_search_follows_every_change,
+                lists_keep_the_programs_apart, a_search_stays_in_its_namespace;
             registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted,
                 rollouts_are_put_and_replaced;
             sessions: a_session_is_written_one_version_after_the_other,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future;
-use longhaul_engine::change::{Changes, InstanceChange, TaskStatus};
+use longhaul_engine::change::{Changes, InstanceChange, KeyClaim, TaskStatus};
 use longhaul_engine::run::state::{ClosedReason, PartKey, Status};
 use longhaul_protocol::Payload;
 use longhaul_protocol::sequence::HistorySeq;
@@ -245,6 +245,49 @@ pub async fn a_taken_workflow_id_writes_nothing(store: &dyn Store) {
     // The id is free in another namespace.
     again.namespace = "elsewhere".into();
     commit(store, start(again)).await.unwrap();
+}
+
+pub async fn an_idempotency_key_belongs_to_one_run(store: &dyn Store) {
+    let claiming = |workflow: &str, key: &str, earlier: Option<&str>| {
+        let mut change = start(spec(workflow, 1));
+        change.key_claim = Some(KeyClaim {
+            key: key.to_owned(),
+            earlier: earlier.map(Into::into),
+        });
+        change
+    };
+    let space = namespace("default");
+    let workflow_type = spec("a", 1).workflow_type;
+    let owner = async |key: &str| {
+        let found = store.run_by_key(&space, &workflow_type, key).await;
+        found.unwrap().map(|run_id| run_id.to_string())
+    };
+    commit(store, claiming("a", "k", None)).await.unwrap();
+    assert_eq!(owner("k").await.as_deref(), Some("run-a-1"));
+    assert_eq!(owner("other").await, None);
+    assert!(is_conflict(&commit(store, claiming("b", "k", None)).await));
+    assert!(is_conflict(
+        &commit(store, claiming("b", "k", Some("run-c-1"))).await
+    ));
+    assert!(is_conflict(
+        &commit(store, claiming("b", "other", Some("run-a-1"))).await
+    ));
+    assert_eq!(load(store, &"run-b-1".into()).await, None);
+    commit(store, claiming("b", "k", Some("run-a-1")))
+        .await
+        .unwrap();
+    assert_eq!(owner("k").await.as_deref(), Some("run-b-1"));
+    // Another workflow type and another namespace have keys of their own.
+    for (workflow, other) in [("c", "type"), ("d", "namespace")] {
+        let mut change = claiming(workflow, "k", None);
+        let spec = Arc::make_mut(&mut change.spec);
+        match other {
+            "type" => spec.workflow_type = "another".to_owned(),
+            _ => spec.namespace = "elsewhere".into(),
+        }
+        commit(store, change).await.unwrap();
+    }
+    assert_eq!(owner("k").await.as_deref(), Some("run-b-1"));
 }
 
 pub async fn continuing_moves_the_current_run(store: &dyn Store) {

@@ -276,6 +276,14 @@ pub async fn queue_counts_add_up(store: &dyn Store) {
             },
             task(change, "h", TaskStatus::Scheduled),
             task(change, "i", TaskStatus::Failed),
+            TaskRow {
+                kind: TaskKind::Execution,
+                ..task(change, "j", TaskStatus::Scheduled)
+            },
+            TaskRow {
+                kind: TaskKind::Execution,
+                ..task(change, "k", TaskStatus::Completed)
+            },
         ]
     })
     .await;
@@ -284,12 +292,14 @@ pub async fn queue_counts_add_up(store: &dyn Store) {
         kind,
         ready,
         leased,
+        delayed: u64::from(kind == TaskKind::Execution),
         oldest_ready_at: oldest.map(at),
     };
     let expected = [
         count("another", TaskKind::Activity, 1, 0, Some(1)),
         count("orders", TaskKind::Workflow, 0, 1, None),
         count("orders", TaskKind::Activity, 3, 1, Some(4)),
+        count("orders", TaskKind::Execution, 0, 0, None),
     ];
     assert_eq!(
         store.queue_counts(&namespace("default")).await.unwrap(),

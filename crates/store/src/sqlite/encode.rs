@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use longhaul_engine::change::{Changes, RunChange, TaskStatus};
-use longhaul_engine::run::state::Status;
+use longhaul_engine::conductor::execution::view::status_of;
+use longhaul_engine::run::state::{Core, Status};
 use longhaul_engine::session::Session;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::Namespace;
@@ -112,8 +113,8 @@ impl Commit {
 
 impl Bodies {
     fn encode(change: &RunChange, size: &mut usize) -> Result<Self, Error> {
-        // Destructured by name, so that a new kind of row cannot be forgotten here. The instance and the deleted commands are
-        // written from the change itself.
+        // Destructured by name, so that a new kind of row cannot be forgotten here. The instance, the key, the deleted commands
+        // and the logs are written from the change itself.
         let RunChange {
             spec,
             base_version,
@@ -124,7 +125,9 @@ impl Bodies {
             commands,
             deleted_commands: _,
             instance: _,
+            key_claim: _,
             sets_search_attributes,
+            logs,
         } = change;
         let bodies = Self {
             spec: base_version.is_none().then(|| json(&**spec)).transpose()?,
@@ -158,6 +161,8 @@ impl Bodies {
             .iter()
             .map(|event| event.payload.len())
             .sum::<usize>();
+        let lines = logs.iter().filter_map(|(_, line)| line.as_ref());
+        *size += lines.map(|line| line.text.len()).sum::<usize>();
         Ok(bodies)
     }
 }
@@ -167,8 +172,16 @@ pub(super) fn json<T: Serialize>(value: &T) -> Result<String, Error> {
         .map_err(|error| Error::Corrupt(format!("a row cannot be written as JSON: {error}")))
 }
 
-/// Returns one of the five statuses that lists filter by.
-pub(super) fn list_status(status: Status) -> &'static str {
+/// Returns the status that lists filter by: one of five for a run of code, one of six for a definition run.
+pub(super) fn list_status(core: &Core) -> &'static str {
+    match core.execution {
+        Some(_) => status_of(core).as_str(),
+        None => code_status(core.status),
+    }
+}
+
+/// Returns one of the five statuses of a run of code.
+pub(super) fn code_status(status: Status) -> &'static str {
     match status {
         Status::Pending | Status::Running | Status::Waiting => "running",
         Status::Completed => "completed",

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use longhaul_engine::change::{TaskKind, TaskRow};
-use longhaul_engine::run::state::{Closed, Status};
+use longhaul_engine::run::state::{Closed, Program, Status};
 use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkflowId};
 use longhaul_protocol::{Payload, Timestamp};
 use rusqlite::{Connection, params};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::encode::signed;
@@ -35,6 +36,9 @@ pub(super) fn runs_of(
 #[derive(Deserialize)]
 struct Shown {
     status: Status,
+    /// Only definition runs have it.
+    #[serde(default)]
+    execution: Option<IgnoredAny>,
     #[serde(default)]
     closed: Option<Closed>,
     #[serde(default)]
@@ -60,6 +64,10 @@ pub(super) fn summary(connection: &Connection, run_key: i64) -> Result<RunSummar
         namespace: row.get::<_, String>(1)?.into(),
         workflow_id: row.get::<_, String>(2)?.into(),
         run_number: row.get::<_, i64>(3)?.cast_unsigned(),
+        program: match shown.execution {
+            Some(_) => Program::Definition,
+            None => Program::Code,
+        },
         workflow_type: row.get(4)?,
         status: shown.status,
         closed_reason: shown.closed.as_ref().map(|closed| closed.reason),
@@ -148,6 +156,15 @@ pub(super) fn queue_counts(
         let count = count_of(&mut counts, row)?;
         count.leased = row.get::<_, i64>(2)?.cast_unsigned();
     }
+    let mut statement = snapshot.prepare_cached(
+        "SELECT queue, kind, count(*) FROM tasks INDEXED BY tasks_delayed
+         WHERE status = 'scheduled' AND kind = 'execution' AND namespace = ?1 GROUP BY queue",
+    )?;
+    let mut rows = statement.query([namespace.as_str()])?;
+    while let Some(row) = rows.next()? {
+        let count = count_of(&mut counts, row)?;
+        count.delayed = row.get::<_, i64>(2)?.cast_unsigned();
+    }
     Ok(counts.into_values().collect())
 }
 
@@ -162,6 +179,7 @@ fn count_of<'c>(
         kind,
         ready: 0,
         leased: 0,
+        delayed: 0,
         oldest_ready_at: None,
     }))
 }

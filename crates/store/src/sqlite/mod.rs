@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::{self, FutureExt as _, TryFutureExt as _};
-use longhaul_engine::change::{Changes, CommandRow, TaskRow};
+use longhaul_engine::change::{Changes, CommandRow, LogLine, TaskRow};
 use longhaul_engine::run::state::Run;
 use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
@@ -16,7 +16,6 @@ use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, Workf
 use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 
 mod damage;
-mod document;
 mod encode;
 mod error;
 mod list;
@@ -24,7 +23,7 @@ mod lock;
 mod open;
 mod pool;
 mod read;
-mod session;
+mod table;
 mod thin;
 mod trial;
 mod visibility;
@@ -33,13 +32,14 @@ mod write;
 use self::encode::{Commit, Write};
 use self::lock::Lock;
 use self::pool::Pool;
+use self::table::{document, key, log, session};
 use self::trial::Trials;
 use self::write::Writer;
 use crate::group::{Counters, Group};
 use crate::{
-    Document, DocumentKey, DocumentKind, Error, Expected, Instance, LeaseFilter, Page, QueueCount,
-    QueueKey, Registry, RunFilter, RunStore, RunSummary, SessionFilter, SessionStore, Store,
-    StoreFuture, StoredEvent, TaskStore,
+    Document, DocumentKey, DocumentKind, Error, ExecutionPage, ExecutionSearch, Expected, Instance,
+    LeaseFilter, Page, QueueCount, QueueKey, Registry, RunFilter, RunStore, RunSummary,
+    SessionFilter, SessionStore, Store, StoreFuture, StoredEvent, TaskStore,
 };
 
 pub use self::open::{Options, Sync};
@@ -156,6 +156,21 @@ impl RunStore for Sqlite {
             .long(move |connection| visibility::find::runs(connection, &filter))
     }
 
+    fn run_ids<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunId>> {
+        let filter = filter.clone();
+        self.pool
+            .long(move |connection| visibility::find::run_ids(connection, &filter))
+    }
+
+    fn search_executions<'a>(
+        &'a self,
+        search: &'a ExecutionSearch,
+    ) -> StoreFuture<'a, ExecutionPage> {
+        let search = search.clone();
+        self.pool
+            .long(move |connection| visibility::search::executions(connection, search))
+    }
+
     fn history<'a>(
         &'a self,
         run_id: &'a RunId,
@@ -214,6 +229,16 @@ impl RunStore for Sqlite {
         })
     }
 
+    fn run_by_key<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        workflow_type: &'a str,
+        key: &'a str,
+    ) -> StoreFuture<'a, Option<RunId>> {
+        self.pool
+            .point(|connection| key::find(connection, namespace, workflow_type, key))
+    }
+
     fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
         self.pool
             .point(|connection| read::due_runs(connection, now, limit))
@@ -260,6 +285,12 @@ impl TaskStore for Sqlite {
         let filter = filter.clone();
         self.pool
             .long(move |connection| list::leased_tasks(connection, &filter, limit))
+    }
+
+    fn task_log<'a>(&'a self, run_id: &'a RunId, task: u64) -> StoreFuture<'a, Vec<LogLine>> {
+        let run_id = run_id.clone();
+        self.pool
+            .long(move |connection| log::of_task(connection, &run_id, task))
     }
 
     fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<QueueCount>> {

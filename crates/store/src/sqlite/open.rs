@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::conformance::registry::worker;
     use crate::document::{DocumentKey, DocumentKind, Record};
-    use crate::sqlite::document;
+    use crate::sqlite::table::document;
     use crate::{NamespaceRow, SearchAttributeRow, WorkerRow};
 
     fn records<R: Record>(connection: &Connection) -> Vec<(DocumentKey, R)> {

@@ -7,6 +7,7 @@ use longhaul_engine::change::{CommandRow, TaskRow};
 use longhaul_engine::run::state::{PartKey, Run};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkflowId};
+use longhaul_protocol::json::from_stored;
 use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::de::DeserializeOwned;
@@ -254,7 +255,7 @@ pub(super) fn body<T: DeserializeOwned>(
         .get_ref(column)?
         .as_str()
         .map_err(rusqlite::Error::from)?;
-    serde_json::from_str(text).map_err(|error| unreadable(what, id, error))
+    from_stored(text).map_err(|error| unreadable(what, id, error))
 }
 
 /// Parses the only column of every row.

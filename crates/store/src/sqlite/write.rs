@@ -12,8 +12,8 @@ use rusqlite::{
 
 use super::encode::{Bodies, Commit, Write, list_status, signed, task_status};
 use super::lock::Lock;
+use super::table::{document, key, log, session};
 use super::visibility::index;
-use super::{document, session};
 use crate::group::{Counters, Sink};
 use crate::{Error, shape};
 
@@ -106,7 +106,7 @@ impl<'t> Hot<'t> {
     fn prepare(transaction: &'t Transaction<'_>) -> Result<Self, Error> {
         Ok(Self {
             find_run: transaction
-                .prepare_cached("SELECT run_key, version, alarm, list_status FROM runs WHERE run_id = ?1")?,
+                .prepare_cached("SELECT run_key, version, alarm, list_status, closed_at FROM runs WHERE run_id = ?1")?,
             update_run: transaction.prepare_cached("UPDATE runs SET version = ?2, state = ?3 WHERE run_key = ?1")?,
             update_run_and_alarm: transaction
                 .prepare_cached("UPDATE runs SET version = ?2, state = ?3, alarm = ?4 WHERE run_key = ?1")?,
@@ -135,7 +135,8 @@ struct Found {
     run_key: i64,
     /// Only changed columns are set, so that unchanged ones do not touch their index.
     alarm: Option<i64>,
-    list_status_changes: bool,
+    /// The columns that lists filter by change. They change together: when the run closes, pauses, goes on or is opened again.
+    moves_in_lists: bool,
 }
 
 fn write_commit(
@@ -149,6 +150,7 @@ fn write_commit(
         checked.push(check_version(hot, change)?);
         check_instance(transaction, change)?;
         check_requests(transaction, change)?;
+        key::check(transaction, change)?;
     }
     for (session, _) in commit.sessions() {
         session::check_version(transaction, session)?;
@@ -159,6 +161,7 @@ fn write_commit(
             None => insert_run(transaction, change, bodies)?,
         };
         write_rows(transaction, hot, run_key, change, bodies)?;
+        key::write(transaction, run_key, change)?;
         if let Some(entries) = &bodies.attributes {
             index::write(transaction, run_key, change.base_version.is_none(), entries)?;
         }
@@ -180,10 +183,12 @@ fn check_version(hot: &mut Hot<'_>, change: &RunChange) -> Result<Option<Found>,
     if row.get::<_, i64>(1)? != signed(base_version) {
         return Err(Error::Conflict);
     }
+    let moves_in_lists = row.get_ref(3)?.as_str() != Ok(list_status(&change.core))
+        || row.get::<_, Option<i64>>(4)? != closed_at(change);
     Ok(Some(Found {
         run_key: row.get(0)?,
         alarm: row.get(2)?,
-        list_status_changes: row.get_ref(3)?.as_str() != Ok(list_status(change.core.status)),
+        moves_in_lists,
     }))
 }
 
@@ -243,21 +248,23 @@ fn update_run(
 ) -> Result<i64, Error> {
     let version = signed(change.version());
     let alarm = shape::alarm(change).map(|at| at.as_micros());
-    if found.list_status_changes {
+    if found.moves_in_lists {
         transaction
             .prepare_cached(
-                "UPDATE runs SET version = ?2, state = ?3, alarm = ?4, list_status = ?5, closed_at = ?6 WHERE run_key = ?1",
+                "UPDATE runs SET version = ?2, state = ?3, alarm = ?4, list_status = ?5, closed_at = ?6, correlation_id = ?7
+                 WHERE run_key = ?1",
             )?
             .execute(params![
                 found.run_key,
                 version,
                 bodies.state,
                 alarm,
-                list_status(change.core.status),
+                list_status(&change.core),
                 closed_at(change),
+                correlation_id(change),
             ])?;
         if !change.core.search_attributes.is_empty() {
-            index::move_to(transaction, found.run_key, list_status(change.core.status))?;
+            index::move_to(transaction, found.run_key, list_status(&change.core))?;
         }
     } else if found.alarm != alarm {
         hot.update_run_and_alarm
@@ -269,10 +276,21 @@ fn update_run(
     Ok(found.run_key)
 }
 
-/// Returns when the run closed. A run closes once, together with its status, so this is written then and never read before a write.
+/// Returns when the run closed.
 fn closed_at(change: &RunChange) -> Option<i64> {
     let closed = change.core.closed.as_ref();
     closed.map(|closed| closed.at.as_micros())
+}
+
+fn correlation_id(change: &RunChange) -> Option<&str> {
+    change.core.execution.as_ref()?.correlation_id.as_deref()
+}
+
+/// Returns the run that started this definition run.
+fn parent_id(change: &RunChange) -> Option<&str> {
+    change.core.execution.as_ref()?;
+    let parent = change.spec.parent.as_deref()?;
+    Some(parent.workflow_id.as_str())
 }
 
 fn insert_run(
@@ -284,14 +302,14 @@ fn insert_run(
     transaction
         .prepare_cached(
             "INSERT INTO runs (run_id, version, alarm, list_status, namespace, workflow_id, run_number, workflow_type,
-             task_queue, business_key, compatibility, started_at, state, closed_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             task_queue, business_key, compatibility, started_at, state, closed_at, correlation_id, parent_id)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
         )?
         .execute(params![
             spec.run_id.as_str(),
             signed(change.version()),
             shape::alarm(change).map(|at| at.as_micros()),
-            list_status(change.core.status),
+            list_status(&change.core),
             spec.namespace.as_str(),
             spec.workflow_id.as_str(),
             signed(spec.run_number),
@@ -302,6 +320,8 @@ fn insert_run(
             spec.started_at.as_micros(),
             bodies.state,
             closed_at(change),
+            correlation_id(change),
+            parent_id(change),
         ])?;
     let run_key = transaction.last_insert_rowid();
     transaction
@@ -362,6 +382,7 @@ fn write_rows(
                 .map(|session| session.session_id.as_str()),
         ])?;
     }
+    log::write(transaction, run_key, &change.logs)?;
     for sequence in &change.deleted_commands {
         delete_command(transaction, run_key, change, *sequence)?;
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+mod executions;
 mod files;
 mod random;
 mod visibility;

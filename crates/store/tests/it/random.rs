@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use longhaul_engine::change::{Changes, InstanceChange, RunChange, TaskKind, TaskRow, TaskStatus};
+use longhaul_engine::change::{
+    Changes, InstanceChange, LogKey, LogLine, RunChange, TaskKind, TaskRow, TaskStatus,
+};
 use longhaul_engine::run::state::{ClosedReason, PartKey, Run, Status};
 use longhaul_store::conformance::compare::{Universe, assert_same};
 use longhaul_store::conformance::fixture::{
@@ -243,6 +245,17 @@ fn fill(change: &mut RunChange, rows: &Rows) {
         .commands
         .iter()
         .map(|(sequence, request)| command(*sequence, *request))
+        .collect();
+    let key = |line: u64| LogKey { task: 1, line };
+    let line = |number: u64| LogLine {
+        created_at: at(number.cast_signed()),
+        text: format!("line {number}"),
+    };
+    let written = change.commands.iter().map(|command| command.sequence.get());
+    let deleted = change.deleted_commands.iter().map(|number| number.get());
+    change.logs = deleted
+        .map(|number| (key(number), None))
+        .chain(written.map(|number| (key(number), Some(line(number)))))
         .collect();
 }
 

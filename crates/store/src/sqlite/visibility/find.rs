@@ -5,14 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_engine::run::state::Status;
+use longhaul_engine::run::state::{Program, Status};
+use longhaul_engine::visibility::execution::ExecutionField;
 use longhaul_engine::visibility::{Comparison, Condition, Field, Matcher, Term, Test};
 use longhaul_protocol::Timestamp;
+use longhaul_protocol::conductor::WorkflowStatus;
 use longhaul_protocol::id::RunId;
 use rusqlite::{Connection, params_from_iter};
 
 use super::statement::{Key, Place, Read, Sql, words};
-use crate::sqlite::encode::list_status;
 use crate::sqlite::list;
 use crate::{Error, PAGE_BYTES_MAX, RunFilter, RunSummary, StatusFilter};
 
@@ -26,24 +27,15 @@ const SHORT_ENOUGH: i64 = 100;
 /// Alternatives that are read one by one. A condition with more of them is checked row by row as a whole.
 const ALTERNATIVES_MAX: usize = 16;
 
-const LIST_STATUSES: [&str; 5] = ["running", "completed", "failed", "cancelled", "terminated"];
+/// The list statuses of runs of code.
+const CODE_STATUSES: [&str; 5] = ["running", "completed", "failed", "cancelled", "terminated"];
 
 pub(crate) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>, Error> {
     // A transaction, because the keys and the rows of the page must be of one snapshot. Dropping it ends it.
     let snapshot = connection.unchecked_transaction()?;
-    let mut page = Page {
-        limit: filter.limit,
-        entries: BTreeSet::new(),
-    };
-    visit(&snapshot, filter, &mut |statement| {
-        if page.limit > 0 {
-            page.take(&snapshot, statement)?;
-        }
-        Ok(page.floor())
-    })?;
     let mut runs = Vec::new();
     let mut bytes = 0;
-    for entry in page.entries.into_iter().rev() {
+    for entry in newest(&snapshot, filter)? {
         if bytes > PAGE_BYTES_MAX {
             break;
         }
@@ -54,12 +46,37 @@ pub(crate) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<Ru
     Ok(runs)
 }
 
+/// Returns the ids of a page of runs.
+pub(crate) fn run_ids(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunId>, Error> {
+    let snapshot = connection.unchecked_transaction()?;
+    let entries = newest(&snapshot, filter)?;
+    Ok(entries.map(|entry| RunId::from(entry.run_id)).collect())
+}
+
+/// Returns the places of a page of runs, newest first.
+pub(super) fn newest(
+    snapshot: &Connection,
+    filter: &RunFilter,
+) -> Result<impl Iterator<Item = Entry>, Error> {
+    let mut page = Page {
+        limit: filter.limit,
+        entries: BTreeSet::new(),
+    };
+    visit(snapshot, filter, &mut |statement| {
+        if page.limit > 0 {
+            page.take(snapshot, statement)?;
+        }
+        Ok(page.floor())
+    })?;
+    Ok(page.entries.into_iter().rev())
+}
+
 /// The place of a run in a list; the order of the fields is the order of the list.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+pub(super) struct Entry {
     started_at: i64,
     run_id: String,
-    run_key: i64,
+    pub(super) run_key: i64,
 }
 
 /// The newest runs that any read has found.
@@ -104,12 +121,7 @@ fn visit(
 ) -> Result<(), Error> {
     let wanted = condition_of(filter);
     let mut floor = None;
-    for tests in alternatives(&wanted) {
-        let group = Group {
-            filter,
-            statuses: list_statuses(&tests),
-            tests,
-        };
+    for group in groups(filter, &wanted) {
         for key in group.choose(connection)? {
             floor = visit(&group.statement(&key, floor))?;
         }
@@ -117,8 +129,20 @@ fn visit(
     Ok(())
 }
 
+/// Returns the alternatives of a filter's condition, each with the statuses that can match.
+pub(super) fn groups<'a>(filter: &'a RunFilter, wanted: &'a Condition) -> Vec<Group<'a>> {
+    alternatives(wanted)
+        .into_iter()
+        .map(|tests| Group {
+            filter,
+            statuses: list_statuses(&tests),
+            tests,
+        })
+        .collect()
+}
+
 /// Returns the whole filter except its place as one condition.
-fn condition_of(filter: &RunFilter) -> Condition {
+pub(super) fn condition_of(filter: &RunFilter) -> Condition {
     let workflow_type = filter.workflow_type.as_ref().map(|workflow_type| {
         Condition::Test(Test {
             field: Field::WorkflowType,
@@ -134,7 +158,8 @@ fn condition_of(filter: &RunFilter) -> Condition {
             StatusFilter::Terminated => vec![Status::Terminated],
         })
     });
-    let parts = workflow_type.into_iter().chain(status);
+    let program = filter.program.map(Condition::Program);
+    let parts = program.into_iter().chain(workflow_type).chain(status);
     Condition::All(parts.chain(filter.condition.clone()).collect())
 }
 
@@ -166,9 +191,13 @@ fn distribute(condition: &Condition) -> Option<Vec<Vec<&Condition>>> {
             }
             Some(all)
         }
-        Condition::Test(_) | Condition::Status(_) | Condition::FreeText(_) => {
-            Some(vec![vec![condition]])
-        }
+        Condition::Test(_)
+        | Condition::Absent(_)
+        | Condition::Status(_)
+        | Condition::Program(_)
+        | Condition::ExecutionStatus(_)
+        | Condition::FreeText(_)
+        | Condition::SummaryText(_) => Some(vec![vec![condition]]),
     }
 }
 
@@ -176,38 +205,82 @@ fn distribute(condition: &Condition) -> Option<Vec<Vec<&Condition>>> {
 fn list_statuses(tests: &[&Condition]) -> Vec<&'static str> {
     let allows = |word: &&str| {
         tests.iter().all(|test| match test {
-            Condition::Status(statuses) => {
-                statuses.iter().any(|status| list_status(*status) == *word)
+            Condition::Status(statuses) => statuses
+                .iter()
+                .any(|status| words_of_status(*status).contains(word)),
+            Condition::Program(program) => words_of_program(*program).contains(word),
+            Condition::ExecutionStatus(statuses) => {
+                statuses.iter().any(|status| status.as_str() == *word)
             }
-            Condition::All(_) | Condition::Any(_) | Condition::Test(_) | Condition::FreeText(_) => {
-                true
-            }
+            Condition::All(_)
+            | Condition::Any(_)
+            | Condition::Test(_)
+            | Condition::Absent(_)
+            | Condition::FreeText(_)
+            | Condition::SummaryText(_) => true,
         })
     };
-    LIST_STATUSES.into_iter().filter(allows).collect()
+    let mut all = words_of_program(Program::Code);
+    all.extend(words_of_program(Program::Definition));
+    all.into_iter().filter(allows).collect()
+}
+
+/// Returns the list statuses of the runs of a program.
+pub(super) fn words_of_program(program: Program) -> Vec<&'static str> {
+    match program {
+        Program::Code => CODE_STATUSES.to_vec(),
+        Program::Definition => {
+            let all = WorkflowStatus::ALL.iter();
+            all.map(|status| status.as_str()).collect()
+        }
+    }
+}
+
+/// Returns the list statuses of the runs that have a status, of both programs.
+pub(super) fn words_of_status(status: Status) -> &'static [&'static str] {
+    match status {
+        Status::Pending | Status::Running | Status::Waiting => &["running", "RUNNING", "PAUSED"],
+        Status::Completed => &["completed", "COMPLETED"],
+        Status::Failed => &["failed", "FAILED", "TIMED_OUT"],
+        Status::Cancelled => &["cancelled"],
+        Status::Terminated => &["terminated", "TERMINATED"],
+    }
 }
 
 /// Tests that must all be true.
-struct Group<'a> {
+pub(super) struct Group<'a> {
     filter: &'a RunFilter,
     statuses: Vec<&'static str>,
     tests: Vec<&'a Condition>,
 }
 
 impl Group<'_> {
-    /// Returns the reads that find every run of this group, and not many others.
-    fn choose(&self, connection: &Connection) -> Result<Vec<Key>, Error> {
+    /// Returns the reads that could find every run of this group.
+    fn candidates(&self) -> Vec<Key> {
         let tests = self.tests.iter().enumerate();
         let mut candidates: Vec<Key> = tests
             .filter_map(|(place, test)| match test {
                 Condition::Test(test) => self.key(place, test),
                 Condition::All(_)
                 | Condition::Any(_)
+                | Condition::Absent(_)
                 | Condition::Status(_)
-                | Condition::FreeText(_) => None,
+                | Condition::Program(_)
+                | Condition::ExecutionStatus(_)
+                | Condition::FreeText(_)
+                | Condition::SummaryText(_) => None,
             })
             .collect();
         candidates.push(self.by_status());
+        candidates
+    }
+
+    /// Returns the shortest of the reads, if one is short enough to be read whole.
+    fn shortest<'k>(
+        &self,
+        connection: &Connection,
+        candidates: &'k [Key],
+    ) -> Result<Option<&'k Key>, Error> {
         let mut shortest: Option<(i64, &Key)> = None;
         // A single candidate needs no probe.
         for key in candidates.iter().filter(|_| candidates.len() > 1) {
@@ -219,13 +292,29 @@ impl Group<'_> {
                 break;
             }
         }
-        if let Some((_, key)) = shortest.filter(|(entries, _)| *entries < PROBE_MAX) {
+        let short = shortest.filter(|(entries, _)| *entries < PROBE_MAX);
+        Ok(short.map(|(_, key)| key))
+    }
+
+    /// Returns the reads that find every run of this group, and not many others.
+    fn choose(&self, connection: &Connection) -> Result<Vec<Key>, Error> {
+        let candidates = self.candidates();
+        if let Some(key) = self.shortest(connection, &candidates)? {
             return Ok(vec![key.clone()]);
         }
         // All are long: read in the order of the list then, along the index that probably excludes most.
         let ordered = candidates.iter().filter_map(Key::in_order);
         let narrowest = ordered.min_by_key(|keys| keys.first().map(Key::breadth));
         Ok(narrowest.unwrap_or_default())
+    }
+
+    /// Returns the read that finds every run of this group and probably the fewest others, in any order.
+    pub(super) fn narrowest(&self, connection: &Connection) -> Result<Key, Error> {
+        let candidates = self.candidates();
+        let short = self.shortest(connection, &candidates)?;
+        let narrowest = || candidates.iter().min_by_key(|key| key.breadth());
+        let key = short.or_else(narrowest).cloned();
+        Ok(key.unwrap_or_else(|| self.by_status()))
     }
 
     /// Counts the entries that this read would visit, at most [`PROBE_MAX`].
@@ -252,6 +341,11 @@ impl Group<'_> {
             },
             // Part of every other index, and of the place where a read begins and ends.
             Field::StartTime => return None,
+            Field::Execution(ExecutionField::CorrelationId) => Read::Correlation,
+            Field::Execution(ExecutionField::ParentId) if names_parents(&test.matcher) => {
+                Read::Parent
+            }
+            Field::Execution(_) => return None,
         };
         match &test.matcher {
             Matcher::OneOf(_) | Matcher::Compare(..) | Matcher::StartsWith(_) => Some(Key {
@@ -259,7 +353,11 @@ impl Group<'_> {
                 matcher: test.matcher.clone(),
                 satisfies: Some(place),
             }),
-            Matcher::NoneOf(_) | Matcher::StartsNotWith(_) => None,
+            Matcher::NoneOf(_)
+            | Matcher::StartsNotWith(_)
+            | Matcher::Like(_)
+            | Matcher::NotLike(_)
+            | Matcher::Present => None,
         }
     }
 
@@ -272,24 +370,40 @@ impl Group<'_> {
     }
 
     fn statement(&self, key: &Key, floor: Option<i64>) -> Sql {
-        let residual: Vec<&Condition> = self
-            .tests
+        let residual = self.residual(key);
+        let (place, earliest) = self.window();
+        let earliest = earliest.into_iter().chain(floor).max();
+        key.select(self.filter, &residual, &place, earliest)
+    }
+
+    /// Appends the tables and the conditions of a read to a statement, without an order.
+    pub(super) fn rows(&self, sql: &mut Sql, key: &Key) {
+        let (place, earliest) = self.window();
+        let namespace = self.filter.namespace.as_str();
+        key.rows(sql, namespace, &self.residual(key), &place, earliest);
+    }
+
+    /// Returns the tests that a read does not satisfy by itself.
+    fn residual(&self, key: &Key) -> Vec<&Condition> {
+        self.tests
             .iter()
             .enumerate()
             .filter(|(place, test)| {
                 key.satisfies != Some(*place) && !self.is_in_status(key, test) && !is_start(test)
             })
             .map(|(_, test)| *test)
-            .collect();
-        let (place, earliest) = self.window();
-        let earliest = earliest.into_iter().chain(floor).max();
-        key.select(self.filter, &residual, &place, earliest)
+            .collect()
     }
 
     /// Returns whether reading one list status satisfies this test completely.
     fn is_in_status(&self, key: &Key, test: &Condition) -> bool {
+        let reads_statuses = matches!(
+            key.read,
+            Read::Status | Read::Type { .. } | Read::Attribute { .. }
+        );
         let Condition::Status(statuses) = test else {
-            return false;
+            let by_word = matches!(test, Condition::Program(_) | Condition::ExecutionStatus(_));
+            return reads_statuses && by_word;
         };
         const OPEN: [Status; 3] = [Status::Pending, Status::Running, Status::Waiting];
         let has_open = OPEN
@@ -297,11 +411,7 @@ impl Group<'_> {
             .filter(|status| statuses.contains(status))
             .count();
         let is_whole = has_open == 0 || has_open == OPEN.len();
-        is_whole
-            && matches!(
-                key.read,
-                Read::Status | Read::Type { .. } | Read::Attribute { .. }
-            )
+        is_whole && reads_statuses
     }
 
     /// Returns the range of the list to read, by the caller's place and by the tests on the start time.
@@ -323,6 +433,12 @@ impl Group<'_> {
         }
         (place, earliest)
     }
+}
+
+/// Returns whether a test on the parent finds only runs that have one. Runs without one have an empty id and no entry in the index.
+fn names_parents(matcher: &Matcher) -> bool {
+    let is_empty = |term: &Term| *term == Term::Text(String::new());
+    matches!(matcher, Matcher::OneOf(terms) if !terms.iter().any(is_empty))
 }
 
 fn is_start(condition: &Condition) -> bool {

@@ -1,14 +1,15 @@
-//! The SQL of one read: the fixed pieces that statements are made of. Values of callers are bound, never part of the text.
+//! The SQL of one read: the index that it reads along, and the statements made of it. [`check`](super::check) has the conditions on
+//! rows. Values of callers are bound, never part of the text.
 
 use std::fmt::Write as _;
 
-use longhaul_engine::run::state::Status;
-use longhaul_engine::visibility::{Comparison, Condition, Field, Kind, Matcher, Term, Test};
+use longhaul_engine::visibility::{Condition, Kind, Matcher, Term};
 use rusqlite::types::Value;
 
+use super::check::{check, column_matches};
 use super::index::sql_value;
 use crate::RunFilter;
-use crate::sqlite::encode::{list_status, signed};
+use crate::sqlite::encode::signed;
 
 /// Values of one `IN` that are read one by one, each in the list's order.
 const VALUES_MAX: usize = 16;
@@ -21,19 +22,19 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
-    fn push(&mut self, text: &'static str) -> &mut Self {
+    pub(crate) fn push(&mut self, text: &'static str) -> &mut Self {
         self.text.push_str(text);
         self
     }
 
-    fn bind(&mut self, value: impl Into<Value>) -> &mut Self {
+    pub(crate) fn bind(&mut self, value: impl Into<Value>) -> &mut Self {
         self.values.push(value.into());
         // Numbered, so that a reader of the log can assign the values.
         let _ = write!(self.text, "?{}", self.values.len());
         self
     }
 
-    fn bind_all<'t>(&mut self, terms: impl IntoIterator<Item = &'t Term>) -> &mut Self {
+    pub(crate) fn bind_all<'t>(&mut self, terms: impl IntoIterator<Item = &'t Term>) -> &mut Self {
         self.push("(");
         for (place, term) in terms.into_iter().enumerate() {
             if place > 0 {
@@ -79,6 +80,8 @@ pub(crate) enum Read {
     Workflow,
     RunId,
     Close,
+    Correlation,
+    Parent,
     Attribute {
         name: String,
         kind: Kind,
@@ -104,7 +107,9 @@ impl Key {
             return None;
         };
         let reads: Vec<Read> = match &self.read {
-            Read::Status | Read::Queue | Read::Build => vec![self.read.clone()],
+            Read::Status | Read::Queue | Read::Build | Read::Correlation | Read::Parent => {
+                vec![self.read.clone()]
+            }
             Read::Type { statuses } => statuses
                 .iter()
                 .map(|status| Read::Type {
@@ -139,7 +144,7 @@ impl Key {
     pub(crate) fn breadth(&self) -> u8 {
         match self.read {
             Read::Workflow | Read::RunId | Read::Close => 0,
-            Read::Attribute { .. } => 1,
+            Read::Attribute { .. } | Read::Correlation | Read::Parent => 1,
             Read::Build => 2,
             Read::Type { .. } => 3,
             Read::Queue => 4,
@@ -174,6 +179,31 @@ impl Key {
             (true, false) => "SELECT DISTINCT a.started_at, a.run_id, a.run_key FROM ",
             (false, _) => "SELECT r.started_at, r.run_id, r.run_key FROM ",
         });
+        self.rows(
+            &mut sql,
+            filter.namespace.as_str(),
+            residual,
+            place,
+            earliest,
+        );
+        sql.push(if from_index {
+            " ORDER BY a.started_at DESC, a.run_id DESC LIMIT "
+        } else {
+            " ORDER BY r.started_at DESC, r.run_id DESC LIMIT "
+        });
+        sql.bind(signed(filter.limit as u64));
+        sql
+    }
+
+    /// Writes the tables and the conditions of this read.
+    pub(crate) fn rows(
+        &self,
+        sql: &mut Sql,
+        namespace: &str,
+        residual: &[&Condition],
+        place: &Place,
+        earliest: Option<i64>,
+    ) {
         sql.push(self.read.source());
         // Forced order: the index first, then the row of each run it names.
         match self.read {
@@ -185,19 +215,12 @@ impl Key {
             }
             _ => {}
         }
-        self.condition(&mut sql, filter.namespace.as_str());
-        let (start, row_value, order) = if from_index {
-            (
-                " AND a.started_at >= ",
-                " AND (a.started_at, a.run_id) < (",
-                " ORDER BY a.started_at DESC, a.run_id DESC LIMIT ",
-            )
-        } else {
-            (
-                " AND r.started_at >= ",
-                " AND (r.started_at, r.run_id) < (",
-                " ORDER BY r.started_at DESC, r.run_id DESC LIMIT ",
-            )
+        self.condition(sql, namespace);
+        let (start, row_value) = match self.read {
+            Read::Attribute { .. } => {
+                (" AND a.started_at >= ", " AND (a.started_at, a.run_id) < (")
+            }
+            _ => (" AND r.started_at >= ", " AND (r.started_at, r.run_id) < ("),
         };
         sql.push(row_value).bind(place.started_at).push(", ");
         sql.bind(place.run_id.clone()).push(")");
@@ -206,10 +229,8 @@ impl Key {
         }
         for condition in residual {
             sql.push(" AND ");
-            check(&mut sql, condition);
+            check(sql, condition);
         }
-        sql.push(order).bind(signed(filter.limit as u64));
-        sql
     }
 
     /// Writes the index's own part of the statement.
@@ -250,6 +271,16 @@ impl Key {
                 sql.push(" AND r.closed_at IS NOT NULL");
                 "r.closed_at"
             }
+            Read::Correlation => {
+                sql.push(" WHERE r.namespace = ").bind(namespace.to_owned());
+                sql.push(" AND r.correlation_id IS NOT NULL");
+                "r.correlation_id"
+            }
+            Read::Parent => {
+                sql.push(" WHERE r.namespace = ").bind(namespace.to_owned());
+                sql.push(" AND r.parent_id IS NOT NULL");
+                "r.parent_id"
+            }
             Read::Attribute {
                 name,
                 kind,
@@ -277,6 +308,8 @@ impl Read {
             Self::Build => "runs r INDEXED BY runs_by_build",
             Self::Close => "runs r INDEXED BY runs_by_close",
             Self::RunId => "runs r INDEXED BY sqlite_autoindex_runs_1",
+            Self::Correlation => "runs r INDEXED BY runs_by_correlation",
+            Self::Parent => "runs r INDEXED BY runs_by_parent",
             Self::Workflow => "workflow_runs w",
             Self::Attribute { .. } => "run_attributes a INDEXED BY run_attributes_by_value",
         }
@@ -287,132 +320,4 @@ impl Read {
 pub(crate) fn words(words: &[&str]) -> Matcher {
     let term = |word: &&str| Term::Text((*word).to_owned());
     Matcher::OneOf(words.iter().map(term).collect())
-}
-
-/// Writes a condition on the row of a run. The plus signs keep SQLite from reading another index than the chosen one.
-fn check(sql: &mut Sql, condition: &Condition) {
-    match condition {
-        Condition::All(parts) => join(sql, parts, " AND ", "1"),
-        Condition::Any(parts) => join(sql, parts, " OR ", "0"),
-        Condition::Test(test) => check_test(sql, test),
-        Condition::Status(statuses) => check_status(sql, statuses),
-        Condition::FreeText(text) => {
-            sql.push("(instr(lower(r.workflow_id), ").bind(text.clone());
-            sql.push(") > 0 OR instr(lower(r.business_key), ")
-                .bind(text.clone());
-            sql.push(") > 0)");
-        }
-    }
-}
-
-fn join(sql: &mut Sql, parts: &[Condition], between: &'static str, empty: &'static str) {
-    if parts.is_empty() {
-        sql.push(empty);
-        return;
-    }
-    sql.push("(");
-    for (place, part) in parts.iter().enumerate() {
-        if place > 0 {
-            sql.push(between);
-        }
-        check(sql, part);
-    }
-    sql.push(")");
-}
-
-fn check_test(sql: &mut Sql, test: &Test) {
-    let column = match &test.field {
-        Field::WorkflowType => "+r.workflow_type",
-        Field::WorkflowId => "+r.workflow_id",
-        Field::RunId => "+r.run_id",
-        Field::TaskQueue => "+r.task_queue",
-        Field::BuildId => "+r.compatibility",
-        Field::StartTime => "+r.started_at",
-        Field::CloseTime => "+r.closed_at",
-        Field::Attribute { name, kind } => {
-            sql.push(
-                "EXISTS (SELECT 1 FROM run_attributes x WHERE x.run_key = r.run_key AND x.name = ",
-            );
-            sql.bind(name.clone()).push(" AND x.kind = ");
-            sql.bind(kind.as_str().to_owned()).push(" AND ");
-            column_matches(sql, "x.value", &test.matcher);
-            sql.push(")");
-            return;
-        }
-    };
-    column_matches(sql, column, &test.matcher);
-}
-
-/// Writes a condition on the status. Lists have five statuses; only the state of a run contains which of the three open ones it
-/// has.
-fn check_status(sql: &mut Sql, statuses: &[Status]) {
-    let words: Vec<Term> = statuses
-        .iter()
-        .map(|status| Term::Text(list_status(*status).to_owned()))
-        .collect();
-    let is_open = |status: &&Status| list_status(**status) == "running";
-    let open: Vec<Term> = statuses
-        .iter()
-        .filter(is_open)
-        .map(|status| Term::Text(status.as_str().to_owned()))
-        .collect();
-    sql.push("(+r.list_status IN ").bind_all(&words);
-    if open.len() == 1 || open.len() == 2 {
-        sql.push(" AND (r.list_status <> 'running' OR json_extract(r.state, '$.status') IN ");
-        sql.bind_all(&open).push(")");
-    }
-    sql.push(")");
-}
-
-fn column_matches(sql: &mut Sql, column: &'static str, matcher: &Matcher) {
-    sql.push("(").push(column);
-    match matcher {
-        Matcher::OneOf(terms) => match terms.as_slice() {
-            // One value as an equality, so that the order of the index is the order of the page.
-            [term] => sql.push(" = ").bind(sql_value(term)),
-            terms => sql.push(" IN ").bind_all(terms),
-        },
-        Matcher::NoneOf(terms) => sql.push(" NOT IN ").bind_all(terms),
-        Matcher::Compare(comparison, term) => {
-            sql.push(match comparison {
-                Comparison::Less => " < ",
-                Comparison::LessOrEqual => " <= ",
-                Comparison::Greater => " > ",
-                Comparison::GreaterOrEqual => " >= ",
-            });
-            sql.bind(sql_value(term))
-        }
-        Matcher::StartsWith(prefix) => {
-            sql.push(" >= ").bind(prefix.clone());
-            match after_prefix(prefix) {
-                Some(bound) => sql.push(" AND ").push(column).push(" < ").bind(bound),
-                None => sql,
-            }
-        }
-        Matcher::StartsNotWith(prefix) => {
-            sql.push(" < ").bind(prefix.clone());
-            match after_prefix(prefix) {
-                Some(bound) => sql.push(" OR ").push(column).push(" >= ").bind(bound),
-                None => sql,
-            }
-        }
-    };
-    sql.push(")");
-}
-
-/// Returns the first text in the order of bytes that is greater than every text with this prefix; `None` if there is none.
-fn after_prefix(prefix: &str) -> Option<String> {
-    let mut characters: Vec<char> = prefix.chars().collect();
-    while let Some(last) = characters.pop() {
-        let next = match last {
-            // After the range that text cannot contain.
-            '\u{d7ff}' => Some('\u{e000}'),
-            last => char::from_u32(u32::from(last) + 1),
-        };
-        if let Some(next) = next {
-            characters.push(next);
-            return Some(characters.into_iter().collect());
-        }
-    }
-    None
 }

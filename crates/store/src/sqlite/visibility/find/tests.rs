@@ -46,6 +46,7 @@ fn plans(connection: &Connection, query: &str) -> Vec<String> {
     .collect();
     let filter = RunFilter {
         namespace: "default".into(),
+        program: Some(Program::Code),
         workflow_type: None,
         status: None,
         condition: (!query.is_empty()).then(|| parse(query, &definitions).unwrap()),
@@ -185,6 +186,7 @@ fn a_selective_test_is_read_before_a_common_one() {
         );
         let filter = RunFilter {
             namespace: "default".into(),
+            program: Some(Program::Code),
             workflow_type: None,
             status: None,
             condition: condition.ok(),

@@ -6,11 +6,14 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, SessionId, WorkerId};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use super::encode::signed;
-use super::read::{bodies, body};
+use crate::sqlite::encode::signed;
+use crate::sqlite::read::{bodies, body};
 use crate::{Error, PRUNED_SESSIONS_MAX, QueueKey, SessionFilter};
 
-pub(super) fn check_version(transaction: &Transaction<'_>, session: &Session) -> Result<(), Error> {
+pub(in crate::sqlite) fn check_version(
+    transaction: &Transaction<'_>,
+    session: &Session,
+) -> Result<(), Error> {
     let stored: Option<i64> = transaction
         .prepare_cached(
             "SELECT version FROM worker_sessions WHERE namespace = ?1 AND session_id = ?2",
@@ -27,7 +30,7 @@ pub(super) fn check_version(transaction: &Transaction<'_>, session: &Session) ->
     }
 }
 
-pub(super) fn write(
+pub(in crate::sqlite) fn write(
     transaction: &Transaction<'_>,
     session: &Session,
     body: &str,
@@ -55,7 +58,7 @@ pub(super) fn write(
     Ok(())
 }
 
-pub(super) fn prune(
+pub(in crate::sqlite) fn prune(
     transaction: &Transaction<'_>,
     namespace: &Namespace,
     ended_before: Timestamp,
@@ -74,7 +77,7 @@ pub(super) fn prune(
     Ok(deleted > 0)
 }
 
-pub(super) fn session(
+pub(in crate::sqlite) fn session(
     connection: &Connection,
     namespace: &Namespace,
     session_id: &SessionId,
@@ -88,7 +91,7 @@ pub(super) fn session(
         .transpose()
 }
 
-pub(super) fn held(
+pub(in crate::sqlite) fn held(
     connection: &Connection,
     namespace: &Namespace,
     worker_id: &WorkerId,
@@ -101,7 +104,7 @@ pub(super) fn held(
     bodies(rows, "session of worker", worker_id.as_str())
 }
 
-pub(super) fn attempts(
+pub(in crate::sqlite) fn attempts(
     connection: &Connection,
     namespace: &Namespace,
     session_id: Option<&SessionId>,
@@ -121,7 +124,7 @@ pub(super) fn attempts(
     bodies(rows, "leased task of session", session_id.as_str())
 }
 
-pub(super) fn ready_tasks(
+pub(in crate::sqlite) fn ready_tasks(
     connection: &Connection,
     queue: &QueueKey,
     limit: usize,
@@ -140,7 +143,7 @@ pub(super) fn ready_tasks(
     bodies(rows, "ready task of queue", queue.queue.as_str())
 }
 
-pub(super) fn due(
+pub(in crate::sqlite) fn due(
     connection: &Connection,
     now: Timestamp,
     limit: usize,
@@ -153,7 +156,9 @@ pub(super) fn due(
     bodies(rows, "session", "that is due")
 }
 
-pub(super) fn next_deadline(connection: &Connection) -> Result<Option<Timestamp>, Error> {
+pub(in crate::sqlite) fn next_deadline(
+    connection: &Connection,
+) -> Result<Option<Timestamp>, Error> {
     let deadline = connection
         .prepare_cached(
             "SELECT deadline FROM worker_sessions INDEXED BY worker_sessions_due WHERE deadline IS NOT NULL
@@ -164,7 +169,10 @@ pub(super) fn next_deadline(connection: &Connection) -> Result<Option<Timestamp>
     Ok(deadline.map(Timestamp::from_micros))
 }
 
-pub(super) fn list(connection: &Connection, filter: &SessionFilter) -> Result<Vec<Session>, Error> {
+pub(in crate::sqlite) fn list(
+    connection: &Connection,
+    filter: &SessionFilter,
+) -> Result<Vec<Session>, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT body FROM worker_sessions INDEXED BY worker_sessions_listed
          WHERE namespace = ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR queue = ?3)
@@ -188,7 +196,7 @@ pub(super) fn list(connection: &Connection, filter: &SessionFilter) -> Result<Ve
     bodies(rows, "session of namespace", filter.namespace.as_str())
 }
 
-pub(super) fn counts(
+pub(in crate::sqlite) fn counts(
     connection: &Connection,
     namespace: &Namespace,
 ) -> Result<Vec<(Status, u64)>, Error> {

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction};
 use crate::Error;
 use crate::document::{Document, DocumentKey, DocumentKind, Expected};
 
-pub(super) fn put(
+pub(in crate::sqlite) fn put(
     transaction: &Transaction<'_>,
     document: &Document,
     expected: Expected,
@@ -38,7 +38,10 @@ pub(super) fn put(
     }
 }
 
-pub(super) fn delete(transaction: &Transaction<'_>, key: &DocumentKey) -> Result<bool, Error> {
+pub(in crate::sqlite) fn delete(
+    transaction: &Transaction<'_>,
+    key: &DocumentKey,
+) -> Result<bool, Error> {
     let deleted = transaction
         .prepare_cached(
             "DELETE FROM documents WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND qualifier = ?4",
@@ -47,7 +50,7 @@ pub(super) fn delete(transaction: &Transaction<'_>, key: &DocumentKey) -> Result
     Ok(deleted > 0)
 }
 
-pub(super) fn document(
+pub(in crate::sqlite) fn document(
     connection: &Connection,
     key: &DocumentKey,
 ) -> Result<Option<Document>, Error> {
@@ -63,7 +66,7 @@ pub(super) fn document(
     }))
 }
 
-pub(super) fn documents(
+pub(in crate::sqlite) fn documents(
     connection: &Connection,
     kind: DocumentKind,
     namespace: Option<&str>,

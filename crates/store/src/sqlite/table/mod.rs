@@ -1,0 +1,6 @@
+//! Tables beside the runs: registry documents, idempotency keys, task logs, worker sessions.
+
+pub(super) mod document;
+pub(super) mod key;
+pub(super) mod log;
+pub(super) mod session;
