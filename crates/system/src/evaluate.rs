@@ -2,26 +2,37 @@
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use longhaul_host::conductor::evaluate::{Evaluate, Script, ScriptFailure};
+use longhaul_host::conductor::evaluate::{Comparison, Evaluate, Script, ScriptFailure};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::Scripts;
+use crate::{Failure, Scripts};
 
 impl Evaluate for Scripts {
     fn evaluate<'a>(&'a self, script: &'a Script) -> BoxFuture<'a, Result<Value, ScriptFailure>> {
         async move {
-            let input: Box<RawValue> =
-                serde_json::from_str(&script.input).map_err(|error| ScriptFailure {
-                    message: format!("the input of the script is not JSON: {error}"),
+            let input = raw(&script.input)?;
+            let evaluated = Self::evaluate(self, &script.source, &input).await;
+            evaluated.map_err(script_failure)
+        }
+        .boxed()
+    }
+
+    fn compare<'a>(
+        &'a self,
+        comparison: &'a Comparison,
+    ) -> BoxFuture<'a, Result<Vec<String>, ScriptFailure>> {
+        async move {
+            let schema = raw(&comparison.schema)?;
+            let value = raw(&comparison.value)?;
+            let compared = Self::compare(self, &schema, &value).await;
+            compared.map_err(|failure| match failure {
+                Failure::Script { message, .. } => ScriptFailure {
+                    message,
                     is_retriable: false,
-                })?;
-            Self::evaluate(self, &script.source, &input)
-                .await
-                .map_err(|failure| ScriptFailure {
-                    message: failure.to_string(),
-                    is_retriable: failure.is_retriable(),
-                })
+                },
+                other => script_failure(other),
+            })
         }
         .boxed()
     }
@@ -33,5 +44,19 @@ impl Evaluate for Scripts {
                 .map_err(|failure| failure.to_string())
         }
         .boxed()
+    }
+}
+
+fn raw(json: &str) -> Result<Box<RawValue>, ScriptFailure> {
+    serde_json::from_str(json).map_err(|error| ScriptFailure {
+        message: format!("the input is not JSON: {error}"),
+        is_retriable: false,
+    })
+}
+
+fn script_failure(failure: Failure) -> ScriptFailure {
+    ScriptFailure {
+        message: failure.to_string(),
+        is_retriable: failure.is_retriable(),
     }
 }

@@ -37,7 +37,8 @@ impl Budget {
         self.cpu_end.set(cpu_end);
         self.wall_end.set(Instant::now().checked_add(self.wall));
         self.reached.set(None);
-        bound_cpu(cpu_end.as_secs().saturating_add(1));
+        // At least a second later: the interrupt of the script comes first, and the process stays.
+        bound_cpu(cpu_end.as_secs().saturating_add(2));
     }
 
     /// Ends an evaluation: what the process does now is not counted.

@@ -11,10 +11,10 @@ use rquickjs::{Context, Ctx, Error, Runtime, Value};
 
 use super::budget::Budget;
 use super::convert::{self, Problem};
-use super::jq;
 use super::natives::Natives;
 use super::sandbox::Meter;
 use super::thrown::{self, Thrown};
+use super::{jq, schema};
 use crate::script::frame::{Outcome, Request};
 use crate::script::{Limit, Limits, frame};
 
@@ -82,8 +82,8 @@ impl Server<'_> {
                     Err(error) => return Err(error),
                 };
                 let request: Request = serde_json::from_slice(&bytes)?;
-                // A jq program does not touch the script engine, which stays fresh for the next script.
-                let is_fresh = matches!(request, Request::Jq { .. });
+                // These do not touch the script engine, which stays fresh for the next script.
+                let is_fresh = matches!(request, Request::Jq { .. } | Request::Compare { .. });
                 self.budget.start();
                 let outcome = evaluation.run(request);
                 self.budget.stop();
@@ -151,6 +151,10 @@ impl<'js> Evaluation<'_, 'js> {
                     self.server.limits,
                     &self.server.meter,
                 );
+            }
+            Request::Compare { schema, value } => {
+                let (limits, meter) = (self.server.limits, &self.server.meter);
+                return schema::run(schema.get(), value.get(), limits, meter);
             }
             Request::CheckSyntax { script } => self.check_syntax(&script),
         };

@@ -1,70 +1,31 @@
 //! Runs a jq program.
 //!
-//! The interpreter has no interrupt check and no bound on memory. A second thread looks at the clock and at the memory of the process while
-//! the program runs, and ends the process by the signal that the parent reads as the limit. A program that calls itself too deeply runs
+//! The interpreter has no interrupt check and no bound on memory, so the program is watched. A program that calls itself too deeply runs
 //! into the end of its stack.
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
-use std::time::Duration;
 
 use jaq_core::load::{self, Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Vars, compile, data};
 use jaq_json::{Num, Val, read};
-use nix::sys::signal::{Signal, raise};
 
-use super::budget::cpu_used;
 use super::convert::{DEPTH_MAX, Problem, json_number};
 use super::sandbox::Meter;
 use super::thrown::shorten;
+use super::watch::watched;
 use crate::script::frame::Outcome;
 use crate::script::{Limit, Limits};
 
-/// How often the watch looks. A program allocates some ten megabytes meanwhile.
-const WATCH_EVERY: Duration = Duration::from_millis(5);
-
 /// Runs a program and returns the JSON list of its results.
 pub(super) fn run(program: &str, input: &str, limits: &Limits, meter: &Meter) -> Outcome<Vec<u8>> {
-    let (end, ended) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        let watching =
-            std::thread::Builder::new().spawn_scoped(scope, move || watch(limits, meter, &ended));
-        if watching.is_err() {
-            return Outcome::Limit(Limit::Memory(limits.memory_bytes));
-        }
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            results(program, input, limits.result_bytes)
-        }));
-        drop(end);
-        match outcome {
-            Ok(Ok(json)) => Outcome::Value(json),
-            Ok(Err(Stop::Limit(limit))) => Outcome::Limit(limit),
-            Ok(Err(Stop::Error { message, line })) => Outcome::Thrown {
+    watched(limits, meter, || {
+        match results(program, input, limits.result_bytes) {
+            Ok(json) => Outcome::Value(json),
+            Err(Stop::Limit(limit)) => Outcome::Limit(limit),
+            Err(Stop::Error { message, line }) => Outcome::Thrown {
                 message: shorten(message),
                 line,
             },
-            Err(_) => Outcome::Thrown {
-                message: "the jq interpreter failed".to_owned(),
-                line: None,
-            },
         }
     })
-}
-
-/// Ends the process when the program has used up its processor time or its memory. Returns when the program has ended.
-fn watch(limits: &Limits, meter: &Meter, ended: &mpsc::Receiver<()>) {
-    let cpu_end = cpu_used().saturating_add(limits.cpu);
-    let memory_end = meter
-        .current()
-        .map_or(u64::MAX, |now| now.saturating_add(limits.memory_bytes));
-    while let Err(mpsc::RecvTimeoutError::Timeout) = ended.recv_timeout(WATCH_EVERY) {
-        if cpu_used() >= cpu_end {
-            let _ = raise(Signal::SIGXCPU);
-        }
-        if meter.current().is_ok_and(|now| now > memory_end) {
-            std::process::abort();
-        }
-    }
 }
 
 /// Why a program has no results.

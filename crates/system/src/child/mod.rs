@@ -8,7 +8,9 @@ mod engine;
 mod jq;
 mod natives;
 mod sandbox;
+mod schema;
 mod thrown;
+mod watch;
 
 use std::io;
 

@@ -35,6 +35,13 @@ pub(crate) enum Request<'a> {
         #[serde(borrow)]
         input: &'a RawValue,
     },
+    /// Compare a value with a JSON Schema, and return the list of differences.
+    Compare {
+        #[serde(borrow)]
+        schema: &'a RawValue,
+        #[serde(borrow)]
+        value: &'a RawValue,
+    },
     /// Parse a script, and do not run it.
     CheckSyntax {
         #[serde(borrow)]

@@ -83,6 +83,23 @@ impl Scripts {
         }
     }
 
+    /// Compares a value with a JSON Schema and returns the first few differences. None means that it matches.
+    ///
+    /// A schema without `$schema` is one of draft 2020-12. `nullable: true` also accepts null. Patterns have no look-around and no
+    /// back-references, and references to other documents are errors. What is no schema is a [`Failure::Script`].
+    pub async fn compare(
+        &self,
+        schema: &RawValue,
+        value: &RawValue,
+    ) -> Result<Vec<String>, Failure> {
+        let request = Request::Compare { schema, value };
+        let size = schema.get().len() + value.get().len();
+        let found = self.send(&request, size).await?;
+        serde_json::from_value(found).map_err(|_| {
+            Failure::Unavailable("the script process sent no list of differences".to_owned())
+        })
+    }
+
     /// Parses a script and never runs it.
     pub async fn check_syntax(&self, script: &str) -> Result<(), Failure> {
         let request = Request::CheckSyntax {

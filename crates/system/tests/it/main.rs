@@ -10,6 +10,7 @@ mod jq;
 mod limits;
 mod pool;
 mod processes;
+mod schemas;
 mod syntax;
 
 use std::sync::LazyLock;
