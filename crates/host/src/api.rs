@@ -7,8 +7,8 @@ pub use longhaul_engine::run::local_activity::LocalActivity;
 pub use longhaul_engine::run::start::{DuplicatePolicy, Start, StartOutcome};
 pub use longhaul_engine::run::state::budget::Pressure;
 pub use longhaul_engine::run::state::{
-    Activity, Outcome, Part, RetryPolicy, Routing, Run, RunFailure, Status as RunStatus, TimerKind,
-    WaitFor, WorkflowTask,
+    Activity, Outcome, Part, Program, RetryPolicy, Routing, Run, RunFailure, Status as RunStatus,
+    TimerKind, WaitFor, WorkflowTask,
 };
 
 /// Refusals.
@@ -59,6 +59,8 @@ pub use longhaul_engine::visibility::attribute::{
 pub use longhaul_engine::visibility::{Definitions, Type as AttributeType, parse as parse_query};
 
 /// Reports on tasks of definition runs.
+pub use longhaul_engine::conductor::execution::command::log::NewLog;
 pub use longhaul_engine::conductor::execution::command::update::{
     Output as ExecutionOutput, Report as ExecutionReport,
 };
+pub use longhaul_engine::conductor::limits::WORKFLOW_PAYLOAD_BYTES_MAX;

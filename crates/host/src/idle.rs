@@ -91,6 +91,7 @@ impl Host {
         if wakes.dispatch.has_set_aside() {
             due.push(now.plus_seconds(RECHECK_SECONDS));
         }
+        due.extend(wakes.dispatch.window_room_at());
         let due_at = due.into_iter().min();
         // The next checks first: a sweep that starts to work in between is seen as working.
         let moves = wakes.run_check.is_due(now)

@@ -34,10 +34,13 @@ pub use conductor::definitions::Existing;
 pub use conductor::executions::{ExecutionView, StartExecution};
 pub use conductor::poll_data::LastPoll;
 pub use conductor::refusal::ConductorRefusal;
+pub use conductor::schemas::SchemaVersion;
+pub use conductor::search::{Correlated, Instances, SearchExecutions, Searched};
 pub use conductor::tasks::BatchPoll;
 pub use conductor::wait::{WaitUntil, Waited};
 pub use error::{Error, Result, question_reason};
 pub use idle::Idle;
+pub use longhaul_engine::conductor::execution::end::AfterTermination;
 pub use matching::admission::Throttle;
 pub use matching::dispatch::{FairnessView, PollCaps};
 pub use matching::poll::{Poll, Polled};
@@ -220,6 +223,23 @@ impl Host {
         host.recover().await?;
         host.start_sweeps();
         Ok(host)
+    }
+
+    /// Does work to its end, also if its caller goes away meanwhile. A change of rows that have a copy in memory needs this: a write
+    /// whose caller is gone is still stored, and the copy would not have it.
+    pub(crate) async fn to_the_end<T, W>(&self, work: impl FnOnce(Self) -> W) -> T
+    where
+        W: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.inner.tasks.spawn(work(self.clone())).await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime ends, and with it the caller.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 
     async fn recover(&self) -> Result<()> {

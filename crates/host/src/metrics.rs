@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use crate::operations::activity_counts::Totals;
 use longhaul_engine::RunChange;
+use longhaul_engine::run::state::Program;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -16,14 +17,27 @@ pub(crate) struct Kind {
     kind: &'static str,
 }
 
+/// Which program decides the runs that are counted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct OfProgram {
+    program: &'static str,
+}
+
+/// How runs or polls of a program ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Ending {
+    program: &'static str,
+    kind: &'static str,
+}
+
 /// Counters of one host.
 #[derive(Default)]
 pub struct Metrics {
-    runs_started: Counter<u64, AtomicU64>,
-    runs_closed: Family<Kind, Counter<u64, AtomicU64>>,
-    events_recorded: Counter<u64, AtomicU64>,
+    runs_started: Family<OfProgram, Counter<u64, AtomicU64>>,
+    runs_closed: Family<Ending, Counter<u64, AtomicU64>>,
+    events_recorded: Family<OfProgram, Counter<u64, AtomicU64>>,
     tasks_leased: Family<Kind, Counter<u64, AtomicU64>>,
-    polls: Family<Kind, Counter<u64, AtomicU64>>,
+    polls: Family<Ending, Counter<u64, AtomicU64>>,
     pub(crate) polls_waiting: Gauge<i64, AtomicI64>,
     local_activities: Family<Kind, Counter<u64, AtomicU64>>,
     pub(crate) activities: Totals,
@@ -40,19 +54,26 @@ impl Metrics {
     /// Registers everything under names that begin with `longhaul_`.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("longhaul");
+        // Both programs are shown from the beginning, with zero.
+        for program in [Program::Code, Program::Definition] {
+            let program = program.as_str();
+            let of_program = OfProgram { program };
+            self.runs_started.get_or_create(&of_program).inc_by(0);
+            self.events_recorded.get_or_create(&of_program).inc_by(0);
+        }
         registry.register(
             "runs_started",
-            "Runs created, continued ones included",
+            "Runs created, continued ones included, by the program that decides them",
             self.runs_started.clone(),
         );
         registry.register(
             "runs_closed",
-            "Runs closed, by closed reason",
+            "Runs closed, by program and closed reason",
             self.runs_closed.clone(),
         );
         registry.register(
             "events_recorded",
-            "History events committed",
+            "History events committed, by program",
             self.events_recorded.clone(),
         );
         registry.register(
@@ -60,7 +81,11 @@ impl Metrics {
             "Leases granted, by kind of task",
             self.tasks_leased.clone(),
         );
-        registry.register("polls", "Polls answered, by outcome", self.polls.clone());
+        registry.register(
+            "polls",
+            "Polls answered, by program and outcome",
+            self.polls.clone(),
+        );
         registry.register(
             "polls_waiting",
             "Polls that wait for a task now",
@@ -121,28 +146,40 @@ impl Metrics {
     }
 
     pub(crate) fn committed(&self, change: &RunChange) {
-        self.events_recorded.inc_by(change.events.len() as u64);
+        let program = change.spec.program.as_str();
+        let of_program = OfProgram { program };
+        self.events_recorded
+            .get_or_create(&of_program)
+            .inc_by(change.events.len() as u64);
         self.activities.committed(change, |kind| {
             self.local_activities.get_or_create(&Kind { kind }).inc();
         });
         if change.base_version.is_none() {
-            self.runs_started.inc();
+            self.runs_started.get_or_create(&of_program).inc();
         }
         // A closed run still accepts commits that only record a refused command; its alarm was removed by the close itself.
         if let (Some(closed), false) = (&change.core.closed, change.events.is_empty()) {
             self.runs_closed
-                .get_or_create(&Kind {
+                .get_or_create(&Ending {
+                    program,
                     kind: closed.reason.as_str(),
                 })
                 .inc();
         }
     }
 
-    pub(crate) fn leased(&self, kind: &'static str) {
-        self.tasks_leased.get_or_create(&Kind { kind }).inc();
+    /// Counts leases of tasks.
+    pub(crate) fn leased(&self, kind: &'static str, count: usize) {
+        let leased = self.tasks_leased.get_or_create(&Kind { kind });
+        leased.inc_by(count as u64);
     }
 
-    pub(crate) fn polled(&self, outcome: &'static str) {
-        self.polls.get_or_create(&Kind { kind: outcome }).inc();
+    /// Counts a poll and its outcome.
+    pub(crate) fn polled(&self, program: Program, outcome: &'static str) {
+        let ending = Ending {
+            program: program.as_str(),
+            kind: outcome,
+        };
+        self.polls.get_or_create(&ending).inc();
     }
 }

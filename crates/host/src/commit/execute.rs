@@ -10,13 +10,16 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use longhaul_engine::command::{CommandKind, Listed, Start};
-use longhaul_engine::conductor::execution::command::start::{NewExecution, create};
-use longhaul_engine::conductor::execution::lookup::Step;
+use longhaul_engine::conductor::execution::command::control::has_work;
+use longhaul_engine::conductor::execution::command::start::{
+    NewExecution, StartedExecution, start,
+};
+use longhaul_engine::conductor::execution::lookup::{Lookup, Step};
+use longhaul_engine::run::family::outbox::has_messages;
 use longhaul_engine::run::start::Started;
 use longhaul_engine::run::state::{Program, Run};
 use longhaul_engine::session::Session;
 use longhaul_engine::{Changes, Command, Decision, Limits, Moment, Rejection};
-use longhaul_protocol::Ids;
 use longhaul_protocol::id::RunId;
 use longhaul_store::{Error as StoreError, Store};
 use tokio::sync::MutexGuard;
@@ -34,6 +37,31 @@ const CONFLICT_RETRIES: usize = 8;
 
 /// Steps of one decision on a definition run. A pass asks for a bounded number of things.
 const STEPS_MAX: usize = 200;
+
+/// What a decision on a definition run leaves to be done at once, in transactions of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Remainder {
+    /// New runs, whose first pass is still to be made.
+    pub(crate) created: Vec<RunId>,
+    /// The pass reached its bound.
+    pub(crate) has_work: bool,
+    /// There are messages to other runs.
+    pub(crate) has_messages: bool,
+}
+
+impl Remainder {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.created.is_empty() && !self.has_work && !self.has_messages
+    }
+}
+
+fn asked_too_much(kind: CommandKind) -> Error {
+    tracing::error!(
+        command = kind.as_str(),
+        "a decision asked for too much; the reply was internal_error and nothing was committed"
+    );
+    Error::Internal
+}
 
 /// Logs a decision that panicked. It is a bug that ends this request only: nothing was written, and the run is unchanged.
 fn panicked(kind: CommandKind) -> Error {
@@ -115,7 +143,16 @@ impl Locked<'_> {
     }
 
     /// Decides, commits and wakes. Returns `Ok(None)` if another commit came first.
-    pub(crate) async fn decide<C: Command>(mut self, command: &C) -> Result<Option<C::Reply>> {
+    pub(crate) async fn decide<C: Command>(self, command: &C) -> Result<Option<C::Reply>> {
+        let decided = self.decide_and_list(command).await?;
+        Ok(decided.map(|(reply, _)| reply))
+    }
+
+    /// As [`Locked::decide`]. Returns also what the decision leaves to be done at once.
+    async fn decide_and_list<C: Command>(
+        mut self,
+        command: &C,
+    ) -> Result<Option<(C::Reply, Remainder)>> {
         let program = self.run().spec.program;
         if !C::KIND.is_for(program) {
             return Err(Rejection::OtherProgram { program }.into());
@@ -135,10 +172,17 @@ impl Locked<'_> {
             cell,
             mut state,
         } = self;
+        let created = decision.changes.created.iter();
+        let created = created.map(|run| run.spec.run_id.clone()).collect();
         let (reply, durable) = executor.conclude(cell, &mut state, decision);
+        let remainder = Remainder {
+            created,
+            has_work: state.run.as_ref().is_some_and(has_work),
+            has_messages: state.run.as_ref().is_some_and(has_messages),
+        };
         drop(state);
         match durable.wait().await {
-            Ok(()) => reply.map(Some).map_err(Error::from),
+            Ok(()) => Ok(Some((reply?, remainder))),
             Err(error) => {
                 executor.recover(cell, error).await?;
                 Ok(None)
@@ -151,19 +195,28 @@ impl Locked<'_> {
     async fn decide_in_steps<C: Command>(&self, command: &C) -> Result<Decision<C::Reply>> {
         let moment = self.executor.moment();
         let run = self.run();
-        let mut found = self.executor.finder.begin(run, moment.now);
+        let spec = &run.spec;
+        let execution = run.core.execution.as_ref();
+        let snapshot = execution.map(|execution| &execution.snapshot);
+        let domains = execution.map(|execution| &*execution.task_to_domain);
+        let finder = &self.executor.finder;
+        let mut found = finder.begin(&spec.namespace, snapshot, domains, moment.now);
         for _ in 0..STEPS_MAX {
             let step = catch_unwind(AssertUnwindSafe(|| command.step(run, moment, &found)));
             match step.map_err(|_| panicked(C::KIND))? {
                 Step::Decided(decision) => return Ok(decision),
                 Step::Needs(lookups) => {
-                    self.wait_for_commits().await?;
-                    self.executor.finder.find(run, lookups, &mut found).await?;
+                    let reads_events = |lookup: &Lookup| matches!(lookup, Lookup::Value(_));
+                    if lookups.iter().any(reads_events) {
+                        self.wait_for_commits().await?;
+                    }
+                    finder
+                        .find(&spec.namespace, &spec.run_id, lookups, &mut found)
+                        .await?;
                 }
             }
         }
-        tracing::error!(run_id = %run.run_id(), command = C::KIND.as_str(), "a decision asked for too much");
-        Err(Error::Internal)
+        Err(asked_too_much(C::KIND))
     }
 
     /// Returns whether the copy is current. A decision that writes nothing is not checked by a commit; if other servers write too,
@@ -220,6 +273,21 @@ impl Executor {
         Ok(None)
     }
 
+    /// As [`Executor::execute`], on a definition run. Returns also what is left to be done at once.
+    pub(crate) async fn execute_and_list<C: Command>(
+        &self,
+        run_id: &RunId,
+        command: &C,
+    ) -> Result<Option<(C::Reply, Remainder)>> {
+        let mut tries = self.tries(run_id);
+        while let Some(locked) = tries.next().await? {
+            if let Some(decided) = locked.decide_and_list(command).await? {
+                return Ok(Some(decided));
+            }
+        }
+        Ok(None)
+    }
+
     /// Begins a command that depends on something that is read under the lock of the run.
     pub(crate) fn tries(&self, run_id: &RunId) -> Tries<'_> {
         Tries {
@@ -246,25 +314,55 @@ impl Executor {
         }
     }
 
-    /// Starts a definition run and makes its first pass.
-    pub(crate) async fn create_execution(&self, new: &NewExecution) -> Result<RunId> {
-        let moment = self.moment();
-        let mut ids = Ids::new(moment.now, moment.entropy);
-        let run_id: RunId = ids.mint_uuid();
-        let created = create(new, &run_id, &mut ids, moment.now, &self.limits);
-        let changes = Arc::new(Changes {
-            created: vec![created],
-            ..Changes::default()
-        });
+    /// Starts a definition run and makes its first pass, in one commit. Returns also what is left to be done at once.
+    ///
+    /// # Errors
+    /// [`Error::Contended`] if its idempotency key was taken meanwhile.
+    pub(crate) async fn create_execution(&self, new: &NewExecution) -> Result<(RunId, Remainder)> {
+        let decision = self.decide_start(new).await?;
+        let started = decision.reply?;
+        let changes = Arc::new(decision.changes);
+        let children = changes.created.iter().skip(1);
+        let remainder = Remainder {
+            created: children.map(|run| run.spec.run_id.clone()).collect(),
+            has_work: started.has_work,
+            has_messages: started.has_messages,
+        };
         let commit = self.store.commit(Arc::clone(&changes)).boxed().shared();
         let created = self.cache_created(&changes, &commit);
         match self.finish(commit, None, created).wait().await {
-            Ok(()) => Ok(run_id),
+            Ok(()) => Ok((started.run_id, remainder)),
             Err(error) => {
-                self.cache.remove(&run_id);
+                for run in &changes.created {
+                    self.cache.remove(&run.spec.run_id);
+                }
                 Err(error.into())
             }
         }
+    }
+
+    async fn decide_start(&self, new: &NewExecution) -> Result<Decision<StartedExecution>> {
+        let moment = self.moment();
+        let namespace = &new.namespace;
+        let mut found = self
+            .finder
+            .begin(namespace, None, Some(&new.task_to_domain), moment.now);
+        let snapshot = Arc::clone(&new.snapshot);
+        found.snapshots.insert(snapshot.hash().into(), snapshot);
+        // The new run has no events yet, so nothing of it can be asked for.
+        let none = RunId::from("");
+        for _ in 0..STEPS_MAX {
+            let step = catch_unwind(AssertUnwindSafe(|| start(new, moment, &found)));
+            match step.map_err(|_| panicked(Start::KIND))? {
+                Step::Decided(decision) => return Ok(decision),
+                Step::Needs(lookups) => {
+                    self.finder
+                        .find(namespace, &none, lookups, &mut found)
+                        .await?;
+                }
+            }
+        }
+        Err(asked_too_much(Start::KIND))
     }
 
     /// Commits sessions alone; returns false if another commit of one of them came first.
@@ -282,6 +380,15 @@ impl Executor {
 
     /// Returns the run as it is now, once it is durable.
     pub(crate) async fn read(&self, run_id: &RunId) -> Result<Option<Run>> {
+        self.read_part(run_id, Run::clone).await
+    }
+
+    /// Returns a part of the run as it is now, once it is durable. A large run is not copied for it.
+    pub(crate) async fn read_part<T>(
+        &self,
+        run_id: &RunId,
+        part: impl FnOnce(&Run) -> T,
+    ) -> Result<Option<T>> {
         let cell = self.cache.cell(run_id);
         let Some(mut locked) = self.lock(&cell, run_id).await? else {
             return Ok(None);
@@ -291,11 +398,11 @@ impl Executor {
             locked.state.tail = None;
             self.cache.reloaded(&cell, &locked.state);
         }
-        let run = locked.run().clone();
+        let part = part(locked.run());
         let tail = locked.state.tail.clone();
         drop(locked);
         Durable::Resting(tail).wait().await?;
-        Ok(Some(run))
+        Ok(Some(part))
     }
 
     /// Decides the command. A panic is a bug that ends this request only: nothing was written, and the run is unchanged.

@@ -73,6 +73,8 @@ impl Hints {
                 hint.tell(wakes);
             }
         }
+        // A run at rest keeps no room for hints.
+        waiting.shrink_to_fit();
     }
 }
 

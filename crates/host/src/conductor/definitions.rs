@@ -5,16 +5,19 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use longhaul_engine::conductor::definition::{
-    CompileError, Lookups, Snapshot, needed_sub_workflows, needed_task_defs,
+    Lookups, SchemaKey, Schemas, Snapshot, needed_schemas, needed_sub_workflows, needed_task_defs,
+    needed_task_schemas, with_schemas,
 };
 use longhaul_engine::conductor::validate::{Rules, Violation, check_task_def, check_workflow_def};
 use longhaul_protocol::conductor::{TaskDef, WorkflowDef};
 use longhaul_protocol::id::Namespace;
-use longhaul_store::{Expected, Store, TaskDefRow, WorkflowDefRow};
+use longhaul_store::{Expected, SchemaRow, Store, TaskDefRow, WorkflowDefRow};
 use parking_lot::RwLock;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::finder::Finder;
 use super::refusal::ConductorRefusal;
+use crate::Host;
 use crate::error::Result;
 use crate::views::Definitions;
 
@@ -24,12 +27,43 @@ pub(crate) struct Registered {
     pub(crate) tasks: BTreeMap<String, Arc<TaskDef>>,
     /// Versions by name.
     pub(crate) workflows: BTreeMap<String, BTreeMap<i32, Arc<WorkflowDef>>>,
+    compiled: Compiled,
+}
+
+/// Snapshots of registered versions. They depend on all definitions of the namespace, so each change of one drops them.
+#[derive(Debug, Default)]
+struct Compiled(RwLock<HashMap<(String, i32), Arc<Snapshot>>>);
+
+/// Snapshots that are kept for starts. Above this all are dropped.
+const COMPILED_MAX: usize = 1000;
+
+impl Clone for Compiled {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Compiled {
+    fn get(&self, name: &str, version: i32) -> Option<Arc<Snapshot>> {
+        let known = self.0.read();
+        known.get(&(name.to_owned(), version)).map(Arc::clone)
+    }
+
+    fn keep(&self, name: &str, version: i32, snapshot: &Arc<Snapshot>) {
+        let mut known = self.0.write();
+        if known.len() >= COMPILED_MAX {
+            known.clear();
+        }
+        known.insert((name.to_owned(), version), Arc::clone(snapshot));
+    }
 }
 
 /// Definitions by namespace.
 #[derive(Default)]
 pub(crate) struct DefinitionTable {
     known: RwLock<HashMap<Namespace, Arc<Registered>>>,
+    /// Held while definitions are read from the store or written, so that the copy is never older than the stored rows.
+    changing: Mutex<()>,
 }
 
 impl DefinitionTable {
@@ -39,10 +73,23 @@ impl DefinitionTable {
         store: &dyn Store,
         namespace: &Namespace,
     ) -> Result<Arc<Registered>> {
-        if !store.is_shared()
-            && let Some(known) = self.known.read().get(namespace)
-        {
-            return Ok(Arc::clone(known));
+        if let Some(known) = self.copy(store, namespace) {
+            return Ok(known);
+        }
+        let _changing = self.changing.lock().await;
+        self.load(store, namespace).await
+    }
+
+    fn copy(&self, store: &dyn Store, namespace: &Namespace) -> Option<Arc<Registered>> {
+        let known = self.known.read();
+        let known = known.get(namespace).filter(|_| !store.is_shared());
+        known.map(Arc::clone)
+    }
+
+    /// Returns the definitions of a namespace while the table is locked.
+    async fn load(&self, store: &dyn Store, namespace: &Namespace) -> Result<Arc<Registered>> {
+        if let Some(known) = self.copy(store, namespace) {
+            return Ok(known);
         }
         let mut read = Registered::default();
         for row in store.list::<TaskDefRow>(Some(namespace)).await? {
@@ -63,11 +110,21 @@ impl DefinitionTable {
         Ok(read)
     }
 
-    fn change(&self, namespace: &Namespace, change: impl FnOnce(&mut Registered)) {
-        let mut known = self.known.write();
-        if let Some(registered) = known.get_mut(namespace) {
-            change(Arc::make_mut(registered));
-        }
+    /// Begins a change of the definitions of a namespace, or of what their snapshots contain.
+    pub(super) async fn change(
+        &self,
+        store: &dyn Store,
+        namespace: &Namespace,
+    ) -> Result<Change<'_>> {
+        let changing = self.changing.lock().await;
+        let before = self.load(store, namespace).await?;
+        Ok(Change {
+            table: self,
+            namespace: namespace.clone(),
+            after: Registered::clone(&before),
+            progress: Progress::NothingWritten,
+            _changing: changing,
+        })
     }
 
     /// Returns a task definition.
@@ -94,17 +151,87 @@ impl DefinitionTable {
         version: Option<i32>,
     ) -> Result<Option<Arc<WorkflowDef>>> {
         let all = self.all(store, namespace).await?;
-        let versions = all.workflows.get(name);
-        Ok(versions.and_then(|versions| match version {
-            Some(version) => versions.get(&version).map(Arc::clone),
-            None => versions
-                .last_key_value()
-                .map(|(_, newest)| Arc::clone(newest)),
-        }))
+        Ok(all.version(name, version).map(Arc::clone))
+    }
+}
+
+/// A change of the definitions of a namespace. Readers have them as they were before until it is finished. If it is dropped while it is
+/// written, what was stored is not known, and the next reader reads the store.
+pub(super) struct Change<'a> {
+    table: &'a DefinitionTable,
+    namespace: Namespace,
+    after: Registered,
+    progress: Progress,
+    _changing: MutexGuard<'a, ()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    NothingWritten,
+    Writing,
+    Stored,
+}
+
+impl Change<'_> {
+    /// Must be called before the first row is written.
+    pub(super) fn begin_writing(&mut self) {
+        self.progress = Progress::Writing;
+    }
+
+    /// Shows the change to readers: everything is stored.
+    pub(super) fn finish(mut self) {
+        self.progress = Progress::Stored;
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let mut known = self.table.known.write();
+        match self.progress {
+            Progress::NothingWritten => {}
+            Progress::Writing => drop(known.remove(&self.namespace)),
+            Progress::Stored => {
+                let after = Arc::new(std::mem::take(&mut self.after));
+                known.insert(self.namespace.clone(), after);
+            }
+        }
+    }
+}
+
+impl Registered {
+    /// Returns a version of a workflow definition, or the newest.
+    fn version(&self, name: &str, version: Option<i32>) -> Option<&Arc<WorkflowDef>> {
+        let versions = self.workflows.get(name)?;
+        match version {
+            Some(version) => versions.get(&version),
+            None => versions.last_key_value().map(|(_, newest)| newest),
+        }
     }
 }
 
 impl Finder {
+    /// Returns the snapshot that a run of this registered definition begins with now, stored; or why no run can begin. `None` if
+    /// it is not registered.
+    pub(crate) async fn registered_snapshot(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        version: Option<i32>,
+    ) -> Result<Option<std::result::Result<Arc<Snapshot>, String>>> {
+        let all = self.definitions.all(&*self.store, namespace).await?;
+        let Some(definition) = all.version(name, version) else {
+            return Ok(None);
+        };
+        if let Some(compiled) = all.compiled.get(name, definition.version) {
+            return Ok(Some(Ok(compiled)));
+        }
+        let snapshot = self.snapshot_of(namespace, definition).await?;
+        if let Ok(snapshot) = &snapshot {
+            all.compiled.keep(name, definition.version, snapshot);
+        }
+        Ok(Some(snapshot))
+    }
+
     /// Returns the snapshot that a run of this definition begins with now, stored; or why no run can begin.
     pub(crate) async fn snapshot_of(
         &self,
@@ -112,10 +239,12 @@ impl Finder {
         definition: &WorkflowDef,
     ) -> Result<std::result::Result<Arc<Snapshot>, String>> {
         let all = self.definitions.all(&*self.store, namespace).await?;
-        let task_defs = needed_task_defs(definition)
+        let task_defs: BTreeMap<String, Arc<TaskDef>> = needed_task_defs(definition)
             .into_iter()
             .filter_map(|name| Some((name.clone(), Arc::clone(all.tasks.get(&name)?))))
             .collect();
+        let needed = needed_schemas(definition, &task_defs);
+        let schemas = self.schemas(namespace, needed).await?;
         let sub_workflows = needed_sub_workflows(definition)
             .into_iter()
             .filter_map(|name| {
@@ -126,15 +255,62 @@ impl Finder {
         let lookups = Lookups {
             task_defs,
             sub_workflows,
+            schemas,
         };
         match Snapshot::compile(definition.clone(), &lookups) {
             Ok(snapshot) => Ok(Ok(self
                 .snapshots
                 .store(&*self.store, Arc::new(snapshot))
                 .await?)),
-            Err(error @ CompileError::NoSubWorkflow { .. }) => Ok(Err(error.to_string())),
             Err(error) => Ok(Err(error.to_string())),
         }
+    }
+
+    /// Returns a task definition with the schemas that it enforces.
+    pub(crate) async fn task_def(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+    ) -> Result<Option<Arc<TaskDef>>> {
+        let found = self.definitions.task_def(&*self.store, namespace, name);
+        let Some(definition) = found.await? else {
+            return Ok(None);
+        };
+        let needed = needed_task_schemas(&definition);
+        let schemas = self.schemas(namespace, needed).await?;
+        Ok(Some(with_schemas(&definition, &schemas)))
+    }
+
+    /// Returns the content of registered schemas. One that is not registered is not enforced.
+    async fn schemas(
+        &self,
+        namespace: &Namespace,
+        keys: impl IntoIterator<Item = SchemaKey>,
+    ) -> Result<Schemas> {
+        let mut schemas = Schemas::new();
+        for (name, version) in keys {
+            let qualifier = SchemaRow::qualifier(version);
+            let row = self
+                .store
+                .get_qualified::<SchemaRow>(namespace, &name, &qualifier)
+                .await?;
+            match row.and_then(|row| row.schema.data) {
+                Some(data) => drop(schemas.insert((name, version), data)),
+                None => tracing::warn!(
+                    %namespace, schema = name, version,
+                    "a definition enforces a schema that is not registered, so it is not enforced"
+                ),
+            }
+        }
+        Ok(schemas)
+    }
+}
+
+impl<'h> Definitions<'h> {
+    /// Begins a change of the definitions of a namespace.
+    pub(super) async fn change(self, namespace: &Namespace) -> Result<Change<'h>> {
+        let finder = &self.host.inner.executor.finder;
+        finder.definitions.change(&*finder.store, namespace).await
     }
 }
 
@@ -154,10 +330,11 @@ impl Definitions<'_> {
         let mut violations = Vec::new();
         for (index, definition) in definitions.iter().enumerate() {
             for violation in check_task_def(definition, &rules) {
-                violations.push(Violation {
-                    path: format!("[{index}].{}", violation.path),
-                    ..violation
-                });
+                let path = match violation.path.as_str() {
+                    "" => format!("[{index}]"),
+                    path => format!("[{index}].{path}"),
+                };
+                violations.push(Violation { path, ..violation });
             }
         }
         if definitions.is_empty() {
@@ -170,26 +347,38 @@ impl Definitions<'_> {
         if !violations.is_empty() {
             return Err(ConductorRefusal::InvalidDefinition(violations).into());
         }
-        let all = self.all(namespace).await?;
+        let namespace = namespace.clone();
+        let write = |host: Host| async move {
+            let write = host.definitions().write_tasks(&namespace, definitions);
+            write.await
+        };
+        self.host.to_the_end(write).await
+    }
+
+    async fn write_tasks(self, namespace: &Namespace, definitions: Vec<TaskDef>) -> Result<()> {
+        let mut change = self.change(namespace).await?;
+        change.begin_writing();
         let now = millis(self.host.now());
         for mut definition in definitions {
-            match all.tasks.get(&definition.name) {
+            match change.after.tasks.get(&definition.name) {
                 Some(earlier) => {
                     definition.create_time = earlier.create_time;
                     definition.update_time = now;
+                    let creator = earlier.created_by.clone();
+                    definition.created_by = creator.or(definition.created_by);
                 }
                 None => definition.create_time = now,
             }
+            definition.created_by.get_or_insert_default();
             let row = TaskDefRow {
                 namespace: namespace.clone(),
                 definition: Arc::new(definition),
             };
             self.host.inner.store.put(&row, Expected::Any).await?;
-            self.finder().definitions.change(namespace, |registered| {
-                let name = row.definition.name.clone();
-                registered.tasks.insert(name, row.definition);
-            });
+            let name = row.definition.name.clone();
+            change.after.tasks.insert(name, row.definition);
         }
+        change.finish();
         Ok(())
     }
 
@@ -211,15 +400,21 @@ impl Definitions<'_> {
 
     /// Removes a task definition. Returns whether there was one.
     pub async fn delete_task(self, namespace: &Namespace, name: &str) -> Result<bool> {
-        let removed = self
-            .host
-            .inner
-            .store
-            .delete::<TaskDefRow>(namespace, name)
-            .await?;
-        self.finder().definitions.change(namespace, |registered| {
-            registered.tasks.remove(name);
-        });
+        let (namespace, name) = (namespace.clone(), name.to_owned());
+        let delete = |host: Host| async move {
+            let delete = host.definitions().erase_task(&namespace, &name);
+            delete.await
+        };
+        self.host.to_the_end(delete).await
+    }
+
+    async fn erase_task(self, namespace: &Namespace, name: &str) -> Result<bool> {
+        let mut change = self.change(namespace).await?;
+        change.begin_writing();
+        let store = &self.host.inner.store;
+        let removed = store.delete::<TaskDefRow>(namespace, name).await?;
+        change.after.tasks.remove(name);
+        change.finish();
         Ok(removed)
     }
 
@@ -231,7 +426,8 @@ impl Definitions<'_> {
             ..Rules::default()
         };
         let mut violations = Vec::new();
-        for definition in definitions {
+        for (index, definition) in definitions.iter().enumerate() {
+            let before = violations.len();
             let checked = check_workflow_def(definition, &rules);
             violations.extend(checked.violations);
             for script in checked.scripts {
@@ -242,6 +438,11 @@ impl Definitions<'_> {
                         message,
                         invalid_value: Some(script.source),
                     });
+                }
+            }
+            if definitions.len() > 1 {
+                for violation in &mut violations[before..] {
+                    violation.path = format!("[{index}].{}", violation.path);
                 }
             }
         }
@@ -260,16 +461,31 @@ impl Definitions<'_> {
         existing: Existing,
     ) -> Result<()> {
         self.check(namespace, &definitions).await?;
-        let all = self.all(namespace).await?;
-        let earlier = |definition: &WorkflowDef| {
-            all.workflows
-                .get(&definition.name)
-                .and_then(|versions| versions.get(&definition.version))
+        let namespace = namespace.clone();
+        let write = |host: Host| async move {
+            let write = host
+                .definitions()
+                .write_workflows(&namespace, definitions, existing);
+            write.await
+        };
+        self.host.to_the_end(write).await
+    }
+
+    async fn write_workflows(
+        self,
+        namespace: &Namespace,
+        definitions: Vec<WorkflowDef>,
+        existing: Existing,
+    ) -> Result<()> {
+        let mut change = self.change(namespace).await?;
+        let earlier = |registered: &Registered, definition: &WorkflowDef| {
+            let found = registered.version(&definition.name, Some(definition.version));
+            found.map(|earlier| earlier.create_time)
         };
         if existing == Existing::Refuse
             && let Some(taken) = definitions
                 .iter()
-                .find(|definition| earlier(definition).is_some())
+                .find(|definition| earlier(&change.after, definition).is_some())
         {
             return Err(ConductorRefusal::DefinitionExists {
                 name: taken.name.clone(),
@@ -277,11 +493,12 @@ impl Definitions<'_> {
             }
             .into());
         }
+        change.begin_writing();
         let now = millis(self.host.now());
         for mut definition in definitions {
-            match earlier(&definition) {
-                Some(earlier) => {
-                    definition.create_time = earlier.create_time;
+            match earlier(&change.after, &definition) {
+                Some(create_time) => {
+                    definition.create_time = create_time;
                     definition.update_time = now;
                 }
                 None => definition.create_time = now,
@@ -291,12 +508,11 @@ impl Definitions<'_> {
                 definition: Arc::new(definition),
             };
             self.host.inner.store.put(&row, Expected::Any).await?;
-            self.finder().definitions.change(namespace, |registered| {
-                let name = row.definition.name.clone();
-                let versions = registered.workflows.entry(name).or_default();
-                versions.insert(row.definition.version, row.definition);
-            });
+            let name = row.definition.name.clone();
+            let versions = change.after.workflows.entry(name).or_default();
+            versions.insert(row.definition.version, row.definition);
         }
+        change.finish();
         Ok(())
     }
 
@@ -332,19 +548,32 @@ impl Definitions<'_> {
         name: &str,
         version: i32,
     ) -> Result<bool> {
+        let (namespace, name) = (namespace.clone(), name.to_owned());
+        let delete = |host: Host| async move {
+            let delete = host
+                .definitions()
+                .erase_workflow(&namespace, &name, version);
+            delete.await
+        };
+        self.host.to_the_end(delete).await
+    }
+
+    async fn erase_workflow(self, namespace: &Namespace, name: &str, version: i32) -> Result<bool> {
+        let mut change = self.change(namespace).await?;
+        change.begin_writing();
         let qualifier = WorkflowDefRow::qualifier(version);
         let store = &self.host.inner.store;
         let removed = store
             .delete_qualified::<WorkflowDefRow>(namespace, name, &qualifier)
             .await?;
-        self.finder().definitions.change(namespace, |registered| {
-            if let Some(versions) = registered.workflows.get_mut(name) {
-                versions.remove(&version);
-                if versions.is_empty() {
-                    registered.workflows.remove(name);
-                }
+        let workflows = &mut change.after.workflows;
+        if let Some(versions) = workflows.get_mut(name) {
+            versions.remove(&version);
+            if versions.is_empty() {
+                workflows.remove(name);
             }
-        });
+        }
+        change.finish();
         Ok(removed)
     }
 }

@@ -1,23 +1,25 @@
 //! Definition runs as callers see them: start, read, terminate, pause, resume.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_engine::command::{ContinuePass, PauseExecution, ResumeExecution, StopRun};
+use longhaul_engine::change::KeyClaim;
+use longhaul_engine::command::{ContinuePass, PauseExecution, ResumeExecution, TerminateExecution};
 use longhaul_engine::conductor::definition::Snapshot;
-use longhaul_engine::conductor::execution::command::control::has_work;
-use longhaul_engine::conductor::execution::command::start::NewExecution;
+use longhaul_engine::conductor::execution::command::start::{KeyUse, NewExecution, use_key};
+use longhaul_engine::conductor::execution::end::AfterTermination;
 use longhaul_engine::conductor::execution::lookup::LookupResults;
 use longhaul_engine::conductor::execution::view::{Source, unloaded};
-use longhaul_engine::run::message::external::{Request, Stop};
 use longhaul_engine::run::state::{Program, Run};
-use longhaul_protocol::conductor::{Object, Task, Workflow, WorkflowDef};
+use longhaul_protocol::conductor::{IdempotencyStrategy, Object, Task, Workflow, WorkflowDef};
 use longhaul_protocol::id::{Namespace, RunId, TaskId};
 use tokio::time::Instant;
 
 use super::refusal::ConductorRefusal;
+use crate::commit::execute::Remainder;
 use crate::error::{Error, Result};
+use crate::sweeps::outbox::deliver_now;
 use crate::views::Executions;
 
 /// How long a request waits for the passes that it caused. After that the sweep goes on alone.
@@ -36,6 +38,19 @@ pub struct StartExecution {
     pub priority: u8,
     pub task_to_domain: BTreeMap<String, String>,
     pub created_by: Option<String>,
+    pub idempotency_key: Option<String>,
+    /// What a start does whose key belongs to a run. It fails if nothing is given.
+    pub idempotency_strategy: Option<IdempotencyStrategy>,
+}
+
+/// How often a start asks for its idempotency key again after another start took it first.
+const KEY_TRIES: usize = 8;
+
+/// What a start does with its idempotency key.
+enum Key {
+    /// It starts nothing: this run has the key.
+    Existing(RunId),
+    Claim(KeyClaim),
 }
 
 /// A definition run with everything that its record shows.
@@ -68,84 +83,161 @@ impl ExecutionView {
             .find(|task| task.id == *task_id)?;
         Some(source.task(task))
     }
-
-    /// Returns the records of tasks by their numbers.
-    pub(crate) fn tasks(&self, numbers: &[u64]) -> Vec<Task> {
-        let source = self.source();
-        numbers
-            .iter()
-            .filter_map(|number| self.run.task(*number))
-            .map(|task| source.task(task))
-            .collect()
-    }
 }
 
 impl Executions<'_> {
-    /// Starts a run and makes its first pass. Returns its id.
-    pub async fn start(self, namespace: &Namespace, start: StartExecution) -> Result<RunId> {
-        let finder = &self.host.inner.executor.finder;
-        let definition = match start.definition {
-            Some(definition) => {
-                self.host
-                    .definitions()
-                    .check(namespace, std::slice::from_ref(&definition))
-                    .await?;
-                Arc::new(definition)
-            }
-            None => finder
-                .definitions
-                .workflow_def(&*finder.store, namespace, &start.name, start.version)
-                .await?
-                .ok_or_else(|| ConductorRefusal::NoSuchDefinition {
-                    name: start.name.clone(),
-                    version: start.version,
-                })?,
-        };
-        let snapshot = finder
-            .snapshot_of(namespace, &definition)
-            .await?
-            .map_err(ConductorRefusal::DefinitionUnusable)?;
-        let new = NewExecution {
+    /// Starts a run, makes its first pass and lets it come to rest. Returns its id, or that of the run that has the idempotency key.
+    pub async fn start(self, namespace: &Namespace, mut start: StartExecution) -> Result<RunId> {
+        let snapshot = self.snapshot_of(namespace, &mut start).await?;
+        let strategy = start.idempotency_strategy;
+        let mut new = NewExecution {
             namespace: namespace.clone(),
             snapshot,
             input: start.input,
             correlation_id: start.correlation_id,
             priority: start.priority,
             task_to_domain: Arc::new(start.task_to_domain),
-            idempotency_key: None,
+            idempotency_key: start.idempotency_key,
+            key_claim: None,
             created_by: start.created_by,
             depth: 0,
             parent: None,
         };
-        let run_id = self.host.inner.executor.create_execution(&new).await?;
-        self.settle(&run_id).await?;
-        Ok(run_id)
+        for _ in 0..KEY_TRIES {
+            if let Some(key) = &new.idempotency_key {
+                let strategy = strategy.unwrap_or(IdempotencyStrategy::Fail);
+                match self.claim_of(&new, key, strategy).await? {
+                    Key::Existing(run_id) => return Ok(run_id),
+                    Key::Claim(claim) => new.key_claim = Some(claim),
+                }
+            }
+            match self.host.inner.executor.create_execution(&new).await {
+                Ok((run_id, remainder)) => {
+                    self.settle(&run_id, remainder).await;
+                    return Ok(run_id);
+                }
+                // Another start took the key first: the strategy decides about its run.
+                Err(Error::Contended) if new.key_claim.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Contended)
     }
 
-    /// Makes the passes that are left, within a bounded time.
-    pub(crate) async fn settle(self, run_id: &RunId) -> Result<()> {
+    /// Returns the snapshot of the definition that a start names or contains.
+    async fn snapshot_of(
+        self,
+        namespace: &Namespace,
+        start: &mut StartExecution,
+    ) -> Result<Arc<Snapshot>> {
+        let finder = &self.host.inner.executor.finder;
+        let compiled = if let Some(definition) = start.definition.take() {
+            let checked = std::slice::from_ref(&definition);
+            self.host.definitions().check(namespace, checked).await?;
+            finder.snapshot_of(namespace, &definition).await?
+        } else {
+            let found = finder
+                .registered_snapshot(namespace, &start.name, start.version)
+                .await?;
+            found.ok_or_else(|| ConductorRefusal::NoSuchDefinition {
+                name: start.name.clone(),
+                version: start.version,
+            })?
+        };
+        Ok(compiled.map_err(ConductorRefusal::DefinitionUnusable)?)
+    }
+
+    /// Returns what a start does with its idempotency key.
+    async fn claim_of(
+        self,
+        new: &NewExecution,
+        key: &str,
+        strategy: IdempotencyStrategy,
+    ) -> Result<Key> {
+        let executor = &self.host.inner.executor;
+        let name = &new.snapshot.definition().name;
+        let owner = executor.store.run_by_key(&new.namespace, name, key).await?;
+        if let Some(run_id) = &owner {
+            let used = executor.read_part(run_id, |run| use_key(strategy, run));
+            if let Some(KeyUse::Existing) = used.await?.transpose()? {
+                return Ok(Key::Existing(run_id.clone()));
+            }
+        }
+        Ok(Key::Claim(KeyClaim {
+            key: key.to_owned(),
+            earlier: owner,
+        }))
+    }
+
+    /// Makes the passes that a decision left, those of new sub-workflows, and those of parents whose sub-workflow ended; all within
+    /// a bounded time. The decision itself is durable, so its caller is answered as accepted whatever happens here. What remains is
+    /// left to the sweeps.
+    async fn settle(self, run_id: &RunId, remainder: Remainder) {
+        if remainder.is_empty() {
+            return;
+        }
+        if let Err(error) = self.make_passes(run_id, remainder).await {
+            tracing::warn!(%run_id, %error, "a run did not come to rest before its caller was answered");
+        }
+    }
+
+    async fn make_passes(self, run_id: &RunId, remainder: Remainder) -> Result<()> {
         let until = Instant::now() + PASSES_WAIT;
-        while Instant::now() < until {
-            match self
-                .host
-                .inner
-                .executor
-                .execute(run_id, &ContinuePass)
-                .await?
-            {
-                Some(true) => {}
-                Some(false) | None => break,
+        let mut left = VecDeque::from([(run_id.clone(), remainder)]);
+        while let Some((run_id, remainder)) = left.pop_front()
+            && Instant::now() < until
+        {
+            let mut next = remainder.created;
+            if remainder.has_work {
+                next.push(run_id.clone());
+            }
+            if remainder.has_messages {
+                next.extend(deliver_now(self.host, &run_id).await?);
+            }
+            for run_id in next {
+                let executor = &self.host.inner.executor;
+                let passed = executor.execute_and_list(&run_id, &ContinuePass).await;
+                match passed {
+                    Ok(Some((_, remainder))) if !remainder.is_empty() => {
+                        left.push_back((run_id, remainder));
+                    }
+                    Ok(_) | Err(Error::Rejected(_)) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())
     }
 
+    /// Decides a command on a run and lets the run come to rest.
+    pub(crate) async fn decide<C: longhaul_engine::Command>(
+        self,
+        run_id: &RunId,
+        command: &C,
+    ) -> Result<C::Reply> {
+        let executor = &self.host.inner.executor;
+        let decided = executor.execute_and_list(run_id, command).await?;
+        let (reply, remainder) =
+            decided.ok_or_else(|| ConductorRefusal::NoSuchExecution(run_id.to_string()))?;
+        self.settle(run_id, remainder).await;
+        Ok(reply)
+    }
+
     async fn run(self, namespace: &Namespace, id: &str) -> Result<Run> {
         let run = self.host.inner.executor.read(&RunId::from(id)).await?;
-        run.filter(|run| {
-            run.spec.program == Program::Definition && run.spec.namespace == *namespace
-        })
-        .ok_or_else(|| ConductorRefusal::NoSuchExecution(id.to_owned()).into())
+        run.filter(|run| is_of(run, namespace))
+            .ok_or_else(|| ConductorRefusal::NoSuchExecution(id.to_owned()).into())
+    }
+
+    /// Returns the id of a definition run of the namespace. The run itself is not copied.
+    pub(crate) async fn find(self, namespace: &Namespace, id: &str) -> Result<RunId> {
+        let run_id = RunId::from(id);
+        let executor = &self.host.inner.executor;
+        let is_here = executor.read_part(&run_id, |run| is_of(run, namespace));
+        match is_here.await? {
+            Some(true) => Ok(run_id),
+            Some(false) | None => Err(ConductorRefusal::NoSuchExecution(id.to_owned()).into()),
+        }
     }
 
     /// Returns a run.
@@ -189,43 +281,32 @@ impl Executions<'_> {
         namespace: &Namespace,
         id: &str,
         reason: Option<&str>,
+        then: AfterTermination,
     ) -> Result<()> {
-        let run = self.run(namespace, id).await?;
-        let command = StopRun {
-            request: Request::default(),
-            how: Stop::Terminate,
+        let run_id = self.find(namespace, id).await?;
+        let command = TerminateExecution {
             reason: reason.map(str::to_owned),
+            then,
         };
-        self.decide(run.run_id(), &command).await.map(drop)
+        self.decide(&run_id, &command).await
     }
 
     /// Stops the scheduling of further tasks.
     pub async fn pause(self, namespace: &Namespace, id: &str, reason: Option<&str>) -> Result<()> {
-        let run = self.run(namespace, id).await?;
+        let run_id = self.find(namespace, id).await?;
         let command = PauseExecution {
             reason: reason.map(str::to_owned),
         };
-        self.decide(run.run_id(), &command).await
+        self.decide(&run_id, &command).await
     }
 
     /// Lets a paused run go on.
     pub async fn resume(self, namespace: &Namespace, id: &str) -> Result<()> {
-        let run = self.run(namespace, id).await?;
-        self.decide(run.run_id(), &ResumeExecution).await?;
-        self.settle(run.run_id()).await
+        let run_id = self.find(namespace, id).await?;
+        self.decide(&run_id, &ResumeExecution).await
     }
+}
 
-    async fn decide<C: longhaul_engine::Command>(
-        self,
-        run_id: &RunId,
-        command: &C,
-    ) -> Result<C::Reply> {
-        let reply = self.host.inner.executor.execute(run_id, command).await?;
-        reply.ok_or_else(|| ConductorRefusal::NoSuchExecution(run_id.to_string()).into())
-    }
-
-    /// Returns whether a run has something left to decide.
-    pub async fn is_resting(self, namespace: &Namespace, id: &str) -> Result<bool> {
-        Ok(!has_work(&self.run(namespace, id).await?))
-    }
+fn is_of(run: &Run, namespace: &Namespace) -> bool {
+    run.spec.program == Program::Definition && run.spec.namespace == *namespace
 }

@@ -1,12 +1,13 @@
 //! Finds what a decision on a definition run needs besides the run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_engine::conductor::execution::lookup::{Lookup, LookupResults};
 use longhaul_engine::conductor::expression::{EventMember, ValueRef};
-use longhaul_engine::run::state::Run;
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::RunId;
+use longhaul_protocol::id::{Namespace, RunId};
+use longhaul_protocol::json::from_stored;
 use longhaul_protocol::sequence::HistorySeq;
 use longhaul_store::{Page, Store};
 use serde_json::Value;
@@ -37,31 +38,36 @@ impl Finder {
         }
     }
 
-    /// Returns what a decision may use without asking.
-    pub(crate) fn begin(&self, run: &Run, now: Timestamp) -> LookupResults {
-        let has_domains = run
-            .core
-            .execution
-            .as_ref()
-            .is_some_and(|execution| !execution.task_to_domain.is_empty());
-        LookupResults {
-            polled: if has_domains {
-                self.polls.live(&run.spec.namespace, now)
-            } else {
-                Vec::new()
-            },
-            ..LookupResults::default()
+    /// Returns what a decision may use without asking: the snapshot of the run if it is in memory, and the queues with domains that
+    /// were polled a moment ago.
+    pub(crate) fn begin(
+        &self,
+        namespace: &Namespace,
+        snapshot: Option<&Arc<str>>,
+        task_to_domain: Option<&BTreeMap<String, String>>,
+        now: Timestamp,
+    ) -> LookupResults {
+        let mut found = LookupResults::default();
+        if let Some(hash) = snapshot
+            && let Some(snapshot) = self.snapshots.look_up(hash)
+        {
+            found.snapshots.insert(Arc::clone(hash), snapshot);
         }
+        if task_to_domain.is_some_and(|domains| !domains.is_empty()) {
+            found.polled = self.polls.live(namespace, now);
+        }
+        found
     }
 
-    /// Finds everything that a step of a decision asked for. What was written to the run must be durable.
+    /// Finds everything that a step of a decision on a run asked for. What was written to the run must be durable if a value of it
+    /// is asked for.
     pub(crate) async fn find(
         &self,
-        run: &Run,
+        namespace: &Namespace,
+        run_id: &RunId,
         lookups: Vec<Lookup>,
         found: &mut LookupResults,
     ) -> Result<()> {
-        let namespace = &run.spec.namespace;
         for lookup in lookups {
             match lookup {
                 Lookup::Snapshot(hash) => {
@@ -69,29 +75,24 @@ impl Finder {
                     found.snapshots.insert(hash, snapshot);
                 }
                 Lookup::Value(reference) => {
-                    let value = self.value(run.run_id(), reference).await?;
+                    let value = self.value(run_id, reference).await?;
                     found.values.insert(reference, value);
                 }
                 Lookup::Script(script) => {
                     let result = self.evaluator.0.evaluate(&script).await;
                     found.scripts.insert(script, result);
                 }
+                Lookup::Comparison(comparison) => {
+                    let result = self.evaluator.0.compare(&comparison).await;
+                    found.comparisons.insert(comparison, result);
+                }
                 Lookup::TaskDef(name) => {
-                    let definition = self
-                        .definitions
-                        .task_def(&*self.store, namespace, &name)
-                        .await?;
+                    let definition = self.task_def(namespace, &name).await?;
                     found.task_defs.insert(name, definition);
                 }
                 Lookup::Definition { name, version } => {
-                    let definition = self
-                        .definitions
-                        .workflow_def(&*self.store, namespace, &name, version)
-                        .await?;
-                    let snapshot = match definition {
-                        Some(definition) => self.snapshot_of(namespace, &definition).await?.ok(),
-                        None => None,
-                    };
+                    let snapshot = self.registered_snapshot(namespace, &name, version).await?;
+                    let snapshot = snapshot.and_then(std::result::Result::ok);
                     found.definitions.insert((name, version), snapshot);
                 }
                 Lookup::Inline(text) => {
@@ -124,7 +125,7 @@ impl Finder {
         };
         let payload = events.first().map(|event| event.payload.as_str());
         let value = payload
-            .and_then(|payload| serde_json::from_str::<Value>(payload).ok())
+            .and_then(|payload| from_stored::<Value>(payload).ok())
             .and_then(|mut payload| payload.get_mut(member).map(Value::take));
         value.map(Arc::new).ok_or_else(|| {
             tracing::error!(%run_id, sequence = event.get(), member, "a stored value of a run is missing");

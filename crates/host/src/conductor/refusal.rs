@@ -17,8 +17,21 @@ pub enum ConductorRefusal {
     DefinitionUnusable(String),
     #[error("No such workflow found by id: {0}")]
     NoSuchExecution(String),
+    /// The search or list is malformed, or its answer would be too large.
+    #[error("{0}")]
+    BadSearch(String),
     #[error("Task not found for taskId: {0}")]
     NoSuchTask(String),
+    #[error("Task {task_id} is not a task of workflow {workflow_id}")]
+    TaskOfOtherWorkflow {
+        task_id: String,
+        workflow_id: String,
+    },
+    #[error("Found no running task {reference} of workflow {workflow_id} to update")]
+    NoOpenTask {
+        workflow_id: String,
+        reference: String,
+    },
 }
 
 fn shown(version: Option<i32>) -> String {
@@ -30,12 +43,15 @@ impl ConductorRefusal {
     pub fn reason(&self) -> Reason {
         match self {
             Self::InvalidDefinition(_) => Reason::DefinitionInvalid,
+            Self::BadSearch(_) => Reason::ValidationFailed,
             Self::DefinitionExists { .. } => Reason::DefinitionAlreadyExists,
             Self::NoSuchDefinition { .. } | Self::DefinitionUnusable(_) => {
                 Reason::DefinitionNotFound
             }
             Self::NoSuchExecution(_) => Reason::RunNotFound,
-            Self::NoSuchTask(_) => Reason::TaskNotFound,
+            Self::NoSuchTask(_) | Self::TaskOfOtherWorkflow { .. } | Self::NoOpenTask { .. } => {
+                Reason::TaskNotFound
+            }
         }
     }
 }

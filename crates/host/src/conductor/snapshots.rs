@@ -49,7 +49,8 @@ impl Snapshots {
         Ok(self.keep(row.0, true))
     }
 
-    fn look_up(&self, hash: &str) -> Option<Arc<Snapshot>> {
+    /// Returns the snapshot with this hash if it is in memory.
+    pub(crate) fn look_up(&self, hash: &str) -> Option<Arc<Snapshot>> {
         let mut known = self.known.lock();
         known.clock += 1;
         let clock = known.clock;

@@ -1,13 +1,16 @@
-//! Tasks of definition runs: polls in batches, reports, reads. Workers of these tasks do not register.
+//! Tasks of definition runs: polls in batches, reads. Workers of these tasks do not register.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use longhaul_engine::change::TaskKind;
-use longhaul_engine::command::{ClaimExecutionTasks, UpdateExecutionTask};
-use longhaul_engine::conductor::execution::command::update::{Report, TaskTarget, Updated};
+use longhaul_engine::Rejection;
+use longhaul_engine::change::{TaskKind, TaskRow};
+use longhaul_engine::command::ClaimExecutionTasks;
+use longhaul_engine::conductor::execution::lookup::LookupResults;
 use longhaul_engine::conductor::execution::record::queue_name;
+use longhaul_engine::conductor::execution::view::{Source, part_for_tasks};
 use longhaul_engine::queue::PollFilter;
+use longhaul_engine::run::state::Program;
 use longhaul_protocol::conductor::Task;
 use longhaul_protocol::id::{Namespace, RunId, TaskId, WorkerId};
 use longhaul_store::QueueKey;
@@ -16,7 +19,7 @@ use tokio::time::Instant;
 use super::poll_data::LastPoll;
 use super::refusal::ConductorRefusal;
 use crate::error::{Error, Result};
-use crate::matching::dispatch::{Dispatch, Found};
+use crate::matching::dispatch::{Dispatch, Found, ReadyTask};
 use crate::matching::poll::{TakenTask, WaitingPoll};
 use crate::views::ExecutionTasks;
 
@@ -44,8 +47,7 @@ impl ExecutionTasks<'_> {
             worker_id: poll.worker_id.clone(),
             at: self.host.now(),
         };
-        let polls = &inner.executor.finder.polls;
-        polls.record(&poll.namespace, queue_name.as_str(), last);
+        self.record_poll(&poll.namespace, last);
         let queue = QueueKey {
             namespace: poll.namespace.clone(),
             kind: TaskKind::Execution,
@@ -57,11 +59,18 @@ impl ExecutionTasks<'_> {
                 .take(&inner.wakes.dispatch, &queue, poll, until)
                 .await?;
             if taken.is_empty() {
+                inner.wakes.metrics.polled(Program::Definition, "empty");
                 return Ok(Vec::new());
             }
             let claimed = self.claim(taken, poll.worker_id.as_deref()).await?;
             // Tasks that ended meanwhile are passed over.
             if !claimed.is_empty() || Instant::now() >= until {
+                let outcome = if claimed.is_empty() {
+                    "empty"
+                } else {
+                    "leased"
+                };
+                inner.wakes.metrics.polled(Program::Definition, outcome);
                 return Ok(claimed);
             }
         }
@@ -75,46 +84,64 @@ impl ExecutionTasks<'_> {
         poll: &BatchPoll,
         until: Instant,
     ) -> Result<Vec<TakenTask<'a>>> {
-        let worker = WorkerId::from(poll.worker_id.as_deref().unwrap_or_default());
-        let filter = PollFilter::any(worker);
-        let mut taken = Vec::new();
-        while taken.len() < poll.count {
-            match dispatch.take(queue, &filter) {
-                Found::Task(task) => taken.push(TakenTask::new(dispatch, queue, task)),
+        let filter = poll_filter(poll.worker_id.as_deref());
+        let Some(first) = self.take_first(dispatch, queue, &filter, until).await? else {
+            return Ok(Vec::new());
+        };
+        let mut taken = vec![TakenTask::new(dispatch, queue, first)];
+        while taken.len() < poll.count
+            && let Some(task) = dispatch.take_ready(queue, &filter)
+        {
+            taken.push(TakenTask::new(dispatch, queue, task));
+        }
+        Ok(taken)
+    }
+
+    async fn take_first(
+        self,
+        dispatch: &Dispatch,
+        queue: &QueueKey,
+        filter: &PollFilter,
+        until: Instant,
+    ) -> Result<Option<ReadyTask>> {
+        loop {
+            match dispatch.take(queue, filter) {
+                Found::Task(task) => return Ok(Some(task)),
                 Found::AskStore => self.host.matching().refill(queue).await?,
-                Found::Full if taken.is_empty() => return Err(Error::TooManyPolls),
-                Found::Full => break,
+                Found::Full => return Err(Error::TooManyPolls),
                 Found::Wait(ticket, _) => {
                     let mut waiting = WaitingPoll {
                         dispatch,
                         ticket: Some(ticket),
                     };
-                    if !taken.is_empty() {
-                        break;
-                    }
                     let handed = tokio::select! {
+                        biased;
                         handed = waiting.handed() => handed,
-                        () = tokio::time::sleep_until(until) => None,
-                        () = self.host.inner.stopping.cancelled() => None,
+                        () = tokio::time::sleep_until(until) => return Ok(None),
+                        () = self.host.inner.stopping.cancelled() => return Ok(None),
                     };
-                    match handed {
-                        Some(task) => {
-                            waiting.ticket = None;
-                            taken.push(TakenTask::new(dispatch, queue, task));
-                        }
-                        None => break,
-                    }
+                    waiting.ticket = None;
+                    return Ok(handed);
                 }
             }
         }
-        Ok(taken)
     }
 
-    /// Claims tasks, those of one run with one commit. Tasks of a run that could not be claimed go back into the queue.
-    async fn claim(self, taken: Vec<TakenTask<'_>>, worker_id: Option<&str>) -> Result<Vec<Task>> {
+    /// Claims tasks, those of one run with one commit, and returns them in the order in which they were taken. Tasks of a run that
+    /// could not be claimed go back into the queue.
+    pub(super) async fn claim(
+        self,
+        taken: Vec<TakenTask<'_>>,
+        worker_id: Option<&str>,
+    ) -> Result<Vec<Task>> {
         let mut by_run: BTreeMap<RunId, Vec<TakenTask<'_>>> = BTreeMap::new();
-        for one in taken {
-            if let Some(run_id) = one.task().map(|task| task.run_id.clone()) {
+        let mut places: HashMap<TaskId, usize> = HashMap::new();
+        for (place, one) in taken.into_iter().enumerate() {
+            let task = one.task();
+            if let Some((run_id, task_id)) =
+                task.map(|task| (task.run_id.clone(), task.task_id.clone()))
+            {
+                places.insert(task_id, place);
                 by_run.entry(run_id).or_default().push(one);
             }
         }
@@ -138,6 +165,7 @@ impl ExecutionTasks<'_> {
                 Err(error) => failed = Some(error),
             }
         }
+        tasks.sort_by_key(|task| places.get(task.task_id.as_str()).copied());
         match failed {
             // Claimed tasks are delivered even if those of another run could not be claimed.
             Some(error) if tasks.is_empty() => Err(error),
@@ -152,98 +180,70 @@ impl ExecutionTasks<'_> {
     ) -> Result<Vec<Task>> {
         let executor = &self.host.inner.executor;
         let claimed = executor.execute(run_id, command).await?.unwrap_or_default();
+        self.count_leases(claimed.len());
         self.shown(run_id, &claimed).await
     }
 
-    /// Returns the records of tasks by their numbers.
-    async fn shown(self, run_id: &RunId, numbers: &[u64]) -> Result<Vec<Task>> {
+    pub(super) fn count_leases(self, count: usize) {
+        let metrics = &self.host.inner.wakes.metrics;
+        metrics.leased(TaskKind::Execution.as_str(), count);
+    }
+
+    /// Returns the records of tasks by their numbers. Only what these records show is read.
+    pub(super) async fn shown(self, run_id: &RunId, numbers: &[u64]) -> Result<Vec<Task>> {
         if numbers.is_empty() {
             return Ok(Vec::new());
         }
-        let Some(run) = self.host.inner.executor.read(run_id).await? else {
+        let executor = &self.host.inner.executor;
+        let part = executor.read_part(run_id, |run| part_for_tasks(run, numbers));
+        let Some((run, values)) = part.await? else {
             return Ok(Vec::new());
         };
-        let view = self.host.executions().view(run, true).await?;
-        Ok(view.tasks(numbers))
+        let execution = run.core.execution.as_ref().ok_or(Error::Internal)?;
+        let finder = &executor.finder;
+        let snapshot = finder
+            .snapshots
+            .get(&*finder.store, &execution.snapshot)
+            .await?;
+        let mut found = LookupResults::default();
+        for reference in values {
+            let value = finder.value(run_id, reference).await?;
+            found.values.insert(reference, value);
+        }
+        let source = Source {
+            run: &run,
+            snapshot: &snapshot,
+            found: &found,
+        };
+        let tasks = numbers.iter().filter_map(|number| run.task(*number));
+        Ok(tasks.map(|task| source.task(task)).collect())
+    }
+
+    /// Returns the row of a task.
+    pub(super) async fn row(self, namespace: &Namespace, task_id: &str) -> Result<TaskRow> {
+        let id = TaskId::from(task_id);
+        let tasks = self.host.tasks();
+        match tasks.row(namespace, &id, TaskKind::Execution).await {
+            Err(Error::Rejected(Rejection::TaskNotFound)) => {
+                Err(ConductorRefusal::NoSuchTask(task_id.to_owned()).into())
+            }
+            found => found,
+        }
     }
 
     /// Returns a task by its id.
     pub async fn get(self, namespace: &Namespace, task_id: &str) -> Result<Task> {
-        let id = TaskId::from(task_id);
-        let missing = || ConductorRefusal::NoSuchTask(task_id.to_owned());
-        let row = self
-            .host
-            .tasks()
-            .row(namespace, &id, TaskKind::Execution)
-            .await;
-        let row = row.map_err(|_| missing())?;
+        let row = self.row(namespace, task_id).await?;
         let tasks = self.shown(&row.run_id, &[row.sequence.get()]).await?;
-        tasks.into_iter().next().ok_or_else(|| missing().into())
+        let missing = || ConductorRefusal::NoSuchTask(task_id.to_owned()).into();
+        tasks.into_iter().next().ok_or_else(missing)
     }
 
-    /// Applies a report on the task with this id.
-    pub async fn update(
-        self,
-        namespace: &Namespace,
-        task_id: &str,
-        report: Report,
-        takes_next: bool,
-    ) -> Result<(Updated, Option<Task>)> {
-        let id = TaskId::from(task_id);
-        let row = self
-            .host
-            .tasks()
-            .row(namespace, &id, TaskKind::Execution)
-            .await;
-        let row = row.map_err(|_| ConductorRefusal::NoSuchTask(task_id.to_owned()))?;
-        let target = TaskTarget::Id {
-            task_id: id,
-            seq: row.sequence.get(),
-        };
-        self.report(&row.run_id, target, report, takes_next).await
-    }
-
-    /// Applies a report on the open task with this reference.
-    pub async fn update_by_reference(
-        self,
-        namespace: &Namespace,
-        workflow_id: &str,
-        reference: &str,
-        report: Report,
-    ) -> Result<Updated> {
-        let run_id = RunId::from(workflow_id);
-        let run = self.host.inner.executor.read(&run_id).await?;
-        if run.is_none_or(|run| run.spec.namespace != *namespace) {
-            return Err(ConductorRefusal::NoSuchExecution(workflow_id.to_owned()).into());
-        }
-        let target = TaskTarget::Reference(reference.to_owned());
-        let (updated, _) = self.report(&run_id, target, report, false).await?;
-        Ok(updated)
-    }
-
-    async fn report(
-        self,
-        run_id: &RunId,
-        target: TaskTarget,
-        report: Report,
-        takes_next: bool,
-    ) -> Result<(Updated, Option<Task>)> {
-        let command = UpdateExecutionTask {
-            target,
-            report,
-            takes_next,
-        };
-        let updated = self.host.inner.executor.execute(run_id, &command).await?;
-        let updated =
-            updated.ok_or_else(|| ConductorRefusal::NoSuchExecution(run_id.to_string()))?;
-        if updated.has_backlog {
-            self.host.executions().settle(run_id).await?;
-        }
-        let next = match updated.next {
-            Some(number) => self.shown(run_id, &[number]).await?.into_iter().next(),
-            None => None,
-        };
-        Ok((updated, next))
+    /// Records the newest poll of a queue.
+    pub(super) fn record_poll(self, namespace: &Namespace, poll: LastPoll) {
+        let queue = queue_name(&poll.task_type, poll.domain.as_deref());
+        let polls = &self.host.inner.executor.finder.polls;
+        polls.record(namespace, queue.as_str(), poll);
     }
 
     /// Returns the newest polls of the queues of a task type, or of all.
@@ -255,4 +255,9 @@ impl ExecutionTasks<'_> {
             .polls
             .list(namespace, task_type)
     }
+}
+
+/// Returns what a worker of these tasks accepts: every task of its queue.
+pub(super) fn poll_filter(worker_id: Option<&str>) -> PollFilter {
+    PollFilter::any(WorkerId::from(worker_id.unwrap_or_default()))
 }

@@ -36,6 +36,13 @@ pub struct Waited {
     pub has_timed_out: bool,
 }
 
+/// Which runs below the root a wait looks at.
+#[derive(Clone, Copy)]
+enum Below {
+    Open,
+    All,
+}
+
 /// Why a wait ends.
 enum Reached {
     Ended,
@@ -48,10 +55,16 @@ impl Executions<'_> {
     pub async fn wait(self, namespace: &Namespace, id: &str, until: &WaitUntil) -> Result<Waited> {
         let deadline = Instant::now() + until.timeout;
         let root = RunId::from(id);
+        // A named task may have ended together with its run.
+        let which = if until.references.is_empty() {
+            Below::Open
+        } else {
+            Below::All
+        };
         let mut watches: BTreeMap<RunId, Watch> = BTreeMap::new();
         loop {
             // Watch first, look second: a change in between is not missed.
-            let mut tree = self.tree(namespace, &root).await?;
+            let mut tree = self.tree(namespace, &root, which).await?;
             let unwatched: Vec<RunId> = tree
                 .iter()
                 .map(|run| run.run_id().clone())
@@ -68,7 +81,7 @@ impl Executions<'_> {
             for change in &mut changes {
                 change.as_mut().enable();
             }
-            tree = self.tree(namespace, &root).await?;
+            tree = self.tree(namespace, &root, which).await?;
             if let Some(reached) = reached(&tree, until) {
                 return self.waited(namespace, id, Some(reached)).await;
             }
@@ -105,8 +118,8 @@ impl Executions<'_> {
         })
     }
 
-    /// Returns a run and the open runs below it, parents first.
-    async fn tree(self, namespace: &Namespace, root: &RunId) -> Result<Vec<Run>> {
+    /// Returns a run and the runs below it, parents first.
+    async fn tree(self, namespace: &Namespace, root: &RunId, which: Below) -> Result<Vec<Run>> {
         let mut tree = Vec::new();
         let mut waiting = VecDeque::from([root.clone()]);
         while let Some(run_id) = waiting.pop_front()
@@ -118,11 +131,13 @@ impl Executions<'_> {
             if run.spec.program != Program::Definition || run.spec.namespace != *namespace {
                 continue;
             }
-            for task in open_tasks(&run) {
-                if let Waiting::Child(child) = &task.waiting {
-                    waiting.push_back(child.clone());
-                }
-            }
+            let tasks = run.parts.values().filter_map(Part::as_task);
+            let children = tasks.filter_map(|task| match (&task.waiting, which) {
+                (Waiting::Child(child), _) => Some(child),
+                (_, Below::All) => task.sub_workflow_id.as_ref(),
+                (_, Below::Open) => None,
+            });
+            waiting.extend(children.cloned());
             tree.push(run);
         }
         if tree.is_empty() {
@@ -147,7 +162,13 @@ fn reached(tree: &[Run], until: &WaitUntil) -> Option<Reached> {
     for run in tree {
         let mut tasks = run.parts.values().filter_map(Part::as_task);
         if tasks.any(|task| {
-            !task.is_open() && !task.retried && until.references.contains(&task.reference)
+            // A task of a loop is also named without its iteration.
+            let names = [task.reference.as_str(), task.node_reference()];
+            let is_named = until
+                .references
+                .iter()
+                .any(|name| names.contains(&name.as_str()));
+            !task.is_open() && !task.retried && is_named
         }) {
             return Some(Reached::Task);
         }

@@ -5,3 +5,4 @@ pub(crate) mod dispatch;
 pub(crate) mod poll;
 pub(crate) mod poll_dedup;
 pub(crate) mod rate;
+pub(crate) mod starts;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use longhaul_engine::Rejection;
 use longhaul_engine::change::TaskKind;
 use longhaul_engine::queue::PollFilter;
+use longhaul_engine::run::state::Program;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_store::QueueKey;
 use tokio::time::Instant;
@@ -138,11 +139,15 @@ impl Matching<'_> {
             let task = match next {
                 Next::Task(task) => task,
                 Next::Empty => {
-                    self.host.inner.wakes.metrics.polled("empty");
+                    self.host.inner.wakes.metrics.polled(Program::Code, "empty");
                     return Ok(Polled::Empty);
                 }
                 Next::Throttled(throttle) => {
-                    self.host.inner.wakes.metrics.polled("throttled");
+                    self.host
+                        .inner
+                        .wakes
+                        .metrics
+                        .polled(Program::Code, "throttled");
                     return Ok(Polled::Throttled(throttle));
                 }
             };
@@ -151,8 +156,12 @@ impl Matching<'_> {
                 .await?;
             // `None`: another worker was quicker, or the task is gone. Try the next one.
             if let Some(reply) = claimed {
-                self.host.inner.wakes.metrics.polled("leased");
-                self.host.inner.wakes.metrics.leased(claim.label());
+                self.host
+                    .inner
+                    .wakes
+                    .metrics
+                    .polled(Program::Code, "leased");
+                self.host.inner.wakes.metrics.leased(claim.label(), 1);
                 return Ok(Polled::Leased(reply));
             }
             // The registration may have changed while the poll waited, and with it the tasks that the worker may lease.
@@ -208,7 +217,11 @@ impl Matching<'_> {
             &row.task_queue,
             row.build_id.as_deref(),
         ) {
-            self.host.inner.wakes.metrics.polled("draining");
+            self.host
+                .inner
+                .wakes
+                .metrics
+                .polled(Program::Code, "draining");
             return Err(Error::WorkerDraining(row.worker_id.clone()));
         }
         Ok(())

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use longhaul_engine::RunChange;
-use longhaul_engine::run::state::{Part, Run};
+use longhaul_engine::run::state::{Part, Program, Run};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
 use longhaul_protocol::id::Namespace;
@@ -183,6 +183,7 @@ impl ActivityTasks<'_> {
             let limit = left.min(PAGE);
             let filter = RunFilter {
                 namespace: namespace.clone(),
+                program: Some(Program::Code),
                 workflow_type: None,
                 status: Some(StatusFilter::Running),
                 condition: None,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use longhaul_engine::change::{Diagnosis, TaskKind};
+use longhaul_engine::conductor::execution::record::queue_name;
 use longhaul_engine::rollout::build_fits;
 use longhaul_engine::run::health::{
     Blocked, Finding, NextEvent, diagnostic_status, findings, next_event,
@@ -17,6 +18,9 @@ use crate::error::Result;
 use crate::operations::sessions::attempt;
 use crate::operations::workflows::Description;
 use crate::views::Workflows;
+
+/// A queue of definition runs counts as served for this long after a poll.
+const POLLED_SECONDS: u64 = 60;
 
 /// Number of newest events to read: far more than are shown, and fewer if so many do not fit on a page.
 const RECENT_EVENTS: [usize; 4] = [1000, 50, 5, 1];
@@ -56,11 +60,19 @@ impl Workflows<'_> {
         self.host.rollouts().refresh().await?;
         let workers = self.host.workers().all(namespace).await?;
         let pin = run.spec.routing.compatibility.as_deref();
+        let now = self.host.now();
+        // Workers of definition runs do not register; their polls show that they live.
+        let polls = self.host.execution_tasks().last_polls(namespace, None);
+        let is_polled = |queue: &TaskQueue| {
+            polls.iter().any(|poll| {
+                queue_name(&poll.task_type, poll.domain.as_deref()) == *queue
+                    && poll.at.plus_seconds(POLLED_SECONDS) > now
+            })
+        };
         let has_poller = |queue: &TaskQueue, kind: TaskKind, type_name: &str| {
             workers.iter().any(|worker| {
                 let row = &worker.row;
                 let types = match kind {
-                    // Workers of definition runs do not register.
                     TaskKind::Execution => return false,
                     TaskKind::Workflow => &row.supported_workflow_types,
                     TaskKind::Activity => &row.supported_activity_types,
@@ -69,9 +81,8 @@ impl Workflows<'_> {
                     && worker.status() == "active"
                     && (types.is_empty() || types.iter().any(|name| name == type_name))
                     && build_fits(pin, row.build_id.as_deref())
-            })
+            }) || (kind == TaskKind::Execution && is_polled(queue))
         };
-        let now = self.host.now();
         let session_blocked = self.session_blocked(run).await?;
         let findings = findings(run, &has_poller, &session_blocked, now);
         let end = run.core.last_history_sequence;

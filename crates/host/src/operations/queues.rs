@@ -56,7 +56,8 @@ impl TaskQueues<'_> {
         let is_after = |name: &TaskQueue| after.is_none_or(|after| name > after);
         let mut counts: BTreeMap<TaskQueue, Vec<QueueCount>> = BTreeMap::new();
         for count in self.host.inner.store.queue_counts(namespace).await? {
-            if is_after(&count.queue) {
+            // Open tasks of operators have queues too, but no worker gets them.
+            if is_after(&count.queue) && count.ready + count.leased > 0 {
                 counts.entry(count.queue.clone()).or_default().push(count);
             }
         }

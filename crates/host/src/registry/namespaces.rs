@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use longhaul_protocol::id::Namespace;
 use longhaul_store::{Expected, NamespaceRow};
 use parking_lot::RwLock;
+use tokio::sync::Mutex;
 
+use crate::Host;
 use crate::error::{Error, Result};
 use crate::views::Namespaces;
 
@@ -19,6 +21,8 @@ const RETENTION_DAYS_DEFAULT: u32 = 30;
 #[derive(Default)]
 pub(crate) struct NamespaceTable {
     known: RwLock<HashMap<Namespace, NamespaceRow>>,
+    /// Held while the rows are read or written, so that the copy is never older than they are.
+    changing: Mutex<()>,
 }
 
 /// The settings of a namespace from a caller.
@@ -69,6 +73,7 @@ impl Namespaces<'_> {
 
     /// Returns all namespaces by name.
     pub async fn list(self) -> Result<Vec<NamespaceRow>> {
+        let _changing = self.host.inner.namespaces.changing.lock().await;
         let rows = self.host.inner.store.list::<NamespaceRow>(None).await?;
         *self.host.inner.namespaces.known.write() = rows
             .iter()
@@ -79,6 +84,12 @@ impl Namespaces<'_> {
 
     /// Creates a namespace.
     pub async fn create(self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
+        let (name, spec) = (name.clone(), spec.clone());
+        let write = |host: Host| async move { host.namespaces().write_new(&name, &spec).await };
+        self.host.to_the_end(write).await
+    }
+
+    async fn write_new(self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
         let now = self.host.now();
         let row = NamespaceRow {
             name: name.clone(),
@@ -87,6 +98,7 @@ impl Namespaces<'_> {
             created_at: now,
             updated_at: now,
         };
+        let _changing = self.host.inner.namespaces.changing.lock().await;
         match self.host.inner.store.put(&row, Expected::Absent).await {
             Ok(()) => {}
             Err(longhaul_store::Error::Conflict) => {
@@ -105,10 +117,17 @@ impl Namespaces<'_> {
 
     /// Changes a namespace's description and retention.
     pub async fn update(self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
+        let (name, spec) = (name.clone(), spec.clone());
+        let write = |host: Host| async move { host.namespaces().write_changed(&name, &spec).await };
+        self.host.to_the_end(write).await
+    }
+
+    async fn write_changed(self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
         let mut row = self.get(name).await?;
         row.description.clone_from(&spec.description);
         row.retention_days = spec.retention_days;
         row.updated_at = self.host.now();
+        let _changing = self.host.inner.namespaces.changing.lock().await;
         self.host.inner.store.put(&row, Expected::Present).await?;
         self.host
             .inner

@@ -10,6 +10,7 @@ use longhaul_store::Expected;
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 
+use crate::Host;
 use crate::error::{Error, Result};
 use crate::registry::workers::WorkerView;
 use crate::views::Rollouts;
@@ -155,6 +156,21 @@ impl Rollouts<'_> {
     /// Drains, resumes, promotes or rolls back a cohort. When this returns, the change is durable, and every poll and start follows
     /// it.
     pub async fn change(
+        self,
+        namespace: &Namespace,
+        queue: &TaskQueue,
+        build_id: Option<String>,
+        change: Change,
+    ) -> Result<std::result::Result<Cohort, Blocked>> {
+        let (namespace, queue) = (namespace.clone(), queue.clone());
+        let write = |host: Host| async move {
+            let write = host.rollouts().write(&namespace, &queue, build_id, change);
+            write.await
+        };
+        self.host.to_the_end(write).await
+    }
+
+    async fn write(
         self,
         namespace: &Namespace,
         queue: &TaskQueue,

@@ -12,6 +12,7 @@ use longhaul_store::{Error as StoreError, Expected, SearchAttributeRow};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
+use crate::Host;
 use crate::error::{Error, Result};
 use crate::views::SearchAttributes;
 
@@ -54,6 +55,15 @@ impl SearchAttributes<'_> {
         if attribute::check_name(name).is_err() {
             return Err(Error::AttributeNameReserved(name.to_owned()));
         }
+        let (namespace, name) = (namespace.clone(), name.to_owned());
+        let write = |host: Host| async move {
+            let attributes = host.search_attributes();
+            attributes.write(&namespace, &name, attribute_type).await
+        };
+        self.host.to_the_end(write).await
+    }
+
+    async fn write(self, namespace: &Namespace, name: &str, attribute_type: Type) -> Result<()> {
         let mut known = self.host.inner.search_attributes.known.lock().await;
         let defined = self.definitions(&mut known, namespace).await?;
         if let Some(existing) = defined.get(name) {
@@ -85,6 +95,15 @@ impl SearchAttributes<'_> {
         if attribute::is_system(name) {
             return Err(Error::SystemAttribute(name.to_owned()));
         }
+        let (namespace, name) = (namespace.clone(), name.to_owned());
+        let delete = |host: Host| async move {
+            let delete = host.search_attributes().erase(&namespace, &name);
+            delete.await
+        };
+        self.host.to_the_end(delete).await
+    }
+
+    async fn erase(self, namespace: &Namespace, name: &str) -> Result<()> {
         let mut known = self.host.inner.search_attributes.known.lock().await;
         known.remove(namespace);
         let store = &self.host.inner.store;

@@ -77,6 +77,7 @@ impl Host {
             };
             let filter = RunFilter {
                 namespace: namespace.clone(),
+                program: None,
                 workflow_type: None,
                 status: Some(StatusFilter::Running),
                 condition: None,

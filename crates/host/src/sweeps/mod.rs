@@ -7,6 +7,7 @@ pub(crate) mod audit;
 pub(crate) mod keep_running;
 pub(crate) mod outbox;
 pub(crate) mod sessions;
+pub(crate) mod windows;
 pub(crate) mod workers;
 
 use std::time::Duration;
@@ -40,6 +41,7 @@ impl Host {
         self.start_sweep::<audit::Audit>();
         self.start_sweep::<sessions::SessionSweep>();
         self.start_sweep::<workers::WorkerSweep>();
+        self.start_sweep::<windows::Windows>();
     }
 
     fn start_sweep<S: Sweep>(&self) {

@@ -10,7 +10,7 @@ use longhaul_engine::run::cancellation::CleanupBudget;
 use longhaul_engine::run::family::child::Reported;
 use longhaul_engine::run::family::outbox::{ConfirmDelivery, Delivery, Order, deliveries};
 use longhaul_engine::run::message::external::Stop;
-use longhaul_engine::run::state::PartKey;
+use longhaul_engine::run::state::{PartKey, Program};
 use longhaul_engine::{Rejection, RunChange};
 use longhaul_protocol::Reason;
 use longhaul_protocol::id::RunId;
@@ -69,6 +69,18 @@ impl Outbox {
     /// Returns whether every message is delivered or left to the alarm of its sender.
     pub(crate) fn is_empty(&self) -> bool {
         self.senders.lock().is_empty()
+    }
+
+    /// Takes one sender. Returns whether its messages were waiting; otherwise they are being delivered.
+    fn take_one(&self, run_id: &RunId) -> bool {
+        let mut senders = self.senders.lock();
+        match senders.get_mut(run_id) {
+            Some(sender @ Sender::Waiting) => {
+                *sender = Sender::Delivering;
+                true
+            }
+            Some(Sender::Delivering | Sender::Again) | None => false,
+        }
     }
 
     fn take(&self, limit: usize) -> Vec<RunId> {
@@ -136,33 +148,55 @@ impl Sweep for Deliveries {
 }
 
 /// Delivers the outbox of the run. The alarm of the sender repeats the rest.
-async fn deliver_all(host: &Host, sender: &RunId) {
+async fn deliver_all(host: &Host, sender: &RunId) -> Vec<RunId> {
     let delivery = AssertUnwindSafe(deliver_messages(host, sender));
-    match delivery.catch_unwind().await {
-        Ok(Ok(())) => {}
+    let receivers = match delivery.catch_unwind().await {
+        Ok(Ok(receivers)) => receivers,
         Ok(Err(error)) => {
             tracing::warn!(run_id = %sender, %error, "messages to other runs could not be delivered yet");
+            Vec::new()
         }
         Err(_) => {
             tracing::error!(run_id = %sender, "delivering messages to other runs panicked");
+            Vec::new()
         }
-    }
+    };
     host.inner.wakes.outbox.done(sender);
     host.inner.wakes.idle.notify();
+    receivers
 }
 
-/// Delivers every message, oldest first.
-async fn deliver_messages(host: &Host, sender: &RunId) -> Result<()> {
+/// Delivers the messages of a definition run before a caller is answered. Returns the definition runs that received one. A message
+/// that the sweep delivers at the same time is delivered twice; the second time it changes nothing.
+pub(crate) async fn deliver_now(host: &Host, sender: &RunId) -> Result<Vec<RunId>> {
+    if host.inner.wakes.outbox.take_one(sender) {
+        Ok(deliver_all(host, sender).await)
+    } else {
+        deliver_messages(host, sender).await
+    }
+}
+
+/// Delivers every message, oldest first. Returns the definition runs that received one.
+async fn deliver_messages(host: &Host, sender: &RunId) -> Result<Vec<RunId>> {
+    let mut receivers = Vec::new();
     let Some(run) = host.inner.executor.read(sender).await? else {
-        return Ok(());
+        return Ok(receivers);
     };
     for delivery in deliveries(&run) {
         let number = delivery.number;
+        match &delivery.order {
+            Order::ReportExecution { parent_run_id, .. } => receivers.push(parent_run_id.clone()),
+            // A definition run has one id for both.
+            Order::Stop { workflow_id, .. } if run.spec.program == Program::Definition => {
+                receivers.push(RunId::from(workflow_id.as_str()));
+            }
+            Order::Report { .. } | Order::Stop { .. } | Order::RequestCancellation { .. } => {}
+        }
         let refusal = deliver(host, delivery).await?;
         let delivered = ConfirmDelivery { number, refusal };
         host.inner.executor.execute(sender, &delivered).await?;
     }
-    Ok(())
+    Ok(receivers)
 }
 
 /// Delivers one message. Returns the reason of a refusal; an error means that the outcome is unknown.

@@ -75,10 +75,10 @@ async fn a_run_that_lost_its_task_gets_it_back_without_an_event() {
     // A state that no command creates: a wake without a task.
     let run = setup.store.run(&run_id).await.unwrap().unwrap();
     let mut core = run.core.clone();
-    core.next_wake = Some(Wake {
+    core.next_wake = Some(Box::new(Wake {
         sequence: core.last_history_sequence,
         resume: Resume::default(),
-    });
+    }));
     let change = RunChange {
         spec: Arc::clone(&run.spec),
         base_version: Some(run.version),
@@ -89,7 +89,9 @@ async fn a_run_that_lost_its_task_gets_it_back_without_an_event() {
         commands: Vec::new(),
         deleted_commands: Vec::new(),
         instance: None,
+        key_claim: None,
         sets_search_attributes: false,
+        logs: Vec::new(),
     };
     let changes = Changes {
         run: Some(Box::new(change)),

@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 
 mod audit;
+mod definition_tasks;
+mod definitions;
+mod executions;
 mod memory;
 mod polls;
 mod recovery;

@@ -16,8 +16,12 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::matching::admission::{AdmissionCounter, Throttle};
+use crate::matching::starts::{StartCounter, StartName};
+use crate::sweeps::alarms::NextCheck;
 
 mod in_session;
+mod lanes;
+mod limited;
 mod queue;
 pub(crate) mod ready_task;
 mod session_index;
@@ -27,6 +31,7 @@ pub(crate) use in_session::READY_IN_SESSION_MAX;
 pub use queue::FairnessView;
 pub(crate) use ready_task::{ReadyTask, Reservation};
 
+use lanes::LaneKey;
 use queue::{Queue, QueuePlace, Waiter};
 use session_index::SessionIndex;
 use session_queues::SessionQueueKey;
@@ -85,6 +90,8 @@ impl Extent {
 pub(crate) struct Dispatch {
     clock: Arc<dyn Clock>,
     poll_caps: PollCaps,
+    /// When the window of a task definition has room again.
+    pub(crate) window_check: Arc<NextCheck>,
     state: Mutex<State>,
 }
 
@@ -113,6 +120,8 @@ struct State {
     waiting_in: HashMap<Namespace, usize>,
     next_waiter: u64,
     leases: AdmissionCounter,
+    starts: StartCounter,
+    window_check: Arc<NextCheck>,
     sessions: SessionIndex,
 }
 
@@ -120,6 +129,7 @@ struct State {
 enum Place {
     Plain(QueuePlace),
     InSession(SessionQueueKey, session_queues::Order),
+    InLane(LaneKey, session_queues::Order),
 }
 
 /// The result of a poll's search.
@@ -157,9 +167,11 @@ impl Dispatch {
         poll_caps: PollCaps,
         is_stored: bool,
     ) -> Self {
+        let window_check = Arc::<NextCheck>::default();
         Self {
             clock,
             poll_caps,
+            window_check: Arc::clone(&window_check),
             state: Mutex::new(State {
                 is_stored,
                 is_partial: false,
@@ -171,6 +183,8 @@ impl Dispatch {
                 waiting_in: HashMap::new(),
                 next_waiter: 0,
                 leases: AdmissionCounter::new(admission),
+                starts: StartCounter::default(),
+                window_check,
                 sessions: SessionIndex::default(),
             }),
         }
@@ -182,6 +196,7 @@ impl Dispatch {
         if row.worker_session.is_some() {
             state.note_attempt(row, self.clock.now());
         }
+        state.note_start(row, self.clock.now());
         if row.status == TaskStatus::Ready {
             let (key, now) = (queue_of(row), self.clock.now());
             // A task that waits here may now be for other workers: it is matched again.
@@ -256,9 +271,12 @@ impl Dispatch {
         let mut state = self.state.lock();
         let now = self.clock.now();
         state.leases.end_reservation(queue);
-        state.end_reservation(queue, taken, now);
+        let has_room = state.end_reservation(queue, taken, now);
         if let Some(task) = back {
             state.offer(queue.clone(), task, Origin::Commit, now);
+        }
+        if let Some(name) = has_room {
+            state.serve_name(&name, now);
         }
         if !state.leases.is_unlimited() {
             state.pump_namespace(queue, now);
@@ -343,7 +361,7 @@ impl Dispatch {
             }
         }
         let entry = state.queue(queue, now);
-        if (entry.truncated && entry.len == 0)
+        if (entry.truncated && entry.len + entry.lanes.len() == 0)
             || (entry.session_queues_truncated && entry.session_queues.len() == 0)
         {
             return Found::AskStore;
@@ -388,8 +406,11 @@ impl Dispatch {
         if let Ok(task) = ticket.handed.try_recv() {
             let now = self.clock.now();
             state.leases.end_reservation(&ticket.queue);
-            state.end_reservation(&ticket.queue, &task.reservation(), now);
+            let has_room = state.end_reservation(&ticket.queue, &task.reservation(), now);
             state.offer(ticket.queue, task, Origin::Commit, now);
+            if let Some(name) = has_room {
+                state.serve_name(&name, now);
+            }
         }
     }
 
@@ -504,6 +525,10 @@ impl State {
             self.offer_in_session(&key, task, origin, now);
             return;
         }
+        if task.limits.is_some() {
+            self.offer_limited(&key, task, origin, now);
+            return;
+        }
         if !self.leases.is_unlimited() {
             // Older tasks may be withheld here: the best one goes first.
             self.insert(key.clone(), task, origin, now);
@@ -556,6 +581,10 @@ impl State {
                     self.end_reservation(key, &back.reservation(), now);
                     self.offer_in_session(key, back, Origin::Fetched, now);
                 }
+                Err(back) if back.limits.is_some() => {
+                    self.end_start(key, &back.reservation());
+                    self.put_in_lane(key, back, Origin::Fetched, now);
+                }
                 Err(back) => self.insert(key.clone(), back, Origin::Fetched, now),
             }
         }
@@ -569,7 +598,7 @@ impl State {
             .filter(|(other, queue)| {
                 other.namespace == key.namespace
                     && other.kind == key.kind
-                    && queue.len + queue.session_queues.len() > 0
+                    && queue.len + queue.session_queues.len() + queue.lanes.len() > 0
                     && !queue.waiters.is_empty()
             })
             .map(|(other, _)| other.clone())
@@ -619,7 +648,7 @@ impl State {
             .or_default()
             .entry(place.1.clone())
             .or_default();
-        class.insert((place.2, place.3.clone()), task);
+        class.insert((place.2, place.3.clone()), Box::new(task));
         queue.len += 1;
         let task_id = place.3.clone();
         self.places.insert(task_id, (key, Place::Plain(place)));
@@ -639,13 +668,29 @@ impl State {
             Place::InSession(session_queue, order) => {
                 self.remove_from_session_queue(&key, &session_queue, &order);
             }
+            Place::InLane(lane, order) => {
+                let queue = self.queues.get_mut(&key);
+                if let Some(task) = queue.and_then(|queue| queue.lanes.remove(&lane, &order)) {
+                    self.ready_bytes -= task.bytes();
+                }
+            }
         }
     }
 
     /// Takes the best matching task out of the queue.
     fn pick(&mut self, key: &QueueKey, filter: &PollFilter, now: Timestamp) -> Option<ReadyTask> {
+        let lane = self.admitted_lane(key, now);
         let queue = self.queues.get(key)?;
         let plain = queue.best(filter, now);
+        if let (Some(lane), Some((_, limited))) = (lane, queue.lanes.best())
+            && plain.is_none_or(|plain| {
+                queue
+                    .fairness
+                    .goes_first(limited.order(), plain.order(), now)
+            })
+        {
+            return self.take_from_lane(key, &lane);
+        }
         // Without session tasks nothing more is checked.
         let in_session = queue
             .session_queues
@@ -674,11 +719,17 @@ impl State {
         Some(task)
     }
 
-    /// Ends the reservation of a task.
-    fn end_reservation(&mut self, queue: &QueueKey, reservation: &Reservation, now: Timestamp) {
+    /// Ends the reservation of a task. Returns the name of its task definition if that has room for another task now.
+    fn end_reservation(
+        &mut self,
+        queue: &QueueKey,
+        reservation: &Reservation,
+        now: Timestamp,
+    ) -> Option<StartName> {
         if let Some(options) = &reservation.session {
             self.end_session_reservation(queue, &reservation.task_id, options, now);
         }
+        self.end_start(queue, reservation)
     }
 }
 

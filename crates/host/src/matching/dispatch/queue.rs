@@ -7,12 +7,14 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::TaskId;
 use tokio::sync::oneshot;
 
+use super::lanes::Lanes;
 use super::ready_task::ReadyTask;
 use super::session_queues::SessionQueues;
 use crate::matching::rate::Rate;
 
-/// Ready tasks of one fairness class, oldest first.
-pub(super) type Class = BTreeMap<(Timestamp, TaskId), ReadyTask>;
+/// Ready tasks of one fairness class, oldest first. Tasks arrive in order, which leaves the nodes of the map half empty; a box keeps
+/// the empty half small.
+pub(super) type Class = BTreeMap<(Timestamp, TaskId), Box<ReadyTask>>;
 
 /// Priority, fairness class, then age.
 pub(super) type QueuePlace = (u8, Option<String>, Timestamp, TaskId);
@@ -24,6 +26,8 @@ pub(super) struct Queue {
     pub(super) len: usize,
     /// Tasks that must run in a session.
     pub(super) session_queues: SessionQueues,
+    /// Tasks whose starts are limited.
+    pub(super) lanes: Lanes,
     pub(super) waiters: VecDeque<Waiter>,
     pub(super) fairness: Fairness,
     pub(super) added: Rate,
@@ -44,6 +48,7 @@ impl Queue {
     /// Returns whether a matching task is here.
     pub(super) fn has(&self, filter: &PollFilter, is_full: bool) -> bool {
         self.session_queues.best(filter, is_full).is_some()
+            || self.lanes.len() > 0
             || self
                 .tiers
                 .values()
@@ -59,7 +64,8 @@ impl Queue {
             let mut candidates = classes.values().filter_map(|class| {
                 class
                     .values()
-                    .find(|task| filter.accepts(&task.requirements))
+                    .map(AsRef::as_ref)
+                    .find(|task: &&ReadyTask| filter.accepts(&task.requirements))
             });
             let first = candidates.next();
             let best = candidates.fold(first, |best, task| match best {
@@ -97,7 +103,8 @@ impl Queue {
 
     /// Returns whether no poll waits here and nothing is ready.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiters.is_empty() && self.len == 0 && self.session_queues.len() == 0
+        let tasks = self.len + self.session_queues.len() + self.lanes.len();
+        self.waiters.is_empty() && tasks == 0
     }
 
     /// Returns whether something happened here in the last minute.
@@ -109,7 +116,7 @@ impl Queue {
         let classes = self.tiers.get_mut(&place.0)?;
         let mut removed = None;
         if let Some(class) = classes.get_mut(&place.1) {
-            removed = class.remove(&(place.2, place.3.clone()));
+            removed = class.remove(&(place.2, place.3.clone())).map(|task| *task);
             self.len -= usize::from(removed.is_some());
             if class.is_empty() {
                 classes.remove(&place.1);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_engine::change::TaskRow;
-use longhaul_engine::queue::{Rank, Requirements};
+use longhaul_engine::queue::{Rank, Requirements, StartLimits};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{RunId, TaskId};
 use longhaul_protocol::sequence::CommandSeq;
@@ -24,6 +24,8 @@ pub(crate) struct ReadyTask {
     pub(super) requirements: Requirements,
     /// The session that it must run in.
     pub(crate) session: Option<Arc<WorkerSessionOptions>>,
+    /// The limits of its task definition.
+    pub(super) limits: Option<StartLimits>,
 }
 
 /// A task on its way from its queue to a lease.
@@ -31,6 +33,8 @@ pub(crate) struct ReadyTask {
 pub(crate) struct Reservation {
     pub(super) task_id: TaskId,
     pub(super) session: Option<Arc<WorkerSessionOptions>>,
+    /// The name of its task definition, if that has limits.
+    pub(super) name: Option<String>,
 }
 
 impl ReadyTask {
@@ -59,6 +63,7 @@ impl ReadyTask {
                 held_for: None,
             },
             session: None,
+            limits: None,
         }
     }
 
@@ -84,6 +89,7 @@ impl ReadyTask {
         Reservation {
             task_id: self.task_id.clone(),
             session: self.session.clone(),
+            name: (self.limits.is_some()).then(|| self.requirements.type_name.clone()),
         }
     }
 
@@ -106,6 +112,7 @@ impl From<&TaskRow> for ReadyTask {
             },
             requirements: Requirements::from(row),
             session: row.worker_session.as_deref().cloned().map(Arc::new),
+            limits: row.start_limits,
         }
     }
 }
