@@ -5,8 +5,18 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::Namespace;
 use serde_json::json;
 use subtle::ConstantTimeEq;
+
+mod keys;
+
+pub use keys::ConductorKey;
+pub(crate) use keys::TokenRefusal;
+
+/// The header in which Conductor clients send their token.
+const CONDUCTOR_TOKEN: &str = "x-authorization";
 
 /// What a caller may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +42,7 @@ impl Role {
 pub struct Auth {
     anonymous: Caller,
     tokens: Vec<Token>,
+    keys: Vec<ConductorKey>,
 }
 
 #[derive(Clone)]
@@ -48,6 +59,8 @@ pub(crate) struct Caller {
     pub(crate) principal: Arc<str>,
     /// How the caller was authenticated, as JSON text that is stored with its commands.
     pub(crate) credential: Arc<str>,
+    /// The only namespace that the caller acts in. `None` if its requests name one.
+    pub(crate) namespace: Option<Namespace>,
 }
 
 const EVERY_ROLE: &[Role] = &[Role::Worker, Role::Operator, Role::Admin];
@@ -85,12 +98,43 @@ impl Auth {
         Self {
             anonymous: Caller::anonymous(),
             tokens: known.into_iter().filter_map(token).collect(),
+            keys: Vec::new(),
         }
+    }
+
+    /// Adds the keys of Conductor clients. Their tokens are accepted on that plane only.
+    #[must_use]
+    pub fn with_keys(self, keys: Vec<ConductorKey>) -> Self {
+        Self { keys, ..self }
     }
 
     /// Returns whether callers need no credential.
     pub fn is_open(&self) -> bool {
-        self.tokens.is_empty()
+        self.tokens.is_empty() && self.keys.is_empty()
+    }
+
+    /// Returns a token for the owner of a key, or `None` if the id or the secret is wrong.
+    pub(crate) fn issue_token(&self, id: &str, secret: &str, now: Timestamp) -> Option<String> {
+        keys::issue(&self.keys, id, secret, now)
+    }
+
+    /// Returns the caller of a request on the Conductor plane. It sends the token of a key, or a token of the server as on the other
+    /// planes.
+    pub(crate) fn authenticate_conductor(
+        &self,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> Result<Caller, TokenRefusal> {
+        let mut given = headers.get_all(CONDUCTOR_TOKEN).iter();
+        match (given.next(), given.next()) {
+            (Some(token), None) if !self.is_open() => {
+                let token = token.to_str().map_err(|_| TokenRefusal::Invalid)?;
+                keys::check(&self.keys, token.trim(), now)
+            }
+            // Two headers are ambiguous.
+            (Some(_), Some(_)) if !self.is_open() => Err(TokenRefusal::Invalid),
+            _ => self.authenticate(headers).ok_or(TokenRefusal::Invalid),
+        }
     }
 
     /// Returns the caller of a request, or `None` if the credential is missing or wrong.
@@ -127,14 +171,26 @@ impl Default for Auth {
 
 impl Caller {
     fn with_token(roles: &[Role], subject: &str) -> Self {
+        Self::authorized(roles, "token", subject)
+    }
+
+    fn with_key(id: &str, roles: &[Role], namespace: Option<Namespace>) -> Self {
+        Self {
+            namespace,
+            ..Self::authorized(roles, "key", id)
+        }
+    }
+
+    fn authorized(roles: &[Role], method: &str, subject: &str) -> Self {
         let names: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
-        let credential = json!({"status": "authorized", "method": "token", "role": names.first(), "roles": names});
+        let credential = json!({"status": "authorized", "method": method, "role": names.first(), "roles": names});
         Self {
             roles: roles.into(),
-            principal: json!({"type": "auth:token", "id": subject})
+            principal: json!({"type": format!("auth:{method}"), "id": subject})
                 .to_string()
                 .into(),
             credential: credential.to_string().into(),
+            namespace: None,
         }
     }
 
@@ -148,6 +204,7 @@ impl Caller {
                 .to_string()
                 .into(),
             credential: credential.to_string().into(),
+            namespace: None,
         }
     }
 

@@ -168,12 +168,16 @@ fn status(error: &Error) -> StatusCode {
 /// Returns the status of a refused operation on definitions or definition runs.
 fn conductor_status(refusal: &ConductorRefusal) -> StatusCode {
     match refusal {
-        ConductorRefusal::InvalidDefinition(_) => StatusCode::BAD_REQUEST,
+        ConductorRefusal::InvalidDefinition(_) | ConductorRefusal::BadSearch(_) => {
+            StatusCode::BAD_REQUEST
+        }
         ConductorRefusal::DefinitionExists { .. } => StatusCode::CONFLICT,
         ConductorRefusal::NoSuchDefinition { .. }
         | ConductorRefusal::DefinitionUnusable(_)
         | ConductorRefusal::NoSuchExecution(_)
-        | ConductorRefusal::NoSuchTask(_) => StatusCode::NOT_FOUND,
+        | ConductorRefusal::NoSuchTask(_)
+        | ConductorRefusal::TaskOfOtherWorkflow { .. }
+        | ConductorRefusal::NoOpenTask { .. } => StatusCode::NOT_FOUND,
     }
 }
 
@@ -215,6 +219,7 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::NotCurrent
         | Rejection::RunNotClosed
         | Rejection::RunNotPaused
+        | Rejection::KeyTaken { .. }
         | Rejection::OtherProgram { .. }
         | Rejection::AlreadyStarted { .. }
         | Rejection::RequestIdConflict { .. }
@@ -232,6 +237,8 @@ fn rejected_status(rejection: &Rejection) -> StatusCode {
         | Rejection::InvalidSearchAttributes { .. }
         | Rejection::InvalidSignalArguments { .. }
         | Rejection::LimitExceeded(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        Rejection::SchemaMismatch { .. } => StatusCode::BAD_REQUEST,
+        Rejection::SchemaNotCompared { .. } => StatusCode::SERVICE_UNAVAILABLE,
         Rejection::UpdateRefused(refused) if refused.reason == Reason::UnknownUpdate => {
             StatusCode::NOT_FOUND
         }
@@ -279,7 +286,11 @@ fn with_rejection(refusal: Refusal, rejection: &Rejection) -> Refusal {
             .with("is_terminal", status.is_terminal())
             .with("outcome", "rejected_not_active"),
         Rejection::RunNotClosed => refusal.with("outcome", "rejected_run_not_closed"),
-        Rejection::RunNotPaused | Rejection::OtherProgram { .. } => refusal,
+        Rejection::KeyTaken { run_id } => refusal.with("workflowId", run_id.as_str()),
+        Rejection::RunNotPaused
+        | Rejection::OtherProgram { .. }
+        | Rejection::SchemaMismatch { .. }
+        | Rejection::SchemaNotCompared { .. } => refusal,
         Rejection::NotCurrent => refusal
             .with("outcome", "rejected_not_current")
             .with("target_scope", "run"),

@@ -154,17 +154,23 @@ fn version_refused(refusal: VersionRefusal) -> Refusal {
 
 /// Returns the namespace of the header, else of the URL parameter, else the default one. Names are compared without case.
 pub(crate) fn namespace_of(headers: &HeaderMap, uri: &Uri) -> Namespace {
-    let header = headers::text(headers, "x-namespace")
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty());
-    let name = header.or_else(|| {
-        let query = uri.query()?;
+    let parameter = uri.query().and_then(|query| {
         form_urlencoded::parse(query.as_bytes())
             .find(|(key, _)| key == "namespace")
-            .map(|(_, value)| value.trim().to_owned())
+            .map(|(_, value)| value.into_owned())
     });
-    let name = name
-        .filter(|name| !name.is_empty())
+    namespace_from(headers, parameter)
+}
+
+/// Returns the namespace of the header, else the parameter, else the default one.
+pub(crate) fn namespace_from(headers: &HeaderMap, parameter: Option<String>) -> Namespace {
+    let given = |name: &str| {
+        let name = name.trim();
+        (!name.is_empty()).then(|| name.to_owned())
+    };
+    let name = headers::text(headers, "x-namespace")
+        .and_then(|name| given(&name))
+        .or_else(|| given(&parameter?))
         .unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
     // Names are ASCII. Other letters keep their case, because the lower case of some of them is ASCII.
     Namespace::from(name.to_ascii_lowercase())

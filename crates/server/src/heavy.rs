@@ -12,13 +12,18 @@ use axum::body::{Body as HttpBody, HttpBody as _};
 use axum::extract::State;
 use axum::middleware::Next;
 use axum::response::Response;
+use bytes::BytesMut;
+use futures::StreamExt as _;
+use futures::future::ready;
+use futures::stream;
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt as _;
 use longhaul_protocol::Reason;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::App;
 use crate::gate::Refusal;
+use crate::{App, conductor};
 
 /// A body or a response of at least this size is large: working on a quarter of a mebibyte takes about a millisecond.
 const LARGE_FROM_BYTES: usize = 256 * 1024;
@@ -46,7 +51,18 @@ pub(crate) struct Heavy {
 
 /// Memory that a body reserves until the response is sent.
 pub(crate) struct Room {
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Room {
+    /// Gives back what a body of this length does not need.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let spare = self
+            .permit
+            .num_permits()
+            .saturating_sub(bytes.div_ceil(ROOM_UNIT));
+        drop(self.permit.split(spare));
+    }
 }
 
 impl Default for Heavy {
@@ -73,7 +89,7 @@ impl Heavy {
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         let permit = Arc::clone(&self.bodies).acquire_many_owned(units);
         match tokio::time::timeout(ROOM_WAIT, permit).await {
-            Ok(Ok(permit)) => Ok(Some(Room { _permit: permit })),
+            Ok(Ok(permit)) => Ok(Some(Room { permit })),
             Ok(Err(_)) | Err(_) => Err(Refusal::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 Reason::ServerBusy,
@@ -105,11 +121,47 @@ pub(crate) async fn layer(
     request: Request<HttpBody>,
     next: Next,
 ) -> Response {
+    // Some Conductor clients send every body without its length, also the smallest.
+    let request = if conductor::owns(request.uri().path()) {
+        measured(request).await
+    } else {
+        request
+    };
     if large_body(request.headers(), request.body()).is_none() {
         return next.run(request).await;
     }
     let working = Arc::clone(&app.heavy().working);
     away(working, next.run(request)).await
+}
+
+/// Reads the beginning of a body of unknown length. A body that ends there is small, and its length is known from here on.
+async fn measured(request: Request<HttpBody>) -> Request<HttpBody> {
+    if large_body(request.headers(), request.body()) != Some(usize::MAX) {
+        return request;
+    }
+    let (parts, mut body) = request.into_parts();
+    let mut start = BytesMut::new();
+    let failed = loop {
+        match body.frame().await {
+            None => return Request::from_parts(parts, HttpBody::from(start.freeze())),
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    start.extend_from_slice(&data);
+                }
+                if start.len() >= LARGE_FROM_BYTES {
+                    break None;
+                }
+            }
+            // The plane refuses it, with its own envelope.
+            Some(Err(error)) => break Some(error),
+        }
+    };
+    let start = stream::once(ready(Ok(start.freeze())));
+    let body = match failed {
+        None => HttpBody::from_stream(start.chain(body.into_data_stream())),
+        Some(error) => HttpBody::from_stream(start.chain(stream::once(ready(Err(error))))),
+    };
+    Request::from_parts(parts, body)
 }
 
 /// Drives a future on threads for blocking work. It holds a permit while it runs, but not while it waits.

@@ -180,6 +180,8 @@ impl<S> Guarded<S> {
     fn refuse(&self, uri: &Uri, refusal: Refusal) -> Response {
         if uri.path().starts_with("/api/worker/") {
             crate::worker::envelope::refused(&self.app, refusal)
+        } else if crate::conductor::owns(uri.path()) {
+            crate::conductor::refused(&self.app, refusal)
         } else {
             crate::control::refused(refusal)
         }

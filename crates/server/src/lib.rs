@@ -1,14 +1,18 @@
 //! HTTP: parse, call the host, render. This crate contains no rules about workflows; a handler that needs one calls the host.
 //!
 //! The router below is the table of contents. `gate` contains the checks of every request and their order, `request` reads the parts
-//! of a request and collects mistakes, `worker` and `control` are the two planes, each with its envelope, and `views` contains what
-//! both show.
+//! of a request and collects mistakes, `worker`, `control` and `conductor` are the three planes, each with its envelope, and `views`
+//! contains what the first two show.
 
 use std::any::Any;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
 use axum::middleware::from_fn_with_state;
+use axum::response::Response;
+use http::Request;
 use longhaul_host::Host;
 use longhaul_protocol::describe::HISTORY_PAGE_SIZE_DEFAULT;
 use tower_http::CompressionLevel;
@@ -170,13 +174,18 @@ impl App {
             .into_router()
             .layer(worker_panics)
             .layer(compression(COMPRESS_FOR_WORKERS_FROM_BYTES));
+        let app = self.clone();
+        let conductor_panics = CatchPanicLayer::custom(move |panic: Box<dyn Any + Send>| {
+            conductor::panicked(&app, &*panic)
+        });
         let conductor = conductor::routes()
             .into_router()
+            .layer(conductor_panics)
             .layer(compression(COMPRESS_FROM_BYTES));
         let others = outside_api()
             .into_router()
             .nest("/api", control::routes().into_router())
-            .fallback(control::not_found)
+            .fallback(not_found)
             .layer(compression(COMPRESS_FROM_BYTES));
         Router::new()
             .nest("/api/worker", workers)
@@ -188,6 +197,16 @@ impl App {
                 HostsLayer(self.clone()),
             ))
             .with_state(self.clone())
+    }
+}
+
+/// Answers a request that no route matches, in the envelope of the plane that its path belongs to.
+async fn not_found(State(app): State<App>, request: Request<Body>) -> Response {
+    let path = request.uri().path();
+    if conductor::owns(path) {
+        conductor::not_found(&app, request.headers(), path)
+    } else {
+        control::not_found(&app, request.headers())
     }
 }
 

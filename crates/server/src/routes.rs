@@ -52,6 +52,25 @@ methods! {
     delete DELETE,
 }
 
+/// Defines the routing functions of a plane. Each takes what the route requires of its callers and a handler. The plane's `serve`
+/// checks the request, calls the handler and renders what it returns.
+macro_rules! routing_functions {
+    ($door:ty, $call:ty => $reply:ty; $($name:ident)+) => {$(
+        fn $name<F, A>(door: impl Into<$door>, handler: F) -> Endpoint
+        where
+            F: Fn($call) -> A + Clone + Send + Sync + 'static,
+            A: Future<Output = Result<$reply, Refusal>> + Send + 'static,
+        {
+            let door = door.into();
+            routes::$name(move |State(app): State<App>, request: Request<HttpBody>| {
+                serve(door, app, request, handler.clone())
+            })
+        }
+    )+};
+}
+
+pub(crate) use routing_functions;
+
 /// Paths with their endpoints.
 #[derive(Default)]
 pub(crate) struct Routes {

@@ -49,15 +49,18 @@ impl Answer {
 }
 
 impl Refusal {
-    /// Renders the refusal in the envelope of this plane.
-    pub(super) fn into_answer(self) -> Response {
+    /// Renders the refusal in the envelope of this plane. Clients read the status from the body too.
+    pub(super) fn into_answer(self, instance: &str) -> Response {
         let mut body = Map::new();
         body.insert("status".to_owned(), json!(self.status.as_u16()));
         body.insert("message".to_owned(), json!(self.message));
         body.insert("reason".to_owned(), json!(self.reason.as_str()));
-        let retryable = self.status == StatusCode::SERVICE_UNAVAILABLE;
+        if !self.extra.contains_key("validationErrors") {
+            body.insert("instance".to_owned(), json!(instance));
+        }
+        let retryable = self.extra.get("retryable") == Some(&json!(true));
         body.insert("retryable".to_owned(), json!(retryable));
-        for name in ["validationErrors", "error"] {
+        for name in ["validationErrors", "error", "error_id"] {
             if let Some(value) = self.extra.get(name) {
                 body.insert(name.to_owned(), value.clone());
             }

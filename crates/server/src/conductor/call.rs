@@ -1,10 +1,7 @@
 //! Reads a request of this plane.
 
-use std::collections::BTreeMap;
-
 use axum::body::Body as HttpBody;
-use axum::extract::{FromRequestParts, RawPathParams};
-use http::{Request, StatusCode};
+use http::{HeaderMap, Request, StatusCode};
 use longhaul_host::{ConductorRefusal, Error, Host, RequestSlot};
 use longhaul_protocol::Reason;
 use longhaul_protocol::conductor::{ParseError, WrongMember, member::Member, parse};
@@ -12,16 +9,17 @@ use longhaul_protocol::id::Namespace;
 use serde_json::{Value, json};
 
 use crate::App;
-use crate::auth::Role;
+use crate::auth::{Caller, Role, TokenRefusal};
 use crate::error;
-use crate::gate::{Refusal, collect_body, namespace_of, require_namespace};
+use crate::gate::{Refusal, collect_body, namespace_from, require_namespace};
 use crate::heavy::{Room, large_body};
+use crate::request::path::Path;
 
 /// A request that passed every check.
 pub(super) struct Call {
     app: App,
     pub(super) namespace: Namespace,
-    segments: BTreeMap<String, String>,
+    path: Path,
     query: Vec<(String, String)>,
     body: bytes::Bytes,
     /// Held until the answer is sent.
@@ -31,52 +29,38 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) async fn read(
-        app: App,
+        app: &App,
         request: Request<HttpBody>,
         roles: &[Role],
     ) -> Result<Self, Refusal> {
         let (mut parts, body) = request.into_parts();
-        let caller = app.auth().authenticate(&parts.headers).ok_or_else(|| {
-            Refusal::new(
-                StatusCode::UNAUTHORIZED,
-                Reason::Unauthorized,
-                "A valid token is required.",
-            )
-            .with("error", "INVALID_TOKEN")
-        })?;
-        if !caller.has_any(roles) {
-            let message = "The token may not do this.";
-            return Err(
-                Refusal::new(StatusCode::FORBIDDEN, Reason::Forbidden, message)
-                    .with("error", "NOT_ALLOWED"),
-            );
-        }
-        let namespace = namespace_of(&parts.headers, &parts.uri);
-        require_namespace(&app, &namespace).await?;
-        let slot = app.host().admit_request(&namespace)?;
+        let caller = admit(app, &parts.headers, roles)?;
         let query = parts.uri.query().unwrap_or_default();
         let query: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
             // Clients send these for parameters that they do not set.
             .filter(|(_, value)| !value.is_empty() && value != "None")
             .map(|(name, value)| (name.into_owned(), value.into_owned()))
             .collect();
-        let params = RawPathParams::from_request_parts(&mut parts, &()).await;
-        let segments = params
-            .map(|params| {
-                params
-                    .iter()
-                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                    .collect()
-            })
-            .unwrap_or_default();
+        let namespace = caller.namespace.unwrap_or_else(|| {
+            let parameter = query.iter().find(|(name, _)| name == "namespace");
+            namespace_from(&parts.headers, parameter.map(|(_, value)| value.clone()))
+        });
+        let path = Path::of(&mut parts).await;
+        let path = path.ok_or_else(|| no_route(parts.uri.path()))?;
+        require_namespace(app, &namespace).await?;
+        let slot = app.host().admit_request(&namespace)?;
         let limit = app.options().max_request_bytes;
         let large = large_body(&parts.headers, &body);
-        let room = app.heavy().room_for(large, limit).await?;
+        let mut room = app.heavy().room_for(large, limit).await?;
         let body = collect_body(&parts.headers, body, limit).await?;
+        if let Some(room) = &mut room {
+            // A body of unknown length reserved as much as the largest one needs.
+            room.shrink_to(body.len());
+        }
         Ok(Self {
-            app,
+            app: app.clone(),
             namespace,
-            segments,
+            path,
             query,
             body,
             _room: room,
@@ -88,9 +72,14 @@ impl Call {
         self.app.host()
     }
 
+    /// Returns the version of the server.
+    pub(super) fn server_version(&self) -> &'static str {
+        self.app.options().version
+    }
+
     /// Returns a part of the path.
     pub(super) fn segment(&self, name: &str) -> &str {
-        self.segments.get(name).map_or("", String::as_str)
+        self.path.get(name).unwrap_or_default()
     }
 
     /// Returns a parameter of the URL.
@@ -108,7 +97,7 @@ impl Call {
             .filter(|(given, _)| given == name)
             .flat_map(|(_, value)| value.split(','))
             .map(str::trim)
-            .filter(|value| !value.is_empty())
+            .filter(|value| !value.is_empty() && *value != "None")
             .collect()
     }
 
@@ -143,6 +132,11 @@ impl Call {
         }
     }
 
+    /// Returns the body as it was sent.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.body
+    }
+
     /// Returns the body as a model.
     pub(super) fn body<T: Member>(&self) -> Result<T, Refusal> {
         parse(&self.body).map_err(|error| match error {
@@ -151,18 +145,65 @@ impl Call {
         })
     }
 
+    /// Returns the models of a body that is one of them or a list.
+    pub(super) fn one_or_many<T: Member>(&self) -> Result<Vec<T>, Refusal> {
+        let first = self.body.iter().find(|byte| !byte.is_ascii_whitespace());
+        match first {
+            Some(b'[') => self.body(),
+            _ => Ok(vec![self.body()?]),
+        }
+    }
+
     /// Returns the body as an object. A body that is missing or null is empty.
     pub(super) fn object(&self) -> Result<serde_json::Map<String, Value>, Refusal> {
         if self.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(serde_json::Map::new());
         }
-        match serde_json::from_slice(&self.body) {
+        match longhaul_protocol::json::from_caller(&self.body) {
             Ok(Value::Object(object)) => Ok(object),
             Ok(Value::Null) => Ok(serde_json::Map::new()),
             Ok(_) => Err(bad_request("The body must be a JSON object.".to_owned())),
             Err(error) => Err(bad_request(format!("The body is not JSON: {error}"))),
         }
     }
+}
+
+/// Checks credential and role. Clients renew their token and repeat a request if `error` is one of the two words for tokens; any
+/// other word is a lack of permission.
+pub(super) fn admit(app: &App, headers: &HeaderMap, roles: &[Role]) -> Result<Caller, Refusal> {
+    let now = app.host().now();
+    let caller = app
+        .auth()
+        .authenticate_conductor(headers, now)
+        .map_err(|refused| {
+            let (error, message) = match refused {
+                TokenRefusal::Invalid => ("INVALID_TOKEN", "A valid token is required."),
+                TokenRefusal::Expired => ("EXPIRED_TOKEN", "The token has expired."),
+            };
+            Refusal::new(StatusCode::UNAUTHORIZED, Reason::Unauthorized, message)
+                .with("error", error)
+        })?;
+    if !caller.has_any(roles) {
+        let allowed: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
+        let message = format!(
+            "The credential may not do this; it needs the role {}.",
+            allowed.join(" or ")
+        );
+        return Err(
+            Refusal::new(StatusCode::FORBIDDEN, Reason::Forbidden, message)
+                .with("error", "NOT_ALLOWED"),
+        );
+    }
+    Ok(caller)
+}
+
+/// The refusal of a path that no route has.
+pub(super) fn no_route(path: &str) -> Refusal {
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        Reason::NotFound,
+        format!("There is no route {path}."),
+    )
 }
 
 /// Refuses a request with 400.
@@ -173,10 +214,27 @@ pub(super) fn bad_request(message: String) -> Refusal {
 fn invalid(wrong: Vec<WrongMember>) -> Refusal {
     let errors: Vec<Value> = wrong
         .iter()
-        .map(|wrong| json!({"path": wrong.path, "message": wrong.message, "invalidValue": wrong.invalid_value}))
+        .map(|wrong| violation(&wrong.path, &wrong.message, wrong.invalid_value.as_ref()))
         .collect();
     bad_request("Validation failed, check below errors for detail.".to_owned())
         .with("validationErrors", errors)
+}
+
+/// Refuses a body as a whole, in the form of a validation.
+pub(super) fn invalid_body(message: &str) -> Refusal {
+    invalid(vec![WrongMember {
+        path: String::new(),
+        message: message.to_owned(),
+        invalid_value: None,
+    }])
+}
+
+fn violation(path: &str, message: &str, invalid_value: Option<&String>) -> Value {
+    let mut shown = json!({"path": path, "message": message});
+    if let Some(value) = invalid_value {
+        shown["invalidValue"] = json!(value);
+    }
+    shown
 }
 
 /// Renders an error of the host, with the violations of a definition.
@@ -186,13 +244,7 @@ pub(super) fn refused(error: Error) -> Refusal {
         Error::Conductor(ConductorRefusal::InvalidDefinition(violations)) => {
             let errors: Vec<Value> = violations
                 .iter()
-                .map(|violation| {
-                    let mut shown = json!({"path": violation.path, "message": violation.message});
-                    if let Some(value) = &violation.invalid_value {
-                        shown["invalidValue"] = json!(value);
-                    }
-                    shown
-                })
+                .map(|wrong| violation(&wrong.path, &wrong.message, wrong.invalid_value.as_ref()))
                 .collect();
             refusal.with("validationErrors", errors)
         }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::answer::Answer;
 use super::call::{Call, bad_request, refused};
-use super::workflows::read_start;
+use super::workflows::{check_size, read_start};
 use crate::gate::Refusal;
 
 /// The wait of a request that names none, in seconds.
@@ -40,15 +40,17 @@ pub(super) async fn execute(call: Call) -> Result<Answer, Refusal> {
     let strategy = read_strategy(&call)?;
     let until = read_wait(&call)?;
     let start = read_start(request)?;
+    check_size(&call, &start)?;
     let executions = call.host().executions();
     let started = executions.start(&call.namespace, start).await;
     let id = started.map_err(refused)?;
     let waited = executions.wait(&call.namespace, id.as_str(), &until).await;
-    Ok(render(
-        &waited.map_err(refused)?,
-        strategy,
-        call.text("requestId"),
-    ))
+    let request_id = match call.text("requestId") {
+        Some(given) => given.to_owned(),
+        // Every run has an id of its own, so it also names the request that started it.
+        None => id.to_string(),
+    };
+    Ok(render(&waited.map_err(refused)?, strategy, request_id))
 }
 
 /// Reads what the answer shows.
@@ -75,13 +77,13 @@ fn read_wait(call: &Call) -> Result<WaitUntil, Refusal> {
     })
 }
 
-fn render(waited: &Waited, strategy: ReturnStrategy, request_id: Option<&str>) -> Answer {
+fn render(waited: &Waited, strategy: ReturnStrategy, request_id: String) -> Answer {
     let target = waited.target.workflow(false);
     let shown = Shown {
         strategy,
         target_id: &target.workflow_id,
         target_status: target.status,
-        request_id: request_id.map(str::to_owned),
+        request_id: Some(request_id),
         has_timed_out: waited.has_timed_out,
     };
     match (strategy, &waited.blocking) {

@@ -1,16 +1,27 @@
 //! Registered definitions of tasks and workflows.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use http::StatusCode;
 use longhaul_host::Existing;
 use longhaul_protocol::Reason;
-use longhaul_protocol::conductor::{BulkResponse, TaskDef, WorkflowDef};
+use longhaul_protocol::conductor::{BulkResponse, TaskDef, WorkflowDef, WorkflowDefSummary};
 
 use super::answer::Answer;
-use super::call::{Call, bad_request, refused};
+use super::call::{Call, bad_request, invalid_body, refused};
 use crate::gate::Refusal;
 
 fn missing(message: String) -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, Reason::DefinitionNotFound, message)
+}
+
+/// Refuses a name or version that is not registered.
+pub(super) fn no_such_workflow(name: &str, version: Option<i32>) -> Refusal {
+    missing(format!(
+        "No such workflow found by name: {name}, version: {}",
+        version.map_or_else(|| "null".to_owned(), |version| version.to_string())
+    ))
 }
 
 pub(super) async fn list_tasks(call: Call) -> Result<Answer, Refusal> {
@@ -75,6 +86,55 @@ pub(super) async fn list_workflows(call: Call) -> Result<Answer, Refusal> {
     Ok(Answer::json(&workflows))
 }
 
+pub(super) async fn list_names(call: Call) -> Result<Answer, Refusal> {
+    let workflows = call.host().definitions().workflows(&call.namespace).await?;
+    let names: BTreeSet<&str> = workflows.iter().map(|one| one.name.as_str()).collect();
+    Ok(Answer::json(&names))
+}
+
+pub(super) async fn list_names_and_versions(call: Call) -> Result<Answer, Refusal> {
+    let workflows = call.host().definitions().workflows(&call.namespace).await?;
+    let mut by_name: BTreeMap<&str, Vec<WorkflowDefSummary>> = BTreeMap::new();
+    for definition in &workflows {
+        let versions = by_name.entry(&definition.name).or_default();
+        versions.push(summary(definition));
+    }
+    Ok(Answer::json(&by_name))
+}
+
+pub(super) async fn list_latest_versions(call: Call) -> Result<Answer, Refusal> {
+    let workflows = call.host().definitions().workflows(&call.namespace).await?;
+    // The versions of a name are in ascending order.
+    let latest: BTreeMap<&str, &Arc<WorkflowDef>> = workflows
+        .iter()
+        .map(|definition| (definition.name.as_str(), definition))
+        .collect();
+    Ok(Answer::json(&latest.into_values().collect::<Vec<_>>()))
+}
+
+pub(super) async fn list_versions(call: Call) -> Result<Answer, Refusal> {
+    let name = call.segment("a");
+    let workflows = call.host().definitions().workflows(&call.namespace).await?;
+    let versions: Vec<WorkflowDefSummary> = workflows
+        .iter()
+        .filter(|definition| definition.name == name)
+        .map(|definition| summary(definition))
+        .collect();
+    if versions.is_empty() {
+        return Err(missing(format!("No such workflow found by name: {name}")));
+    }
+    Ok(Answer::json(&versions))
+}
+
+fn summary(definition: &WorkflowDef) -> WorkflowDefSummary {
+    WorkflowDefSummary {
+        name: definition.name.clone(),
+        version: definition.version,
+        create_time: Some(definition.create_time),
+        update_time: Some(definition.update_time).filter(|time| *time > 0),
+    }
+}
+
 pub(super) async fn create_workflow(call: Call) -> Result<Answer, Refusal> {
     let definition: WorkflowDef = call.body()?;
     let existing = match call.flag("overwrite")? {
@@ -92,9 +152,7 @@ pub(super) async fn create_workflow(call: Call) -> Result<Answer, Refusal> {
 pub(super) async fn put_workflows(call: Call) -> Result<Answer, Refusal> {
     let definitions: Vec<WorkflowDef> = call.body()?;
     if definitions.is_empty() {
-        return Err(bad_request(
-            "The list of workflow definitions is empty.".to_owned(),
-        ));
+        return Err(invalid_body("the list of workflow definitions is empty"));
     }
     let names = definitions
         .iter()
@@ -133,10 +191,7 @@ pub(super) async fn get_workflow(call: Call) -> Result<Answer, Refusal> {
         .await?;
     match found {
         Some(definition) => Ok(Answer::json(&definition)),
-        None => Err(missing(format!(
-            "No such workflow found by name: {name}, version: {}",
-            version.map_or_else(|| "null".to_owned(), |version| version.to_string())
-        ))),
+        None => Err(no_such_workflow(name, version)),
     }
 }
 

@@ -1,27 +1,33 @@
-//! The Conductor plane: `/api/metadata`, `/api/workflow`, `/api/tasks`, `/api/token`. Its workers and callers send any content type
-//! and no version header. [`call`] reads a request, [`answer`] renders what a handler returns and every refusal.
+//! The Conductor plane: `/api/metadata`, `/api/workflow`, `/api/tasks`, `/api/schema`, `/api/token`. Its workers and callers send any
+//! content type and no version header. [`call`] reads a request, [`answer`] renders what a handler returns and every refusal.
 
 mod answer;
 mod call;
 mod execute;
+mod logs;
 mod metadata;
+mod queues;
+mod schemas;
+mod search;
+mod system;
 mod tasks;
+mod token;
 mod workflows;
 
 use axum::body::Body as HttpBody;
 use axum::extract::State;
 use axum::response::Response;
-use http::Request;
+use http::{HeaderMap, Method, Request, StatusCode};
+use longhaul_protocol::Reason;
 
 use crate::App;
 use crate::auth::Role;
-use crate::routes::{self, Endpoint, Routes};
+use crate::gate::Refusal;
+use crate::routes::{self, Endpoint, Routes, routing_functions};
 use answer::Answer;
 use call::Call;
 
-use crate::gate::Refusal;
-
-/// Who may poll, report, log and register task definitions.
+/// Who may poll, report, log and register task definitions and schemas.
 const WORKERS: &[Role] = &[Role::Worker, Role::Operator, Role::Admin];
 
 /// Who may do everything else.
@@ -29,7 +35,20 @@ const OPERATORS: &[Role] = &[Role::Operator, Role::Admin];
 
 pub(crate) fn routes() -> Routes {
     Routes::default()
-        .route("/api/token", routes::post(no_token))
+        .route("/api/token", routes::post(token::issue))
+        .route("/api/version", get(WORKERS, system::version))
+        .route(
+            "/api/schema",
+            get(WORKERS, schemas::list).merge(post(WORKERS, schemas::put)),
+        )
+        .route(
+            "/api/schema/{a}",
+            get(WORKERS, schemas::get_newest).merge(delete(OPERATORS, schemas::delete_all)),
+        )
+        .route(
+            "/api/schema/{a}/{b}",
+            get(WORKERS, schemas::get).merge(delete(OPERATORS, schemas::delete)),
+        )
         .route(
             "/api/metadata/taskdefs",
             get(WORKERS, metadata::list_tasks)
@@ -57,6 +76,22 @@ pub(crate) fn routes() -> Routes {
             delete(OPERATORS, metadata::delete_workflow),
         )
         .route(
+            "/api/metadata/workflow/names",
+            get(OPERATORS, metadata::list_names),
+        )
+        .route(
+            "/api/metadata/workflow/names-and-versions",
+            get(OPERATORS, metadata::list_names_and_versions),
+        )
+        .route(
+            "/api/metadata/workflow/latest-versions",
+            get(OPERATORS, metadata::list_latest_versions),
+        )
+        .route(
+            "/api/metadata/workflow/{a}/versions",
+            get(OPERATORS, metadata::list_versions),
+        )
+        .route(
             "/api/metadata/workflow/validate",
             post(OPERATORS, metadata::validate),
         )
@@ -70,6 +105,24 @@ pub(crate) fn routes() -> Routes {
         .route(
             "/api/workflow/execute/{a}/{b}",
             post(OPERATORS, execute::execute),
+        )
+        .route("/api/workflow/search", get(OPERATORS, search::search))
+        .route(
+            "/api/workflow/search-v2",
+            get(OPERATORS, search::search_workflows),
+        )
+        .route("/api/workflow/running/{a}", get(OPERATORS, search::running))
+        .route(
+            "/api/workflow/correlated/batch",
+            post(OPERATORS, search::by_correlation_ids_and_names),
+        )
+        .route(
+            "/api/workflow/{a}/correlated",
+            post(OPERATORS, search::by_correlation_ids),
+        )
+        .route(
+            "/api/workflow/{a}/correlated/{b}",
+            get(OPERATORS, search::by_correlation_id),
         )
         .route(
             "/api/workflow/{a}/status",
@@ -96,52 +149,203 @@ pub(crate) fn routes() -> Routes {
             "/api/tasks/{a}/{b}/{c}",
             post(WORKERS, tasks::update_by_reference),
         )
-        .route("/api/tasks/queue/polldata", get(WORKERS, tasks::poll_data))
+        .route(
+            "/api/tasks/{a}/{b}/{c}/sync",
+            post(WORKERS, tasks::update_by_reference_and_read),
+        )
+        .route(
+            "/api/tasks/{a}/log",
+            get(WORKERS, logs::list).merge(post(WORKERS, logs::add)),
+        )
+        .route("/api/tasks/queue/all", get(WORKERS, queues::all))
+        .route(
+            "/api/tasks/queue/all/verbose",
+            get(WORKERS, queues::all_verbose),
+        )
+        .route("/api/tasks/queue/size", get(WORKERS, queues::size))
+        .route("/api/tasks/queue/sizes", get(WORKERS, queues::sizes))
+        .route("/api/tasks/queue/polldata", get(WORKERS, queues::poll_data))
+        .route(
+            "/api/tasks/queue/polldata/all",
+            get(WORKERS, queues::all_poll_data),
+        )
+        .method_not_allowed_fallback(method_not_allowed)
 }
 
-/// Without configured keys there are no tokens. Clients then go on without one.
-async fn no_token() -> Response {
-    Refusal::new(
-        http::StatusCode::NOT_FOUND,
-        longhaul_protocol::Reason::NotFound,
-        "This server does not use tokens.",
-    )
-    .into_answer()
-}
+routing_functions! { &'static [Role], Call => Answer; get post put delete }
 
-macro_rules! methods {
-    ($($name:ident)+) => {$(
-        fn $name<F, Fut>(roles: &'static [Role], handler: F) -> Endpoint
-        where
-            F: Fn(Call) -> Fut + Clone + Send + Sync + 'static,
-            Fut: Future<Output = Result<Answer, Refusal>> + Send + 'static,
-        {
-            routes::$name(move |State(app): State<App>, request: Request<HttpBody>| {
-                let handler = handler.clone();
-                async move { serve(app, request, roles, handler).await }
-            })
-        }
-    )+};
-}
-
-methods! { get post put delete }
-
-async fn serve<F, Fut>(
+async fn serve<F, A>(
+    roles: &'static [Role],
     app: App,
     request: Request<HttpBody>,
-    roles: &'static [Role],
     handler: F,
 ) -> Response
 where
-    F: Fn(Call) -> Fut,
-    Fut: Future<Output = Result<Answer, Refusal>>,
+    F: Fn(Call) -> A,
+    A: Future<Output = Result<Answer, Refusal>>,
 {
-    let answer = match Call::read(app, request, roles).await {
+    // A HEAD is routed as a GET, and a poll hands out tasks.
+    let is_head_of_poll =
+        request.method() == Method::HEAD && request.uri().path().starts_with("/api/tasks/poll/");
+    if is_head_of_poll || is_unserved(request.uri().path()) {
+        return method_not_allowed(State(app), request).await;
+    }
+    let answer = match Call::read(&app, request, roles).await {
         Ok(call) => handler(call).await,
         Err(refusal) => Err(refusal),
     };
     match answer {
         Ok(answer) => answer.into_response(),
-        Err(refusal) => refusal.into_answer(),
+        Err(refusal) => refused(&app, refusal),
+    }
+}
+
+/// The first segments below `/api/` that belong to this plane, also where no route exists: clients expect refusals in its form.
+const SEGMENTS: [&str; 26] = [
+    "admin",
+    "agent",
+    "applications",
+    "auth",
+    "environment",
+    "event",
+    "files",
+    "gateway",
+    "groups",
+    "human",
+    "integrations",
+    "metadata",
+    "prompts",
+    "queue",
+    "registry",
+    "roles",
+    "scheduler",
+    "schema",
+    "secrets",
+    "secrets-v2",
+    "tasks",
+    "token",
+    "users",
+    "version",
+    "webhook",
+    "workflow",
+];
+
+/// Returns whether a path belongs to this plane.
+pub(crate) fn owns(path: &str) -> bool {
+    let segment = path
+        .strip_prefix("/api/")
+        .and_then(|rest| rest.split('/').next());
+    segment.is_some_and(|segment| SEGMENTS.contains(&segment))
+}
+
+/// Returns whether a path is one of other servers that this one does not have, and that a route with a variable would take: a name such
+/// as `test` must not be taken for the name of a workflow.
+fn is_unserved(path: &str) -> bool {
+    let mut segments = path.split('/').skip(2);
+    let segments: [&str; 5] = std::array::from_fn(|_| segments.next().unwrap_or_default());
+    matches!(
+        segments,
+        [
+            "workflow",
+            "test" | "bulk" | "search-by-tasks" | "search-by-tasks-v2" | "externalstoragelocation",
+            ..
+        ] | [
+            "tasks",
+            "search" | "search-v2" | "externalstoragelocation",
+            "",
+            ..
+        ] | ["tasks", "queue", "requeue", ..]
+            | ["tasks", _, _, "signal", "" | "sync"]
+            | ["metadata", "workflow", _, "tags" | "rate-limit", ""]
+    )
+}
+
+/// Answers a request for a path of this plane that no route has.
+pub(crate) fn not_found(app: &App, headers: &HeaderMap, path: &str) -> Response {
+    let refusal = match call::admit(app, headers, WORKERS) {
+        Ok(_) => call::no_route(path),
+        Err(refusal) => refusal,
+    };
+    refused(app, refusal)
+}
+
+async fn method_not_allowed(State(app): State<App>, request: Request<HttpBody>) -> Response {
+    let path = request.uri().path();
+    let refusal = match call::admit(&app, request.headers(), WORKERS) {
+        Ok(_) if is_unserved(path) => call::no_route(path),
+        Ok(_) => Refusal::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            Reason::MethodNotAllowed,
+            format!("This route does not take {}.", request.method()),
+        ),
+        Err(refusal) => refusal,
+    };
+    refused(&app, refusal)
+}
+
+/// Answers a request whose handler panicked.
+pub(crate) fn panicked(app: &App, panic: &(dyn std::any::Any + Send)) -> Response {
+    refused(app, crate::error::panic_refusal(panic))
+}
+
+/// Renders a refusal in the envelope of this plane.
+pub(crate) fn refused(app: &App, refusal: Refusal) -> Response {
+    refusal.into_answer(&app.options().server_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_belongs_to_the_plane_by_its_first_segment() {
+        for (path, is_owned) in [
+            ("/api/workflow", true),
+            ("/api/workflow/", true),
+            ("/api/tasks/x/y", true),
+            ("/api/workflows", false),
+            ("/api/workers", false),
+            ("/workflow", false),
+            ("/api/", false),
+            ("/api", false),
+        ] {
+            assert_eq!(owns(path), is_owned, "{path}");
+        }
+    }
+
+    #[test]
+    fn every_route_is_below_a_segment_of_the_plane() {
+        for route in routes().below("") {
+            assert!(owns(&route.path), "{}", route.path);
+        }
+    }
+
+    #[test]
+    fn literal_segments_of_other_servers_are_not_variables() {
+        for path in [
+            "/api/workflow/test",
+            "/api/workflow/bulk/pause",
+            "/api/workflow/search-by-tasks",
+            "/api/tasks/search",
+            "/api/tasks/queue/requeue/t",
+            "/api/tasks/w/COMPLETED/signal",
+            "/api/tasks/w/COMPLETED/signal/sync",
+            "/api/metadata/workflow/w/tags",
+        ] {
+            assert!(is_unserved(path), "{path}");
+        }
+        for path in [
+            "/api/workflow",
+            "/api/workflow/tests",
+            "/api/workflow/w/pause",
+            "/api/workflow/search",
+            "/api/tasks/search/log",
+            "/api/tasks/w/signal/COMPLETED",
+            "/api/tasks/w/signal/COMPLETED/sync",
+            "/api/metadata/workflow/tags",
+            "/api/metadata/workflow/w/1",
+        ] {
+            assert!(!is_unserved(path), "{path}");
+        }
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use http::StatusCode;
 use longhaul_host::BatchPoll;
 use longhaul_host::api::{ExecutionOutput, ExecutionReport};
-use longhaul_protocol::Reason;
-use longhaul_protocol::conductor::{PollData, ResultStatus, TaskResult};
+use longhaul_protocol::conductor::{ResultStatus, TaskResult};
 
 use super::answer::Answer;
 use super::call::{Call, bad_request, refused};
+use super::logs::read_logs;
 use crate::gate::Refusal;
 
 /// The longest wait of a poll.
@@ -63,12 +63,17 @@ fn read_report(result: &TaskResult) -> Result<ExecutionReport, Refusal> {
     if result.extend_lease {
         return Ok(ExecutionReport::ExtendLease);
     }
+    let Some(status) = result.status else {
+        let words = "IN_PROGRESS, COMPLETED, FAILED, FAILED_WITH_TERMINAL_ERROR or CANCELED";
+        return Err(bad_request(format!("status: must be {words}")));
+    };
     Ok(ExecutionReport::Status {
-        status: result.status.unwrap_or(ResultStatus::InProgress),
+        status,
         output: ExecutionOutput::Replace(result.output_data.clone()),
         reason: result.reason_for_incompletion.clone(),
         worker_id: result.worker_id.clone(),
         callback_after_seconds: result.callback_after_seconds,
+        logs: read_logs(&result.logs),
     })
 }
 
@@ -76,10 +81,10 @@ pub(super) async fn update(call: Call) -> Result<Answer, Refusal> {
     let result: TaskResult = call.body()?;
     let report = read_report(&result)?;
     let tasks = call.host().execution_tasks();
-    let updated = tasks
-        .update(&call.namespace, &result.task_id, report, false)
-        .await;
-    let (updated, _) = updated.map_err(refused)?;
+    let (workflow_id, task_id) = (&result.workflow_instance_id, &result.task_id);
+    let updated = tasks.update(&call.namespace, workflow_id, task_id, report);
+    let updated = updated.await;
+    let updated = updated.map_err(refused)?;
     Ok(Answer::Text(updated.task_id.to_string()))
 }
 
@@ -87,8 +92,9 @@ pub(super) async fn update_and_take_next(call: Call) -> Result<Answer, Refusal> 
     let result: TaskResult = call.body()?;
     let report = read_report(&result)?;
     let tasks = call.host().execution_tasks();
+    let (workflow_id, task_id) = (&result.workflow_instance_id, &result.task_id);
     let updated = tasks
-        .update(&call.namespace, &result.task_id, report, true)
+        .update_and_take_next(&call.namespace, workflow_id, task_id, report)
         .await;
     // Clients take 404 for a server without this route.
     let (_, next) = updated
@@ -106,32 +112,37 @@ pub(super) async fn update_and_take_next(call: Call) -> Result<Answer, Refusal> 
     })
 }
 
-pub(super) async fn update_by_reference(call: Call) -> Result<Answer, Refusal> {
+fn read_report_by_reference(call: &Call) -> Result<ExecutionReport, Refusal> {
     let status = call.segment("c").parse::<ResultStatus>();
     let status = status.map_err(|error| bad_request(format!("status: {error}")))?;
-    let report = ExecutionReport::Status {
+    Ok(ExecutionReport::Status {
         status,
         output: ExecutionOutput::Merge(call.object()?),
         reason: None,
         worker_id: call.text("workerid").map(str::to_owned),
         callback_after_seconds: 0,
-    };
+        logs: Vec::new(),
+    })
+}
+
+pub(super) async fn update_by_reference(call: Call) -> Result<Answer, Refusal> {
+    let report = read_report_by_reference(&call)?;
     let (id, reference) = (call.segment("a"), call.segment("b"));
-    let updated = call
-        .host()
-        .execution_tasks()
+    let tasks = call.host().execution_tasks();
+    let updated = tasks
         .update_by_reference(&call.namespace, id, reference, report)
         .await;
-    let updated = updated
-        .map_err(refused)
-        .map_err(|refusal| match refusal.reason {
-            Reason::TaskNotFound => Refusal {
-                message: format!("Found no running task {reference} of workflow {id} to update"),
-                ..refusal
-            },
-            _ => refusal,
-        })?;
-    Ok(Answer::Text(updated.task_id.to_string()))
+    Ok(Answer::Text(updated.map_err(refused)?.task_id.to_string()))
+}
+
+pub(super) async fn update_by_reference_and_read(call: Call) -> Result<Answer, Refusal> {
+    let report = read_report_by_reference(&call)?;
+    let (id, reference) = (call.segment("a"), call.segment("b"));
+    let tasks = call.host().execution_tasks();
+    let run = tasks
+        .update_by_reference_and_read(&call.namespace, id, reference, report)
+        .await;
+    Ok(Answer::json(&run.map_err(refused)?.workflow(true)))
 }
 
 pub(super) async fn get(call: Call) -> Result<Answer, Refusal> {
@@ -141,21 +152,4 @@ pub(super) async fn get(call: Call) -> Result<Answer, Refusal> {
         .get(&call.namespace, call.segment("a"))
         .await;
     Ok(Answer::json(&task.map_err(refused)?))
-}
-
-pub(super) async fn poll_data(call: Call) -> Result<Answer, Refusal> {
-    let polls = call
-        .host()
-        .execution_tasks()
-        .last_polls(&call.namespace, call.text("taskType"));
-    let shown: Vec<PollData> = polls
-        .into_iter()
-        .map(|poll| PollData {
-            queue_name: poll.task_type,
-            domain: poll.domain,
-            worker_id: poll.worker_id,
-            last_poll_time: i64::try_from(poll.at.as_millis()).unwrap_or(i64::MAX),
-        })
-        .collect();
-    Ok(Answer::json(&shown))
 }

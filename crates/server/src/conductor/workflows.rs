@@ -1,11 +1,12 @@
 //! Definition runs: start, read, terminate, pause, resume.
 
-use longhaul_host::StartExecution;
+use longhaul_host::api::WORKFLOW_PAYLOAD_BYTES_MAX;
+use longhaul_host::{AfterTermination, ConductorRefusal, Error, StartExecution};
 use longhaul_protocol::conductor::{StartWorkflowRequest, WorkflowStatusView};
 
 use super::answer::Answer;
 use super::call::{Call, bad_request, refused};
-use super::metadata::version;
+use super::metadata::{no_such_workflow, version};
 use crate::gate::Refusal;
 
 fn priority(number: i64) -> Result<u8, Refusal> {
@@ -13,6 +14,20 @@ fn priority(number: i64) -> Result<u8, Refusal> {
         .ok()
         .filter(|priority| *priority <= 99)
         .ok_or_else(|| bad_request("priority: must be from 0 to 99".to_owned()))
+}
+
+/// Characters of an idempotency key.
+const KEY_CHARS_MAX: usize = 255;
+
+/// Returns the idempotency key. An empty one is absent.
+fn key(given: Option<String>) -> Result<Option<String>, Refusal> {
+    match given.filter(|key| !key.is_empty()) {
+        Some(key) if key.chars().count() > KEY_CHARS_MAX => {
+            let message = format!("idempotencyKey: must have at most {KEY_CHARS_MAX} characters");
+            Err(bad_request(message))
+        }
+        key => Ok(key),
+    }
 }
 
 /// Reads the request to start a run.
@@ -29,12 +44,29 @@ pub(super) fn read_start(request: StartWorkflowRequest) -> Result<StartExecution
         priority: priority(i64::from(request.priority))?,
         task_to_domain: request.task_to_domain,
         created_by: request.created_by,
+        idempotency_key: key(request.idempotency_key)?,
+        idempotency_strategy: request.idempotency_strategy,
     })
+}
+
+/// Refuses an input over the limit of workflows, which is below that of requests.
+pub(super) fn check_size(call: &Call, start: &StartExecution) -> Result<(), Refusal> {
+    let most = WORKFLOW_PAYLOAD_BYTES_MAX;
+    if call.bytes().len() <= most {
+        return Ok(());
+    }
+    let bytes = serde_json::to_vec(&start.input).map_or(0, |json| json.len());
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(bad_request(format!(
+        "input: has {bytes} bytes, more than {most} (limit: workflow input)"
+    )))
 }
 
 pub(super) async fn start(call: Call) -> Result<Answer, Refusal> {
     let start = read_start(call.body()?)?;
-    start_run(&call, start).await
+    start_run(&call, start, refused).await
 }
 
 pub(super) async fn start_by_name(call: Call) -> Result<Answer, Refusal> {
@@ -46,12 +78,24 @@ pub(super) async fn start_by_name(call: Call) -> Result<Answer, Refusal> {
         priority: priority(call.number("priority")?.unwrap_or(0))?,
         ..StartExecution::default()
     };
-    start_run(&call, start).await
+    start_run(&call, start, |error| match error {
+        Error::Conductor(ConductorRefusal::NoSuchDefinition { name, version }) => {
+            no_such_workflow(&name, version)
+        }
+        error => refused(error),
+    })
+    .await
 }
 
-async fn start_run(call: &Call, start: StartExecution) -> Result<Answer, Refusal> {
+/// Starts a run. `refusal` words an error: the two forms of a start name a missing definition in different words.
+async fn start_run(
+    call: &Call,
+    start: StartExecution,
+    refusal: impl FnOnce(Error) -> Refusal,
+) -> Result<Answer, Refusal> {
+    check_size(call, &start)?;
     let started = call.host().executions().start(&call.namespace, start).await;
-    Ok(Answer::Text(started.map_err(refused)?.to_string()))
+    Ok(Answer::Text(started.map_err(refusal)?.to_string()))
 }
 
 pub(super) async fn get(call: Call) -> Result<Answer, Refusal> {
@@ -94,13 +138,16 @@ pub(super) async fn tasks(call: Call) -> Result<Answer, Refusal> {
     let start = usize::try_from(call.number("start")?.unwrap_or(0)).unwrap_or(0);
     let count = usize::try_from(call.number("count")?.unwrap_or(15)).unwrap_or(15);
     let statuses = call.texts("status");
-    let total = tasks.len();
-    let results: Vec<_> = tasks
+    let is_wanted = |status: &str| {
+        let mut named = statuses.iter();
+        statuses.is_empty() || named.any(|name| name.eq_ignore_ascii_case(status))
+    };
+    let wanted: Vec<_> = tasks
         .into_iter()
-        .filter(|task| statuses.is_empty() || statuses.contains(&task.status.as_str()))
-        .skip(start)
-        .take(count)
+        .filter(|task| is_wanted(task.status.as_str()))
         .collect();
+    let total = wanted.len();
+    let results: Vec<_> = wanted.into_iter().skip(start).take(count).collect();
     Ok(Answer::json(&longhaul_protocol::conductor::SearchResult {
         total_hits: i64::try_from(total).unwrap_or(i64::MAX),
         results,
@@ -109,11 +156,15 @@ pub(super) async fn tasks(call: Call) -> Result<Answer, Refusal> {
 
 pub(super) async fn terminate(call: Call) -> Result<Answer, Refusal> {
     let reason = call.text("reason");
+    let then = match call.flag("triggerFailureWorkflow")? {
+        Some(true) => AfterTermination::StartFailureWorkflow,
+        Some(false) | None => AfterTermination::Nothing,
+    };
     let id = call.segment("a");
     let ended = call
         .host()
         .executions()
-        .terminate(&call.namespace, id, reason)
+        .terminate(&call.namespace, id, reason, then)
         .await;
     ended.map_err(refused)?;
     Ok(Answer::Void)

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-use super::watch::{Verdict, Watched};
+use super::exchange::{Exchange, Open};
+use super::watched::Verdict;
 
 /// The body was not complete when the server stopped reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,16 +45,16 @@ impl std::error::Error for HalfSent {}
 /// The body of a request.
 pub(super) struct Received {
     body: Incoming,
-    connection: Arc<Watched>,
+    exchange: Exchange,
     has_ended: bool,
 }
 
 impl Received {
-    pub(super) fn new(body: Incoming, connection: Arc<Watched>) -> Self {
+    pub(super) fn new(body: Incoming, exchange: Exchange) -> Self {
         let has_ended = body.is_end_stream();
         Self {
             body,
-            connection,
+            exchange,
             has_ended,
         }
     }
@@ -62,7 +62,7 @@ impl Received {
     fn end(&mut self) {
         if !self.has_ended {
             self.has_ended = true;
-            self.connection.body_ended();
+            self.exchange.body_ended();
         }
     }
 }
@@ -76,13 +76,17 @@ impl Body for Received {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         if !self.has_ended {
-            match self.connection.verdict(context.waker()) {
+            match self.exchange.verdict(context.waker()) {
                 Verdict::None => {}
                 Verdict::TimedOut => return Poll::Ready(Some(Err(HalfSent::TimedOut.into()))),
                 Verdict::Stopping => return Poll::Ready(Some(Err(HalfSent::Stopping.into()))),
             }
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            self.exchange.body_received(bytes);
+        }
         if frame.is_none() || self.body.is_end_stream() {
             self.end();
         }
@@ -104,15 +108,35 @@ impl Drop for Received {
     }
 }
 
+/// Bytes of a response that are given to an HTTP/2 stream at a time. A piece is buffered as soon as its reader has room for one byte, so
+/// pieces are as large as a frame and no larger.
+const PIECE_BYTES_MAX: usize = 16 * 1024;
+
 /// The body of a response.
 pub(super) struct Answered {
     body: axum::body::Body,
-    connection: Arc<Watched>,
+    open: Open,
+    /// The rest of a frame that is given in pieces.
+    rest: Bytes,
 }
 
 impl Answered {
-    pub(super) fn new(body: axum::body::Body, connection: Arc<Watched>) -> Self {
-        Self { body, connection }
+    pub(super) fn new(body: axum::body::Body, open: Open) -> Self {
+        if !body.is_end_stream() {
+            open.exchange().response_waits(0);
+        }
+        Self {
+            body,
+            open,
+            rest: Bytes::new(),
+        }
+    }
+
+    /// Returns the next piece of the rest.
+    fn piece(&mut self) -> Frame<Bytes> {
+        let bytes = self.rest.len().min(PIECE_BYTES_MAX);
+        self.open.exchange().response_waits(bytes);
+        Frame::data(self.rest.split_to(bytes))
     }
 }
 
@@ -124,20 +148,38 @@ impl Body for Answered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if !self.open.exchange().is_multiplexed() {
+            return Pin::new(&mut self.body).poll_frame(context);
+        }
+        if !self.rest.is_empty() {
+            return Poll::Ready(Some(Ok(self.piece())));
+        }
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            self.open.exchange().reader_waits();
+            return Poll::Pending;
+        };
+        Poll::Ready(match frame.map(|frame| frame.map(Frame::into_data)) {
+            Some(Ok(Ok(data))) => {
+                self.rest = data;
+                Some(Ok(self.piece()))
+            }
+            Some(Ok(Err(other))) => Some(Ok(other)),
+            Some(Err(error)) => Some(Err(error)),
+            None => None,
+        })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for Answered {
-    fn drop(&mut self) {
-        self.connection.answered();
+        let rest = self.rest.len() as u64;
+        let mut hint = self.body.size_hint();
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
     }
 }

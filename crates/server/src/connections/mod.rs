@@ -1,23 +1,30 @@
 //! Connections: how many there are, and how long each may take. A client that sends half a request, sends it byte by byte, sends
 //! nothing or does not read the response loses its connection. A request that waits for its response, such as a long poll, does not.
 //!
-//! `accept` accepts connections and bounds their number. `watch` records what each of them is doing and since when; `stream` and
-//! `body` report to it. There is no timer per connection: a sweep compares all of them with the clock a few times a second.
+//! `accept` accepts connections and bounds their number, and `answer` serves one, with the certificate of `tls` if there is one.
+//! `watched` records what each of them is doing and since when; `stream` and `body` report to it. `exchange` does the same for the
+//! requests of an HTTP/2 connection. `watch` has all connections. There is no timer per connection: a sweep compares all of them with the clock a few times a second.
 
 use std::time::Duration;
 
 mod accept;
+mod answer;
 mod body;
+mod exchange;
 mod stream;
+mod tls;
+mod validity;
 mod watch;
+mod watched;
 
-pub use accept::serve;
+pub use accept::{serve, serve_tls};
 pub(crate) use body::HalfSent;
+pub use tls::{Tls, TlsError};
 
 /// Limits on the number of connections and on the time that each phase may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From the connection, or from the first byte of a later request, to the end of its headers.
+    /// From the connection, or from the first byte of a later request, to the end of its headers. A TLS handshake is part of it.
     pub header_timeout: Duration,
     /// From the end of the headers to the end of the body, and a second more for every [`BYTES_PER_SECOND_MIN`] received.
     pub body_timeout: Duration,

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::watch::Watched;
+use super::watched::Watched;
 
 pub(super) struct Counted {
     stream: TcpStream,

@@ -23,7 +23,7 @@ use crate::request::body::Body;
 use crate::request::headers;
 use crate::request::path::Path;
 use crate::request::url_parameters::UrlParameters;
-use crate::routes::{self, Endpoint, Routes};
+use crate::routes::{self, Endpoint, Routes, routing_functions};
 
 mod cluster;
 mod envelope;
@@ -146,7 +146,6 @@ pub(crate) fn routes() -> Routes {
             get(OPERATOR, deployments::describe).merge(post(OPERATOR, deployments::change)),
         )
         .method_not_allowed_fallback(method_not_allowed)
-        .fallback(not_found)
 }
 
 /// Routes for both a workflow's current run and a named run.
@@ -314,28 +313,7 @@ impl Call {
     }
 }
 
-/// The routing functions of this plane: a method, its door and its handler.
-macro_rules! methods {
-    ($($name:ident,)+) => {$(
-        fn $name<F, A>(door: impl Into<Door>, handler: F) -> Endpoint
-        where
-            F: Fn(Call) -> A + Clone + Send + Sync + 'static,
-            A: Future<Output = Result<Reply, Refusal>> + Send + 'static,
-        {
-            let door = door.into();
-            routes::$name(move |State(app): State<App>, request: Request<HttpBody>| {
-                serve(door, app, request, handler.clone())
-            })
-        }
-    )+};
-}
-
-methods! {
-    get,
-    post,
-    put,
-    delete,
-}
+routing_functions! { Door, Call => Reply; get post put delete }
 
 async fn serve<F, A>(door: Door, app: App, request: Request<HttpBody>, handler: F) -> Response
 where
@@ -393,9 +371,9 @@ fn no_route() -> Refusal {
     )
 }
 
-/// Answers every request that no route matches, also outside `/api`. The credential is checked first here too.
-pub(crate) async fn not_found(State(app): State<App>, request: Request<HttpBody>) -> Response {
-    let admitted = ANYONE.gate.admit(&app, request.headers());
+/// Answers a request that no route matches, also outside `/api`. The credential is checked first here too.
+pub(crate) fn not_found(app: &App, headers: &HeaderMap) -> Response {
+    let admitted = ANYONE.gate.admit(app, headers);
     refused(admitted.map_or_else(|refusal| refusal, |_| no_route()))
 }
 

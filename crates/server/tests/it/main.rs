@@ -3,6 +3,8 @@
 // Tests contain whole responses as JSON, and the macro recurses once per token.
 #![recursion_limit = "512"]
 
+mod conductor;
+mod connections;
 mod control;
 mod large;
 mod support;

@@ -16,6 +16,10 @@ pub(crate) async fn health(State(app): State<App>) -> Response {
         "status": if works { "serving" } else { "degraded" },
         "timestamp": app.host().now(),
         "checks": {"database": if works { "ok" } else { "unavailable" }},
+        // Conductor clients read these.
+        "healthy": works,
+        "healthResults": [],
+        "suppressedHealthResults": [],
     });
     (status(works), axum::Json(body)).into_response()
 }

@@ -2,7 +2,9 @@
 
 use longhaul_host::DebugView;
 use longhaul_host::StoredEvent;
-use longhaul_host::api::{Activity, LocalActivity, Part, Run, WorkflowTask};
+use longhaul_host::api::{
+    Activity, LocalActivity, OpenWait, Part, Program, Run, WorkflowTask, waits,
+};
 use longhaul_protocol::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -17,6 +19,9 @@ use crate::gate::Refusal;
 /// Rows of each list.
 const PENDING_MAX: usize = 25;
 const FAILURES_MAX: usize = 10;
+
+/// Newest tasks of a definition run among which failed ones are looked for.
+const TASKS_SEARCHED: u64 = 1000;
 
 /// Bytes shown of the newest event's payload.
 const PREVIEW_MAX: usize = 4096;
@@ -53,7 +58,14 @@ pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
     let workers = call.host().workers().pinned(&call.namespace, [pin]).await?;
     let mut compatibility = Map::new();
     show_compatibility(&mut compatibility, &workers, pin, &run.spec.task_queue);
-    let queue = task_queues::detail(call.host(), &call.namespace, &run.spec.task_queue).await?;
+    let queue = match run.spec.program {
+        Program::Code => {
+            let queue = &run.spec.task_queue;
+            Some(task_queues::detail(call.host(), &call.namespace, queue).await?)
+        }
+        // Each of its tasks has a queue of its own.
+        Program::Definition => None,
+    };
     let findings: Vec<Value> = view
         .findings
         .iter()
@@ -70,6 +82,7 @@ pub(in crate::control) async fn debug(call: Call) -> Result<Reply, Refusal> {
         "execution": execution(&view, with_preview),
         "pending_workflow_tasks": pending_workflow_tasks(run, now),
         "pending_activities": pending_activities(&view, now),
+        "pending_tasks": pending_tasks(run),
         "recent_activities": recent_activities(&view.recent),
         "task_queue": queue,
         "recent_failures": recent_failures(&view),
@@ -155,7 +168,7 @@ fn pending_workflow_tasks(run: &Run, now: Timestamp) -> Vec<Value> {
             "stack_trace": diagnosis.and_then(|said| said.stack_trace.as_deref()),
         })
     };
-    let ordinary = run.core.workflow_task.iter().map(shown);
+    let ordinary = run.core.workflow_task.as_deref().into_iter().map(shown);
     ordinary.chain(retry_tasks(run, now)).collect()
 }
 
@@ -272,6 +285,54 @@ fn pending_activity(activity: &Activity, now: Timestamp) -> Value {
     })
 }
 
+/// Renders the open tasks of a definition run, oldest first.
+fn pending_tasks(run: &Run) -> Vec<Value> {
+    let shown = waits(run).filter_map(|wait| match wait {
+        OpenWait::Task(task) => Some(json!({
+            "task_id": task.id,
+            "reference_task_name": task.reference,
+            "task_type": task.task_type,
+            "domain": task.domain,
+            "status": task.status,
+            "retry_count": task.retry_count,
+            "poll_count": task.poll_count,
+            "worker_id": task.worker_id,
+            "scheduled_at": task.scheduled_at,
+            "started_at": task.started_at,
+            "sub_workflow_id": task.sub_workflow_id,
+            "waits_for": wait.describe(run),
+        })),
+        _ => None,
+    });
+    shown.take(PENDING_MAX).collect()
+}
+
+/// Renders the tasks of a definition run that failed last, newest first.
+fn failed_tasks(run: &Run) -> impl Iterator<Item = Value> {
+    let failed = |number: &u64| {
+        run.task(*number)
+            .filter(|task| !task.is_open() && !task.status.is_successful())
+    };
+    let numbers = run.core.execution.iter().flat_map(|execution| {
+        let oldest = execution.last_seq.saturating_sub(TASKS_SEARCHED);
+        (oldest..=execution.last_seq).rev()
+    });
+    numbers.filter_map(move |number| {
+        let task = failed(&number)?;
+        Some(json!({
+            "source_kind": "task",
+            "source_id": task.id,
+            "event_sequence": null,
+            "event_type": "ExecutionTaskEnded",
+            "reference_task_name": task.reference,
+            "attempt_number": task.retry_count + 1,
+            "message": task.reason,
+            "failure_category": task.status,
+            "recorded_at": task.ended_at,
+        }))
+    })
+}
+
 /// Renders the activities that ended last, newest first.
 fn recent_activities(recent: &[StoredEvent]) -> Vec<Value> {
     // The policy is in the event that scheduled the call, which may be older than the events at hand.
@@ -360,5 +421,6 @@ fn recent_failures(view: &DebugView) -> Vec<Value> {
                 "stack_trace": diagnosis.and_then(|said| said.stack_trace.as_deref()),
             }))
         });
-    task.chain(events).take(FAILURES_MAX).collect()
+    let all = task.chain(failed_tasks(run)).chain(events);
+    all.take(FAILURES_MAX).collect()
 }

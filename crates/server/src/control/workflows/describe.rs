@@ -3,7 +3,7 @@
 
 use longhaul_host::Description;
 use longhaul_host::api::{
-    CommandRow, CommandStatus, CommandType, Outcome, Run, RunFailure, first_wait,
+    CommandRow, CommandStatus, CommandType, Outcome, Program, Run, RunFailure, first_wait,
 };
 use longhaul_protocol::payload::{CODEC, Payload};
 use serde_json::{Map, Value, json};
@@ -67,6 +67,9 @@ pub(super) fn identity(description: &Description) -> Map<String, Value> {
     set("workflow_id", json!(spec.workflow_id));
     set("run_id", json!(spec.run_id));
     set("namespace", json!(spec.namespace));
+    if spec.program == Program::Definition {
+        set("program", json!(spec.program.as_str()));
+    }
     set("workflow_type", json!(spec.workflow_type));
     set("business_key", json!(spec.business_key));
     set("status", json!(core.status.as_str()));

@@ -1,6 +1,6 @@
 //! Workflows: start, list, describe, history, export, and the runs of one workflow.
 
-use longhaul_host::api::{Definitions, parse_query};
+use longhaul_host::api::{Definitions, Program, parse_query};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -78,6 +78,15 @@ fn read_filter(call: &Call, definitions: &Definitions) -> Result<RunFilter, Refu
         }
         status
     });
+    let program = match parameters.text("program") {
+        None | Some("code") => Some(Program::Code),
+        Some("definition") => Some(Program::Definition),
+        Some("all") => None,
+        Some(_) => {
+            parameters.refuse("program", "must be one of code, definition, all");
+            None
+        }
+    };
     let asked = parameters
         .text("query")
         .filter(|text| !text.trim().is_empty());
@@ -89,6 +98,7 @@ fn read_filter(call: &Call, definitions: &Definitions) -> Result<RunFilter, Refu
     });
     let filter = RunFilter {
         namespace: call.namespace.clone(),
+        program,
         workflow_type: parameters.text("workflow_type").map(str::to_owned),
         status,
         condition,
@@ -138,6 +148,10 @@ fn shared_row(run: &RunSummary, workers: &PinnedWorkers) -> Map<String, Value> {
     let mut set = |name: &str, value: Value| row.insert(name.to_owned(), value);
     set("workflow_id", json!(run.workflow_id));
     set("run_id", json!(run.run_id));
+    // Clients of Durable Workflow know the members of runs of code.
+    if run.program == Program::Definition {
+        set("program", json!(run.program.as_str()));
+    }
     set("workflow_type", json!(run.workflow_type));
     set("business_key", json!(run.business_key));
     set("status", json!(run.status.as_str()));

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
+use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 use longhaul_host::clock::ManualClock;
 use longhaul_host::{Config, Host};
@@ -254,6 +255,18 @@ impl Call<'_> {
     }
 
     async fn exchange(self) -> Answer {
+        let (parts, bytes) = self.bytes().await;
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&bytes)));
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        }
+    }
+
+    /// Sends the call and returns the answer as it is, whatever its body.
+    pub(crate) async fn bytes(self) -> (http::response::Parts, Bytes) {
         let mut builder = self.builder;
         if let Some((name, version)) = self.version {
             builder = builder.header(name, version);
@@ -268,13 +281,7 @@ impl Call<'_> {
             .expect("the router always answers");
         let (parts, body) = response.into_parts();
         let bytes = to_bytes(body, usize::MAX).await.expect("a body in memory");
-        let body = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&bytes)));
-        Answer {
-            status: parts.status,
-            headers: parts.headers,
-            body,
-        }
+        (parts, bytes)
     }
 
     /// Sends the call, expects a refusal and returns its body.

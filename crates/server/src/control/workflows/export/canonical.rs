@@ -4,11 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use hmac::{Hmac, Mac};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
-
-/// Bytes of a block of SHA-256, which HMAC pads its key to (RFC 2104).
-const BLOCK: usize = 64;
 
 /// Returns the canonical form of JSON text: keys sorted, no spaces, ASCII only.
 pub(super) fn canonical(json: &str) -> Result<String, serde_json::Error> {
@@ -122,21 +120,13 @@ fn write_number(text: &str, out: &mut String) {
 /// The checksum and the signature of canonical bytes that come piece by piece. The signature is HMAC-SHA256 (RFC 2104).
 pub(super) struct Seal {
     sum: Sha256,
-    /// The inner sum, and the key's block for the outer one.
-    signing: Option<(Sha256, [u8; BLOCK])>,
+    signing: Option<Hmac<Sha256>>,
 }
 
 impl Seal {
     pub(super) fn new(key: Option<&[u8]>) -> Self {
         let signing = key.map(|key| {
-            let mut block = [0_u8; BLOCK];
-            if key.len() > BLOCK {
-                block[..32].copy_from_slice(&Sha256::digest(key));
-            } else {
-                block[..key.len()].copy_from_slice(key);
-            }
-            let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36));
-            (inner, block)
+            Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length")
         });
         Self {
             sum: Sha256::new(),
@@ -146,20 +136,16 @@ impl Seal {
 
     pub(super) fn add(&mut self, bytes: &[u8]) {
         self.sum.update(bytes);
-        if let Some((inner, _)) = &mut self.signing {
-            inner.update(bytes);
+        if let Some(signing) = &mut self.signing {
+            signing.update(bytes);
         }
     }
 
     /// Checksum and signature, hexadecimal.
     pub(super) fn close(self) -> (String, Option<String>) {
-        let signature = self.signing.map(|(inner, block)| {
-            let outer = Sha256::new()
-                .chain_update(block.map(|byte| byte ^ 0x5c))
-                .chain_update(inner.finalize())
-                .finalize();
-            hex(&outer)
-        });
+        let signature = self
+            .signing
+            .map(|signing| hex(&signing.finalize().into_bytes()));
         (hex(&self.sum.finalize()), signature)
     }
 }

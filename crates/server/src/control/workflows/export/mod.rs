@@ -259,7 +259,8 @@ fn members(
             "tasks",
             run.core
                 .workflow_task
-                .iter()
+                .as_deref()
+                .into_iter()
                 .map(task)
                 .collect::<Value>()
                 .to_string(),

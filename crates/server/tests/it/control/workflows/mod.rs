@@ -1,6 +1,7 @@
 //! Starting, reading, listing and exporting workflows.
 
 mod debug;
+mod definition_runs;
 mod export;
 mod history;
 mod local_activities;

@@ -1,0 +1,4 @@
+//! Search, open runs and correlated runs.
+
+mod correlation;
+mod search;
