@@ -8,9 +8,12 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::transport::path::{add_query, path};
+pub(crate) use longhaul_transport::Repeat;
+use longhaul_transport::json_body;
+use longhaul_transport::path::{add_query, path};
+
 use crate::transport::{
-    Method, Plane, Refusal, Request, RequestError, RequestRetry, Token, Transport, TransportError,
+    Method, Plane, Request, RequestError, RequestRetry, Token, Transport, TransportError,
 };
 
 /// Longer than the longest time for which the server holds a request: 55 seconds, for a query.
@@ -24,17 +27,6 @@ pub(crate) struct Connection {
     pub(crate) control_token: Option<Token>,
     pub(crate) worker_token: Option<Token>,
     pub(crate) retry: RequestRetry,
-}
-
-/// Which failed requests may be sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    /// Every request that may succeed later. The request is idempotent.
-    Freely,
-    /// Only a request that had no effect.
-    IfWithoutEffect,
-    /// None. The caller decides.
-    Never,
 }
 
 impl Connection {
@@ -63,7 +55,7 @@ impl Connection {
             connection: self,
             method,
             plane,
-            path: path(segments),
+            path: path("/api", segments),
             body: Ok(None),
             repeat: Repeat::IfWithoutEffect,
             timeout: TIMEOUT,
@@ -94,11 +86,7 @@ impl Call<'_> {
     }
 
     pub(crate) fn json<B: Serialize + ?Sized>(mut self, body: &B) -> Self {
-        self.body = serde_json::to_vec(body)
-            .map(|body| Some(body.into()))
-            .map_err(|error| {
-                TransportError::Invalid(format!("the request cannot be written as JSON: {error}"))
-            });
+        self.body = json_body(body).map(Some);
         self
     }
 
@@ -122,47 +110,26 @@ impl Call<'_> {
     /// Sends the request as [`Self::send`] does, and returns the body of the response.
     pub(crate) async fn send_raw(self) -> Result<Bytes, RequestError> {
         let connection = self.connection;
-        let request = Request {
-            method: self.method,
-            path: self.path?,
-            plane: self.plane,
-            namespace: Arc::clone(&connection.namespace),
-            token: match self.plane {
-                Plane::Control => connection.control_token.clone(),
-                Plane::Worker => connection.worker_token.clone(),
-            },
-            body: self.body?,
-            timeout: self.timeout,
+        let (version_header, version) = self.plane.version_header();
+        let mut request = Request::new(self.method, self.path?)
+            .header(version_header, version)
+            .header("X-Namespace", &*connection.namespace);
+        let token = match self.plane {
+            Plane::Control => &connection.control_token,
+            Plane::Worker => &connection.worker_token,
         };
-        let mut attempt = 1;
-        loop {
-            let error = match attempt_once(&*connection.transport, request.clone()).await {
-                Ok(body) => return Ok(body),
-                Err(error) => error,
-            };
-            let may_repeat = error.is_retryable()
-                && match self.repeat {
-                    Repeat::Freely => true,
-                    Repeat::IfWithoutEffect => error.is_without_effect(),
-                    Repeat::Never => false,
-                };
-            let wait = connection.retry.wait_after(attempt, &error, rand::random());
-            let Some(wait) = wait.filter(|_| may_repeat) else {
-                return Err(error);
-            };
-            tracing::debug!(%error, path = request.path, attempt, ?wait, "retrying a request");
-            tokio::time::sleep(wait).await;
-            attempt += 1;
+        if let Some(token) = token {
+            request = request.header("Authorization", format!("Bearer {}", token.secret()));
         }
-    }
-}
-
-async fn attempt_once(transport: &dyn Transport, request: Request) -> Result<Bytes, RequestError> {
-    let response = transport.send(request).await?;
-    if (200..300).contains(&response.status) {
-        Ok(response.body)
-    } else {
-        Err(RequestError::Refused(Refusal::read(&response)))
+        request.body = self.body?;
+        request.timeout = self.timeout;
+        longhaul_transport::send(
+            &*connection.transport,
+            request,
+            &connection.retry,
+            self.repeat,
+        )
+        .await
     }
 }
 
@@ -180,7 +147,9 @@ mod tests {
 
     impl Transport for Listener {
         fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportError>> {
-            self.0.lock().push(request.headers().collect());
+            let headers = request.all_headers();
+            let headers = headers.map(|(name, value)| (name, value.to_owned()));
+            self.0.lock().push(headers.collect());
             let response = Response {
                 status: 200,
                 body: "{}".into(),

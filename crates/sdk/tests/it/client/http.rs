@@ -5,7 +5,7 @@ use std::time::Duration;
 use longhaul_sdk::Client;
 use longhaul_sdk::client::Error;
 use longhaul_sdk::transport::{
-    HttpTransport, Method, Plane, Request, RequestError, Token, Transport, TransportError,
+    HttpTransport, Method, Request, RequestError, Token, Transport, TransportError,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -64,16 +64,16 @@ fn is_whole(request: &[u8]) -> bool {
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
 
 #[tokio::test]
-async fn a_request_has_the_headers_of_its_plane() {
+async fn a_request_is_sent_as_it_is() {
     let (address, asked) = answering(&[Some(OK), Some(OK)]).await;
     let transport = HttpTransport::new(&format!("{address}/")).unwrap();
-    let mut request = Request::new(Method::Post, Plane::Control, "/api/workflows?a=b%20c");
-    request.namespace = "orders".into();
-    request.token = Some(Token::new("secret"));
+    let mut request = Request::new(Method::Post, "/api/workflows?a=b%20c")
+        .header("X-Namespace", "orders")
+        .header("Authorization", "Bearer secret");
     request.body = Some("{\"x\":1}".into());
     let response = transport.send(request).await.unwrap();
     assert_eq!((response.status, &response.body[..]), (200, &b"{}"[..]));
-    let poll = Request::new(Method::Get, Plane::Worker, "/api/worker/x");
+    let poll = Request::new(Method::Get, "/api/worker/x");
     transport.send(poll).await.unwrap();
     let (asked, _) = asked.await.unwrap();
     let lower = asked[0].to_ascii_lowercase();
@@ -83,7 +83,6 @@ async fn a_request_has_the_headers_of_its_plane() {
         asked[0]
     );
     for header in [
-        "x-durable-workflow-control-plane-version: 2",
         "x-namespace: orders",
         "authorization: bearer secret",
         "content-type: application/json",
@@ -97,11 +96,7 @@ async fn a_request_has_the_headers_of_its_plane() {
     assert!(asked[0].ends_with("{\"x\":1}"));
     let lower = asked[1].to_ascii_lowercase();
     assert!(
-        lower.contains("\r\nx-durable-workflow-protocol-version: 1.20\r\n"),
-        "{lower}"
-    );
-    assert!(
-        !lower.contains("control-plane") && !lower.contains("authorization"),
+        !lower.contains("namespace") && !lower.contains("content-type"),
         "{lower}"
     );
     assert!(!format!("{:?}", Token::new("secret")).contains("secret"));
@@ -113,7 +108,7 @@ async fn failures_are_distinguished() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", free.local_addr().unwrap());
     drop(free);
-    let request = || Request::new(Method::Get, Plane::Control, "/api/health");
+    let request = || Request::new(Method::Get, "/api/health");
     let transport = HttpTransport::new(&address).unwrap();
     let error = transport.send(request()).await.unwrap_err();
     assert!(matches!(error, TransportError::Unreachable(_)), "{error}");

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::TransportError;
+use crate::TransportError;
 
-/// Returns the path of `/api` and the encoded segments.
+/// Returns the path of the prefix, such as `/api`, and the encoded segments.
 ///
 /// # Errors
 /// [`TransportError::Invalid`] if a segment is empty, `.` or `..`, because it would be another path.
-pub(crate) fn path(segments: &[&str]) -> Result<String, TransportError> {
-    let mut path = String::from("/api");
+pub fn path(prefix: &str, segments: &[&str]) -> Result<String, TransportError> {
+    let mut path = String::from(prefix);
     for segment in segments {
         if matches!(*segment, "" | "." | "..") {
             return Err(TransportError::Invalid(format!(
@@ -23,7 +23,7 @@ pub(crate) fn path(segments: &[&str]) -> Result<String, TransportError> {
 }
 
 /// Adds one parameter to a path.
-pub(crate) fn add_query(path: &mut String, name: &str, value: &str) {
+pub fn add_query(path: &mut String, name: &str, value: &str) {
     path.push(if path.contains('?') { '&' } else { '?' });
     path.push_str(name);
     path.push('=');
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn everything_unusual_is_encoded() {
-        let mut path = path(&["workflows", "a/b ?#%é", "runs"]).unwrap();
+        let mut path = path("/api", &["workflows", "a/b ?#%é", "runs"]).unwrap();
         add_query(&mut path, "query", "A = 'x' AND B");
         add_query(&mut path, "page_size", "7");
         assert_eq!(
@@ -59,8 +59,14 @@ mod tests {
     #[test]
     fn segments_that_mean_another_path_are_refused() {
         for segment in ["", ".", ".."] {
-            assert!(path(&["workflows", segment]).is_err(), "{segment:?}");
+            assert!(
+                path("/api", &["workflows", segment]).is_err(),
+                "{segment:?}"
+            );
         }
-        assert_eq!(path(&["workflows", "..."]).unwrap(), "/api/workflows/...");
+        assert_eq!(
+            path("/api", &["workflows", "..."]).unwrap(),
+            "/api/workflows/..."
+        );
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use super::RequestError;
+use bytes::Bytes;
 
-/// How often the client repeats a failed request to the server, and how long it waits in between. For retries of activities, see
-/// [`RetryPolicy`](crate::RetryPolicy).
+use crate::{Refusal, Request, RequestError, Transport};
+
+/// How often a client repeats a failed request to the server, and how long it waits in between. Retries of the user's code are
+/// something else.
 ///
 /// Only idempotent requests are repeated, and requests that certainly had no effect. Waits grow and have random jitter, so that
 /// many clients do not retry at the same time.
@@ -47,12 +49,8 @@ impl RequestRetry {
     /// Returns the wait after attempt number `attempt` (from 1) failed with `error`. `None` if it was the last attempt.
     ///
     /// `jitter` is a random number between 0 and 1.
-    pub(crate) fn wait_after(
-        &self,
-        attempt: u32,
-        error: &RequestError,
-        jitter: f64,
-    ) -> Option<Duration> {
+    #[must_use]
+    pub fn wait_after(&self, attempt: u32, error: &RequestError, jitter: f64) -> Option<Duration> {
         (attempt < self.attempts).then(|| {
             let grown = self
                 .first_wait
@@ -72,10 +70,69 @@ impl Default for RequestRetry {
     }
 }
 
+/// Which failed requests may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// Every request that may succeed later. The request is idempotent.
+    Freely,
+    /// Only a request that had no effect.
+    IfWithoutEffect,
+    /// None. The caller decides.
+    Never,
+}
+
+impl Repeat {
+    /// Returns whether a request that failed with `error` may be sent again.
+    #[must_use]
+    pub fn allows(self, error: &RequestError) -> bool {
+        error.is_retryable()
+            && match self {
+                Self::Freely => true,
+                Self::IfWithoutEffect => error.is_without_effect(),
+                Self::Never => false,
+            }
+    }
+}
+
+/// Sends a request, repeats it if allowed, and returns the body of the response.
+///
+/// # Errors
+/// The error of the last attempt.
+pub async fn send(
+    transport: &dyn Transport,
+    request: Request,
+    retry: &RequestRetry,
+    repeat: Repeat,
+) -> Result<Bytes, RequestError> {
+    let mut attempt = 1;
+    loop {
+        let error = match send_once(transport, request.clone()).await {
+            Ok(body) => return Ok(body),
+            Err(error) => error,
+        };
+        let wait = retry.wait_after(attempt, &error, rand::random());
+        let Some(wait) = wait.filter(|_| repeat.allows(&error)) else {
+            return Err(error);
+        };
+        tracing::debug!(%error, path = request.path, attempt, ?wait, "retrying a request");
+        tokio::time::sleep(wait).await;
+        attempt += 1;
+    }
+}
+
+async fn send_once(transport: &dyn Transport, request: Request) -> Result<Bytes, RequestError> {
+    let response = transport.send(request).await?;
+    if response.is_success() {
+        Ok(response.body)
+    } else {
+        Err(RequestError::Refused(Refusal::read(&response)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{Refusal, Response, TransportError};
     use super::*;
+    use crate::{Response, TransportError};
 
     #[test]
     fn waits_double_up_to_the_longest_and_end_with_the_attempts() {

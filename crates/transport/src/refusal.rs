@@ -1,4 +1,4 @@
-//! The errors of a request, and whether a retry may help.
+//! Why a request failed, and whether a retry may help.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,25 +7,7 @@ use std::time::Duration;
 use longhaul_protocol::Reason;
 use serde_json::Value;
 
-use super::Response;
-
-/// Why there was no response.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransportError {
-    /// The connection failed: the request had no effect.
-    #[error("the server cannot be reached: {0}")]
-    Unreachable(String),
-    /// The connection broke before the whole response arrived. The server may have processed the request.
-    #[error("the connection broke before the response arrived: {0}")]
-    Interrupted(String),
-    /// There was no response in time. The server may have processed the request, or may still do so.
-    #[error("no response within {0:?}")]
-    TimedOut(Duration),
-    /// The request cannot be sent: the address is not valid, or a name cannot be part of a path.
-    #[error("{0}")]
-    Invalid(String),
-}
+use crate::{Response, TransportError};
 
 /// Why a request failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -63,7 +45,8 @@ impl RequestError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Transport(TransportError::Invalid(_)) | Self::Malformed(_) => false,
+            Self::Transport(TransportError::Invalid(_) | TransportError::Insecure(_))
+            | Self::Malformed(_) => false,
             Self::Transport(_) => true,
             Self::Refused(refusal) => refusal.is_retryable(),
         }
@@ -73,7 +56,11 @@ impl RequestError {
     #[must_use]
     pub fn is_without_effect(&self) -> bool {
         match self {
-            Self::Transport(TransportError::Unreachable(_) | TransportError::Invalid(_)) => true,
+            Self::Transport(
+                TransportError::Unreachable(_)
+                | TransportError::Invalid(_)
+                | TransportError::Insecure(_),
+            ) => true,
             Self::Transport(_) | Self::Malformed(_) => false,
             // A 5xx of a gateway does not show what the server did. A response with a reason comes from the server itself.
             Self::Refused(refusal) => {
@@ -144,14 +131,23 @@ impl Refusal {
 
     /// Returns the validation errors, each with its field.
     pub fn validation_errors(&self) -> impl Iterator<Item = (&str, &str)> {
-        let errors = self
+        let by_field = self
             .body
             .get("validation_errors")
             .and_then(Value::as_object);
-        errors.into_iter().flatten().flat_map(|(field, messages)| {
+        let by_field = by_field.into_iter().flatten();
+        let of_fields = by_field.flat_map(|(field, messages)| {
             let messages = messages.as_array().into_iter().flatten();
             messages.filter_map(move |message| Some((field.as_str(), message.as_str()?)))
-        })
+        });
+        // Conductor servers send a list.
+        let listed = self.body.get("validationErrors").and_then(Value::as_array);
+        let of_list = listed.into_iter().flatten().filter_map(|error| {
+            let path = error.get("path").and_then(Value::as_str);
+            let message = error.get("message").and_then(Value::as_str)?;
+            Some((path.unwrap_or_default(), message))
+        });
+        of_fields.chain(of_list)
     }
 
     /// Returns how long the server asks to wait before the next attempt.
@@ -172,7 +168,9 @@ impl Refusal {
         })
     }
 
-    pub(crate) fn text(&self, field: &str) -> Option<&str> {
+    /// Returns a member of the response that is text.
+    #[must_use]
+    pub fn text(&self, field: &str) -> Option<&str> {
         self.body.get(field).and_then(Value::as_str)
     }
 
@@ -281,6 +279,19 @@ mod tests {
             (422, "validation_failed")
         );
         assert_eq!(refusal.body()["retry_after_seconds"], 2);
+    }
+
+    #[test]
+    fn validation_errors_of_conductor_servers_are_shown() {
+        let error = refusal(
+            400,
+            r#"{"status":400,"message":"Validation failed.","validationErrors":[
+                {"path":"tasks[0].name","message":"must not be empty","invalidValue":""}]}"#,
+        );
+        assert_eq!(
+            error.to_string(),
+            "the server responded with status 400: Validation failed.; tasks[0].name: must not be empty"
+        );
     }
 
     #[test]
