@@ -148,7 +148,7 @@ impl Function {
     }
 }
 
-fn check_signature(signature: &Signature, kind: &Kind) -> syn::Result<()> {
+pub(crate) fn check_signature(signature: &Signature, kind: &Kind) -> syn::Result<()> {
     let refuse = |span: Span, why: &str| Err(Error::new(span, format!("{} {why}", kind.what)));
     if !signature.generics.params.is_empty() {
         let why = "cannot be generic: one name must refer to one type";

@@ -1,13 +1,15 @@
-//! The attribute macros of `longhaul-sdk`, which re-exports and documents them.
+//! The attribute macros of `longhaul-sdk` and `longhaul-conductor-sdk`, which re-export and document them.
 //!
-//! A function becomes three things with the same name: a function that returns a call, a type that workers register, and, on that
-//! type, the body as written. `function` has what the two macros have in common; `activity` and `workflow` generate the rest.
+//! A function of `longhaul-sdk` becomes three things with the same name: a function that returns a call, a type that workers register,
+//! and, on that type, the body as written. `function` has what the two macros have in common; `activity` and `workflow` generate the
+//! rest. A function of `longhaul-conductor-sdk` stays as it is, and `worker_task` adds a type that makes its worker.
 
 use proc_macro::TokenStream;
 
 mod activity;
 mod attributes;
 mod function;
+mod worker_task;
 mod workflow;
 
 #[cfg(test)]
@@ -45,6 +47,27 @@ pub fn activity(attribute: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn workflow(attribute: TokenStream, item: TokenStream) -> TokenStream {
     workflow::expand(attribute.into(), item.into())
+        .unwrap_or_else(syn::Error::into_compile_error)
+        .into()
+}
+
+/// Turns a function into a Conductor worker. For `longhaul-conductor-sdk`.
+///
+/// Each parameter is the member of its name in the input of the task. A missing member is null, which an `Option` takes for `None`.
+/// `#[serde(default)]`, `#[serde(default = "path")]` and `#[serde(rename = "name")]` on a parameter do what they do on a field. The
+/// function returns a value, `TaskInProgress`, `TaskResult` or an `Outcome`, alone or in a `TaskResponse`. A function that is not `async`
+/// runs on threads.
+///
+/// * `charge(…)` is the function as written, for unit tests.
+/// * `charge::worker()` is the worker, for `TaskHandlerBuilder::worker`. `TaskHandlerBuilder::discover` finds it by itself.
+///
+/// The task type is the name of the function, or `#[worker_task("…")]`. The settings of a worker follow, such as `thread_count = 20`, and
+/// `task_definition = …` gives the template of its task definition.
+///
+/// The JSON Schemas of input and output are made of the types of the function, if they implement `schemars::JsonSchema`.
+#[proc_macro_attribute]
+pub fn worker_task(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    worker_task::expand(attribute.into(), item.into())
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
 }

@@ -25,6 +25,7 @@ fn check(expand: Expand, attribute: &str, item: &str, message: &str, place: &str
 
 const ACTIVITY: Expand = crate::activity::expand;
 const WORKFLOW: Expand = crate::workflow::expand;
+const WORKER_TASK: Expand = crate::worker_task::expand;
 
 #[test]
 fn functions_that_cannot_be_activities_are_refused_at_the_mistake() {
@@ -221,4 +222,63 @@ fn generated_code_uses_absolute_paths() {
     );
     assert!(text.contains("argument_1 : (u8 , u8)"), "{text}");
     assert!(text.contains(". signal (& GO)"), "{text}");
+}
+
+#[test]
+fn functions_that_cannot_be_workers_are_refused_at_the_mistake() {
+    for (item, message, place) in [
+        (
+            "async fn f<T>(a: T) { }",
+            "a worker cannot be generic: one name must refer to one type",
+            "T",
+        ),
+        (
+            "fn f(&self) { }",
+            "a worker must be a free function, without `self`",
+            "self",
+        ),
+        (
+            "fn f(name: &str) { }",
+            "parameters are read from JSON: use an owned type, such as `String` instead of `&str`",
+            "&",
+        ),
+        (
+            "fn f((a, b): (u8, u8)) { }",
+            "a parameter is found in the input by its name: give it one",
+            "(a, b)",
+        ),
+        (
+            "fn f(#[serde(skip)] a: u8) { }",
+            "a parameter takes `rename` and `default`",
+            "skip",
+        ),
+    ] {
+        check(WORKER_TASK, "", item, message, place);
+    }
+}
+
+#[test]
+fn options_of_a_worker_that_do_not_exist_are_refused_at_the_mistake() {
+    let item = "fn f() { }";
+    let known = concat!(
+        "unknown option `threads`; a worker takes its task type, `poll_interval_millis`, `poll_timeout`, `thread_count`, `domain`, ",
+        "`worker_id`, `register_task_def`, `overwrite_task_def`, `strict_schema`, `paused`, `lease_extend_enabled`, ",
+        "`register_schema` and `task_definition`"
+    );
+    check(WORKER_TASK, "threads = 3", item, known, "threads");
+    check(
+        WORKER_TASK,
+        "\" \"",
+        item,
+        "a task type cannot be blank",
+        "\" \"",
+    );
+    let twice = "`domain` is given twice";
+    check(
+        WORKER_TASK,
+        "\"t\", domain = \"a\", domain = \"b\"",
+        item,
+        twice,
+        "domain",
+    );
 }
