@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_host::clock::{Clock, ManualClock, SystemClock};
+use longhaul_host::conductor::evaluate::Evaluator;
 use longhaul_host::{Config, Host};
 use longhaul_protocol::Timestamp;
 use longhaul_sdk::Client;
@@ -35,6 +36,7 @@ use longhaul_server::{App, Options};
 use longhaul_store::Store;
 use longhaul_store::memory::Memory;
 use longhaul_store::sqlite::Sqlite;
+use longhaul_system::{Limits, Scripts};
 
 pub mod testing;
 mod traffic;
@@ -91,7 +93,10 @@ impl Embedded {
         Builder {
             file: None,
             begin: None,
-            config: Config::default(),
+            config: Config {
+                evaluator: Evaluator(Arc::new(Scripts::new(Limits::default()))),
+                ..Config::default()
+            },
         }
     }
 
@@ -99,6 +104,14 @@ impl Embedded {
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// Returns clients for Conductor workflows in the namespace `default`.
+    #[must_use]
+    pub fn conductor(&self) -> longhaul_conductor_sdk::Client {
+        // The transport knows where the server is; the address is not used.
+        let configuration = longhaul_conductor_sdk::Configuration::new("http://embedded/api");
+        longhaul_conductor_sdk::Client::over(&configuration, self.transport())
     }
 
     /// Returns the transport to the server, for a client with other options.
@@ -238,4 +251,7 @@ mod pages {
 
     #[doc = include_str!("../../../docs/rust.md")]
     struct Rust;
+
+    #[doc = include_str!("../../../docs/conductor-rust.md")]
+    struct ConductorRust;
 }

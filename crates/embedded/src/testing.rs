@@ -93,6 +93,7 @@ use tokio::task::JoinHandle;
 use crate::Embedded;
 
 mod builder;
+pub mod conductor;
 mod fakes;
 mod skipping;
 mod stuck;

@@ -17,7 +17,7 @@ pub(crate) struct Counts {
     begun: u64,
     /// Polls of workers.
     pub(crate) polls: usize,
-    /// Long polls for the history of a run. They change nothing.
+    /// Requests that wait for a run: for its next event, or for its end. They do not act when time passes.
     watches: usize,
     /// All other requests.
     pub(crate) others: usize,
@@ -34,7 +34,9 @@ impl Kind {
     fn of(path: &str) -> Self {
         if path.starts_with("/api/worker/") && path.ends_with("/poll") {
             Self::Poll
-        } else if path.contains("/history?") && path.contains("wait_new_event=1") {
+        } else if path.contains("/history?") && path.contains("wait_new_event=1")
+            || path.starts_with("/api/workflow/execute/")
+        {
             Self::Watch
         } else {
             Self::Other
@@ -43,6 +45,14 @@ impl Kind {
 }
 
 impl Counts {
+    /// The counts after further requests that have begun and ended.
+    pub(crate) fn after_requests(self, count: u64) -> Self {
+        Self {
+            begun: self.begun + count,
+            ..self
+        }
+    }
+
     fn of(&mut self, kind: Kind) -> &mut usize {
         match kind {
             Kind::Poll => &mut self.polls,

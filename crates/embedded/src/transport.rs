@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
-use longhaul_sdk::transport::{Request, Response, Transport, TransportError};
+use longhaul_transport::{Request, Response, Transport, TransportError};
 use tokio::sync::RwLock;
 use tower::ServiceExt as _;
 
@@ -89,7 +89,7 @@ fn render(request: Request) -> Result<http::Request<Body>, TransportError> {
     let mut builder = http::Request::builder()
         .method(request.method.as_str())
         .uri(request.path.as_str());
-    for (name, value) in request.headers() {
+    for (name, value) in request.all_headers() {
         builder = builder.header(name, value);
     }
     let body = request.body.map_or_else(Body::empty, Body::from);

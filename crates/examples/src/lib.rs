@@ -1,7 +1,7 @@
-//! Example workflows for `longhaul-sdk`, one file each. Read them in this order: `hello`, `order`, `local`, `approval`, `gpu`,
-//! `schedule`.
+//! Example workflows, one file each. For `longhaul-sdk`, read them in this order: `hello`, `order`, `local`, `approval`, `gpu`,
+//! `schedule`. For `longhaul-conductor-sdk`: [`conductor`].
 //!
-//! Every module has a function `worker`, which registers its workflows and activities with a worker, and a function
+//! Every module of the first list has a function `worker`, which registers its workflows and activities with a worker, and a function
 //! `run_example`, which starts a workflow and prints its result. `cargo run -p longhaul-examples --example hello` runs one example
 //! against a server on this machine; `longhaul demo` runs all of them.
 
@@ -17,6 +17,7 @@ macro_rules! say {
 }
 
 pub mod approval;
+pub mod conductor;
 pub mod gpu;
 pub mod hello;
 pub mod local;

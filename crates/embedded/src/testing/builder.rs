@@ -21,7 +21,7 @@ use super::{QUEUE, StartError, TestEnvironment};
 use crate::Embedded;
 
 /// 2026-01-01T00:00:00Z.
-const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+pub(super) const BEGIN: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
 const DAY: Duration = Duration::from_secs(86_400);
 

@@ -134,7 +134,7 @@ impl Shared {
                 }
             };
             let stuck =
-                Stuck::describe(&self.host, &self.fakes, namespace, workflow_id, why).await?;
+                Stuck::describe(&self.host, Some(&self.fakes), namespace, workflow_id, why).await?;
             return Err(RunError::Stuck(Box::new(stuck)));
         }
     }

@@ -75,7 +75,7 @@ impl fmt::Display for Waits<'_> {
 impl Stuck {
     pub(super) async fn describe(
         host: &Host,
-        fakes: &Fakes,
+        fakes: Option<&Fakes>,
         namespace: &Namespace,
         workflow_id: &WorkflowId,
         why: Why,
@@ -103,6 +103,7 @@ pub(super) async fn open_runs(
 ) -> longhaul_host::Result<Vec<DebugView>> {
     let filter = RunFilter {
         namespace: namespace.clone(),
+        program: None,
         workflow_type: None,
         status: Some(StatusFilter::Running),
         condition: None,
@@ -119,7 +120,7 @@ pub(super) async fn open_runs(
     Ok(views)
 }
 
-fn waits(view: &DebugView, fakes: &Fakes) -> Vec<String> {
+fn waits(view: &DebugView, fakes: Option<&Fakes>) -> Vec<String> {
     let run = &view.description.run;
     let mut waits: Vec<String> = open_waits(run).map(|wait| shown(wait, fakes)).collect();
     if waits.is_empty() {
@@ -132,14 +133,16 @@ fn waits(view: &DebugView, fakes: &Fakes) -> Vec<String> {
 }
 
 /// The words of the test environment, which knows the activities that the test fakes.
-fn shown(wait: OpenWait<'_>, fakes: &Fakes) -> String {
+fn shown(wait: OpenWait<'_>, fakes: Option<&Fakes>) -> String {
     match wait {
         OpenWait::WorkflowTask(_) => "its workflow task".to_owned(),
         OpenWait::Activity(activity) => {
             let name = &activity.activity_type;
             match &activity.attempt {
                 Some(attempt) => format!("attempt {} of activity `{name}`", attempt.number),
-                None if activity.queue.as_str() == QUEUE && !fakes.has(name) => {
+                None if activity.queue.as_str() == QUEUE
+                    && fakes.is_some_and(|fakes| !fakes.has(name)) =>
+                {
                     format!("activity `{name}`, which the environment neither has nor fakes")
                 }
                 None => format!("activity `{name}`"),

@@ -1,5 +1,6 @@
 //! The test environment: a clock that jumps over every wait, fakes, and errors instead of hangs.
 
+mod definitions;
 mod fakes;
 mod time;
 mod trouble;
