@@ -13,6 +13,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 
 mod baseline;
 mod client;
+mod conductor;
 mod dispatch;
 mod load;
 mod long_run;
@@ -85,6 +86,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(100..=40_000))]
     events: u64,
 
+    /// Be the worker process of a bench for this task type
+    #[arg(long, hide = true, requires = "url", value_name = "TASK_TYPE")]
+    conductor_worker: Option<String>,
+
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -104,17 +109,24 @@ pub(crate) enum Scenario {
     LongRun,
     /// The Rust SDK: one-activity workflows and durable local steps per second
     Sdk,
+    /// Conductor definitions: tasks per second, delivery, empty polls, memory, long runs, forks, scripts
+    Conductor,
+    /// The Rust SDK for Conductor: delivery, tasks per second, requests per task, cost of a worker process
+    ConductorSdk,
 }
 
 pub(crate) fn run(args: Args) -> Result<()> {
     // The server in this process logs only problems.
     let _log = crate::logs::start(crate::logs::Format::Text, "warn")?;
     let runtime = crate::runtime::start()?;
+    if let (Some(url), Some(task_type)) = (&args.url, &args.conductor_worker) {
+        return runtime.block_on(conductor::sdk::process::work(url, task_type));
+    }
     let report = runtime.block_on(async {
         tokio::select! {
             report = Box::pin(measure_all(&args)) => report,
             // The data directory is removed on the way out.
-            () = crate::stop::asked_to_stop() => bail!("interrupted"),
+            () = crate::signals::asked_to_stop() => bail!("interrupted"),
         }
     })?;
     if args.json {
@@ -155,20 +167,30 @@ async fn measure_all(args: &Args) -> Result<Report> {
             report.skip("memory", "the server is another process; run without --url");
         }
     }
+    if wants(Scenario::Conductor) {
+        if report.echo.is_none() {
+            report.echo = Some(echo(args, &progress).await?);
+        }
+        let echo = report.echo.as_ref();
+        report.conductor = Some(conductor::measure(&home, args, echo, &progress).await?);
+    }
+    if wants(Scenario::ConductorSdk) {
+        if report.echo.is_none() {
+            report.echo = Some(echo(args, &progress).await?);
+        }
+        let echo = report.echo.as_ref();
+        let measured = conductor::sdk::measure(&home, args, echo, &progress).await?;
+        report.conductor_sdk = Some(measured);
+    }
     if wants(Scenario::Throughput) {
         // Directly before the scenario that it is compared with: on a shared machine a minute makes a difference.
-        progress.show("echo server");
-        let seconds = Duration::from_secs_f64((args.seconds as f64 / 2.0).min(ECHO_SECONDS_MAX));
-        report.echo = Some(baseline::echo(args.in_flight, seconds).await?);
+        report.echo = Some(echo(args, &progress).await?);
         report.throughput =
             Some(throughput::measure(&home, args, report.echo.as_ref(), &progress).await?);
     }
     if wants(Scenario::Sdk) {
         if report.echo.is_none() {
-            progress.show("echo server");
-            let seconds =
-                Duration::from_secs_f64((args.seconds as f64 / 2.0).min(ECHO_SECONDS_MAX));
-            report.echo = Some(baseline::echo(args.in_flight, seconds).await?);
+            report.echo = Some(echo(args, &progress).await?);
         }
         report.sdk = Some(sdk::measure(&home, args, report.echo.as_ref(), &progress).await?);
     }
@@ -191,15 +213,25 @@ async fn measure_all(args: &Args) -> Result<Report> {
     Ok(report)
 }
 
+async fn echo(args: &Args, progress: &Progress) -> Result<baseline::Echo> {
+    progress.show("echo server");
+    let seconds = Duration::from_secs_f64((args.seconds as f64 / 2.0).min(ECHO_SECONDS_MAX));
+    baseline::echo(args.in_flight, seconds).await
+}
+
 /// Checks the limit on open files first. Both ends of each connection are in this process.
 fn check_descriptors(args: &Args) -> Result<()> {
     let Some(limit) = crate::descriptors::limit() else {
         return Ok(());
     };
-    let needed = load::CONNECTIONS_PER_WORKFLOW * 2 * args.in_flight + DESCRIPTORS_SPARE;
+    let mut connections = load::CONNECTIONS_PER_WORKFLOW * args.in_flight;
+    if args.scenarios.is_empty() || args.scenarios.contains(&Scenario::Conductor) {
+        connections = connections.max(conductor::IDLE_WORKERS);
+    }
+    let needed = 2 * connections + DESCRIPTORS_SPARE;
     if needed > limit {
         bail!(
-            "{} in flight need about {needed} open files and this process may have {limit}: lower --in-flight or raise `ulimit -n`",
+            "this bench with {} in flight needs about {needed} open files and this process may have {limit}: lower --in-flight or raise `ulimit -n`",
             args.in_flight
         );
     }

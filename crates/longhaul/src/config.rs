@@ -7,17 +7,21 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use longhaul_host::QuestionLimits;
 use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX};
+use longhaul_server::auth::ConductorKey;
 use serde::Deserialize;
 
 use crate::logs;
 
+mod conductor_keys;
 mod connections;
 mod limits;
+mod scripts;
+mod tls;
 mod tokens;
 
-pub(crate) use tokens::Tokens;
-
 pub(crate) use limits::Limits;
+pub(crate) use tls::Certificate;
+pub(crate) use tokens::Tokens;
 
 /// Loopback, so that a first start does not expose the server.
 const LISTEN_DEFAULT: &str = "127.0.0.1:8080";
@@ -92,6 +96,15 @@ pub(crate) struct ServeArgs {
     )]
     admin_token: Option<String>,
 
+    /// Keys of Conductor clients as a JSON list; each has id, secret, roles and, optionally, namespace
+    #[arg(
+        long,
+        env = "LONGHAUL_CONDUCTOR_KEYS",
+        hide_env_values = true,
+        value_name = "JSON"
+    )]
+    conductor_keys: Option<String>,
+
     /// Name of this server in discovery [default: the host name]
     #[arg(long, env = "LONGHAUL_SERVER_ID", value_name = "NAME")]
     server_id: Option<String>,
@@ -158,7 +171,14 @@ pub(crate) struct ServeArgs {
     allowed_host: Vec<String>,
 
     #[command(flatten)]
+    tls: tls::TlsArgs,
+
+    #[command(flatten)]
     connections: connections::Args,
+
+    #[command(flatten)]
+    scripts: scripts::ScriptArgs,
+
     /// Memory for copies of runs [default: 128]
     #[arg(long, env = "LONGHAUL_RUN_CACHE_MIB", value_name = "MIB")]
     run_cache_mib: Option<u64>,
@@ -188,6 +208,7 @@ struct File {
     worker_token: Option<String>,
     operator_token: Option<String>,
     admin_token: Option<String>,
+    conductor_keys: Option<toml::Value>,
     server_id: Option<String>,
     workflow_task_lease_seconds: Option<u64>,
     activity_lease_seconds: Option<u64>,
@@ -198,11 +219,18 @@ struct File {
     update_validation_lease_seconds: Option<u64>,
     history_page_size: Option<u32>,
     allowed_host: Option<Vec<String>>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
     header_timeout_seconds: Option<u64>,
     body_timeout_seconds: Option<u64>,
     idle_timeout_seconds: Option<u64>,
     write_timeout_seconds: Option<u64>,
     max_connections: Option<u64>,
+    script_cpu_millis: Option<u64>,
+    script_wall_millis: Option<u64>,
+    script_memory_mib: Option<u64>,
+    script_stack_kib: Option<u64>,
+    script_processes: Option<u64>,
     run_cache_mib: Option<u64>,
     worker_forget_seconds: Option<u64>,
     log: Option<String>,
@@ -216,13 +244,16 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) database: PathBuf,
     pub(crate) tokens: Tokens,
+    pub(crate) conductor_keys: Vec<ConductorKey>,
     pub(crate) server_id: String,
     pub(crate) workflow_task_lease_seconds: Option<u64>,
     pub(crate) activity_lease_seconds: Option<u64>,
     pub(crate) questions: QuestionLimits,
     pub(crate) history_page_size: u32,
     pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) certificate: Option<Certificate>,
     pub(crate) connections: longhaul_server::connections::Limits,
+    pub(crate) scripts: longhaul_system::Limits,
     pub(crate) run_cache_mib: Option<u64>,
     pub(crate) worker_forget_seconds: Option<u64>,
     pub(crate) log: String,
@@ -236,6 +267,8 @@ impl ServeArgs {
         Self {
             listen: Some(listen.to_string()),
             data: Some(data),
+            // Tasks of the examples fail on purpose; their workers would log that as errors.
+            log: Some("info,longhaul_conductor_sdk=off".to_owned()),
             ..Self::default()
         }
     }
@@ -248,7 +281,9 @@ impl ServeArgs {
             .transpose()?
             .unwrap_or_default();
         let questions = self.questions(&file)?;
+        let certificate = self.tls.settle(&file)?;
         let connections = self.connections.settle(&file)?;
+        let scripts = self.scripts.settle(&file)?;
         let allowed_hosts = match &self.allowed_host {
             given if given.is_empty() => file.allowed_host.unwrap_or_default(),
             given => given.clone(),
@@ -276,8 +311,11 @@ impl ServeArgs {
             admin: pick(&self.admin_token, file.admin_token),
         };
         tokens.check()?;
+        let conductor_keys =
+            conductor_keys::read(self.conductor_keys.as_deref(), file.conductor_keys)?;
+        let is_open = tokens.is_empty() && conductor_keys.is_empty();
         let insecure = self.insecure || file.insecure.unwrap_or(false);
-        if !listen.ip().is_loopback() && tokens.is_empty() && !insecure {
+        if !listen.ip().is_loopback() && is_open && !insecure {
             bail!(
                 "refusing to serve {listen} without credentials: anybody who reaches it could do anything. \
                  Set --token (or LONGHAUL_TOKEN), listen on 127.0.0.1, or say --insecure if you mean it"
@@ -301,10 +339,13 @@ impl ServeArgs {
             worker_forget_seconds: self.worker_forget_seconds.or(file.worker_forget_seconds),
             questions,
             allowed_hosts,
+            certificate,
             connections,
+            scripts,
             listen,
             database: database_path(store.as_deref(), &data)?,
             tokens,
+            conductor_keys,
             server_id: self
                 .server_id
                 .clone()
@@ -458,6 +499,15 @@ mod tests {
         assert!(
             ServeArgs {
                 token: Some("t".into()),
+                ..args("0.0.0.0:1")
+            }
+            .settle()
+            .is_ok()
+        );
+        let keys = r#"[{"id": "a", "secret": "0123456789abcdef", "roles": ["worker"]}]"#;
+        assert!(
+            ServeArgs {
+                conductor_keys: Some(keys.into()),
                 ..args("0.0.0.0:1")
             }
             .settle()

@@ -1,11 +1,15 @@
 //! `longhaul demo`: runs a server, workers for the examples, and each example.
 
+mod definition;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use longhaul_examples::{approval, gpu, hello, local, order};
+use longhaul_conductor_sdk::handler::Isolation;
+use longhaul_conductor_sdk::{Client as ConductorClient, Configuration, TaskHandler};
+use longhaul_examples::{approval, conductor, gpu, hello, local, order};
 use longhaul_sdk::worker::WorkerBuilder;
 use longhaul_sdk::{Client, Worker, WorkerHandle};
 use tokio::sync::oneshot;
@@ -40,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let runtime = crate::runtime::start()?;
     runtime.block_on(async {
         // Registered before the server starts, so that Ctrl-C works from the beginning.
-        let asked = crate::stop::asked_to_stop();
+        let asked = crate::signals::asked_to_stop();
         let (started, address) = oneshot::channel();
         let (done, over) = oneshot::channel::<()>();
         let stop = async move {
@@ -91,8 +95,17 @@ async fn show(address: SocketAddr, once: bool, asked: impl Future<Output = ()>) 
         handles.push(worker.handle());
         workers.spawn(worker.run());
     }
+    let configuration = Configuration::new(format!("{url}/api"));
+    let conductor = ConductorClient::new(&configuration).context("could not reach the server")?;
+    let mut conductor_workers = TaskHandler::builder(configuration)
+        .isolation(Isolation::InProcess)
+        .grace(WORKERS_STOP_TIMEOUT)
+        .workers(conductor::workers())
+        .build()
+        .context("the Conductor workers could not be started")?;
+    conductor_workers.start_processes().await;
     let examples = async {
-        let shown = run_examples(&client, &url).await;
+        let shown = run_examples(&client, &conductor, &url).await;
         if shown.is_ok() && !once {
             say!("Ctrl-C ends the demo.");
             std::future::pending::<()>().await;
@@ -106,6 +119,7 @@ async fn show(address: SocketAddr, once: bool, asked: impl Future<Output = ()>) 
     for handle in &handles {
         handle.shut_down();
     }
+    conductor_workers.stop_processes();
     let stopped = tokio::time::timeout(WORKERS_STOP_TIMEOUT, async {
         while let Some(ended) = workers.join_next().await {
             ended
@@ -115,13 +129,14 @@ async fn show(address: SocketAddr, once: bool, asked: impl Future<Output = ()>) 
         Ok(())
     })
     .await;
+    conductor_workers.join_processes().await;
     // Workers that still run are dropped here; the server stops next.
     drop(workers);
     shown.and(stopped.unwrap_or(Ok(())))
 }
 
 /// Runs every example once, and starts an expense that the user can approve.
-async fn run_examples(client: &Client, url: &str) -> Result<()> {
+async fn run_examples(client: &Client, conductor: &ConductorClient, url: &str) -> Result<()> {
     let failed = |error| anyhow!("an example failed: {error}");
     say!();
     hello::run_example(client).await.map_err(failed)?;
@@ -129,6 +144,8 @@ async fn run_examples(client: &Client, url: &str) -> Result<()> {
     local::run_example(client).await.map_err(failed)?;
     gpu::run_example(client).await.map_err(failed)?;
     approval::run_example(client).await.map_err(failed)?;
+    definition::run_example(url).await?;
+    conductor::run_examples(conductor).await.map_err(failed)?;
     let waiting = client
         .start(approval::expense(120))
         .id(longhaul_examples::unique("expense"))

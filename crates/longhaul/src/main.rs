@@ -13,7 +13,7 @@ mod output;
 mod replay;
 mod runtime;
 mod serve;
-mod stop;
+mod signals;
 
 /// Requests make many short-lived allocations on several threads. The system's allocator used a tenth of the time for them.
 #[global_allocator]

@@ -12,7 +12,7 @@ use longhaul_server::connections;
 use longhaul_server::hosts::Hosts;
 use longhaul_server::{App, Options};
 use longhaul_store::sqlite::Sqlite;
-use longhaul_system::{Limits as ScriptLimits, Scripts};
+use longhaul_system::Scripts;
 use tokio::net::TcpListener;
 
 use crate::config::{ServeArgs, Settings};
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let _log = logs::start(settings.log_format, &settings.log)?;
     let runtime = crate::runtime::start()?;
     runtime.block_on(async {
-        let stop = crate::stop::asked_to_stop();
+        let stop = crate::signals::asked_to_stop();
         serve(&settings, stop, |_| {}).await
     })
 }
@@ -70,7 +70,7 @@ pub(crate) async fn serve(
         config.worker_forget_seconds = seconds;
     }
     config.questions = settings.questions.clone();
-    config.evaluator = Evaluator(Arc::new(Scripts::new(ScriptLimits::default())));
+    config.evaluator = Evaluator(Arc::new(Scripts::new(settings.scripts.clone())));
     let host = Host::start(Arc::new(store), config)
         .await
         .context("the stored state could not be recovered")?;
@@ -80,7 +80,8 @@ pub(crate) async fn serve(
         tokens.worker.clone(),
         tokens.operator.clone(),
         tokens.admin.clone(),
-    );
+    )
+    .with_keys(settings.conductor_keys.clone());
     let open = auth.is_open();
     let options = Options {
         server_id: settings.server_id.clone(),
@@ -99,7 +100,13 @@ pub(crate) async fn serve(
     let address = listener
         .local_addr()
         .context("the listening address is not known")?;
-    greet(address, &settings.database, open);
+    let limits = settings.connections.clone();
+    let certificate = settings.certificate.clone();
+    let rereading = certificate
+        .clone()
+        .map(crate::signals::read_again_on_hangup);
+    let scheme = certificate.as_ref().map_or("http", |_| "https");
+    greet(&format!("{scheme}://{address}"), &settings.database, open);
     listening(address);
     tracing::info!(%address, database = %settings.database.display(), "serving");
     let stopping = host.clone();
@@ -108,7 +115,16 @@ pub(crate) async fn serve(
         tracing::info!("stopping: answering polls and finishing requests");
         stopping.begin_stop();
     };
-    connections::serve(listener, router, settings.connections.clone(), stop).await;
+    match certificate.as_ref().zip(rereading) {
+        None => connections::serve(listener, router, limits, stop).await,
+        Some((certificate, rereading)) => {
+            let tls = certificate.tls().clone();
+            tokio::select! {
+                () = connections::serve_tls(listener, tls, router, limits, stop) => {}
+                () = rereading => {}
+            }
+        }
+    }
     host.stop().await;
     tracing::info!("stopped");
     Ok(())
@@ -126,10 +142,10 @@ fn hosts(settings: &Settings, open: bool) -> Hosts {
 }
 
 /// Prints the address and the next steps. Programs read the first line.
-fn greet(address: SocketAddr, database: &Path, open: bool) {
-    let url = format!("http://{address}");
+fn greet(url: &str, database: &Path, open: bool) {
     say!("listening on {url}");
     say!();
+    say!("  Conductor     CONDUCTOR_SERVER_URL={url}/api");
     say!("  Health        {url}/api/health");
     say!("  Metrics       {url}/metrics");
     say!("  Data          {}", database.display());
@@ -138,7 +154,7 @@ fn greet(address: SocketAddr, database: &Path, open: bool) {
         if open {
             "none needed (loopback or --insecure)"
         } else {
-            "bearer token"
+            "bearer token, or a key of a Conductor client"
         }
     );
     say!();
@@ -148,6 +164,9 @@ fn greet(address: SocketAddr, database: &Path, open: bool) {
     );
     say!("  Rust     cargo add durable-workflow");
     say!("           Client::builder(\"{url}\"), then Worker::new(client, \"…\")");
+    say!(
+        "  Conductor workers: pip install conductor-python, or npm install @io-orkes/conductor-javascript"
+    );
     say!();
     say!("  Stop with Ctrl-C. Accepted work is on disk and continues at the next start.");
     // Programs read the first line through a pipe, so it must not stay in a buffer.

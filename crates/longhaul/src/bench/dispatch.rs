@@ -105,7 +105,7 @@ pub(super) async fn measure(
 }
 
 /// Waits until the poll is parked, sends the report, and measures the time until the poll is answered.
-async fn deliver<T, R>(
+pub(super) async fn deliver<T, R>(
     poll: impl Future<Output = Result<T>>,
     report: impl Future<Output = Result<R>>,
 ) -> Result<(T, Duration)> {

@@ -108,11 +108,29 @@ pub(super) fn machine_seconds() -> Option<f64> {
 /// Resident memory of this process in bytes: all of it, and the part that is not backed by files.
 pub(super) fn resident_bytes() -> Option<(u64, u64)> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let field = |name: &str| -> Option<u64> {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
-    };
-    Some((field("VmRSS:")?, field("RssAnon:")?))
+    Some((bytes_in(&status, "VmRSS:")?, bytes_in(&status, "RssAnon:")?))
+}
+
+/// Resident memory of another process in bytes.
+pub(super) fn resident_bytes_of(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    bytes_in(&status, "VmRSS:")
+}
+
+fn bytes_in(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// Processor seconds that another process has used.
+pub(super) fn processor_seconds_of(process: u32) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in parentheses may contain spaces. User and system time are the 14th and the 15th field of the line.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some((user + system) / TICKS_PER_SECOND)
 }
 
 #[cfg(test)]
@@ -134,6 +152,9 @@ mod tests {
         let (all, anonymous) = resident_bytes().unwrap();
         assert!(all >= anonymous && anonymous > 0);
         assert!(ProcessorTime::elapsed(earlier.as_ref()).is_some());
+        let own = std::process::id();
+        assert!(resident_bytes_of(own).is_some_and(|bytes| bytes > 0));
+        assert!(processor_seconds_of(own).is_some());
         assert!(machine_seconds().is_some_and(|seconds| seconds > 0.0));
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::Home;
 use super::baseline::Echo;
+use super::conductor::{self, Conductor};
 use super::dispatch::Dispatch;
 use super::long_run::{self, LongRun};
 use super::measure::Spread;
@@ -31,6 +32,8 @@ pub(super) struct Report {
     pub(super) stored: Option<Stored>,
     pub(super) long_run: Option<LongRun>,
     pub(super) sdk: Option<Sdk>,
+    pub(super) conductor: Option<Conductor>,
+    pub(super) conductor_sdk: Option<conductor::sdk::ConductorSdk>,
     skipped: Vec<Skipped>,
 }
 
@@ -55,6 +58,8 @@ impl Report {
             stored: None,
             long_run: None,
             sdk: None,
+            conductor: None,
+            conductor_sdk: None,
             skipped: Vec::new(),
         }
     }
@@ -78,6 +83,12 @@ impl Report {
         }
         if let Some(sdk) = &self.sdk {
             sdk_rows(sdk, &mut table);
+        }
+        if let Some(measured) = &self.conductor {
+            conductor::rows(measured, &mut table);
+        }
+        if let Some(measured) = &self.conductor_sdk {
+            conductor::sdk::rows(measured, &mut table);
         }
         if let Some(stored) = &self.stored {
             stored_rows(stored, &mut table);
@@ -307,24 +318,24 @@ fn long_run_rows(long_run: &LongRun, table: &mut Table) {
     }
 }
 
-fn per_second(rate: f64, what: &str) -> String {
+pub(super) fn per_second(rate: f64, what: &str) -> String {
     format!("{} {what}/s", grouped(rate))
 }
 
-fn p50(spread: &Spread) -> String {
+pub(super) fn p50(spread: &Spread) -> String {
     format!("{:.2} ms p50", spread.p50_ms)
 }
 
-fn p99(spread: &Spread) -> String {
+pub(super) fn p99(spread: &Spread) -> String {
     format!("{:.2} ms p99", spread.p99_ms)
 }
 
-fn times(ratio: Option<f64>, of: &str) -> String {
+pub(super) fn times(ratio: Option<f64>, of: &str) -> String {
     ratio.map_or_else(String::new, |ratio| format!("{ratio:.2} × {of}"))
 }
 
 /// Formats a whole number with a comma every three digits.
-fn grouped(value: f64) -> String {
+pub(super) fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -337,7 +348,7 @@ fn grouped(value: f64) -> String {
 }
 
 #[derive(Default)]
-struct Table {
+pub(super) struct Table {
     lines: Vec<Line>,
 }
 
@@ -347,11 +358,11 @@ enum Line {
 }
 
 impl Table {
-    fn section(&mut self, title: &str) {
+    pub(super) fn section(&mut self, title: &str) {
         self.lines.push(Line::Section(title.to_owned()));
     }
 
-    fn row(&mut self, label: &str, figure: String, beside: String) {
+    pub(super) fn row(&mut self, label: &str, figure: String, beside: String) {
         self.lines
             .push(Line::Row([label.to_owned(), figure, beside]));
     }

@@ -8,11 +8,13 @@ use anyhow::{Context, Result, bail};
 use axum::Router;
 use axum::serve::ListenerExt;
 use hyper::Uri;
+use longhaul_host::conductor::evaluate::Evaluator;
 use longhaul_host::{Config, Host};
 use longhaul_server::auth::Auth;
 use longhaul_server::connections::{self, Limits};
 use longhaul_server::{App, Options};
 use longhaul_store::sqlite::Sqlite;
+use longhaul_system::{Limits as ScriptLimits, Scripts};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -105,7 +107,11 @@ impl Target {
     async fn start(database: &Path) -> Result<Self> {
         let store = Sqlite::open(database)
             .with_context(|| format!("the store {} cannot be opened", database.display()))?;
-        let host = Host::start(Arc::new(store), Config::default())
+        let config = Config {
+            evaluator: Evaluator(Arc::new(Scripts::new(ScriptLimits::default()))),
+            ..Config::default()
+        };
+        let host = Host::start(Arc::new(store), config)
             .await
             .context("the server could not be started")?;
         let auth = Auth::with_tokens(None, None, None, None);
@@ -128,6 +134,10 @@ impl Target {
             connections.push(self.connect().await?);
         }
         Ok(connections)
+    }
+
+    pub(super) fn is_in_process(&self) -> bool {
+        self.running.is_some()
     }
 
     /// Returns the URL for other clients.

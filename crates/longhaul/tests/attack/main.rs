@@ -27,6 +27,7 @@ mod server_process;
 #[path = "../support/waiting.rs"]
 mod waiting;
 
+mod definitions;
 mod disk;
 mod extremes;
 mod judge;

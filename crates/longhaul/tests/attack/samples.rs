@@ -48,7 +48,9 @@ pub(crate) fn samples(world: &World) -> Vec<Sample> {
     questions(&mut list, world);
     sessions(&mut list, world);
     definitions(&mut list, world);
+    schemas(&mut list, world);
     executions(&mut list, world);
+    execution_lists(&mut list, world);
     list.0
 }
 
@@ -618,6 +620,14 @@ fn definitions(list: &mut Samples, world: &World) {
     );
     list.post("/api/metadata/workflow/validate", &[], definition);
     list.find("/api/metadata/workflow/{a}", &[name], "?version=1");
+    for route in [
+        "/api/metadata/workflow/names",
+        "/api/metadata/workflow/names-and-versions",
+        "/api/metadata/workflow/latest-versions",
+    ] {
+        list.get(route, &[]);
+    }
+    list.get("/api/metadata/workflow/{a}/versions", &[name]);
     list.add(
         "DELETE",
         "/api/metadata/workflow/{a}/{b}",
@@ -625,6 +635,25 @@ fn definitions(list: &mut Samples, world: &World) {
         "",
         None,
     );
+}
+
+fn schemas(list: &mut Samples, world: &World) {
+    // The world registers a schema with the name of the task.
+    let name = world.execution.task_type.as_str();
+    let schema = json!({"name": "fresh", "version": 2, "type": "JSON", "data": {"type": "object"}});
+    list.get("/api/version", &[]);
+    list.get("/api/schema", &[]);
+    list.add(
+        "POST",
+        "/api/schema",
+        &[],
+        "?newVersion=true",
+        Some(json!([schema])),
+    );
+    list.get("/api/schema/{a}", &[name]);
+    list.get("/api/schema/{a}/{b}", &[name, "1"]);
+    list.add("DELETE", "/api/schema/{a}/{b}", &[name, "1"], "", None);
+    list.add("DELETE", "/api/schema/{a}", &[name], "", None);
 }
 
 fn executions(list: &mut Samples, world: &World) {
@@ -686,6 +715,30 @@ fn executions(list: &mut Samples, world: &World) {
         &[],
         &format!("?taskType={task}"),
     );
+    list.get("/api/tasks/queue/polldata/all", &[]);
+    list.get("/api/tasks/queue/all", &[]);
+    list.get("/api/tasks/queue/all/verbose", &[]);
+    list.find(
+        "/api/tasks/queue/size",
+        &[],
+        &format!("?taskType={task}&domain=blue&isolationGroupId=g&executionNamespace=n"),
+    );
+    list.find(
+        "/api/tasks/queue/sizes",
+        &[],
+        &format!("?taskType={task}&taskType=other"),
+    );
+    list.get("/api/tasks/{a}/log", &[&execution.task_id]);
+    list.post(
+        "/api/tasks/{a}/log",
+        &[&execution.task_id],
+        json!("half way"),
+    );
+    list.post(
+        "/api/tasks/{a}/{b}/{c}/sync",
+        &[id, "first", "IN_PROGRESS"],
+        json!({"n": 1}),
+    );
     list.post("/api/tasks", &[], result.clone());
     list.post("/api/tasks/update-v2", &[], result);
     list.post(
@@ -694,6 +747,40 @@ fn executions(list: &mut Samples, world: &World) {
         json!({"n": 1}),
     );
     list.add("DELETE", "/api/workflow/{a}", &[id], "?reason=enough", None);
+}
+
+fn execution_lists(list: &mut Samples, world: &World) {
+    let name = world.execution.definition.as_str();
+    let search = "?query=workflowType%20IN%20(a%2C%20'b*')%20AND%20startTime%3E%3D1%20OR%20status%3D'RUNNING'\
+        &freeText=x&start=0&size=10&sort=startTime:ASC%7Cstatus:DESC&classifier=a,b&topLevelOnly=true";
+    list.find("/api/workflow/search", &[], search);
+    list.find(
+        "/api/workflow/search-v2",
+        &[],
+        "?query=correlationId%20IS%20not%20null&size=3",
+    );
+    list.find(
+        "/api/workflow/running/{a}",
+        &[name],
+        "?version=1&startTime=1&endTime=9999999999999",
+    );
+    list.find(
+        "/api/workflow/{a}/correlated/{b}",
+        &[name, "c"],
+        "?includeClosed=true&includeTasks=true",
+    );
+    list.add(
+        "POST",
+        "/api/workflow/{a}/correlated",
+        &[name],
+        "?includeClosed=true&includeTasks=false",
+        Some(json!(["c", "d"])),
+    );
+    list.post(
+        "/api/workflow/correlated/batch",
+        &[],
+        json!({"correlationIds": ["c", "d"], "workflowNames": [name]}),
+    );
 }
 
 #[tokio::test]

@@ -229,6 +229,8 @@ impl Maker<'_> {
         self.client.send(&register).await.expect("an answer");
         let task = Request::new("PUT", "/api/metadata/taskdefs").json(&json!({"name": task_type}));
         self.client.send(&task).await.expect("an answer");
+        let schema = Request::new("POST", "/api/schema").json(&json!({"name": task_type}));
+        self.client.send(&schema).await.expect("an answer");
         let start = Request::new("POST", "/api/workflow").json(&json!({"name": definition}));
         let id = self.client.send(&start).await.expect("an answer").text();
         let poll = format!("/api/tasks/poll/{task_type}");

@@ -10,6 +10,11 @@ async fn the_program_on_the_page_about_conductor_works() {
 }
 
 #[tokio::test]
+async fn limits() {
+    run_conductor("limits.py", &Server::start().await).await;
+}
+
+#[tokio::test]
 async fn operators() {
     run_conductor("operators.py", &Server::start().await).await;
 }
@@ -17,4 +22,29 @@ async fn operators() {
 #[tokio::test]
 async fn workers() {
     run_conductor("workers.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn starts() {
+    run_conductor("starts.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn lists() {
+    run_conductor("lists.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn builders() {
+    run_conductor("builders.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn processes() {
+    run_conductor("processes.py", &Server::start().await).await;
+}
+
+#[tokio::test]
+async fn retries() {
+    run_conductor("retries.py", &Server::start().await).await;
 }

@@ -4,6 +4,7 @@
 //! the connection broke ends with a transport error; this is its published behaviour. `supervisor` starts it again, as the
 //! supervisor of an operator would.
 
+pub(crate) mod executions;
 mod judge;
 mod shapes;
 mod supervisor;
@@ -42,10 +43,10 @@ const LEASE_SECONDS: u32 = 5;
 const LOAD_DEADLINE: Duration = Duration::from_secs(90);
 
 /// Pseudo-random numbers that a printed seed repeats (SplitMix64).
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    fn from_environment() -> Self {
+    pub(crate) fn from_environment() -> Self {
         let chosen = std::env::var("LONGHAUL_CRASH_SEED")
             .ok()
             .map(|seed| seed.parse().expect("a number"));
@@ -65,7 +66,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn milliseconds(&mut self, range: std::ops::Range<u64>) -> Duration {
+    pub(crate) fn milliseconds(&mut self, range: std::ops::Range<u64>) -> Duration {
         Duration::from_millis(range.start + self.next() % (range.end - range.start))
     }
 }

@@ -1,23 +1,46 @@
 //! Runs the built binary on a temporary directory: start, kill -9, restart in place.
 //!
-//! `control` reads runs over plain HTTP, `python` runs programs of the Python SDK, `examples` the published Rust examples.
+//! `control` reads runs over plain HTTP, `python` and `node` run programs of the clients for Python and JavaScript, `background`
+//! programs that work until the test ends, `examples` the published Rust examples.
 
+mod background;
 mod control;
 mod examples;
+mod node;
 mod python;
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use tempfile::TempDir;
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use crate::binary::longhaul;
 use crate::server_process::{show_logs, spawn};
 pub(crate) use crate::waiting::{DEADLINE, eventually};
+pub(crate) use background::Background;
 pub(crate) use control::{Control, History};
 pub(crate) use examples::Example;
-pub(crate) use python::{PythonWorker, run_conductor, run_documented, run_python, run_python_on};
+pub(crate) use node::{run_documented_node, run_node};
+pub(crate) use python::{
+    PythonWorker, run_conductor, run_conductor_at, run_documented, run_python, run_python_on,
+};
+
+/// What a program of a client sees of the environment of the test.
+const KEPT_VARIABLES: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH"];
+
+/// Returns a command that runs a program of a client in an environment without settings of this machine. The client for JavaScript
+/// prints every report if `CI` is set, and a proxy would get the requests.
+pub(crate) fn client_program(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    let kept = KEPT_VARIABLES.map(|name| Some((name, std::env::var_os(name)?)));
+    command
+        .env_clear()
+        .envs(kept.into_iter().flatten())
+        .kill_on_drop(true);
+    command
+}
 
 /// How a server is started beyond address and data directory.
 #[derive(Clone, Default)]

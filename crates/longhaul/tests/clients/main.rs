@@ -1,8 +1,9 @@
 //! The published client libraries, unmodified, against the built `longhaul` binary.
 //!
-//! `harness` runs the server, `rust_sdk`, `python_sdk` and `conductor_python` have the tests by subject, `crash` kills the server under load, and
-//! `examples` runs the published examples of the Rust crate. Every test has its own server, port and database. The Python suites
-//! need an interpreter with `durable-workflow` 2.12.0 and `conductor-python` 2.0.0: `cargo xtask test` prepares one.
+//! `harness` runs the server, `rust_sdk`, `python_sdk` and `conductor_*` have the tests by subject, `crash` kills
+//! the server under load, and `examples` runs the published examples of the Rust crate. Every test has its own server, port and
+//! database. The Python suites need an interpreter with `durable-workflow` 2.12.0 and `conductor-python` 2.0.0, the JavaScript suite
+//! needs node 18 and `@io-orkes/conductor-javascript` 4.0.0: `cargo xtask test` prepares both.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +19,10 @@ mod server_process;
 #[path = "../support/waiting.rs"]
 mod waiting;
 
+mod conductor_js;
+mod conductor_keys;
 mod conductor_python;
+mod conductor_rust;
 mod crash;
 mod examples;
 mod harness;

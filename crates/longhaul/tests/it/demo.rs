@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use longhaul_examples::hello;
 use longhaul_sdk::{Client, Worker};
@@ -28,6 +27,11 @@ fn a_demo_runs_every_example_and_ends() {
         "approval: changed to 250",
         "approval: refused: ",
         "approval: 250 paid, says Ada",
+        "definition: an invoice over 104.5, 5 % off",
+        "conductor saga: a parcel to Norway for 3000 cents",
+        "conductor saga: undone, because ",
+        "conductor chunks: 1000 rows in 3 deliveries",
+        "conductor fan-out: 10 words",
         "One expense waits for you.",
     ] {
         assert!(printed.contains(line), "{line} is missing:\n{printed}");
@@ -45,7 +49,6 @@ fn ctrl_c_ends_a_demo_quietly() {
     let printed = BufReader::new(demo.stdout.take().unwrap());
     let mut lines = printed.lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "Ctrl-C ends the demo."));
-    let asked = Instant::now();
     let pid = demo.id().to_string();
     assert!(
         Command::new("kill")
@@ -61,8 +64,7 @@ fn ctrl_c_ends_a_demo_quietly() {
         .read_to_string(&mut log)
         .unwrap();
     assert!(demo.wait().unwrap().success(), "{log}");
-    // About a second on an idle machine. It took ten seconds when the server stopped before the workers.
-    assert!(asked.elapsed() < Duration::from_secs(5), "{log}");
+    // A server that stops before the workers waits for their polls until its grace period ends, and warns then.
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
 }
 

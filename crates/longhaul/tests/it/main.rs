@@ -16,3 +16,4 @@ mod disk;
 mod hosts;
 mod output;
 mod serve;
+mod tls;

@@ -3,11 +3,12 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 
 use serde_json::{Value, json};
 
 use crate::binary::{listening_url, longhaul};
-use crate::waiting::eventually;
+use crate::waiting::{DEADLINE, eventually};
 
 const CONTROL: (&str, &str) = ("X-Durable-Workflow-Control-Plane-Version", "2");
 
@@ -43,16 +44,42 @@ impl Server {
         Self { child, url }
     }
 
+    /// Sends a signal to the server.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Reads the log until a line contains `part`, and returns this line.
+    pub(crate) fn logged(&mut self, part: &str) -> String {
+        let mut log = self.child.stderr.take().unwrap();
+        let part = part.to_owned();
+        let (found, line) = mpsc::channel();
+        std::thread::spawn(move || {
+            // Byte by byte, so that the rest of the log stays in the pipe.
+            let mut line = Vec::new();
+            let mut byte = [0];
+            while log.read(&mut byte).unwrap() == 1 {
+                if byte == *b"\n" {
+                    let text = String::from_utf8(std::mem::take(&mut line)).unwrap();
+                    if text.contains(&part) {
+                        let _ = found.send((log, text));
+                        return;
+                    }
+                } else {
+                    line.extend(byte);
+                }
+            }
+        });
+        let (log, line) = line.recv_timeout(DEADLINE).expect("the line is logged");
+        self.child.stderr = Some(log);
+        line
+    }
+
     /// Stops the server with SIGTERM and waits for its end. Returns its log.
     pub(crate) fn stop(mut self) -> String {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-TERM", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
+        self.signal("-TERM");
         let mut log = String::new();
         self.child
             .stderr
@@ -145,11 +172,81 @@ async fn health_metrics_and_discovery_need_no_setup() {
         .text()
         .await
         .unwrap();
-    assert!(
-        metrics.contains("longhaul_runs_started_total 0"),
-        "{metrics}"
-    );
+    for program in ["code", "definition"] {
+        let line = format!("longhaul_runs_started_total{{program=\"{program}\"}} 0");
+        assert!(metrics.contains(&line), "{metrics}");
+    }
     assert!(metrics.trim_end().ends_with("# EOF"));
+}
+
+/// Operators and records wrap what callers send. It is read again, however deep it is.
+#[tokio::test]
+async fn the_deepest_values_are_read_after_a_restart() {
+    let data = tempfile::tempdir().unwrap();
+    let client = reqwest::Client::new();
+    let fork = serde_json::json!({"name": "w", "failureWorkflow": "w", "tasks": [
+        {"name": "f", "taskReferenceName": "f", "type": "FORK_JOIN",
+         "forkTasks": [[{"name": "t", "taskReferenceName": "t"}], [{"name": "u", "taskReferenceName": "u"}]]},
+        {"name": "j", "taskReferenceName": "j", "type": "JOIN", "joinOn": ["t", "u"]}]});
+    // The parser takes 127 levels; the other two are those of the object and of the request.
+    let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+    let server = Server::start(data.path(), &[]);
+    let send = async |path: &str, body: String| {
+        let request = client.post(format!("{}/api{path}", server.url)).body(body);
+        let answer = request.send().await.unwrap();
+        assert!(answer.status().is_success(), "{path}: {answer:?}");
+        answer.text().await.unwrap()
+    };
+    send("/metadata/workflow", fork.to_string()).await;
+    let id = send("/workflow/w", format!("{{\"x\":{}}}", deep(126))).await;
+    let output = format!("{{\"x\":{}}}", deep(126));
+    send(&format!("/tasks/{id}/t/COMPLETED"), output.clone()).await;
+    send(&format!("/tasks/{id}/u/FAILED_WITH_TERMINAL_ERROR"), output).await;
+    server.stop();
+
+    let server = Server::start(data.path(), &[]);
+    let found = get(format!("{}/api/workflow/search", server.url)).await;
+    assert_eq!(found["totalHits"], 2, "the run and its failure workflow");
+    for run in found["results"].as_array().unwrap() {
+        let id = run["workflowId"].as_str().unwrap();
+        let url = format!("{}/api/workflow/{id}", server.url);
+        let answer = client.get(&url).send().await.unwrap();
+        assert!(answer.status().is_success(), "{answer:?}");
+        let text = answer.text().await.unwrap();
+        assert!(text.contains(&deep(126)), "{text}");
+    }
+    server.stop();
+}
+
+#[tokio::test]
+async fn metrics_count_code_and_definition_runs_apart() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    let client = reqwest::Client::new();
+    let post = |path: &str, body: serde_json::Value| {
+        client.post(format!("{}/api{path}", server.url)).json(&body)
+    };
+    let definition =
+        serde_json::json!({"name": "w", "tasks": [{"name": "t", "taskReferenceName": "t"}]});
+    for request in [
+        post("/metadata/workflow", definition),
+        post("/workflow/w", serde_json::json!({})),
+        client.get(format!("{}/api/tasks/poll/batch/t", server.url)),
+    ] {
+        let answer = request.send().await.unwrap();
+        assert!(answer.status().is_success(), "{answer:?}");
+    }
+    let metrics = client.get(format!("{}/metrics", server.url)).send();
+    let metrics = metrics.await.unwrap().text().await.unwrap();
+    for line in [
+        "longhaul_runs_started_total{program=\"definition\"} 1",
+        "longhaul_runs_started_total{program=\"code\"} 0",
+        "longhaul_events_recorded_total{program=\"definition\"} 3",
+        "longhaul_tasks_leased_total{kind=\"execution\"} 1",
+        "longhaul_polls_total{program=\"definition\",kind=\"leased\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line}: {metrics}");
+    }
 }
 
 #[tokio::test]

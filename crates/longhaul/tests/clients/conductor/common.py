@@ -30,7 +30,7 @@ WORKFLOWS = CLIENTS.get_workflow_client()
 TASKS = CLIENTS.get_task_client()
 
 # Longest a scenario may take. Generous, because CI machines stall; never reached when green.
-DEADLINE = 60.0
+DEADLINE = 180.0
 LOOK_INTERVAL = 0.02
 
 
@@ -114,7 +114,7 @@ class Workers:
             runner.stop()
 
 
-def main(*scenarios: Callable[[], None]) -> None:
+def main(*scenarios: Callable[[], None], at_end: Callable[[], None] = lambda: None) -> None:
     chosen = sys.argv[1:]
     failed = False
     for scenario in scenarios:
@@ -128,5 +128,6 @@ def main(*scenarios: Callable[[], None]) -> None:
         except BaseException:
             failed = True
             print(f"FAILED {scenario.__name__}\n{traceback.format_exc()}", flush=True)
+    at_end()
     # Polls of stopped runners may still wait; the process need not.
     os._exit(1 if failed else 0)

@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use toml::Table;
 
-use super::Server;
+use super::{Server, client_program};
 
 /// The published examples that the suite runs.
 const EXAMPLES: [&str; 9] = [
@@ -48,11 +48,10 @@ pub(crate) struct Example {
 impl Example {
     pub(crate) async fn new(name: &'static str, server: &Server) -> Self {
         let programs = PROGRAMS.get_or_init(build).await;
-        let mut command = Command::new(programs.join(name));
+        let mut command = client_program(programs.join(name));
         command
             .env("DURABLE_WORKFLOW_SERVER_URL", server.url())
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
+            .stdin(Stdio::null());
         Self { name, command }
     }
 
@@ -172,6 +171,8 @@ fn cargo() -> Command {
             command.env_remove(&name);
         }
     }
+    // The examples are not ours to lint.
+    command.env_remove("RUSTC_WORKSPACE_WRAPPER");
     command
 }
 

@@ -9,7 +9,7 @@ use tokio::io::{BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
-use super::{DEADLINE, Server};
+use super::{DEADLINE, Server, client_program};
 use crate::server_process::lines;
 
 /// A Python interpreter that has both published clients installed.
@@ -32,8 +32,13 @@ fn python_command(program: &str, server: &Server) -> Command {
 }
 
 /// A command that runs a program in a folder of `tests/clients` against the server.
-fn command_in(folder: &str, program: &str, server: &Server) -> Command {
-    let mut command = Command::new(python());
+pub(super) fn command_in(folder: &str, program: &str, server: &Server) -> Command {
+    command_at(folder, program, server.url())
+}
+
+/// A command that runs a program in a folder of `tests/clients` against an address.
+fn command_at(folder: &str, program: &str, url: &str) -> Command {
+    let mut command = client_program(python());
     command
         .arg(
             Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -41,10 +46,9 @@ fn command_in(folder: &str, program: &str, server: &Server) -> Command {
                 .join(folder)
                 .join(program),
         )
-        .env("LONGHAUL_URL", server.url())
+        .env("LONGHAUL_URL", url)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("PYTHONUNBUFFERED", "1")
-        .kill_on_drop(true);
+        .env("PYTHONUNBUFFERED", "1");
     command
 }
 
@@ -58,6 +62,11 @@ pub(crate) async fn run_conductor(program: &str, server: &Server) {
     run_to_its_end(program, server, command_in("conductor", program, server)).await;
 }
 
+/// Runs a program of the Conductor client against an address that is not that of the built server. Returns its output.
+pub(crate) async fn run_conductor_at(program: &str, url: &str) -> String {
+    output_of(program, command_at("conductor", program, url)).await
+}
+
 /// Runs a Python scenario program on a queue that other workers use too.
 pub(crate) async fn run_python_on(program: &str, server: &Server, queue: &str) {
     let mut command = python_command(program, server);
@@ -65,16 +74,17 @@ pub(crate) async fn run_python_on(program: &str, server: &Server, queue: &str) {
     run_to_its_end(program, server, command).await;
 }
 
-async fn run_to_its_end(program: &str, server: &Server, mut command: Command) {
+/// Runs a scenario program to its end; panics with its output unless it succeeds.
+pub(super) async fn run_to_its_end(program: &str, server: &Server, mut command: Command) {
     // The programs limit their own scenarios and report which one hangs. This catches a program that does not.
-    const PROGRAM_DEADLINE: Duration = Duration::from_secs(180);
+    const PROGRAM_DEADLINE: Duration = Duration::from_secs(420);
     let path = server.directory.path().join(format!("{program}.out"));
     let log = File::create(&path).expect("a log file");
     let mut child = command
         .stdout(log.try_clone().expect("a second handle"))
         .stderr(log)
         .spawn()
-        .expect("Python starts");
+        .expect("the program starts");
     let ended = timeout(PROGRAM_DEADLINE, child.wait()).await;
     let output = fs::read_to_string(&path).unwrap_or_default();
     match ended {
@@ -86,30 +96,36 @@ async fn run_to_its_end(program: &str, server: &Server, mut command: Command) {
     }
 }
 
-/// Runs the Python program on a page of the documentation with the address of the server. Returns its output.
-pub(crate) async fn run_documented(page: &str, server: &Server) -> String {
+/// Returns the program on a page of the documentation, with the address of the server.
+pub(super) fn documented(page: &str, language: &str, server: &Server) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(page);
     let text = fs::read_to_string(&path).expect("the page is there");
-    let (_, program) = text.split_once("```python\n").expect("a Python program");
-    let (program, _) = program.split_once("```").expect("the end of the program");
+    let begin = format!("```{language}\n");
+    let (_, program) = text.split_once(&begin).expect("a program");
+    let (program, _) = program.split_once("```\n").expect("the end of the program");
     assert!(program.contains("http://127.0.0.1:8080"), "{program}");
-    let file = server.directory.path().join("documented.py");
-    fs::write(
-        &file,
-        program.replace("http://127.0.0.1:8080", server.url()),
-    )
-    .expect("a file");
-    let run = Command::new(python())
-        .arg(&file)
-        .kill_on_drop(true)
-        .output();
+    program.replace("http://127.0.0.1:8080", server.url())
+}
+
+/// Runs a program of a page. Returns its output.
+pub(super) async fn output_of(page: &str, mut command: Command) -> String {
+    let run = command.output();
     let ended = timeout(DEADLINE, run).await.expect("the program ends");
-    let output = ended.expect("Python starts");
+    let output = ended.expect("the program starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{page}:\n{errors}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs the Python program on a page of the documentation with the address of the server. Returns its output.
+pub(crate) async fn run_documented(page: &str, server: &Server) -> String {
+    let file = server.directory.path().join("documented.py");
+    fs::write(&file, documented(page, "python", server)).expect("a file");
+    let mut command = client_program(python());
+    command.arg(&file);
+    output_of(page, command).await
 }
 
 /// A Python worker in a process of its own, which prints a line each time it registers.
