@@ -30,13 +30,14 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let cargo_home = folder.join("cargo-home");
     copy_cargo_settings(&cargo_home)?;
     let outcome = run(plain_cargo()
-        .args(["xtask", "ci"])
+        .args(["xtask", "ci", "--one-build"])
         .current_dir(&checkout)
         .env("CARGO_HOME", &cargo_home)
         .env("PIP_CACHE_DIR", folder.join("pip-cache"))
         .env("npm_config_cache", folder.join("npm-cache"))
         .env_remove("CARGO_TARGET_DIR")
-        .env_remove("LONGHAUL_TEST_PYTHON"));
+        .env_remove("LONGHAUL_TEST_PYTHON")
+        .env_remove("LONGHAUL_TEST_NODE"));
     println!("==> the fresh check took {} s", began.elapsed().as_secs());
     outcome.with_context(|| format!("the fresh check in {} failed", folder.display()))?;
     fs::remove_dir_all(&folder).with_context(|| format!("{} cannot be removed", folder.display()))

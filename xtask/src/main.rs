@@ -1,5 +1,5 @@
 //! Chores written in Rust. `cargo xtask ci` runs all checks, and CI runs the same. A fresh machine needs cargo, a C compiler and
-//! Python; everything else is installed by the chores.
+//! Python; everything else is installed by the chores, node too.
 
 #![expect(clippy::print_stdout, reason = "a chore reports what it does")]
 
@@ -9,7 +9,9 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 
+mod conductor_oss;
 mod fresh;
+mod node;
 mod python;
 mod requirements;
 mod test;
@@ -29,6 +31,9 @@ enum Chore {
         /// Check a clone of the newest commit with empty cargo, pip and npm caches and no build directory
         #[arg(long)]
         fresh: bool,
+        /// Run clippy as a part of the test build: quicker with an empty build directory, slower with a full one
+        #[arg(long)]
+        one_build: bool,
     },
     /// Installs what the tests need, then runs all of them
     Test,
@@ -41,6 +46,8 @@ enum Chore {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Runs scenarios of the Rust Conductor SDK against Conductor OSS 3.32.3; needs Java 21 and Maven, downloads 460 MB
+    ConductorOss(conductor_oss::Options),
     /// Checks what the compiler does not: dependencies, references, words, folders, the glossary, requirements
     Tidy,
     /// Licences, bans and sources of dependencies; needs cargo-deny
@@ -61,18 +68,41 @@ fn main() -> ExitCode {
 fn run_chore(chore: &Chore) -> Result<()> {
     let root = root()?;
     match chore {
-        Chore::Ci { fresh: true } => fresh::check(&root),
-        Chore::Ci { fresh: false } => check(&root),
-        Chore::Test => test::run(&root),
+        Chore::Ci { fresh: true, .. } => fresh::check(&root),
+        Chore::Ci { one_build, .. } => check(&root, *one_build),
+        Chore::Test => test::run(
+            &root,
+            &test::Clients::install(&root)?,
+            test::Compiler::Rustc,
+        ),
         Chore::Attack { requests, seed } => attack(&root, *requests, *seed),
+        Chore::ConductorOss(options) => conductor_oss::check(&root, options),
         Chore::Tidy => tidy::check(&root),
         Chore::Deny => cargo(&root, &["deny", "check", "licenses", "bans", "sources"]),
     }
 }
 
-fn check(root: &Path) -> Result<()> {
+fn check(root: &Path, one_build: bool) -> Result<()> {
+    // Installing waits for the network while the other checks use the processors.
+    let folder = root.to_path_buf();
+    let clients = std::thread::spawn(move || test::Clients::install(&folder));
     cargo(root, &["fmt", "--all", "--check"])?;
     tidy::check(root)?;
+    let compiler = if one_build {
+        test::Compiler::Clippy
+    } else {
+        clippy(root)?;
+        test::Compiler::Rustc
+    };
+    deny_if_installed(root)?;
+    let clients = match clients.join() {
+        Ok(clients) => clients?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    test::run(root, &clients, compiler)
+}
+
+fn clippy(root: &Path) -> Result<()> {
     cargo(
         root,
         &[
@@ -84,9 +114,7 @@ fn check(root: &Path) -> Result<()> {
             "-D",
             "warnings",
         ],
-    )?;
-    deny_if_installed(root)?;
-    test::run(root)
+    )
 }
 
 fn root() -> Result<PathBuf> {

@@ -4,24 +4,81 @@
 //! the end, where a reader looks first.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{plain_cargo, python};
+use crate::{node, plain_cargo, python};
 
-pub(crate) fn run(root: &Path) -> Result<()> {
-    let python = python::environment(root)?;
+/// The published clients that the tests run, installed.
+pub(crate) struct Clients {
+    python: PathBuf,
+    node: PathBuf,
+}
+
+impl Clients {
+    /// Installs what is missing.
+    pub(crate) fn install(root: &Path) -> Result<Self> {
+        Ok(Self {
+            python: python::environment(root)?,
+            node: node::environment(root)?,
+        })
+    }
+}
+
+/// What compiles the crates of the workspace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compiler {
+    Rustc,
+    /// The compiler of clippy. It lints and generates code in one pass, so that no dependency is read a second time for clippy alone.
+    Clippy,
+}
+
+impl Compiler {
+    fn set(self, command: &mut Command) {
+        if self == Self::Rustc {
+            return;
+        }
+        command
+            .env(
+                "RUSTC_WORKSPACE_WRAPPER",
+                Path::new(env!("CARGO")).with_file_name("clippy-driver"),
+            )
+            // `-D warnings`, in the form that `cargo clippy` hands its arguments on.
+            .env(
+                "CLIPPY_ARGS",
+                "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+            )
+            // What a second build could reuse costs time in the first.
+            .env("CARGO_INCREMENTAL", "0");
+    }
+}
+
+pub(crate) fn run(root: &Path, clients: &Clients, compiler: Compiler) -> Result<()> {
     println!("==> cargo test --workspace --no-fail-fast");
-    let began = Instant::now();
-    // One pipe for both streams: cargo names the binary on one and the binary its tests on the other, and their order counts.
-    let (reader, writer) = std::io::pipe().context("a pipe could not be made")?;
     let mut command = plain_cargo();
     command
         .args(["test", "--workspace", "--no-fail-fast"])
-        .env("LONGHAUL_TEST_PYTHON", &python)
-        .current_dir(root)
+        .env("LONGHAUL_TEST_PYTHON", &clients.python)
+        .env("LONGHAUL_TEST_NODE", &clients.node)
+        // Some programs behave differently where this is set, as it is on most CI machines. Tests must not.
+        .env("CI", "true")
+        .current_dir(root);
+    compiler.set(&mut command);
+    if !observe(command)?.print() {
+        bail!("tests failed");
+    }
+    Ok(())
+}
+
+/// Runs `cargo test` and prints its output as it arrives.
+pub(crate) fn observe(mut command: Command) -> Result<Outcome> {
+    let began = Instant::now();
+    // One pipe for both streams: cargo names the binary on one and the binary its tests on the other, and their order counts.
+    let (reader, writer) = std::io::pipe().context("a pipe could not be made")?;
+    command
         .stdout(writer.try_clone().context("a pipe could not be shared")?)
         .stderr(writer);
     let mut child = command.spawn().context("cargo could not be run")?;
@@ -30,14 +87,28 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     let summary = pass_on(BufReader::new(reader), &mut std::io::stdout().lock())?;
     let status = child.wait().context("cargo could not be waited for")?;
     println!("==> tests took {} s", began.elapsed().as_secs());
-    for line in summary.failures() {
-        println!("FAILED {line}");
+    Ok(Outcome {
+        passed: status.success(),
+        summary,
+    })
+}
+
+/// How a run of tests ended.
+pub(crate) struct Outcome {
+    passed: bool,
+    summary: Summary,
+}
+
+impl Outcome {
+    /// Prints one line for each failure and the counts. Returns whether all tests passed.
+    pub(crate) fn print(&self) -> bool {
+        for line in self.summary.failures() {
+            println!("FAILED {line}");
+        }
+        let (passed, failed) = (self.summary.passed, self.summary.failed.len());
+        println!("{passed} passed, {failed} failed");
+        self.passed
     }
-    println!("{} passed, {} failed", summary.passed, summary.failed.len());
-    if !status.success() {
-        bail!("tests failed");
-    }
-    Ok(())
 }
 
 /// Writes every line to `out` and reads the results of tests from it.

@@ -2,8 +2,8 @@
 
 use super::{Finding, Tree};
 
-/// Arrows point one way: `longhaul → server → host → store → engine → protocol`. The SDK depends on the protocol only;
-/// `embedded` joins server and SDK in one process.
+/// Arrows point one way: `longhaul → server → host → store → engine → protocol`. The SDKs depend on the protocol and on the
+/// transport below them; `embedded` joins server and SDK in one process.
 pub(super) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("engine", &["protocol"]),
@@ -13,14 +13,35 @@ pub(super) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     (
         "longhaul",
         &[
-            "store", "host", "server", "system", "protocol", "sdk", "examples",
+            "store",
+            "host",
+            "server",
+            "system",
+            "protocol",
+            "sdk",
+            "conductor-sdk",
+            "examples",
         ],
     ),
     ("macros", &[]),
     ("system", &["host"]),
-    ("sdk", &["protocol", "macros"]),
-    ("examples", &["sdk"]),
-    ("embedded", &["sdk", "server", "host", "store", "protocol"]),
+    ("transport", &["protocol"]),
+    ("sdk", &["protocol", "macros", "transport"]),
+    ("conductor-sdk", &["protocol", "macros", "transport"]),
+    ("examples", &["sdk", "conductor-sdk"]),
+    (
+        "embedded",
+        &[
+            "sdk",
+            "conductor-sdk",
+            "server",
+            "host",
+            "store",
+            "system",
+            "protocol",
+            "transport",
+        ],
+    ),
 ];
 
 /// Returns the crates that a crate may depend on; `None` if the table has no such crate.

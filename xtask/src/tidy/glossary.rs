@@ -49,7 +49,7 @@ fn exists(tree: &Tree, path: &str) -> bool {
     let Some(folder) = krate.strip_prefix("longhaul_") else {
         return false;
     };
-    let source = format!("crates/{folder}/src/");
+    let source = format!("crates/{}/src/", folder.replace('_', "-"));
     tree.rust_files()
         .filter(|(file, _)| file.starts_with(&source))
         .flat_map(|(_, text)| text.lines())
