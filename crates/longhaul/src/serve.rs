@@ -49,6 +49,16 @@ pub(crate) async fn serve(
     }
     let store = Sqlite::open(&settings.database)
         .with_context(|| format!("the store {} cannot be opened", settings.database.display()))?;
+    // The listener comes before the host. A used port ends the program while nothing runs yet.
+    let listener = TcpListener::bind(settings.listen).await.with_context(|| {
+        format!(
+            "cannot listen on {}; is another server running there? Choose another with --listen",
+            settings.listen
+        )
+    })?;
+    let address = listener
+        .local_addr()
+        .context("the listening address is not known")?;
     let limits = &settings.limits;
     let mut config = Config {
         admission: limits.admission.clone(),
@@ -91,15 +101,6 @@ pub(crate) async fn serve(
         ..Options::default()
     };
     let router = App::new(host.clone(), auth, options).router();
-    let listener = TcpListener::bind(settings.listen).await.with_context(|| {
-        format!(
-            "cannot listen on {}; is another server running there? Choose another with --listen",
-            settings.listen
-        )
-    })?;
-    let address = listener
-        .local_addr()
-        .context("the listening address is not known")?;
     let limits = settings.connections.clone();
     let certificate = settings.certificate.clone();
     let rereading = certificate
