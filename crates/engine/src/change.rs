@@ -16,6 +16,10 @@ use longhaul_protocol::workflow_command::FieldErrors;
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
+mod document;
+
+pub use document::{Document, DocumentChange, DocumentKey, DocumentKind};
+
 use crate::digest;
 use crate::queue::StartLimits;
 use crate::run::state::{Core, Part, PartKey, Run, Spec, Status};
@@ -23,16 +27,26 @@ use crate::session::Session;
 
 /// All changes of one command: the run it was decided on, the runs it created (a start, children, continue-as-new), and the worker
 /// session that an activity is admitted to or renews. No other run is ever written here: a message in the outbox of this run
-/// informs the other run.
+/// informs the other run. Registry documents have commits of their own.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     pub run: Option<Box<RunChange>>,
     pub created: Vec<RunChange>,
     /// Worker sessions that change in the same commit, each in the version after the stored one.
     pub sessions: Vec<Session>,
+    /// Registry documents, each at most once.
+    pub documents: Vec<DocumentChange>,
 }
 
 impl Changes {
+    /// Returns changes that contain documents only.
+    pub fn of_documents(documents: Vec<DocumentChange>) -> Self {
+        Self {
+            documents,
+            ..Self::default()
+        }
+    }
+
     /// Returns changes that contain sessions only.
     pub fn of_sessions(sessions: Vec<Session>) -> Self {
         Self {

@@ -6,9 +6,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longhaul_engine::run::advance_time::next_due;
+use longhaul_engine::session::Session;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::TaskId;
-use longhaul_store::LeaseFilter;
+use longhaul_store::{DueLimits, LeaseFilter};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -76,9 +77,18 @@ impl Host {
     /// The store cannot be read.
     pub async fn idle(&self) -> Result<Option<Idle>> {
         let store = &self.inner.store;
-        let mut due = Vec::from_iter(store.next_session_deadline().await?);
+        let all = DueLimits {
+            runs: usize::MAX,
+            sessions: usize::MAX,
+        };
+        let timed = store.due(Timestamp::MAX, all).await?;
+        let mut due: Vec<Timestamp> = timed
+            .sessions
+            .iter()
+            .filter_map(Session::deadline)
+            .collect();
         // Alarms may be early. If a test moves the clock there are few runs, and each is checked.
-        for run_id in store.due_runs(Timestamp::MAX, usize::MAX).await? {
+        for run_id in timed.runs {
             if let Some(run) = self.inner.executor.read(&run_id).await? {
                 due.extend(next_due(&run, self.inner.executor.moment()));
             }

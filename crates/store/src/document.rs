@@ -1,79 +1,23 @@
-//! Registry documents: small records that are written seldom and read often, such as namespaces, search attribute definitions,
-//! workers and rollouts. All kinds share one table and a handful of store methods; [`Record`] gives each its Rust type.
+//! Registry documents by their Rust types: namespaces, search attribute definitions, workers, rollouts, definitions. All kinds share one
+//! table and two read methods, and are written by commits. [`Record`] gives each kind its type.
+//!
+//! A document has a version, and a write names the version it is based on. So a change is a loop: read, decide, write, and again if
+//! another server came first. [`change`](#method.change) is that loop.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longhaul_engine::change::{Changes, Document, DocumentChange, DocumentKey, DocumentKind};
 use longhaul_engine::conductor::definition::Snapshot;
 use longhaul_engine::rollout::Rollout;
+use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{SchemaDef, TaskDef, WorkflowDef};
 use longhaul_protocol::id::Namespace;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, NamespaceRow, SearchAttributeRow, Store, WorkerRow};
-
-/// What a document describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DocumentKind {
-    Namespace,
-    SearchAttribute,
-    Worker,
-    Rollout,
-    /// The definition of a task of definition runs.
-    TaskDef,
-    /// A version of the definition of a definition run.
-    WorkflowDef,
-    /// The definition that runs began with, by its hash.
-    Snapshot,
-    /// A version of a schema for the input or output of tasks and workflows.
-    Schema,
-}
-
-impl DocumentKind {
-    /// The word in the table.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Namespace => "namespace",
-            Self::SearchAttribute => "search_attribute",
-            Self::Worker => "worker",
-            Self::Rollout => "rollout",
-            Self::TaskDef => "task_def",
-            Self::WorkflowDef => "workflow_def",
-            Self::Snapshot => "snapshot",
-            Self::Schema => "schema",
-        }
-    }
-}
-
-/// The key of a document. Lists are in the order of the keys.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DocumentKey {
-    pub kind: DocumentKind,
-    /// Empty for a document that belongs to no namespace.
-    pub namespace: String,
-    pub name: String,
-    /// Tells documents of one name apart, such as the builds of a queue. Empty where a name is enough.
-    pub qualifier: String,
-}
-
-/// A document as it is stored: JSON text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
-    pub key: DocumentKey,
-    pub body: String,
-}
-
-/// What must be stored under the key for a write to be accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// Anything, or nothing.
-    Any,
-    /// Nothing: the write creates the document.
-    Absent,
-    /// A document: the write replaces it.
-    Present,
-}
 
 /// A value that is stored as a document.
 pub trait Record: Serialize + DeserializeOwned + Send + Sync {
@@ -213,34 +157,114 @@ impl Record for SnapshotRow {
     }
 }
 
+/// How often a change of documents is decided again after another write came first. Losing once is ordinary with several servers.
+const CHANGE_TRIES: usize = 16;
+
 /// Documents by their Rust types.
 impl dyn Store + '_ {
-    /// Writes a record. [`Error::Conflict`] if something else than `expected` is stored.
+    /// Changes one record. `change` gets the stored record and returns what it becomes; `None` deletes it. It is called again if another
+    /// write comes first. Returns what `change` returned.
+    ///
+    /// # Errors
+    /// What `change` returns, [`Error::Conflict`] if others came first too often, and see [`Error`].
+    pub async fn change<R: Record, E: From<Error>>(
+        &self,
+        key: DocumentKey,
+        now: Timestamp,
+        mut change: impl FnMut(Option<R>) -> Result<Option<R>, E>,
+    ) -> Result<Option<R>, E> {
+        let changed = self.change_all(vec![key], now, |_, record| change(record));
+        Ok(changed.await?.into_values().next().flatten())
+    }
+
+    /// Changes several records in one commit: all of them, or none. `change` gets the place of the key and the stored record, as in
+    /// [`change`](#method.change). Returns the records afterwards by key.
+    ///
+    /// # Errors
+    /// As [`change`](#method.change).
+    pub async fn change_all<R: Record, E: From<Error>>(
+        &self,
+        keys: Vec<DocumentKey>,
+        now: Timestamp,
+        mut change: impl FnMut(usize, Option<R>) -> Result<Option<R>, E>,
+    ) -> Result<BTreeMap<DocumentKey, Option<R>>, E> {
+        for _ in 0..CHANGE_TRIES {
+            let mut versions = BTreeMap::new();
+            let mut after: BTreeMap<DocumentKey, Option<R>> = BTreeMap::new();
+            for (place, key) in keys.iter().enumerate() {
+                // A key that comes twice is changed twice.
+                let before = match after.remove(key) {
+                    Some(record) => record,
+                    None => {
+                        let stored = self.document(key).await?;
+                        versions.insert(key, stored.as_ref().map(|document| document.version));
+                        stored.as_ref().map(read).transpose()?
+                    }
+                };
+                after.insert(key.clone(), change(place, before)?);
+            }
+            let mut changes = Vec::new();
+            for (key, record) in &after {
+                let body = record.as_ref().map(text).transpose()?;
+                let key = key.clone();
+                changes.extend(match (versions.get(&key).copied().flatten(), body) {
+                    (None, None) => None,
+                    (None, Some(body)) => Some(DocumentChange::create(key, body, now)),
+                    (Some(base), Some(body)) => Some(DocumentChange::replace(key, base, body)),
+                    (Some(base), None) => Some(DocumentChange::delete(key, base)),
+                });
+            }
+            if changes.is_empty() {
+                return Ok(after);
+            }
+            match self.commit(Arc::new(Changes::of_documents(changes))).await {
+                Ok(()) => return Ok(after),
+                Err(Error::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Conflict.into())
+    }
+
+    /// Creates a record. Returns false if there is one with its key.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn put<R: Record>(&self, record: &R, expected: Expected) -> Result<(), Error> {
-        let (namespace, name, qualifier) = record.key_parts();
-        let body = serde_json::to_string(record)
-            .map_err(|error| Error::Corrupt(format!("{name} cannot be written: {error}")))?;
-        let document = Document {
-            key: key::<R>(&namespace, &name, &qualifier),
-            body,
-        };
-        self.put_document(document, expected).await
+    pub async fn create<R: Record>(&self, record: &R, now: Timestamp) -> Result<bool, Error> {
+        let change = DocumentChange::create(key_of(record), text(record)?, now);
+        match self
+            .commit(Arc::new(Changes::of_documents(vec![change])))
+            .await
+        {
+            Ok(()) => Ok(true),
+            Err(Error::Conflict) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates a record, or replaces the stored one.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn put<R: Record + Clone>(&self, record: &R, now: Timestamp) -> Result<(), Error> {
+        let put = self.change(key_of(record), now, |_| {
+            Ok::<_, Error>(Some(record.clone()))
+        });
+        put.await.map(drop)
     }
 
     /// Deletes a record. Returns whether there was one.
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn delete<R: Record>(
-        &self,
-        namespace: &Namespace,
-        name: &str,
-    ) -> Result<bool, Error> {
-        let key = key::<R>(namespace.as_str(), name, "");
-        self.delete_document(&key).await
+    pub async fn delete<R: Record>(&self, key: DocumentKey, now: Timestamp) -> Result<bool, Error> {
+        let mut existed = false;
+        let delete = self.change::<R, Error>(key, now, |record| {
+            existed = record.is_some();
+            Ok(None)
+        });
+        delete.await?;
+        Ok(existed)
     }
 
     /// Returns one record.
@@ -272,20 +296,6 @@ impl dyn Store + '_ {
         found.map(|document| read(&document)).transpose()
     }
 
-    /// Deletes one of several records of a name. Returns whether there was one.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn delete_qualified<R: Record>(
-        &self,
-        namespace: &Namespace,
-        name: &str,
-        qualifier: &str,
-    ) -> Result<bool, Error> {
-        let key = key::<R>(namespace.as_str(), name, qualifier);
-        self.delete_document(&key).await
-    }
-
     /// Returns the records of a namespace, or of all, in the order of their keys.
     ///
     /// # Errors
@@ -298,13 +308,25 @@ impl dyn Store + '_ {
     }
 }
 
-fn key<R: Record>(namespace: &str, name: &str, qualifier: &str) -> DocumentKey {
+/// Returns the key of the records of this type with that name.
+pub fn key<R: Record>(namespace: &str, name: &str, qualifier: &str) -> DocumentKey {
     DocumentKey {
         kind: R::KIND,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         qualifier: qualifier.to_owned(),
     }
+}
+
+/// Returns the key of a record.
+pub fn key_of<R: Record>(record: &R) -> DocumentKey {
+    let (namespace, name, qualifier) = record.key_parts();
+    key::<R>(&namespace, &name, &qualifier)
+}
+
+fn text<R: Record>(record: &R) -> Result<String, Error> {
+    serde_json::to_string(record)
+        .map_err(|error| Error::Corrupt(format!("a record cannot be written: {error}")))
 }
 
 fn read<R: Record>(document: &Document) -> Result<R, Error> {

@@ -30,10 +30,8 @@ mod quiet;
 mod shape;
 pub mod sqlite;
 
-pub use document::{
-    Document, DocumentKey, DocumentKind, Expected, Record, SchemaRow, SnapshotRow, TaskDefRow,
-    WorkflowDefRow,
-};
+pub use document::{Record, SchemaRow, SnapshotRow, TaskDefRow, WorkflowDefRow};
+pub use longhaul_engine::change::{Document, DocumentChange, DocumentKey, DocumentKind};
 pub use quiet::Quiet;
 
 /// Why a store operation failed.
@@ -67,9 +65,10 @@ pub trait Store: RunStore + TaskStore + SessionStore + Registry {
     ///
     /// Returns [`Error::Conflict`] if a run has another version than its change is based on (or exists although the change creates
     /// it), if the workflow id to create is in use, if a run would become current whose number does not follow the newest one, if a
-    /// request id already belongs to another command, if an idempotency key belongs to another run than the claim names, or if a
-    /// session does not have the version before the written one (0 if there is none). A task, part or command row replaces the one with the same key; a deleted command is removed, and its request id
-    /// is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
+    /// request id already belongs to another command, if an idempotency key belongs to another run than the claim names, if a
+    /// session does not have the version before the written one (0 if there is none), or if a document has another version than its
+    /// change is based on. A task, part or command row replaces the one with the same key; a deleted command is removed, and its
+    /// request id is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
     fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()>;
 
     /// Checks whether the store can write now. This is cheap: a store with recent writes uses their outcome, and a trial write is
@@ -84,25 +83,35 @@ pub trait Store: RunStore + TaskStore + SessionStore + Registry {
 
 /// Runs, their histories and their external commands.
 pub trait RunStore: Send + Sync + 'static {
-    /// Returns the version of a run's newest commit.
-    fn version<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<u64>> {
-        Box::pin(async move { Ok(self.run(run_id).await?.map(|run| run.version)) })
-    }
-
+    /// Returns the run and everything open in it, unless it still has the version that the caller has.
+    fn run_unless<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        version: Option<u64>,
+    ) -> StoreFuture<'a, RunRead>;
     /// Returns the run and everything open in it.
-    fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>>;
+    fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>> {
+        let read = self.run_unless(run_id, None);
+        Box::pin(async move {
+            Ok(match read.await? {
+                RunRead::Found(run) => Some(*run),
+                RunRead::Unchanged | RunRead::Missing => None,
+            })
+        })
+    }
     /// Returns the workflow's current run.
     fn instance<'a>(
         &'a self,
         namespace: &'a Namespace,
         workflow_id: &'a WorkflowId,
     ) -> StoreFuture<'a, Option<Instance>>;
-    /// Returns all runs of a workflow, oldest first.
-    fn runs_of<'a>(
+    /// Returns the run that has an idempotency key of a workflow type.
+    fn run_by_key<'a>(
         &'a self,
         namespace: &'a Namespace,
-        workflow_id: &'a WorkflowId,
-    ) -> StoreFuture<'a, Vec<RunSummary>>;
+        workflow_type: &'a str,
+        key: &'a str,
+    ) -> StoreFuture<'a, Option<RunId>>;
     /// Returns one page of runs, newest start first, then run id descending. It ends early after the run with which memos and
     /// search attributes have more than [`PAGE_BYTES_MAX`].
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunSummary>>;
@@ -128,56 +137,28 @@ pub trait RunStore: Send + Sync + 'static {
         run_id: &'a RunId,
         before: Option<RequestSeq>,
         limit: usize,
-    ) -> StoreFuture<'a, Vec<CommandRow>>;
-    /// Returns how many external commands of a run are kept.
-    fn command_count<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, u64>;
-    /// Returns one external command of a run.
-    fn command<'a>(
-        &'a self,
-        run_id: &'a RunId,
-        sequence: RequestSeq,
-    ) -> StoreFuture<'a, Option<CommandRow>>;
-    /// Returns the command that was recorded with a request id, and its run.
-    fn command_by_request<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        workflow_id: &'a WorkflowId,
-        request_id: &'a str,
-    ) -> StoreFuture<'a, Option<(RunId, CommandRow)>>;
-
-    /// Returns the run that has an idempotency key of a workflow type.
-    fn run_by_key<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        workflow_type: &'a str,
-        key: &'a str,
-    ) -> StoreFuture<'a, Option<RunId>>;
-
-    /// Returns the runs whose alarm is due, earliest first, then by run id.
-    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>>;
-    /// Returns the earliest alarm of all.
-    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>>;
+    ) -> StoreFuture<'a, CommandRows>;
+    /// Returns one external command, with its result, and its run.
+    fn command<'a>(&'a self, key: CommandKey<'a>) -> StoreFuture<'a, Option<(RunId, CommandRow)>>;
+    /// Returns what time has changed, and when time changes something next.
+    fn due(&self, now: Timestamp, limits: DueLimits) -> StoreFuture<'_, Due>;
 }
 
 /// Tasks of runs, as matching and operators see them.
 pub trait TaskStore: Send + Sync + 'static {
     /// Returns one task, open or finished.
     fn task<'a>(&'a self, task_id: &'a TaskId) -> StoreFuture<'a, Option<TaskRow>>;
-    /// Returns the ready tasks of one queue that need no session, in matching order (priority, available_at, id), at most `limit`.
+    /// Returns the ready tasks of one queue in matching order (priority, available_at, id), at most `limit`: those that need no
+    /// session, or those that do. They are apart, because many of the latter may wait for long.
     fn ready_tasks<'a>(
         &'a self,
         queue: &'a QueueKey,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<TaskRow>>;
-    /// As [`TaskStore::ready_tasks`], for those that must run in a session. A separate method, because many of them may wait for long.
-    fn ready_session_tasks<'a>(
-        &'a self,
-        queue: &'a QueueKey,
+        place: TaskPlace,
         limit: usize,
     ) -> StoreFuture<'a, Vec<TaskRow>>;
     /// Returns every queue that has a ready task now, in order.
     fn ready_queues(&self) -> StoreFuture<'_, Vec<QueueKey>>;
-    /// Returns the leased tasks, optionally of one owner or one queue, at most `limit`, oldest id first.
+    /// Returns the leased tasks that match, at most `limit`, oldest id first.
     fn leased_tasks<'a>(
         &'a self,
         filter: &'a LeaseFilter,
@@ -190,7 +171,7 @@ pub trait TaskStore: Send + Sync + 'static {
     fn queue_counts<'a>(&'a self, namespace: &'a Namespace) -> StoreFuture<'a, Vec<QueueCount>>;
 }
 
-/// Worker sessions.
+/// Worker sessions. [`RunStore::due`] returns those that are due.
 pub trait SessionStore: Send + Sync + 'static {
     /// Returns one session.
     fn session<'a>(
@@ -198,22 +179,6 @@ pub trait SessionStore: Send + Sync + 'static {
         namespace: &'a Namespace,
         session_id: &'a SessionId,
     ) -> StoreFuture<'a, Option<Session>>;
-    /// Returns the active sessions that name the worker as owner, by id.
-    fn held_sessions<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        worker_id: &'a WorkerId,
-    ) -> StoreFuture<'a, Vec<Session>>;
-    /// Returns the leased activity tasks of one session, or of all sessions of the namespace, by session, then id.
-    fn session_attempts<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        session_id: Option<&'a SessionId>,
-    ) -> StoreFuture<'a, Vec<TaskRow>>;
-    /// Returns the sessions whose deadline has come, earliest first, then by namespace and id.
-    fn due_sessions(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<Session>>;
-    /// Returns the earliest deadline of all sessions.
-    fn next_session_deadline(&self) -> StoreFuture<'_, Option<Timestamp>>;
     /// Returns one page of sessions, newest change first, then by id.
     fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> StoreFuture<'a, Vec<Session>>;
     /// Returns the number of sessions per status, without empty ones, in the order of [`session::Status`].
@@ -230,12 +195,8 @@ pub trait SessionStore: Send + Sync + 'static {
     ) -> StoreFuture<'a, bool>;
 }
 
-/// Registry documents. [`document::Record`] gives each kind its Rust type.
+/// Registry documents. [`document::Record`] gives each kind its Rust type, and a commit writes them.
 pub trait Registry: Send + Sync + 'static {
-    /// Writes a document; [`Error::Conflict`] if something else than `expected` is stored under its key.
-    fn put_document(&self, document: Document, expected: Expected) -> StoreFuture<'_, ()>;
-    /// Deletes a document; returns whether there was one.
-    fn delete_document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, bool>;
     /// Returns one document.
     fn document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, Option<Document>>;
     /// Returns the documents of a kind in the order of their keys, of one namespace if that is set.
@@ -244,6 +205,72 @@ pub trait Registry: Send + Sync + 'static {
         kind: DocumentKind,
         namespace: Option<&'a str>,
     ) -> StoreFuture<'a, Vec<Document>>;
+}
+
+/// The answer to a caller that may have the newest version of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunRead {
+    /// There is no such run.
+    Missing,
+    /// It still has the version that the caller has.
+    Unchanged,
+    Found(Box<Run>),
+}
+
+/// Names one external command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandKey<'a> {
+    /// By its number in a run.
+    Sequence(&'a RunId, RequestSeq),
+    /// By the request id that it was recorded with.
+    Request(&'a Namespace, &'a WorkflowId, &'a str),
+}
+
+/// External commands of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CommandRows {
+    /// How many commands of the run are kept.
+    pub total: u64,
+    pub commands: Vec<CommandRow>,
+}
+
+/// How many due rows of each kind a caller wants. Zero leaves the kind out, also from [`Due::next`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DueLimits {
+    pub runs: usize,
+    pub sessions: usize,
+}
+
+impl DueLimits {
+    /// Returns limits for due runs only.
+    pub const fn runs(runs: usize) -> Self {
+        Self { runs, sessions: 0 }
+    }
+
+    /// Returns limits for due sessions only.
+    pub const fn sessions(sessions: usize) -> Self {
+        Self { runs: 0, sessions }
+    }
+}
+
+/// What time has changed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Due {
+    /// The runs whose alarm is due, earliest first, then by run id.
+    pub runs: Vec<RunId>,
+    /// The sessions whose deadline has come, earliest first, then by namespace and id.
+    pub sessions: Vec<Session>,
+    /// The earliest alarm or deadline that is not due yet.
+    pub next: Option<Timestamp>,
+}
+
+/// Where a ready task must run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskPlace {
+    /// At any worker.
+    Anywhere,
+    /// In a worker session.
+    Session,
 }
 
 /// Bytes of events on a page of history. A page is held in memory several times over while it is sent, and every event is smaller
@@ -404,6 +431,25 @@ pub struct LeaseFilter {
     pub owner: Option<WorkerId>,
     pub queue: Option<TaskQueue>,
     pub kind: Option<TaskKind>,
+    pub session: Option<LeasedIn>,
+}
+
+impl LeaseFilter {
+    /// Returns the filter of the leases in sessions of a namespace.
+    pub fn in_sessions(namespace: &Namespace, session: LeasedIn) -> Self {
+        Self {
+            namespace: Some(namespace.clone()),
+            session: Some(session),
+            ..Self::default()
+        }
+    }
+}
+
+/// The sessions that leases belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeasedIn {
+    AnySession,
+    Session(SessionId),
 }
 
 /// How busy a queue is.

@@ -15,15 +15,15 @@ use longhaul_engine::session::{self, Session};
 use longhaul_engine::visibility::Facts;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::history::Event;
-use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkflowId};
 use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 use parking_lot::Mutex;
 
 use crate::{
-    Document, DocumentKey, DocumentKind, Error, ExecutionPage, ExecutionSearch, Expected, Instance,
-    LeaseFilter, PAGE_BYTES_MAX, Page, QueueCount, QueueKey, Registry, RunFilter, RunStore,
-    RunSummary, SessionFilter, SessionStore, StatusFilter, Store, StoreFuture, StoredEvent,
-    TaskStore, shape,
+    CommandKey, CommandRows, Document, DocumentChange, DocumentKey, DocumentKind, Due, DueLimits,
+    Error, ExecutionPage, ExecutionSearch, Instance, LeaseFilter, LeasedIn, PAGE_BYTES_MAX, Page,
+    QueueCount, QueueKey, Registry, RunFilter, RunRead, RunStore, RunSummary, SessionFilter,
+    SessionStore, StatusFilter, Store, StoreFuture, StoredEvent, TaskPlace, TaskStore, shape,
 };
 
 mod sessions;
@@ -52,7 +52,8 @@ struct Tables {
     keys: BTreeMap<(Namespace, String, String), RunId>,
     tasks: BTreeMap<TaskId, TaskRow>,
     logs: BTreeMap<RunId, BTreeMap<LogKey, LogLine>>,
-    documents: BTreeMap<DocumentKey, String>,
+    /// Versions and bodies.
+    documents: BTreeMap<DocumentKey, (u64, String)>,
     sessions: BTreeMap<(Namespace, SessionId), Session>,
 }
 
@@ -94,6 +95,8 @@ impl Tables {
         changes.runs().try_for_each(|change| self.check(change))?;
         let mut sessions = changes.sessions.iter();
         sessions.try_for_each(|session| self.check_session(session))?;
+        let mut documents = changes.documents.iter();
+        documents.try_for_each(|change| self.check_document(change))?;
         // After all conflicts: the second commit may have numbered its events like the first.
         changes
             .runs()
@@ -103,7 +106,25 @@ impl Tables {
             let key = (session.namespace.clone(), session.session_id.clone());
             self.sessions.insert(key, session.clone());
         }
+        for change in &changes.documents {
+            match &change.body {
+                Some(body) => {
+                    let stored = (change.version, body.clone());
+                    self.documents.insert(change.key.clone(), stored);
+                }
+                None => drop(self.documents.remove(&change.key)),
+            }
+        }
         Ok(())
+    }
+
+    fn check_document(&self, change: &DocumentChange) -> Result<(), Error> {
+        let stored = self.documents.get(&change.key);
+        if stored.map(|(version, _)| *version) == change.base_version {
+            Ok(())
+        } else {
+            Err(Error::Conflict)
+        }
     }
 
     fn check(&self, change: &RunChange) -> Result<(), Error> {
@@ -274,8 +295,16 @@ impl Store for Memory {
 }
 
 impl RunStore for Memory {
-    fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>> {
-        self.read(|tables| tables.runs.get(run_id).cloned())
+    fn run_unless<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        version: Option<u64>,
+    ) -> StoreFuture<'a, RunRead> {
+        self.read(|tables| match tables.runs.get(run_id) {
+            None => RunRead::Missing,
+            Some(run) if version == Some(run.version) => RunRead::Unchanged,
+            Some(run) => RunRead::Found(Box::new(run.clone())),
+        })
     }
 
     fn instance<'a>(
@@ -292,22 +321,6 @@ impl RunStore for Memory {
                 current_run_id: run_id.clone(),
                 run_count: *run_number,
             })
-        })
-    }
-
-    fn runs_of<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        workflow_id: &'a WorkflowId,
-    ) -> StoreFuture<'a, Vec<RunSummary>> {
-        self.read(|tables| {
-            let runs = tables
-                .workflows
-                .get(&(namespace.clone(), workflow_id.clone()));
-            let runs = runs.into_iter().flat_map(BTreeMap::values);
-            runs.filter_map(|run_id| tables.runs.get(run_id))
-                .map(summary)
-                .collect()
         })
     }
 
@@ -390,44 +403,34 @@ impl RunStore for Memory {
         run_id: &'a RunId,
         before: Option<RequestSeq>,
         limit: usize,
-    ) -> StoreFuture<'a, Vec<CommandRow>> {
+    ) -> StoreFuture<'a, CommandRows> {
         self.read(|tables| {
-            let commands = tables.commands.get(run_id).into_iter();
-            commands
-                .flat_map(|commands| commands.range(..before.unwrap_or(RequestSeq::MAX)).rev())
-                .take(limit)
-                .map(|(_, command)| without_result(command.clone()))
-                .collect()
+            let Some(commands) = tables.commands.get(run_id) else {
+                return CommandRows::default();
+            };
+            let wanted = commands.range(..before.unwrap_or(RequestSeq::MAX)).rev();
+            CommandRows {
+                total: commands.len() as u64,
+                commands: wanted
+                    .take(limit)
+                    .map(|(_, command)| without_result(command.clone()))
+                    .collect(),
+            }
         })
     }
 
-    fn command_count<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, u64> {
-        self.read(|tables| tables.commands.get(run_id).map_or(0, BTreeMap::len) as u64)
-    }
-
-    fn command<'a>(
-        &'a self,
-        run_id: &'a RunId,
-        sequence: RequestSeq,
-    ) -> StoreFuture<'a, Option<CommandRow>> {
-        self.read(|tables| tables.commands.get(run_id)?.get(&sequence).cloned())
-    }
-
-    fn command_by_request<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        workflow_id: &'a WorkflowId,
-        request_id: &'a str,
-    ) -> StoreFuture<'a, Option<(RunId, CommandRow)>> {
+    fn command<'a>(&'a self, key: CommandKey<'a>) -> StoreFuture<'a, Option<(RunId, CommandRow)>> {
         self.read(|tables| {
-            let key = (
-                namespace.clone(),
-                workflow_id.clone(),
-                request_id.to_owned(),
-            );
-            let (run_id, sequence) = tables.requests.get(&key)?;
-            let command = tables.commands.get(run_id)?.get(sequence)?;
-            Some((run_id.clone(), command.clone()))
+            let (run_id, sequence) = match key {
+                CommandKey::Sequence(run_id, sequence) => (run_id.clone(), sequence),
+                CommandKey::Request(namespace, workflow_id, request_id) => {
+                    let (namespace, workflow_id) = (namespace.clone(), workflow_id.clone());
+                    let request = (namespace, workflow_id, request_id.to_owned());
+                    tables.requests.get(&request)?.clone()
+                }
+            };
+            let command = tables.commands.get(&run_id)?.get(&sequence)?.clone();
+            Some((run_id, command))
         })
     }
 
@@ -443,7 +446,7 @@ impl RunStore for Memory {
         })
     }
 
-    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
+    fn due(&self, now: Timestamp, limits: DueLimits) -> StoreFuture<'_, Due> {
         self.read(|tables| {
             let mut due: Vec<_> = tables
                 .alarms
@@ -451,15 +454,20 @@ impl RunStore for Memory {
                 .filter(|(_, alarm)| **alarm <= now)
                 .collect();
             due.sort_by_key(|(run_id, alarm)| (**alarm, (*run_id).clone()));
-            due.into_iter()
-                .take(limit)
-                .map(|(run_id, _)| run_id.clone())
-                .collect()
+            let alarms = tables.alarms.values().copied();
+            let alarms = alarms.filter(|_| limits.runs > 0);
+            let deadlines = tables.sessions.values().filter_map(Session::deadline);
+            let deadlines = deadlines.filter(|_| limits.sessions > 0);
+            Due {
+                runs: due
+                    .into_iter()
+                    .take(limits.runs)
+                    .map(|(run_id, _)| run_id.clone())
+                    .collect(),
+                sessions: tables.due_sessions(now, limits.sessions),
+                next: alarms.chain(deadlines).filter(|at| *at > now).min(),
+            }
         })
-    }
-
-    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>> {
-        self.read(|tables| tables.alarms.values().min().copied())
     }
 }
 
@@ -471,27 +479,15 @@ impl TaskStore for Memory {
     fn ready_tasks<'a>(
         &'a self,
         queue: &'a QueueKey,
+        place: TaskPlace,
         limit: usize,
     ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.read(|tables| {
+            let in_session = place == TaskPlace::Session;
             let mut ready: Vec<_> = tables
                 .tasks(TaskStatus::Ready)
-                .filter(|task| queue_of(task) == *queue && task.worker_session.is_none())
-                .collect();
-            ready.sort_by_key(|task| (task.priority, task.available_at, task.task_id.clone()));
-            ready.into_iter().take(limit).cloned().collect()
-        })
-    }
-
-    fn ready_session_tasks<'a>(
-        &'a self,
-        queue: &'a QueueKey,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<TaskRow>> {
-        self.read(|tables| {
-            let mut ready: Vec<_> = tables
-                .tasks(TaskStatus::Ready)
-                .filter(|task| queue_of(task) == *queue && task.worker_session.is_some())
+                .filter(|task| queue_of(task) == *queue)
+                .filter(|task| task.worker_session.is_some() == in_session)
                 .collect();
             ready.sort_by_key(|task| (task.priority, task.available_at, task.task_id.clone()));
             ready.into_iter().take(limit).cloned().collect()
@@ -527,6 +523,7 @@ impl TaskStore for Memory {
                         .as_ref()
                         .is_none_or(|queue| *queue == task.queue)
                     && filter.kind.is_none_or(|kind| kind == task.kind)
+                    && is_leased_in(task, filter.session.as_ref())
             });
             leased.take(limit).cloned().collect()
         })
@@ -595,30 +592,6 @@ impl SessionStore for Memory {
         })
     }
 
-    fn held_sessions<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        worker_id: &'a WorkerId,
-    ) -> StoreFuture<'a, Vec<Session>> {
-        self.read(|tables| tables.held_sessions(namespace, worker_id))
-    }
-
-    fn session_attempts<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        session_id: Option<&'a SessionId>,
-    ) -> StoreFuture<'a, Vec<TaskRow>> {
-        self.read(|tables| tables.session_attempts(namespace, session_id))
-    }
-
-    fn due_sessions(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<Session>> {
-        self.read(|tables| tables.due_sessions(now, limit))
-    }
-
-    fn next_session_deadline(&self) -> StoreFuture<'_, Option<Timestamp>> {
-        self.read(|tables| tables.sessions.values().filter_map(Session::deadline).min())
-    }
-
     fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> StoreFuture<'a, Vec<Session>> {
         self.read(|tables| tables.list_sessions(filter))
     }
@@ -640,28 +613,14 @@ impl SessionStore for Memory {
 }
 
 impl Registry for Memory {
-    fn put_document(&self, document: Document, expected: Expected) -> StoreFuture<'_, ()> {
-        self.write(|tables| {
-            let exists = tables.documents.contains_key(&document.key);
-            match (expected, exists) {
-                (Expected::Absent, true) | (Expected::Present, false) => Err(Error::Conflict),
-                (Expected::Any, _) | (Expected::Absent, false) | (Expected::Present, true) => {
-                    tables.documents.insert(document.key, document.body);
-                    Ok(())
-                }
-            }
-        })
-    }
-
-    fn delete_document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, bool> {
-        self.write(|tables| Ok(tables.documents.remove(key).is_some()))
-    }
-
     fn document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, Option<Document>> {
         self.read(|tables| {
-            let body = tables.documents.get(key)?.clone();
-            let key = key.clone();
-            Some(Document { key, body })
+            let (version, body) = tables.documents.get(key)?.clone();
+            Some(Document {
+                key: key.clone(),
+                version,
+                body,
+            })
         })
     }
 
@@ -675,8 +634,9 @@ impl Registry for Memory {
                 key.kind == kind && namespace.is_none_or(|namespace| key.namespace == namespace)
             });
             of_kind
-                .map(|(key, body)| Document {
+                .map(|(key, (version, body))| Document {
                     key: key.clone(),
+                    version: *version,
                     body: body.clone(),
                 })
                 .collect()
@@ -697,6 +657,15 @@ fn stored(event: &Event) -> StoredEvent {
             .as_ref()
             .map(|id| id.as_str().to_owned()),
         principal: event.principal.clone(),
+    }
+}
+
+fn is_leased_in(task: &TaskRow, session: Option<&LeasedIn>) -> bool {
+    let of_task = task.worker_session.as_ref();
+    match session {
+        None => true,
+        Some(LeasedIn::AnySession) => of_task.is_some(),
+        Some(LeasedIn::Session(wanted)) => of_task.is_some_and(|of| of.session_id == *wanted),
     }
 }
 

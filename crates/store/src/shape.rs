@@ -1,7 +1,7 @@
 //! The form that every commit must have, for every store. These are not rules of workflows: the tables rely on them, so a bug above
 //! the store is refused here instead of being written to disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_engine::change::{Changes, InstanceChange, RunChange};
 use longhaul_protocol::Timestamp;
@@ -17,6 +17,15 @@ pub(crate) fn check(changes: &Changes) -> Result<(), Error> {
                 change.spec.run_id
             ))
         })?;
+    }
+    let mut documents = BTreeSet::new();
+    for change in &changes.documents {
+        if !documents.insert(&change.key) {
+            return Err(Error::Corrupt(format!(
+                "refused a malformed commit: it changes {:?} twice",
+                change.key
+            )));
+        }
     }
     // Checks come before writes, so the second of two new runs of one workflow could not see the first.
     let mut new = BTreeMap::new();

@@ -21,7 +21,7 @@ use longhaul_engine::run::state::{Program, Run};
 use longhaul_engine::session::Session;
 use longhaul_engine::{Changes, Command, Decision, Limits, Moment, Rejection};
 use longhaul_protocol::id::RunId;
-use longhaul_store::{Error as StoreError, Store};
+use longhaul_store::{Error as StoreError, RunRead, Store};
 use tokio::sync::MutexGuard;
 
 use crate::clock::Clock;
@@ -163,8 +163,7 @@ impl Locked<'_> {
                 .decide(C::KIND, |moment| command.decide(self.run(), moment))?,
             Program::Definition => self.decide_in_steps(command).await?,
         };
-        if decision.changes.run.is_none() && !self.is_current().await? {
-            self.state.run = None;
+        if decision.changes.run.is_none() && !self.refresh().await? {
             return Ok(None);
         }
         let Self {
@@ -219,15 +218,23 @@ impl Locked<'_> {
         Err(asked_too_much(C::KIND))
     }
 
-    /// Returns whether the copy is current. A decision that writes nothing is not checked by a commit; if other servers write too,
-    /// its copy is compared with the store instead.
-    async fn is_current(&self) -> Result<bool> {
+    /// Returns whether the copy is current, and replaces it by the stored run if not. A decision that writes nothing is not checked by
+    /// a commit; if other servers write too, its copy is compared with the store instead.
+    async fn refresh(&mut self) -> Result<bool> {
         if !self.executor.store.is_shared() {
             return Ok(true);
         }
         self.wait_for_commits().await?;
-        let run = self.run();
-        Ok(self.executor.store.version(run.run_id()).await? == Some(run.version))
+        let (run, store) = (self.run(), &self.executor.store);
+        let stored = match store.run_unless(run.run_id(), Some(run.version)).await? {
+            RunRead::Unchanged => return Ok(true),
+            RunRead::Found(run) => Some(*run),
+            RunRead::Missing => None,
+        };
+        self.state.run = stored;
+        self.state.tail = None;
+        self.executor.cache.reloaded(self.cell, &self.state);
+        Ok(false)
     }
 }
 
@@ -393,12 +400,11 @@ impl Executor {
         let Some(mut locked) = self.lock(&cell, run_id).await? else {
             return Ok(None);
         };
-        if !locked.is_current().await? {
-            locked.state.run = self.store.run(run_id).await?;
-            locked.state.tail = None;
-            self.cache.reloaded(&cell, &locked.state);
-        }
-        let part = part(locked.run());
+        locked.refresh().await?;
+        let Some(run) = &locked.state.run else {
+            return Ok(None);
+        };
+        let part = part(run);
         let tail = locked.state.tail.clone();
         drop(locked);
         Durable::Resting(tail).wait().await?;

@@ -11,14 +11,14 @@ use longhaul_engine::conductor::definition::{
 use longhaul_engine::conductor::validate::{Rules, Violation, check_task_def, check_workflow_def};
 use longhaul_protocol::conductor::{TaskDef, WorkflowDef};
 use longhaul_protocol::id::Namespace;
-use longhaul_store::{Expected, SchemaRow, Store, TaskDefRow, WorkflowDefRow};
+use longhaul_store::{DocumentKey, SchemaRow, Store, TaskDefRow, WorkflowDefRow, document};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::finder::Finder;
 use super::refusal::ConductorRefusal;
 use crate::Host;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::views::Definitions;
 
 /// The definitions of a namespace.
@@ -358,23 +358,30 @@ impl Definitions<'_> {
     async fn write_tasks(self, namespace: &Namespace, definitions: Vec<TaskDef>) -> Result<()> {
         let mut change = self.change(namespace).await?;
         change.begin_writing();
-        let now = millis(self.host.now());
-        for mut definition in definitions {
-            match change.after.tasks.get(&definition.name) {
+        let now = self.host.now();
+        let key = |definition: &TaskDef| {
+            document::key::<TaskDefRow>(namespace.as_str(), &definition.name, "")
+        };
+        let register = |place: usize, earlier: Option<TaskDefRow>| {
+            let mut definition = definitions[place].clone();
+            match earlier.map(|row| row.definition) {
                 Some(earlier) => {
                     definition.create_time = earlier.create_time;
-                    definition.update_time = now;
+                    definition.update_time = millis(now);
                     let creator = earlier.created_by.clone();
                     definition.created_by = creator.or(definition.created_by);
                 }
-                None => definition.create_time = now,
+                None => definition.create_time = millis(now),
             }
             definition.created_by.get_or_insert_default();
-            let row = TaskDefRow {
+            Ok::<_, Error>(Some(TaskDefRow {
                 namespace: namespace.clone(),
                 definition: Arc::new(definition),
-            };
-            self.host.inner.store.put(&row, Expected::Any).await?;
+            }))
+        };
+        let keys = definitions.iter().map(key).collect();
+        let stored = self.host.inner.store.change_all(keys, now, register);
+        for row in stored.await?.into_values().flatten() {
             let name = row.definition.name.clone();
             change.after.tasks.insert(name, row.definition);
         }
@@ -412,7 +419,8 @@ impl Definitions<'_> {
         let mut change = self.change(namespace).await?;
         change.begin_writing();
         let store = &self.host.inner.store;
-        let removed = store.delete::<TaskDefRow>(namespace, name).await?;
+        let key = document::key::<TaskDefRow>(namespace.as_str(), name, "");
+        let removed = store.delete::<TaskDefRow>(key, self.host.now()).await?;
         change.after.tasks.remove(name);
         change.finish();
         Ok(removed)
@@ -478,36 +486,40 @@ impl Definitions<'_> {
         existing: Existing,
     ) -> Result<()> {
         let mut change = self.change(namespace).await?;
-        let earlier = |registered: &Registered, definition: &WorkflowDef| {
-            let found = registered.version(&definition.name, Some(definition.version));
-            found.map(|earlier| earlier.create_time)
-        };
-        if existing == Existing::Refuse
-            && let Some(taken) = definitions
-                .iter()
-                .find(|definition| earlier(&change.after, definition).is_some())
-        {
-            return Err(ConductorRefusal::DefinitionExists {
-                name: taken.name.clone(),
-                version: taken.version,
-            }
-            .into());
-        }
         change.begin_writing();
-        let now = millis(self.host.now());
-        for mut definition in definitions {
-            match earlier(&change.after, &definition) {
-                Some(create_time) => {
-                    definition.create_time = create_time;
-                    definition.update_time = now;
+        let now = self.host.now();
+        let key = |definition: &WorkflowDef| {
+            let qualifier = WorkflowDefRow::qualifier(definition.version);
+            document::key::<WorkflowDefRow>(namespace.as_str(), &definition.name, &qualifier)
+        };
+        let keys: Vec<DocumentKey> = definitions.iter().map(key).collect();
+        let register = |place: usize, earlier: Option<WorkflowDefRow>| {
+            let mut definition = definitions[place].clone();
+            let is_first = !keys[..place].contains(&keys[place]);
+            match earlier.map(|row| row.definition) {
+                Some(_) if existing == Existing::Refuse && is_first => {
+                    return Err(Error::from(ConductorRefusal::DefinitionExists {
+                        name: definition.name,
+                        version: definition.version,
+                    }));
                 }
-                None => definition.create_time = now,
+                Some(earlier) => {
+                    definition.create_time = earlier.create_time;
+                    definition.update_time = millis(now);
+                }
+                None => definition.create_time = millis(now),
             }
-            let row = WorkflowDefRow {
+            Ok(Some(WorkflowDefRow {
                 namespace: namespace.clone(),
                 definition: Arc::new(definition),
-            };
-            self.host.inner.store.put(&row, Expected::Any).await?;
+            }))
+        };
+        let stored = self
+            .host
+            .inner
+            .store
+            .change_all(keys.clone(), now, register);
+        for row in stored.await?.into_values().flatten() {
             let name = row.definition.name.clone();
             let versions = change.after.workflows.entry(name).or_default();
             versions.insert(row.definition.version, row.definition);
@@ -563,9 +575,8 @@ impl Definitions<'_> {
         change.begin_writing();
         let qualifier = WorkflowDefRow::qualifier(version);
         let store = &self.host.inner.store;
-        let removed = store
-            .delete_qualified::<WorkflowDefRow>(namespace, name, &qualifier)
-            .await?;
+        let key = document::key::<WorkflowDefRow>(namespace.as_str(), name, &qualifier);
+        let removed = store.delete::<WorkflowDefRow>(key, self.host.now()).await?;
         let workflows = &mut change.after.workflows;
         if let Some(versions) = workflows.get_mut(name) {
             versions.remove(&version);

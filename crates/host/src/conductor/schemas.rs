@@ -4,7 +4,7 @@
 use longhaul_engine::conductor::validate::{Violation, check_schema_def};
 use longhaul_protocol::conductor::SchemaDef;
 use longhaul_protocol::id::Namespace;
-use longhaul_store::{Expected, SchemaRow};
+use longhaul_store::{SchemaRow, document};
 
 use super::refusal::ConductorRefusal;
 use crate::Host;
@@ -68,24 +68,26 @@ impl Definitions<'_> {
     }
 
     /// Writes a version, and keeps the time of its first registration.
-    async fn replace_schema(self, namespace: &Namespace, mut schema: SchemaDef) -> Result<()> {
-        let earlier = self
-            .schema(namespace, &schema.name, schema.version)
-            .await?
-            .map(|earlier| earlier.create_time);
+    async fn replace_schema(self, namespace: &Namespace, schema: SchemaDef) -> Result<()> {
         let now = self.millis_now();
-        match earlier {
-            Some(create_time) => {
-                schema.create_time = create_time;
-                schema.update_time = Some(now);
-            }
-            None => schema.create_time = Some(now),
-        }
-        let row = SchemaRow {
+        let new = SchemaRow {
             namespace: namespace.clone(),
             schema,
         };
-        Ok(self.host.inner.store.put(&row, Expected::Any).await?)
+        let change = |earlier: Option<SchemaRow>| {
+            let mut row = new.clone();
+            match earlier {
+                Some(earlier) => {
+                    row.schema.create_time = earlier.schema.create_time;
+                    row.schema.update_time = Some(now);
+                }
+                None => row.schema.create_time = Some(now),
+            }
+            Ok::<_, Error>(Some(row))
+        };
+        let (key, now) = (document::key_of(&new), self.host.now());
+        let changed = self.host.inner.store.change(key, now, change);
+        changed.await.map(drop)
     }
 
     /// Writes the version after the newest.
@@ -99,9 +101,8 @@ impl Definitions<'_> {
             let newest = self.newest_schema(namespace, &row.schema.name).await?;
             let newest = newest.map_or(0, |newest| newest.version);
             row.schema.version = newest.saturating_add(1);
-            match self.host.inner.store.put(&row, Expected::Absent).await {
-                Err(longhaul_store::Error::Conflict) => {}
-                written => return Ok(written?),
+            if self.host.inner.store.create(&row, self.host.now()).await? {
+                return Ok(());
             }
         }
         Err(Error::Contended)
@@ -157,9 +158,8 @@ impl Definitions<'_> {
         change.begin_writing();
         let qualifier = SchemaRow::qualifier(version);
         let store = &self.host.inner.store;
-        let removed = store
-            .delete_qualified::<SchemaRow>(namespace, name, &qualifier)
-            .await?;
+        let key = document::key::<SchemaRow>(namespace.as_str(), name, &qualifier);
+        let removed = store.delete::<SchemaRow>(key, self.host.now()).await?;
         change.finish();
         Ok(removed)
     }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use longhaul_engine::conductor::definition::Snapshot;
+use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::Namespace;
-use longhaul_store::{Expected, SnapshotRow, Store};
+use longhaul_store::{SnapshotRow, Store};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
@@ -105,9 +106,9 @@ impl Snapshots {
         if let Some((known, true)) = known {
             return Ok(known);
         }
-        store
-            .put(&SnapshotRow(Arc::clone(&snapshot)), Expected::Any)
-            .await?;
+        // A snapshot never changes, so the time in its version does not matter. If there is one with its hash, it is the same.
+        let row = SnapshotRow(Arc::clone(&snapshot));
+        store.create(&row, Timestamp::from_micros(1)).await?;
         Ok(self.keep(snapshot, true))
     }
 }

@@ -9,7 +9,7 @@ use longhaul_engine::change::TaskKind;
 use longhaul_engine::queue::PollFilter;
 use longhaul_engine::run::state::Program;
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
-use longhaul_store::QueueKey;
+use longhaul_store::{QueueKey, TaskPlace};
 use tokio::time::Instant;
 
 use crate::Host;
@@ -381,16 +381,12 @@ impl Matching<'_> {
             }
         };
         let max = limit(READY_PER_QUEUE_MAX);
-        let rows = self.host.inner.store.ready_tasks(queue, max).await?;
+        let store = &self.host.inner.store;
+        let rows = store.ready_tasks(queue, TaskPlace::Anywhere, max).await?;
         dispatch.fill(queue, &rows, Extent::of(rows.len(), max));
         if queue.kind == TaskKind::Activity {
             let max = limit(READY_IN_SESSION_MAX);
-            let rows = self
-                .host
-                .inner
-                .store
-                .ready_session_tasks(queue, max)
-                .await?;
+            let rows = store.ready_tasks(queue, TaskPlace::Session, max).await?;
             dispatch.fill_session_queues(queue, &rows, Extent::of(rows.len(), max));
         }
         Ok(())

@@ -9,6 +9,7 @@ use longhaul_engine::run::message::external::Request;
 use longhaul_engine::run::state::Run;
 use longhaul_protocol::history::DeliveryPlace;
 use longhaul_protocol::id::{CommandId, RunId, TaskId};
+use longhaul_store::CommandKey;
 use serde_json::Value;
 
 use crate::error::Result;
@@ -43,7 +44,11 @@ impl Workflows<'_> {
             .host
             .inner
             .store
-            .command_by_request(&target.namespace, &target.workflow_id, request_id)
+            .command(CommandKey::Request(
+                &target.namespace,
+                &target.workflow_id,
+                request_id,
+            ))
             .await?;
         let Some((run_id, _)) = earlier else {
             return Ok(None);

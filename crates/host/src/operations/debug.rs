@@ -161,12 +161,8 @@ impl Workflows<'_> {
                 .sessions()
                 .stored(namespace, &options.session_id)
                 .await?;
-            let attempts = self
-                .host
-                .inner
-                .store
-                .session_attempts(namespace, Some(&options.session_id))
-                .await?;
+            let sessions = self.host.sessions();
+            let attempts = sessions.attempts(namespace, &options.session_id).await?;
             let attempts: Vec<_> = attempts.iter().filter_map(attempt).collect();
             let mut workers = Vec::new();
             for worker in self.host.workers().serving_activity(

@@ -117,9 +117,8 @@ impl TaskQueues<'_> {
         let view = self.view(namespace, name.clone(), counts, &workers);
         let filter = LeaseFilter {
             namespace: Some(namespace.clone()),
-            owner: None,
             queue: Some(name.clone()),
-            kind: None,
+            ..LeaseFilter::default()
         };
         let leases = self
             .host

@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
+use longhaul_engine::change::TaskRow;
 use longhaul_engine::session::{
     self, Acquired, Admission, Applicant, Attempt, Outcome, Owner, Refusal, Session, Status,
 };
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, SessionId, TaskQueue, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
-use longhaul_store::SessionFilter;
+use longhaul_store::{LeaseFilter, LeasedIn, SessionFilter};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::commit::locks::Locks;
@@ -246,12 +247,9 @@ impl Sessions<'_> {
         } else {
             None
         };
-        let attempts = self
-            .host
-            .inner
-            .store
-            .session_attempts(namespace, None)
-            .await?;
+        let leased = LeaseFilter::in_sessions(namespace, LeasedIn::AnySession);
+        let store = &self.host.inner.store;
+        let attempts = store.leased_tasks(&leased, usize::MAX).await?;
         let mut sessions = Vec::with_capacity(rows.len());
         for session in rows {
             let own = attempts.iter().filter(|row| {
@@ -296,12 +294,7 @@ impl Sessions<'_> {
     ) -> Result<Admission> {
         let (session, owner) = self.stored(namespace, session_id).await?;
         let worker = self.host.workers().registered(namespace, worker_id).await?;
-        let attempts = self
-            .host
-            .inner
-            .store
-            .session_attempts(namespace, Some(session_id))
-            .await?;
+        let attempts = self.attempts(namespace, session_id).await?;
         Ok(Admission {
             session,
             owner,
@@ -310,15 +303,39 @@ impl Sessions<'_> {
         })
     }
 
+    /// Returns the leased tasks of a session.
+    pub(crate) async fn attempts(
+        self,
+        namespace: &Namespace,
+        session_id: &SessionId,
+    ) -> Result<Vec<TaskRow>> {
+        let session = LeasedIn::Session(session_id.clone());
+        let leased = LeaseFilter::in_sessions(namespace, session);
+        let store = &self.host.inner.store;
+        Ok(store.leased_tasks(&leased, usize::MAX).await?)
+    }
+
+    /// Returns the active sessions that name the worker as owner.
+    pub(crate) async fn held(
+        self,
+        namespace: &Namespace,
+        worker_id: &WorkerId,
+    ) -> Result<Vec<Session>> {
+        let held = SessionFilter {
+            namespace: namespace.clone(),
+            status: Some(Status::Active),
+            queue: None,
+            owner: Some(worker_id.clone()),
+            after: None,
+            limit: usize::MAX,
+        };
+        Ok(self.host.inner.store.list_sessions(&held).await?)
+    }
+
     /// Returns the worker for the session rules.
     pub(crate) async fn applicant(self, worker: &RegisteredWorker) -> Result<Applicant> {
         let row = &worker.row;
-        let holds = self
-            .host
-            .inner
-            .store
-            .held_sessions(&row.namespace, &row.worker_id)
-            .await?;
+        let holds = self.held(&row.namespace, &row.worker_id).await?;
         Ok(Applicant {
             worker_id: row.worker_id.clone(),
             task_queue: row.task_queue.clone(),
@@ -390,13 +407,7 @@ impl Sessions<'_> {
 
     /// Fails the sessions of a worker whose id another process now uses: the sessions of the first one are lost.
     pub(crate) async fn fail_all(self, namespace: &Namespace, worker_id: &WorkerId) -> Result<()> {
-        for held in self
-            .host
-            .inner
-            .store
-            .held_sessions(namespace, worker_id)
-            .await?
-        {
+        for held in self.held(namespace, worker_id).await? {
             let session_id = &held.session_id;
             let _lock = self
                 .host
@@ -426,13 +437,7 @@ impl Sessions<'_> {
         namespace: &Namespace,
         worker_id: &WorkerId,
     ) -> Result<()> {
-        for held in self
-            .host
-            .inner
-            .store
-            .held_sessions(namespace, worker_id)
-            .await?
-        {
+        for held in self.held(namespace, worker_id).await? {
             self.refresh(namespace, &held.session_id).await?;
         }
         Ok(())
@@ -486,10 +491,7 @@ impl Sessions<'_> {
 
     async fn shown(self, session: Session) -> Result<SessionView> {
         let attempts = self
-            .host
-            .inner
-            .store
-            .session_attempts(&session.namespace, Some(&session.session_id))
+            .attempts(&session.namespace, &session.session_id)
             .await?;
         let attempts: Vec<Attempt> = attempts.iter().filter_map(attempt).collect();
         self.view(session, &attempts).await

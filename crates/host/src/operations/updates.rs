@@ -9,6 +9,7 @@ use longhaul_engine::run::message::update::UpdateRun;
 use longhaul_engine::run::state::PartKey;
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::RunId;
+use longhaul_store::CommandKey;
 
 use crate::error::Result;
 use crate::operations::workflows::{CommandTarget, Handlers};
@@ -97,13 +98,9 @@ impl Workflows<'_> {
             if is_here {
                 return Ok((run_id, newest));
             }
-            let found = self
-                .host
-                .inner
-                .store
-                .command(&run_id, known.sequence)
-                .await?;
-            newest = found.unwrap_or(newest);
+            let key = CommandKey::Sequence(&run_id, known.sequence);
+            let found = self.host.inner.store.command(key).await?;
+            newest = found.map_or(newest, |(_, command)| command);
             let next = run.core.closed.and_then(|closed| closed.continued_to);
             match next {
                 Some(next) if is_open(&newest) => run_id = next,

@@ -12,10 +12,13 @@ use longhaul_engine::run::operator::archive::ArchiveRun;
 use longhaul_engine::run::operator::repair::RepairRun;
 use longhaul_engine::run::start::{Start, Started};
 use longhaul_engine::run::state::Run;
+use longhaul_engine::visibility::{Condition, Field, Matcher, Term, Test};
 use longhaul_protocol::id::{Namespace, RunId, WorkflowId};
 use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 use longhaul_protocol::{Ids, Payload};
-use longhaul_store::{Instance, PAGE_BYTES_MAX, Page, RunFilter, RunSummary};
+use longhaul_store::{
+    CommandKey, CommandRows, Instance, PAGE_BYTES_MAX, Page, RunFilter, RunSummary,
+};
 use serde_json::Value;
 
 use crate::commit::execute::Locked;
@@ -30,6 +33,9 @@ const START_RETRIES: usize = 4;
 /// should take little memory.
 const EXPORT_PAGE_EVENTS: usize = 1000;
 const EXPORT_PAGE_BYTES: usize = 1 << 20;
+
+/// Runs of one workflow that are read at a time.
+const RUNS_PAGE: usize = 1000;
 
 /// The workflow that a command is for.
 #[derive(Clone, Debug)]
@@ -243,8 +249,11 @@ impl Workflows<'_> {
         page_size: usize,
     ) -> Result<CommandPage> {
         let store = &self.host.inner.store;
-        let total = store.command_count(run_id).await?;
-        let mut commands = store.commands(run_id, before, page_size + 1).await?;
+        let found = store.commands(run_id, before, page_size + 1).await?;
+        let CommandRows {
+            total,
+            mut commands,
+        } = found;
         let has_more = commands.len() > page_size;
         commands.truncate(page_size);
         Ok(CommandPage {
@@ -257,7 +266,7 @@ impl Workflows<'_> {
     /// Returns all commands of a run, oldest first. The limit on events also limits their number.
     pub async fn all_commands(self, run_id: &RunId) -> Result<Vec<CommandRow>> {
         let store = &self.host.inner.store;
-        let mut commands = store.commands(run_id, None, usize::MAX).await?;
+        let mut commands = store.commands(run_id, None, usize::MAX).await?.commands;
         commands.reverse();
         Ok(commands)
     }
@@ -289,12 +298,28 @@ impl Workflows<'_> {
         workflow_id: &WorkflowId,
     ) -> Result<Vec<RunSummary>> {
         self.instance(namespace, workflow_id).await?;
-        Ok(self
-            .host
-            .inner
-            .store
-            .runs_of(namespace, workflow_id)
-            .await?)
+        let of_workflow = Test {
+            field: Field::WorkflowId,
+            matcher: Matcher::OneOf(vec![Term::Text(workflow_id.to_string())]),
+        };
+        let mut filter = RunFilter {
+            namespace: namespace.clone(),
+            program: None,
+            workflow_type: None,
+            status: None,
+            condition: Some(Condition::Test(of_workflow)),
+            after: None,
+            limit: RUNS_PAGE,
+        };
+        let mut runs: Vec<RunSummary> = Vec::new();
+        loop {
+            let page = self.host.inner.store.list_runs(&filter).await?;
+            let Some(last) = page.last() else { break };
+            filter.after = Some((last.started_at, last.run_id.clone()));
+            runs.extend(page);
+        }
+        runs.sort_by_key(|run| run.run_number);
+        Ok(runs)
     }
 
     /// Returns one page of runs, newest first.
@@ -478,9 +503,9 @@ impl Workflows<'_> {
             Some(request_id) => {
                 locked.wait_for_commits().await?;
                 let store = &self.host.inner.store;
-                store
-                    .command_by_request(&target.namespace, &target.workflow_id, request_id)
-                    .await?
+                let (namespace, workflow_id) = (&target.namespace, &target.workflow_id);
+                let key = CommandKey::Request(namespace, workflow_id, request_id);
+                store.command(key).await?
             }
             None => None,
         };

@@ -14,6 +14,7 @@ use longhaul_engine::run::workflow_task::claim::WorkflowClaim;
 use longhaul_protocol::id::{Namespace, WorkflowId};
 use longhaul_protocol::workflow_command::FieldErrors;
 use longhaul_protocol::{Payload, Reason};
+use longhaul_store::CommandKey;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -224,7 +225,11 @@ impl Validations<'_> {
         };
         let store = &self.host.inner.store;
         let known = store
-            .command_by_request(&target.namespace, &target.workflow_id, request_id)
+            .command(CommandKey::Request(
+                &target.namespace,
+                &target.workflow_id,
+                request_id,
+            ))
             .await?;
         if known.is_some() {
             // A repeat: it was validated before.

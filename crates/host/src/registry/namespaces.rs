@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use longhaul_protocol::id::Namespace;
-use longhaul_store::{Expected, NamespaceRow};
+use longhaul_store::{NamespaceRow, document};
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
@@ -99,12 +99,8 @@ impl Namespaces<'_> {
             updated_at: now,
         };
         let _changing = self.host.inner.namespaces.changing.lock().await;
-        match self.host.inner.store.put(&row, Expected::Absent).await {
-            Ok(()) => {}
-            Err(longhaul_store::Error::Conflict) => {
-                return Err(Error::NamespaceExists(name.clone()));
-            }
-            Err(error) => return Err(error.into()),
+        if !self.host.inner.store.create(&row, now).await? {
+            return Err(Error::NamespaceExists(name.clone()));
         }
         self.host
             .inner
@@ -123,12 +119,19 @@ impl Namespaces<'_> {
     }
 
     async fn write_changed(self, name: &Namespace, spec: &NamespaceSpec) -> Result<NamespaceRow> {
-        let mut row = self.get(name).await?;
-        row.description.clone_from(&spec.description);
-        row.retention_days = spec.retention_days;
-        row.updated_at = self.host.now();
+        let now = self.host.now();
+        let not_found = || Error::NamespaceNotFound(name.clone());
         let _changing = self.host.inner.namespaces.changing.lock().await;
-        self.host.inner.store.put(&row, Expected::Present).await?;
+        let change = |stored: Option<NamespaceRow>| {
+            let mut row = stored.ok_or_else(not_found)?;
+            row.description.clone_from(&spec.description);
+            row.retention_days = spec.retention_days;
+            row.updated_at = now;
+            Ok::<_, Error>(Some(row))
+        };
+        let key = document::key::<NamespaceRow>("", name.as_str(), "");
+        let changed = self.host.inner.store.change(key, now, change).await?;
+        let row = changed.ok_or_else(not_found)?;
         self.host
             .inner
             .namespaces

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longhaul_engine::rollout::{self, Blockage, Change, Member, Rollout, StartRefusal};
 use longhaul_protocol::id::{Namespace, TaskQueue};
-use longhaul_store::Expected;
+use longhaul_store::{Error as StoreError, document};
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 
@@ -182,21 +182,23 @@ impl Rollouts<'_> {
         let workers = self.workers_of(namespace, queue).await?;
         let rollouts = self.host.inner.rollouts.of(namespace, queue);
         let target = Rollout::new(namespace.clone(), queue.clone(), build_id.clone());
-        let decided = rollout::decide(
-            &rollouts,
-            &members(&workers),
-            &target,
-            change,
-            self.host.now(),
-        );
-        let row = match decided {
-            Ok(row) => row,
-            Err(blockages) => {
+        let now = self.host.now();
+        let decide = |stored: Option<Rollout>| {
+            let others = rollouts.iter().filter(|row| row.build_id != build_id);
+            let rollouts: Vec<Rollout> = others.cloned().chain(stored).collect();
+            rollout::decide(&rollouts, &members(&workers), &target, change, now)
+                .map(Some)
+                .map_err(Undecided::Blocked)
+        };
+        let key = document::key_of(&target);
+        match self.host.inner.store.change(key, now, decide).await {
+            Ok(_) => {}
+            Err(Undecided::Blocked(blockages)) => {
                 let cohort = cohort(&rollouts, &workers, namespace, queue, build_id);
                 return Ok(Err(Blocked { cohort, blockages }));
             }
-        };
-        self.host.inner.store.put(&row, Expected::Any).await?;
+            Err(Undecided::Failed(error)) => return Err(error.into()),
+        }
         self.load().await?;
         tracing::info!(%namespace, %queue, build_id, ?change, "rollout of a build changed");
         // Workers are read again: their state follows from the row.
@@ -249,6 +251,18 @@ impl Rollouts<'_> {
             .iter()
             .map(|known| self.host.workers().view(known))
             .collect())
+    }
+}
+
+/// Why a change was not written.
+enum Undecided {
+    Blocked(Vec<Blockage>),
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Undecided {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
     }
 }
 

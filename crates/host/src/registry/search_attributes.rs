@@ -8,7 +8,7 @@ use longhaul_engine::Rejection;
 use longhaul_engine::visibility::{Definitions, Type, attribute};
 use longhaul_protocol::id::Namespace;
 use longhaul_protocol::workflow_command::WorkflowCommand;
-use longhaul_store::{Error as StoreError, Expected, SearchAttributeRow};
+use longhaul_store::{SearchAttributeRow, document};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
@@ -79,15 +79,13 @@ impl SearchAttributes<'_> {
             name: name.to_owned(),
             attribute_type,
         };
-        match self.host.inner.store.put(&row, Expected::Absent).await {
-            // Another server came first.
-            Err(StoreError::Conflict) => {
-                let defined = self.definitions(&mut known, namespace).await?;
-                let existing = defined.get(name).unwrap_or(attribute_type);
-                Err(Error::AttributeExists(name.to_owned(), existing))
-            }
-            other => Ok(other?),
+        if self.host.inner.store.create(&row, self.host.now()).await? {
+            return Ok(());
         }
+        // Another server came first.
+        let defined = self.definitions(&mut known, namespace).await?;
+        let existing = defined.get(name).unwrap_or(attribute_type);
+        Err(Error::AttributeExists(name.to_owned(), existing))
     }
 
     /// Deletes a definition. Values that runs have stay and can be found once the name is defined again.
@@ -107,7 +105,9 @@ impl SearchAttributes<'_> {
         let mut known = self.host.inner.search_attributes.known.lock().await;
         known.remove(namespace);
         let store = &self.host.inner.store;
-        if store.delete::<SearchAttributeRow>(namespace, name).await? {
+        let key = document::key::<SearchAttributeRow>(namespace.as_str(), name, "");
+        let now = self.host.now();
+        if store.delete::<SearchAttributeRow>(key, now).await? {
             Ok(())
         } else {
             Err(Error::AttributeNotFound(name.to_owned()))

@@ -14,7 +14,7 @@ use longhaul_engine::run::workflow_task::release::ReleaseWorkflowTask;
 use longhaul_engine::run::{cancellation, local_activity};
 use longhaul_protocol::id::{Namespace, TaskQueue, WorkerId};
 use longhaul_protocol::{Ids, Reason, Timestamp};
-use longhaul_store::{Expected, LeaseFilter, PAGE_BYTES_MAX, QueueKey, WorkerRow};
+use longhaul_store::{LeaseFilter, PAGE_BYTES_MAX, QueueKey, WorkerRow, document};
 use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
@@ -293,7 +293,7 @@ impl Workers<'_> {
                 .fail_all(&row.namespace, &row.worker_id)
                 .await?;
         }
-        self.host.inner.store.put(&row, Expected::Any).await?;
+        self.host.inner.store.put(&row, now).await?;
         self.keep(row.clone());
         let activities = QueueKey {
             namespace: row.namespace.clone(),
@@ -417,13 +417,18 @@ impl Workers<'_> {
         task_slots: Option<Value>,
         process_metrics: Option<Value>,
     ) -> Result<WorkerView> {
-        let known = self.known(namespace, worker_id).await?;
-        let known = known.ok_or_else(|| Error::WorkerNotRegistered(worker_id.clone()))?;
-        let mut row = known.row.clone();
-        row.last_heartbeat_at = self.host.now();
-        row.task_slots = task_slots.or(row.task_slots);
-        row.process_metrics = process_metrics.or(row.process_metrics);
-        self.host.inner.store.put(&row, Expected::Any).await?;
+        let now = self.host.now();
+        let not_registered = || Error::WorkerNotRegistered(worker_id.clone());
+        let change = |stored: Option<WorkerRow>| {
+            let mut row = stored.ok_or_else(not_registered)?;
+            row.last_heartbeat_at = now;
+            row.task_slots = task_slots.clone().or(row.task_slots);
+            row.process_metrics = process_metrics.clone().or(row.process_metrics);
+            Ok::<_, Error>(Some(row))
+        };
+        let key = document::key::<WorkerRow>(namespace.as_str(), worker_id.as_str(), "");
+        let changed = self.host.inner.store.change(key, now, change).await?;
+        let row = changed.ok_or_else(not_registered)?;
         self.keep(row.clone());
         Ok(self.fresh_view(row))
     }
@@ -431,13 +436,9 @@ impl Workers<'_> {
     /// Removes a registration and releases its workflow tasks; returns how many. Activities are not released: they may still be
     /// running and may still complete.
     pub async fn deregister(self, namespace: &Namespace, worker_id: &WorkerId) -> Result<u64> {
-        if !self
-            .host
-            .inner
-            .store
-            .delete::<WorkerRow>(namespace, worker_id.as_str())
-            .await?
-        {
+        let key = document::key::<WorkerRow>(namespace.as_str(), worker_id.as_str(), "");
+        let store = &self.host.inner.store;
+        if !store.delete::<WorkerRow>(key, self.host.now()).await? {
             return Err(Error::WorkerNotRegistered(worker_id.clone()));
         }
         self.host
@@ -463,8 +464,8 @@ impl Workers<'_> {
         let filter = LeaseFilter {
             namespace: Some(namespace.clone()),
             owner: Some(worker_id.clone()),
-            queue: None,
             kind: Some(TaskKind::Workflow),
+            ..LeaseFilter::default()
         };
         let mut released = 0;
         for row in self

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use longhaul_engine::command::AdvanceTime;
 use longhaul_protocol::Timestamp;
+use longhaul_store::{Due, DueLimits};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -107,9 +108,12 @@ impl Sweep for Alarms {
 /// Advances every due run, and returns the next alarm.
 async fn advance_due_runs(executor: &Executor) -> Result<Option<Timestamp>> {
     loop {
-        let due = executor.store.due_runs(executor.clock.now(), BATCH).await?;
+        let now = executor.clock.now();
+        let Due {
+            runs: due, next, ..
+        } = executor.store.due(now, DueLimits::runs(BATCH)).await?;
         if due.is_empty() {
-            return Ok(executor.store.next_alarm().await?);
+            return Ok(next);
         }
         let mut failed = None;
         let advance = |run_id| async move { executor.execute(&run_id, &AdvanceTime).await };

@@ -2,6 +2,7 @@
 //! sweep sleeps until the earliest time that can change something.
 
 use longhaul_protocol::Timestamp;
+use longhaul_store::DueLimits;
 
 use crate::Host;
 use crate::error::Result;
@@ -50,14 +51,14 @@ impl Sweep for SessionSweep {
 impl Sessions<'_> {
     /// Sweeps, and returns when to check again.
     async fn next_look(self, prune_at: &mut Timestamp) -> Result<Timestamp> {
-        self.sweep().await?;
+        let deadline = self.sweep().await?;
         let now = self.host.now();
         if *prune_at <= now {
             self.prune().await?;
             *prune_at = now.plus_seconds(PRUNE_SECONDS);
         }
         let mut next = *prune_at;
-        if let Some(deadline) = self.host.inner.store.next_session_deadline().await? {
+        if let Some(deadline) = deadline {
             next = next.min(deadline);
         }
         let dispatch = &self.host.inner.wakes.dispatch;
@@ -72,33 +73,34 @@ impl Sessions<'_> {
         Ok(next)
     }
 
-    /// Updates every session to now: those that are due, and those whose owners are gone.
-    pub(crate) async fn sweep(self) -> Result<()> {
+    /// Updates every session to now: those that are due, and those whose owners are gone. Returns the next deadline of a session.
+    pub(crate) async fn sweep(self) -> Result<Option<Timestamp>> {
         self.host.inner.wakes.dispatch.look_again();
-        loop {
-            let due = self
-                .host
-                .inner
-                .store
-                .due_sessions(self.host.now(), BATCH)
-                .await?;
+        let deadline = loop {
+            let store = &self.host.inner.store;
+            let limits = DueLimits::sessions(BATCH);
+            let due = store.due(self.host.now(), limits).await?;
             let mut changed = false;
-            for session in &due {
+            for session in &due.sessions {
                 changed |= self
                     .refresh(&session.namespace, &session.session_id)
                     .await?;
             }
-            if due.len() < BATCH || !changed {
-                break;
+            if due.sessions.is_empty() {
+                break due.next;
             }
-        }
+            if !changed {
+                // The next pass looks at them again.
+                break Some(self.host.now().plus_seconds(RECHECK_SECONDS));
+            }
+        };
         for (namespace, worker_id) in self.host.inner.wakes.dispatch.session_owners() {
             let known = self.host.workers().known(&namespace, &worker_id).await?;
             if known.is_none_or(|known| self.host.workers().is_stale(&known, self.host.now())) {
                 self.orphan_all(&namespace, &worker_id).await?;
             }
         }
-        Ok(())
+        Ok(deadline)
     }
 
     /// Deletes sessions that ended long ago. A namespace without retention keeps them, as it keeps its runs.
@@ -117,13 +119,13 @@ impl Sessions<'_> {
 
     /// Loads the sessions for matching, after a restart.
     pub(crate) async fn load(self) -> Result<()> {
-        let open = self
-            .host
+        let limits = DueLimits::sessions(usize::MAX);
+        let open = self.host.inner.store.due(Timestamp::MAX, limits).await?;
+        self.host
             .inner
-            .store
-            .due_sessions(Timestamp::MAX, usize::MAX)
-            .await?;
-        self.host.inner.wakes.dispatch.sessions_changed(&open);
+            .wakes
+            .dispatch
+            .sessions_changed(&open.sessions);
         Ok(())
     }
 }

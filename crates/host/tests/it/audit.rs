@@ -48,7 +48,8 @@ async fn healthy_runs_are_read_page_by_page_and_not_changed() {
     let versions = async || {
         let mut found = Vec::new();
         for run_id in &runs {
-            found.push(setup.store.version(run_id).await.unwrap());
+            let stored = setup.store.run(run_id).await.unwrap();
+            found.push(stored.map(|run| run.version));
         }
         found
     };

@@ -106,8 +106,8 @@ async fn a_run_and_its_first_pass_are_one_commit() {
     let setup = setup().await;
     define(&setup.host, "w", json!([simple("a")])).await;
     let id = start(&setup.host, start_of("w")).await.unwrap();
-    let version = setup.store.version(&id).await.unwrap();
-    assert_eq!(version, Some(1));
+    let stored = setup.store.run(&id).await.unwrap().unwrap();
+    assert_eq!(stored.version, 1);
     complete(&setup.host, "a").await;
     assert_eq!(status(&setup.host, &id).await, WorkflowStatus::Completed);
 }

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use longhaul_engine::run::activity::claim::ActivityClaim;
-use longhaul_engine::session::Status;
+use longhaul_engine::session::{Session, Status};
 use longhaul_host::{Config, Error, Host, Polled};
 use longhaul_protocol::Payload;
 use longhaul_protocol::id::{SessionId, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
-use longhaul_store::Store;
 use longhaul_store::sqlite::Sqlite;
+use longhaul_store::{LeaseFilter, LeasedIn, SessionFilter, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -24,6 +24,21 @@ struct Disk {
     host: Host,
     store: Arc<dyn Store>,
     _directory: TempDir,
+}
+
+impl Disk {
+    /// Returns the active sessions of a worker.
+    async fn held(&self, worker_id: &str) -> Vec<Session> {
+        let held = SessionFilter {
+            namespace: namespace(),
+            status: Some(Status::Active),
+            queue: None,
+            owner: Some(worker_id.into()),
+            after: None,
+            limit: 100,
+        };
+        self.store.list_sessions(&held).await.unwrap()
+    }
 }
 
 /// Opens a host on a file, with workers `w0` to `w{workers - 1}`.
@@ -167,11 +182,7 @@ async fn of_many_polls_at_the_limit_only_the_allowed_number_begin() {
         let workers = vec!["w0".to_owned(); 13];
         let claims = disk.poll_at_once(&workers).await;
         assert_eq!(claims.len(), 10, "round {round}");
-        let held = disk
-            .store
-            .held_sessions(&namespace(), &"w0".into())
-            .await
-            .unwrap();
+        let held = disk.held("w0").await;
         assert_eq!(held.len(), 10);
         for claim in &claims {
             disk.host
@@ -182,11 +193,7 @@ async fn of_many_polls_at_the_limit_only_the_allowed_number_begin() {
         }
         // Room for the rest, then for the next round.
         for pass in 0..2 {
-            let held = disk
-                .store
-                .held_sessions(&namespace(), &"w0".into())
-                .await
-                .unwrap();
+            let held = disk.held("w0").await;
             for session in held {
                 disk.host
                     .sessions()
@@ -246,11 +253,8 @@ async fn a_simultaneous_close_and_claim_leave_no_lease_on_a_closed_session() {
             }
             // Nothing remains: no attempt, and the session is closed.
             None => {
-                let rows = disk
-                    .store
-                    .session_attempts(&namespace(), None)
-                    .await
-                    .unwrap();
+                let leased = LeaseFilter::in_sessions(&namespace(), LeasedIn::AnySession);
+                let rows = disk.store.leased_tasks(&leased, 10).await.unwrap();
                 assert_eq!(rows, []);
             }
         }

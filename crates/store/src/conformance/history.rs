@@ -15,7 +15,7 @@ use super::fixture::{
     advance, command, commit, create, is_conflict, load, namespace, next, part, push_event, spec,
     start,
 };
-use crate::{Error, Page, Store};
+use crate::{CommandKey, CommandRows, Error, Page, Store};
 
 pub async fn pages_are_gapless_and_cut(store: &dyn Store) {
     let mut run = create(store, "w").await;
@@ -258,23 +258,24 @@ pub async fn commands_are_listed_newest_first(store: &dyn Store) {
     change.commands = vec![command(4, None)];
     advance(store, &neighbour, change).await;
     let run_id = run.run_id();
-    let list = async |before, limit| store.commands(run_id, before, limit).await.unwrap();
+    let list = async |before, limit| {
+        let found = store.commands(run_id, before, limit).await.unwrap();
+        assert_eq!(found.total, 2);
+        found.commands
+    };
     assert_eq!(list(None, 9).await, [full.clone(), command(3, None)]);
     assert_eq!(list(None, 1).await, [full.clone()]);
     assert_eq!(list(Some(RequestSeq::new(12)), 9).await, [command(3, None)]);
     assert_eq!(list(Some(RequestSeq::new(3)), 9).await, []);
-    assert_eq!(store.command_count(run_id).await.unwrap(), 2);
-    assert_eq!(
-        store.command(run_id, RequestSeq::new(12)).await.unwrap(),
-        Some(full)
-    );
-    assert_eq!(
-        store.command(run_id, RequestSeq::new(4)).await.unwrap(),
-        None
-    );
+    let one = async |sequence: u64| {
+        let key = CommandKey::Sequence(run_id, RequestSeq::new(sequence));
+        store.command(key).await.unwrap()
+    };
+    assert_eq!(one(12).await, Some((run_id.clone(), full)));
+    assert_eq!(one(4).await, None);
     let none = RunId::from("run-none");
-    assert_eq!(store.commands(&none, None, 9).await.unwrap(), []);
-    assert_eq!(store.command_count(&none).await.unwrap(), 0);
+    let found = store.commands(&none, None, 9).await.unwrap();
+    assert_eq!(found, CommandRows::default());
 }
 
 pub async fn a_forgotten_command_leaves_its_request_id(store: &dyn Store) {
@@ -295,10 +296,8 @@ pub async fn a_forgotten_command_leaves_its_request_id(store: &dyn Store) {
         "the other commands are kept"
     );
     let find = async |request: &str| {
-        let found = store
-            .command_by_request(&namespace("default"), &"w".into(), request)
-            .await;
-        found.unwrap().map(|(_, command)| command.sequence)
+        let found = by_request(store, "w", request).await;
+        found.map(|(_, command)| command.sequence)
     };
     assert_eq!(
         (find("a").await, find("b").await),
@@ -310,8 +309,20 @@ pub async fn a_forgotten_command_leaves_its_request_id(store: &dyn Store) {
     assert_eq!(find("a").await, Some(RequestSeq::new(9)));
 }
 
+/// Returns the command of a request id in the default namespace.
+pub async fn by_request(
+    store: &dyn Store,
+    workflow_id: &str,
+    request_id: &str,
+) -> Option<(RunId, CommandRow)> {
+    let (space, workflow_id) = (namespace("default"), workflow_id.into());
+    let key = CommandKey::Request(&space, &workflow_id, request_id);
+    store.command(key).await.unwrap()
+}
+
 async fn all_commands(store: &dyn Store, run: &Run) -> Vec<CommandRow> {
-    store.commands(run.run_id(), None, 1000).await.unwrap()
+    let found = store.commands(run.run_id(), None, 1000).await;
+    found.unwrap().commands
 }
 
 /// An open message and its event have the same arguments, however large they are.
@@ -377,12 +388,10 @@ pub async fn results_of_updates_come_back(store: &dyn Store) {
         .unwrap();
         change.commands = vec![update.clone()];
         run = advance(store, &run, change).await;
-        let found = store.command(run.run_id(), sequence.into()).await.unwrap();
-        assert_eq!(found, Some(update.clone()));
-        let found = store
-            .command_by_request(&namespace("default"), &"w".into(), &request_id)
-            .await
-            .unwrap();
+        let key = CommandKey::Sequence(run.run_id(), sequence.into());
+        let found = store.command(key).await.unwrap();
+        assert_eq!(found.map(|(_, command)| command), Some(update.clone()));
+        let found = by_request(store, "w", &request_id).await;
         assert_eq!(found.map(|(_, command)| command), Some(update));
     }
     for command in all_commands(store, &run).await {
@@ -401,10 +410,7 @@ pub async fn a_command_may_be_written_again(store: &dyn Store) {
     change.commands = vec![done.clone()];
     advance(store, &run, change).await;
     assert_eq!(all_commands(store, &run).await, [done.clone()]);
-    let found = store
-        .command_by_request(&namespace("default"), &"w".into(), "request")
-        .await
-        .unwrap();
+    let found = by_request(store, "w", "request").await;
     assert_eq!(found, Some((run.run_id().clone(), done)));
 }
 
@@ -418,10 +424,9 @@ pub async fn a_request_id_finds_its_command(store: &dyn Store) {
     ];
     advance(store, &run, change).await;
     let find = async |space: &str, workflow: &str, request: &str| {
-        store
-            .command_by_request(&namespace(space), &workflow.into(), request)
-            .await
-            .unwrap()
+        let (space, workflow) = (namespace(space), workflow.into());
+        let key = CommandKey::Request(&space, &workflow, request);
+        store.command(key).await.unwrap()
     };
     assert_eq!(
         find("default", "w", "a").await,
@@ -463,10 +468,7 @@ pub async fn a_request_id_is_taken_once(store: &dyn Store) {
     second.commands = vec![command(2, Some("request"))];
     let taken_over = second.spec.run_id.clone();
     commit(store, second).await.unwrap();
-    let found = store
-        .command_by_request(&namespace("default"), &"w".into(), "request")
-        .await
-        .unwrap();
+    let found = by_request(store, "w", "request").await;
     assert_eq!(found.map(|(run_id, _)| run_id), Some(taken_over));
     let mut other = start(spec("v", 1));
     other.commands = vec![command(2, Some("request"))];

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use longhaul_engine::run::state::{ClosedReason, Program, Run, Status};
-use longhaul_protocol::Payload;
+use longhaul_protocol::id::RunId;
+use longhaul_protocol::{Payload, Timestamp};
 use serde_json::json;
 
 use super::fixture::{advance, at, close, commit, create, namespace, next, spec, start};
-use crate::{RunFilter, StatusFilter, Store};
+use crate::{DueLimits, RunFilter, StatusFilter, Store};
 
 pub fn all_runs() -> RunFilter {
     RunFilter {
@@ -252,22 +253,20 @@ pub async fn a_summary_shows_the_newest_state(store: &dyn Store) {
     assert_eq!(summary.closed_at, closed_at);
     assert_eq!(summary.search_attributes["size"], 2.5);
     assert_eq!(summary.memo, Some(Payload::empty_list()));
-    let of_workflow = store
-        .runs_of(&namespace("default"), &"w".into())
-        .await
-        .unwrap();
-    assert_eq!(of_workflow, [summary]);
-    assert_eq!(
-        store
-            .runs_of(&namespace("default"), &"v".into())
-            .await
-            .unwrap(),
-        []
-    );
+}
+
+async fn next_alarm(store: &dyn Store, seconds: i64) -> Option<Timestamp> {
+    let due = store.due(at(seconds), DueLimits::runs(1)).await;
+    due.unwrap().next
+}
+
+async fn due_runs(store: &dyn Store, seconds: i64) -> Vec<RunId> {
+    let due = store.due(at(seconds), DueLimits::runs(10)).await;
+    due.unwrap().runs
 }
 
 pub async fn alarms_are_due_earliest_first(store: &dyn Store) {
-    assert_eq!(store.next_alarm().await.unwrap(), None);
+    assert_eq!(next_alarm(store, 0).await, None);
     for (workflow_id, alarm) in [
         ("d", Some(5)),
         ("a", Some(9)),
@@ -281,12 +280,19 @@ pub async fn alarms_are_due_earliest_first(store: &dyn Store) {
         advance(store, &run, change).await;
     }
     let due = async |seconds, limit| {
-        let due = store.due_runs(at(seconds), limit).await.unwrap();
-        due.into_iter()
+        let due = store
+            .due(at(seconds), DueLimits::runs(limit))
+            .await
+            .unwrap();
+        assert_eq!(due.sessions, []);
+        due.runs
+            .into_iter()
             .map(|run_id| run_id.as_str()[4..5].to_owned())
             .collect::<String>()
     };
-    assert_eq!(store.next_alarm().await.unwrap(), Some(at(2)));
+    assert_eq!(next_alarm(store, 1).await, Some(at(2)));
+    assert_eq!(next_alarm(store, 2).await, Some(at(5)));
+    assert_eq!(next_alarm(store, 9).await, None);
     assert_eq!(due(1, 10).await, "");
     assert_eq!(due(2, 10).await, "c");
     assert_eq!(due(5, 10).await, "cbd");
@@ -304,7 +310,7 @@ pub async fn alarms_are_due_earliest_first(store: &dyn Store) {
         change.core.alarm = alarm.map(at);
         run = advance(store, &run, change).await;
         assert_eq!(due(100, 10).await, expected);
-        assert_eq!(store.next_alarm().await.unwrap(), Some(at(earliest)));
+        assert_eq!(next_alarm(store, 0).await, Some(at(earliest)));
     }
 }
 
@@ -314,16 +320,16 @@ pub async fn a_closed_run_is_due_if_its_core_has_an_alarm(store: &dyn Store) {
     let mut change = next(&run);
     change.core.alarm = Some(at(1));
     let run = advance(store, &run, change).await;
-    assert_eq!(store.due_runs(at(1), 10).await.unwrap().len(), 1);
+    assert_eq!(due_runs(store, 1).await.len(), 1);
     let mut change = next(&run);
     close(&mut change, ClosedReason::Cancelled);
     change.core.alarm = Some(at(2));
     let run = advance(store, &run, change).await;
-    assert_eq!(store.due_runs(at(1), 10).await.unwrap(), []);
-    assert_eq!(store.due_runs(at(2), 10).await.unwrap().len(), 1);
+    assert_eq!(due_runs(store, 1).await, []);
+    assert_eq!(due_runs(store, 2).await.len(), 1);
     let mut change = next(&run);
     change.core.alarm = None;
     let run = advance(store, &run, change).await;
-    assert_eq!(store.next_alarm().await.unwrap(), None);
+    assert_eq!(next_alarm(store, 0).await, None);
     assert_eq!(store.run(run.run_id()).await.unwrap(), Some(run));
 }

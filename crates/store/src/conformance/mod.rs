@@ -50,7 +50,8 @@ macro_rules! conformance_tests {
                 a_query_pages_like_a_list, another_namespace_is_never_found;
             executions: a_search_finds_and_counts_its_runs, a_search_sorts_and_pages, a_search_follows_every_change,
                 lists_keep_the_programs_apart, a_search_stays_in_its_namespace;
-            registry: namespaces_are_created_once_and_updated, workers_are_put_replaced_and_deleted,
+            registry: namespaces_are_created_once_and_updated, a_document_has_a_version, of_concurrent_changes_none_is_lost,
+                workers_are_put_replaced_and_deleted,
                 rollouts_are_put_and_replaced;
             sessions: a_session_is_written_one_version_after_the_other,
                 a_session_and_a_run_are_written_together_or_not_at_all, of_concurrent_takers_one_gets_the_session,

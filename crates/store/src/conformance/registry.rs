@@ -1,10 +1,13 @@
 //! Registry documents by their types.
 
+use std::sync::Arc;
+
+use longhaul_engine::Changes;
 use longhaul_engine::rollout::Rollout;
 use serde_json::json;
 
 use super::fixture::{at, namespace};
-use crate::{Error, Expected, NamespaceRow, Store, WorkerRow};
+use crate::{DocumentChange, DocumentKind, Error, NamespaceRow, Store, WorkerRow, document};
 
 fn row(name: &str) -> NamespaceRow {
     NamespaceRow {
@@ -38,18 +41,24 @@ pub fn worker(space: &str, worker_id: &str) -> WorkerRow {
     .unwrap()
 }
 
+/// Returns the documents of workers, with their versions.
+async fn versions(store: &dyn Store) -> Vec<(String, u64)> {
+    let found = store.documents(DocumentKind::Worker, None).await.unwrap();
+    let found = found.into_iter();
+    found
+        .map(|document| (document.key.name, document.version))
+        .collect()
+}
+
 pub async fn namespaces_are_created_once_and_updated(store: &dyn Store) {
     assert_eq!(store.list::<NamespaceRow>(None).await.unwrap(), []);
-    store.put(&row("b"), Expected::Absent).await.unwrap();
-    store.put(&row("a"), Expected::Absent).await.unwrap();
+    assert!(store.create(&row("b"), at(1)).await.unwrap());
+    assert!(store.create(&row("a"), at(1)).await.unwrap());
     let other = NamespaceRow {
         description: Some("other".to_owned()),
         ..row("a")
     };
-    assert!(matches!(
-        store.put(&other, Expected::Absent).await,
-        Err(Error::Conflict)
-    ));
+    assert!(!store.create(&other, at(2)).await.unwrap());
     assert_eq!(
         store.list::<NamespaceRow>(None).await.unwrap(),
         [row("a"), row("b")]
@@ -59,15 +68,88 @@ pub async fn namespaces_are_created_once_and_updated(store: &dyn Store) {
         updated_at: at(9),
         ..other
     };
-    store.put(&kept, Expected::Present).await.unwrap();
+    store.put(&kept, at(9)).await.unwrap();
     assert_eq!(
         store.list::<NamespaceRow>(None).await.unwrap(),
         [kept, row("b")]
     );
-    assert!(matches!(
-        store.put(&row("c"), Expected::Present).await,
-        Err(Error::Conflict)
-    ));
+}
+
+pub async fn a_document_has_a_version(store: &dyn Store) {
+    let commit = async |changes: Vec<DocumentChange>| {
+        store.commit(Arc::new(Changes::of_documents(changes))).await
+    };
+    let key = |name: &str| document::key::<WorkerRow>("default", name, "");
+    let text = |body: &str| body.to_owned();
+    let create = |name: &str| DocumentChange::create(key(name), text("1"), at(0));
+    commit(vec![create("a"), create("b")]).await.unwrap();
+    let first = at(0).as_micros().unsigned_abs();
+    let both = [("a".to_owned(), first), ("b".to_owned(), first)];
+    assert_eq!(versions(store).await, both);
+
+    // Each of these is refused, and nothing of the commit is written.
+    for refused in [
+        create("a"),
+        DocumentChange::replace(key("a"), first + 1, text("2")),
+        DocumentChange::replace(key("c"), first, text("2")),
+        DocumentChange::delete(key("a"), first - 1),
+        DocumentChange::delete(key("c"), first),
+    ] {
+        let with_another = DocumentChange::replace(key("b"), first, text("2"));
+        let outcome = commit(vec![with_another, refused]).await;
+        assert!(matches!(outcome, Err(Error::Conflict)), "{outcome:?}");
+        assert_eq!(versions(store).await, both);
+    }
+    let twice = vec![
+        DocumentChange::replace(key("a"), first, text("2")),
+        DocumentChange::delete(key("a"), first),
+    ];
+    assert!(matches!(commit(twice).await, Err(Error::Corrupt(_))));
+
+    let changes = vec![
+        DocumentChange::delete(key("b"), first),
+        DocumentChange::replace(key("a"), first, text("2")),
+    ];
+    commit(changes).await.unwrap();
+    assert_eq!(versions(store).await, [("a".to_owned(), first + 1)]);
+    let stored = store.document(&key("a")).await.unwrap().unwrap();
+    assert_eq!((stored.version, &*stored.body), (first + 1, "2"));
+    // One that was deleted begins with another version.
+    commit(vec![DocumentChange::create(key("b"), text("3"), at(1))])
+        .await
+        .unwrap();
+    let again = at(1).as_micros().unsigned_abs();
+    assert_eq!(
+        versions(store).await,
+        [("a".to_owned(), first + 1), ("b".to_owned(), again)]
+    );
+}
+
+pub async fn of_concurrent_changes_none_is_lost(store: &dyn Store) {
+    store.put(&worker("default", "a"), at(0)).await.unwrap();
+    let key = document::key::<WorkerRow>("default", "a", "");
+    let add = |number: u64| {
+        let key = key.clone();
+        async move {
+            let change = |stored: Option<WorkerRow>| {
+                let mut row = stored.unwrap();
+                row.capabilities.push(number.to_string());
+                Ok::<_, Error>(Some(row))
+            };
+            store.change(key, at(1), change).await.map(drop)
+        }
+    };
+    let outcomes = futures::future::join_all((0..8).map(add)).await;
+    for outcome in outcomes {
+        outcome.unwrap();
+    }
+    let stored = store.get::<WorkerRow>(&namespace("default"), "a").await;
+    let mut found = stored.unwrap().unwrap().capabilities;
+    found.sort();
+    assert_eq!(
+        found,
+        ["0", "1", "2", "3", "4", "5", "6", "7", "query_tasks"]
+    );
 }
 
 pub async fn workers_are_put_replaced_and_deleted(store: &dyn Store) {
@@ -77,7 +159,7 @@ pub async fn workers_are_put_replaced_and_deleted(store: &dyn Store) {
         worker("default", "a"),
         worker("elsewhere", "a"),
     ] {
-        store.put(&worker, Expected::Any).await.unwrap();
+        store.put(&worker, at(0)).await.unwrap();
     }
     assert_eq!(
         store.list::<WorkerRow>(Some(&space)).await.unwrap(),
@@ -91,13 +173,14 @@ pub async fn workers_are_put_replaced_and_deleted(store: &dyn Store) {
     let mut alive = worker("default", "a");
     alive.last_heartbeat_at = at(30);
     alive.process_metrics = Some(json!({"rss": 1}));
-    store.put(&alive, Expected::Any).await.unwrap();
+    store.put(&alive, at(30)).await.unwrap();
     assert_eq!(
         store.get::<WorkerRow>(&space, "a").await.unwrap(),
         Some(alive)
     );
-    assert!(store.delete::<WorkerRow>(&space, "a").await.unwrap());
-    assert!(!store.delete::<WorkerRow>(&space, "a").await.unwrap());
+    let key = || document::key::<WorkerRow>("default", "a", "");
+    assert!(store.delete::<WorkerRow>(key(), at(31)).await.unwrap());
+    assert!(!store.delete::<WorkerRow>(key(), at(31)).await.unwrap());
     assert_eq!(
         store.list::<WorkerRow>(Some(&space)).await.unwrap(),
         [worker("default", "b")]
@@ -120,14 +203,14 @@ pub async fn rollouts_are_put_and_replaced(store: &dyn Store) {
         rollout("b", "q", Some("1")),
     ];
     for row in rows.iter().rev() {
-        store.put(row, Expected::Any).await.unwrap();
+        store.put(row, at(0)).await.unwrap();
     }
     assert_eq!(store.list::<Rollout>(None).await.unwrap(), rows);
     let mut drained = rows[1].clone();
     drained.drained_at = Some(at(3));
     drained.promoted_at = Some(at(1));
     drained.rolled_back_at = Some(at(2));
-    store.put(&drained, Expected::Any).await.unwrap();
+    store.put(&drained, at(3)).await.unwrap();
     let found = store.list::<Rollout>(None).await.unwrap();
     assert_eq!(found[1], drained);
     assert_eq!(found.len(), rows.len());

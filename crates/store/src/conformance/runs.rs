@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future;
 use longhaul_engine::change::{Changes, InstanceChange, KeyClaim, TaskStatus};
 use longhaul_engine::run::state::{ClosedReason, PartKey, Status};
+use longhaul_engine::visibility::{Condition, Field, Matcher, Term, Test};
 use longhaul_protocol::Payload;
 use longhaul_protocol::sequence::HistorySeq;
 use serde_json::{Map, json};
@@ -13,7 +14,8 @@ use super::fixture::{
     advance, at, close, command, commit, create, current, is_conflict, load, namespace, next, part,
     push_event, spec, start, task, timer,
 };
-use crate::{Error, Page, Store};
+use super::history::by_request;
+use crate::{CommandRows, Due, DueLimits, Error, Page, RunFilter, RunRead, Store};
 
 pub async fn a_created_run_loads_as_it_was_decided(store: &dyn Store) {
     let mut spec = spec("w", 1);
@@ -31,7 +33,8 @@ pub async fn a_created_run_loads_as_it_was_decided(store: &dyn Store) {
     commit(store, change).await.unwrap();
     assert_eq!(load(store, expected.run_id()).await, Some(expected));
     assert_eq!(load(store, &"run-other-1".into()).await, None);
-    assert_eq!(store.version(&"run-other-1".into()).await.unwrap(), None);
+    let missing = store.run_unless(&"run-other-1".into(), Some(1)).await;
+    assert_eq!(missing.unwrap(), RunRead::Missing);
     assert_eq!(current(store, "w").await, Some(("run-w-1".into(), 1)));
     assert_eq!(current(store, "other").await, None);
     let elsewhere = store
@@ -55,10 +58,12 @@ pub async fn a_change_applies_on_top(store: &dyn Store) {
         run = advance(store, &run, change).await;
         assert_eq!(load(store, run.run_id()).await, Some(run.clone()));
         assert_eq!(run.version, step.cast_unsigned());
-        assert_eq!(
-            store.version(run.run_id()).await.unwrap(),
-            Some(run.version)
-        );
+        let same = store.run_unless(run.run_id(), Some(run.version)).await;
+        assert_eq!(same.unwrap(), RunRead::Unchanged);
+        for other in [None, Some(run.version - 1), Some(run.version + 1)] {
+            let found = store.run_unless(run.run_id(), other).await.unwrap();
+            assert_eq!(found, RunRead::Found(Box::new(run.clone())));
+        }
     }
 }
 
@@ -210,12 +215,11 @@ pub async fn a_stale_version_writes_nothing(store: &dyn Store) {
         2
     );
     assert_eq!(store.task(&"stale".into()).await.unwrap(), None);
-    assert_eq!(store.next_alarm().await.unwrap(), None);
-    assert_eq!(store.commands(second.run_id(), None, 9).await.unwrap(), []);
-    let by_request = store
-        .command_by_request(&namespace("default"), &"w".into(), "request")
-        .await
-        .unwrap();
+    let due = store.due(at(0), DueLimits::runs(1)).await.unwrap();
+    assert_eq!(due, Due::default());
+    let commands = store.commands(second.run_id(), None, 9).await.unwrap();
+    assert_eq!(commands, CommandRows::default());
+    let by_request = by_request(store, "w", "request").await;
     assert_eq!(by_request, None);
 }
 
@@ -307,10 +311,20 @@ pub async fn continuing_moves_the_current_run(store: &dyn Store) {
     assert_eq!(load(store, closed.run_id()).await, Some(closed));
     assert_eq!(load(store, second.run_id()).await, Some(second));
     assert_eq!(current(store, "w").await, Some(("run-w-2".into(), 2)));
-    let runs = store
-        .runs_of(&namespace("default"), &"w".into())
-        .await
-        .unwrap();
+    let filter = RunFilter {
+        namespace: namespace("default"),
+        program: None,
+        workflow_type: None,
+        status: None,
+        condition: Some(Condition::Test(Test {
+            field: Field::WorkflowId,
+            matcher: Matcher::OneOf(vec![Term::Text("w".to_owned())]),
+        })),
+        after: None,
+        limit: 10,
+    };
+    let mut runs = store.list_runs(&filter).await.unwrap();
+    runs.sort_by_key(|run| run.run_number);
     let shown: Vec<_> = runs
         .iter()
         .map(|run| (run.run_id.as_str(), run.run_number, run.status))

@@ -8,7 +8,10 @@ use longhaul_protocol::worker_session::WorkerSessionOptions;
 use serde_json::json;
 
 use super::fixture::{at, create, is_conflict, load, namespace, next, push_event, task};
-use crate::{Error, PRUNED_SESSIONS_MAX, QueueKey, SessionFilter, Store};
+use crate::{
+    Due, DueLimits, Error, LeaseFilter, LeasedIn, PRUNED_SESSIONS_MAX, QueueKey, SessionFilter,
+    Store, TaskPlace,
+};
 
 /// Returns an active session of `worker-1`, created at second 0, with a lease of a minute and an end at second 600.
 pub fn session(space: &str, session_id: &str) -> Session {
@@ -136,24 +139,35 @@ pub async fn held_and_due_sessions_are_found(store: &dyn Store) {
         status: Status::Closed,
         ..session("default", "e")
     };
-    assert_eq!(store.next_session_deadline().await.unwrap(), None);
+    let due = async |seconds: i64, limit: usize| {
+        let limits = DueLimits::sessions(limit);
+        let due = store.due(at(seconds), limits).await.unwrap();
+        assert_eq!(due.runs, []);
+        (ids(&due.sessions).concat(), due.next)
+    };
+    assert_eq!(due(0, 10).await, (String::new(), None));
     for row in [&mine, &renewed, &theirs, &orphan, &closed] {
         write(store, row).await.unwrap();
     }
     write(store, &session("elsewhere", "b")).await.unwrap();
-    let held = store
-        .held_sessions(&space, &"worker-1".into())
-        .await
-        .unwrap();
+    let held = SessionFilter {
+        namespace: space,
+        status: Some(Status::Active),
+        queue: None,
+        owner: Some("worker-1".into()),
+        after: None,
+        limit: 10,
+    };
+    let held = store.list_sessions(&held).await.unwrap();
     assert_eq!(held, [renewed, mine]);
-    assert_eq!(store.next_session_deadline().await.unwrap(), Some(at(60)));
-    let due = store.due_sessions(at(60), 10).await.unwrap();
-    assert_eq!(ids(&due), ["b", "c", "b"]);
-    let due = store.due_sessions(at(600), 10).await.unwrap();
-    assert_eq!(ids(&due), ["b", "c", "b", "a", "d"]);
-    let due = store.due_sessions(at(600), 2).await.unwrap();
-    assert_eq!(ids(&due), ["b", "c"]);
-    assert_eq!(store.due_sessions(at(59), 10).await.unwrap(), []);
+    assert_eq!(due(59, 10).await, (String::new(), Some(at(60))));
+    assert_eq!(due(60, 10).await, ("bcb".to_owned(), Some(at(90))));
+    let everything = due(600, 10).await;
+    assert_eq!(everything, ("bcbad".to_owned(), None));
+    assert_eq!(due(600, 2).await, ("bc".to_owned(), None));
+    // A caller that wants neither gets neither.
+    let none = store.due(at(600), DueLimits::default()).await.unwrap();
+    assert_eq!(none, Due::default());
 }
 
 pub async fn attempts_and_ready_tasks_of_sessions_are_apart(store: &dyn Store) {
@@ -175,26 +189,31 @@ pub async fn attempts_and_ready_tasks_of_sessions_are_apart(store: &dyn Store) {
     ];
     change.tasks = rows.to_vec();
     super::fixture::commit(store, change).await.unwrap();
-    let of = |session_id: Option<&str>| {
-        let session_id = session_id.map(Into::into);
-        let space = &space;
+    let of = |session: LeasedIn| {
+        let filter = LeaseFilter::in_sessions(&space, session);
         async move {
-            let found = store.session_attempts(space, session_id.as_ref()).await;
-            let found = found.unwrap().into_iter();
+            let found = store.leased_tasks(&filter, 10).await.unwrap().into_iter();
             found.map(|row| row.task_id.to_string()).collect::<Vec<_>>()
         }
     };
-    assert_eq!(of(Some("gpu")).await, ["t1"]);
-    assert_eq!(of(None).await, ["t2", "t1"]);
-    assert_eq!(of(Some("none")).await, Vec::<String>::new());
+    let one = |session_id: &str| LeasedIn::Session(session_id.into());
+    assert_eq!(of(one("gpu")).await, ["t1"]);
+    assert_eq!(of(LeasedIn::AnySession).await, ["t1", "t2"]);
+    assert_eq!(of(one("none")).await, Vec::<String>::new());
     let queue = QueueKey {
         namespace: space.clone(),
         kind: TaskKind::Activity,
         queue: "orders".into(),
     };
-    let ready = store.ready_tasks(&queue, 10).await.unwrap();
+    let ready = store
+        .ready_tasks(&queue, TaskPlace::Anywhere, 10)
+        .await
+        .unwrap();
     assert_eq!(ready, rows[3..4]);
-    let ready = store.ready_session_tasks(&queue, 10).await.unwrap();
+    let ready = store
+        .ready_tasks(&queue, TaskPlace::Session, 10)
+        .await
+        .unwrap();
     assert_eq!(ready, rows[2..3]);
     assert_eq!(store.ready_queues().await.unwrap(), [queue]);
 }

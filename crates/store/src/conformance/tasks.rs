@@ -5,7 +5,7 @@ use longhaul_engine::run::state::Run;
 use serde_json::json;
 
 use super::fixture::{KINDS, advance, at, create, namespace, next, task};
-use crate::{LeaseFilter, QueueCount, QueueKey, Store};
+use crate::{LeaseFilter, QueueCount, QueueKey, Store, TaskPlace};
 
 pub async fn a_task_is_found_in_every_status(store: &dyn Store) {
     let mut run = create(store, "w").await;
@@ -75,7 +75,10 @@ pub async fn ready_tasks_come_in_matching_order(store: &dyn Store) {
             kind,
             queue: queue.into(),
         };
-        let ready = store.ready_tasks(&queue, limit).await.unwrap();
+        let ready = store
+            .ready_tasks(&queue, TaskPlace::Anywhere, limit)
+            .await
+            .unwrap();
         ready
             .into_iter()
             .map(|task| task.task_id.to_string())
@@ -327,7 +330,11 @@ pub async fn finished_tasks_leave_the_queues(store: &dyn Store) {
     for (status, ready, leased) in steps {
         run = put(store, &run, |change| vec![task(change, "t", status)]).await;
         assert_eq!(
-            store.ready_tasks(&queue, 10).await.unwrap().len(),
+            store
+                .ready_tasks(&queue, TaskPlace::Anywhere, 10)
+                .await
+                .unwrap()
+                .len(),
             ready,
             "{status:?}"
         );

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{advance, at, close, commit, namespace, next, spec, start};
 use super::lists::{all_runs, ids};
-use crate::{Error, Expected, RunFilter, SearchAttributeRow, Store};
+use crate::{RunFilter, SearchAttributeRow, Store, document};
 
 /// Returns one attribute of each type.
 pub fn definitions() -> Definitions {
@@ -52,13 +52,10 @@ pub async fn attributes_are_defined_once_and_deleted(store: &dyn Store) {
         attribute("default", "B", Type::KeywordList),
     ];
     for row in rows.iter().rev() {
-        store.put(row, Expected::Absent).await.unwrap();
+        assert!(store.create(row, at(0)).await.unwrap());
     }
     let again = attribute("default", "A", Type::Keyword);
-    assert!(matches!(
-        store.put(&again, Expected::Absent).await,
-        Err(Error::Conflict)
-    ));
+    assert!(!store.create(&again, at(0)).await.unwrap());
     assert_eq!(
         store
             .list::<SearchAttributeRow>(Some(&space))
@@ -73,25 +70,17 @@ pub async fn attributes_are_defined_once_and_deleted(store: &dyn Store) {
             .unwrap(),
         []
     );
-    assert!(
-        !store
-            .delete::<SearchAttributeRow>(&other, "A")
-            .await
-            .unwrap()
-    );
-    assert!(
+    let delete = async |space: &str| {
+        let key = document::key::<SearchAttributeRow>(space, "A", "");
         store
-            .delete::<SearchAttributeRow>(&space, "A")
+            .delete::<SearchAttributeRow>(key, at(1))
             .await
             .unwrap()
-    );
-    assert!(
-        !store
-            .delete::<SearchAttributeRow>(&space, "A")
-            .await
-            .unwrap()
-    );
-    store.put(&again, Expected::Absent).await.unwrap();
+    };
+    assert!(!delete("other").await);
+    assert!(delete("default").await);
+    assert!(!delete("default").await);
+    assert!(store.create(&again, at(2)).await.unwrap());
     assert_eq!(
         store
             .list::<SearchAttributeRow>(Some(&space))

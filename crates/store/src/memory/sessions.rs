@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_engine::change::{TaskRow, TaskStatus};
 use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, SessionId, WorkerId};
+use longhaul_protocol::id::Namespace;
 
 use super::Tables;
 use crate::{Error, PRUNED_SESSIONS_MAX, SessionFilter};
@@ -24,28 +23,6 @@ impl Tables {
     fn sessions_of(&self, namespace: &Namespace) -> impl Iterator<Item = &Session> {
         let all = self.sessions.values();
         all.filter(move |session| session.namespace == *namespace)
-    }
-
-    pub(super) fn held_sessions(&self, namespace: &Namespace, owner: &WorkerId) -> Vec<Session> {
-        self.sessions_of(namespace)
-            .filter(|session| session.status == Status::Active && session.lease_owner == *owner)
-            .cloned()
-            .collect()
-    }
-
-    pub(super) fn session_attempts(
-        &self,
-        namespace: &Namespace,
-        session_id: Option<&SessionId>,
-    ) -> Vec<TaskRow> {
-        let mut found: Vec<(&SessionId, &TaskRow)> = self
-            .tasks(TaskStatus::Leased)
-            .filter(|task| task.namespace == *namespace)
-            .filter_map(|task| Some((&task.worker_session.as_ref()?.session_id, task)))
-            .filter(|(id, _)| session_id.is_none_or(|wanted| *id == wanted))
-            .collect();
-        found.sort_by_key(|(id, task)| ((*id).clone(), task.task_id.clone()));
-        found.into_iter().map(|(_, task)| task.clone()).collect()
     }
 
     pub(super) fn due_sessions(&self, now: Timestamp, limit: usize) -> Vec<Session> {

@@ -13,16 +13,11 @@ use serde::Serialize;
 
 use super::thin;
 use super::visibility::index::{self, Entry};
-use crate::{Document, DocumentKey, Error, Expected, shape};
+use crate::{DocumentChange, Error, shape};
 
 /// A request to the writer.
 pub(super) enum Write {
     Commit(Box<Commit>),
-    PutDocument {
-        document: Document,
-        expected: Expected,
-    },
-    DeleteDocument(DocumentKey),
     PruneSessions {
         namespace: Namespace,
         ended_before: Timestamp,
@@ -35,8 +30,7 @@ impl Write {
     pub(super) fn size(&self) -> usize {
         match self {
             Self::Commit(commit) => commit.size,
-            Self::PutDocument { document, .. } => document.body.len(),
-            Self::DeleteDocument(_) | Self::PruneSessions { .. } | Self::Trial => 0,
+            Self::PruneSessions { .. } | Self::Trial => 0,
         }
     }
 }
@@ -88,6 +82,9 @@ impl Commit {
             .map(json)
             .collect::<Result<_, _>>()?;
         size += sessions.iter().map(String::len).sum::<usize>();
+        let documents = changes.documents.iter();
+        let bodies = documents.filter_map(|change| change.body.as_ref());
+        size += bodies.map(String::len).sum::<usize>();
         Ok(Self {
             changes,
             run,
@@ -101,6 +98,11 @@ impl Commit {
     pub(super) fn sessions(&self) -> impl Iterator<Item = (&Session, &str)> {
         let bodies = self.sessions.iter().map(String::as_str);
         self.changes.sessions.iter().zip(bodies)
+    }
+
+    /// Returns the documents it writes.
+    pub(super) fn documents(&self) -> &[DocumentChange] {
+        &self.changes.documents
     }
 
     /// Returns the runs it writes, each with its bodies.

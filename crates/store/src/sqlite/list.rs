@@ -1,10 +1,10 @@
-//! Reads over many rows: runs of a workflow, queues with work, leases, counts. Each reads one snapshot.
+//! Reads over many rows: queues with work, leases, counts. Each reads one snapshot.
 
 use std::collections::BTreeMap;
 
 use longhaul_engine::change::{TaskKind, TaskRow};
 use longhaul_engine::run::state::{Closed, Program, Status};
-use longhaul_protocol::id::{Namespace, RunId, TaskQueue, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, TaskQueue};
 use longhaul_protocol::{Payload, Timestamp};
 use rusqlite::{Connection, params};
 use serde::Deserialize;
@@ -13,24 +13,7 @@ use serde_json::{Map, Value};
 
 use super::encode::signed;
 use super::read::{bodies, body};
-use crate::{Error, LeaseFilter, QueueCount, QueueKey, RunSummary};
-
-pub(super) fn runs_of(
-    connection: &Connection,
-    namespace: &Namespace,
-    workflow_id: &WorkflowId,
-) -> Result<Vec<RunSummary>, Error> {
-    let snapshot = connection.unchecked_transaction()?;
-    let mut statement = snapshot.prepare_cached(
-        "SELECT run_key FROM workflow_runs WHERE namespace = ?1 AND workflow_id = ?2 ORDER BY run_number",
-    )?;
-    let keys = statement
-        .query_map([namespace.as_str(), workflow_id.as_str()], |row| row.get(0))?
-        .collect::<Result<Vec<i64>, _>>()?;
-    keys.into_iter()
-        .map(|run_key| summary(&snapshot, run_key))
-        .collect()
-}
+use crate::{Error, LeaseFilter, LeasedIn, QueueCount, QueueKey, RunSummary};
 
 /// The part of a run's state that lists show; the rest of the text is skipped.
 #[derive(Deserialize)]
@@ -106,18 +89,37 @@ pub(super) fn ready_queues(connection: &Connection) -> Result<Vec<QueueKey>, Err
     Ok(queues)
 }
 
-/// Reads all leases in order of their ids: there are never more of them than workers can hold.
+/// Reads all leases in order of their ids: there are never more of them than workers can hold. Those in sessions have an index of
+/// their own.
 pub(super) fn leased_tasks(
     connection: &Connection,
     filter: &LeaseFilter,
     limit: usize,
 ) -> Result<Vec<TaskRow>, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT body FROM tasks INDEXED BY tasks_leased
-         WHERE status = 'leased' AND (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR lease_owner = ?2)
-         AND (?3 IS NULL OR queue = ?3) AND (?4 IS NULL OR kind = ?4)
-         ORDER BY task_id LIMIT ?5",
-    )?;
+    let mut statement = connection.prepare_cached(match &filter.session {
+        None => {
+            "SELECT body FROM tasks INDEXED BY tasks_leased
+             WHERE status = 'leased' AND (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR lease_owner = ?2)
+             AND (?3 IS NULL OR queue = ?3) AND (?4 IS NULL OR kind = ?4) AND ?6 IS NULL
+             ORDER BY task_id LIMIT ?5"
+        }
+        Some(LeasedIn::AnySession) => {
+            "SELECT body FROM tasks INDEXED BY tasks_leased_in_session
+             WHERE status = 'leased' AND session_id IS NOT NULL AND (?1 IS NULL OR namespace = ?1)
+             AND (?2 IS NULL OR lease_owner = ?2) AND (?3 IS NULL OR queue = ?3) AND (?4 IS NULL OR kind = ?4) AND ?6 IS NULL
+             ORDER BY task_id LIMIT ?5"
+        }
+        Some(LeasedIn::Session(_)) => {
+            "SELECT body FROM tasks INDEXED BY tasks_leased_in_session
+             WHERE status = 'leased' AND session_id IS NOT NULL AND (?1 IS NULL OR namespace = ?1) AND session_id = ?6
+             AND (?2 IS NULL OR lease_owner = ?2) AND (?3 IS NULL OR queue = ?3) AND (?4 IS NULL OR kind = ?4)
+             ORDER BY task_id LIMIT ?5"
+        }
+    })?;
+    let session = match &filter.session {
+        Some(LeasedIn::Session(session_id)) => Some(session_id.as_str()),
+        Some(LeasedIn::AnySession) | None => None,
+    };
     let rows = statement.query(params![
         filter
             .namespace
@@ -127,6 +129,7 @@ pub(super) fn leased_tasks(
         filter.queue.as_ref().map(|queue| queue.as_str()),
         filter.kind.map(TaskKind::as_str),
         signed(limit as u64),
+        session,
     ])?;
     bodies(rows, "leased task", "")
 }

@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use futures::future::{self, FutureExt as _, TryFutureExt as _};
 use longhaul_engine::change::{Changes, CommandRow, LogLine, TaskRow};
-use longhaul_engine::run::state::Run;
 use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkerId, WorkflowId};
+use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkflowId};
 use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 
 mod damage;
@@ -37,9 +36,10 @@ use self::trial::Trials;
 use self::write::Writer;
 use crate::group::{Counters, Group};
 use crate::{
-    Document, DocumentKey, DocumentKind, Error, ExecutionPage, ExecutionSearch, Expected, Instance,
-    LeaseFilter, Page, QueueCount, QueueKey, Registry, RunFilter, RunStore, RunSummary,
-    SessionFilter, SessionStore, Store, StoreFuture, StoredEvent, TaskStore,
+    CommandKey, CommandRows, Document, DocumentKey, DocumentKind, Due, DueLimits, Error,
+    ExecutionPage, ExecutionSearch, Instance, LeaseFilter, Page, QueueCount, QueueKey, Registry,
+    RunFilter, RunRead, RunStore, RunSummary, SessionFilter, SessionStore, Store, StoreFuture,
+    StoredEvent, TaskPlace, TaskStore,
 };
 
 pub use self::open::{Options, Sync};
@@ -127,8 +127,13 @@ impl Store for Sqlite {
 }
 
 impl RunStore for Sqlite {
-    fn run<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, Option<Run>> {
-        self.pool.point(|connection| read::run(connection, run_id))
+    fn run_unless<'a>(
+        &'a self,
+        run_id: &'a RunId,
+        version: Option<u64>,
+    ) -> StoreFuture<'a, RunRead> {
+        self.pool
+            .point(|connection| read::run(connection, run_id, version))
     }
 
     fn instance<'a>(
@@ -138,16 +143,6 @@ impl RunStore for Sqlite {
     ) -> StoreFuture<'a, Option<Instance>> {
         self.pool
             .point(|connection| read::instance(connection, namespace, workflow_id))
-    }
-
-    fn runs_of<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        workflow_id: &'a WorkflowId,
-    ) -> StoreFuture<'a, Vec<RunSummary>> {
-        let (namespace, workflow_id) = (namespace.clone(), workflow_id.clone());
-        self.pool
-            .long(move |connection| list::runs_of(connection, &namespace, &workflow_id))
     }
 
     fn list_runs<'a>(&'a self, filter: &'a RunFilter) -> StoreFuture<'a, Vec<RunSummary>> {
@@ -197,36 +192,14 @@ impl RunStore for Sqlite {
         run_id: &'a RunId,
         before: Option<RequestSeq>,
         limit: usize,
-    ) -> StoreFuture<'a, Vec<CommandRow>> {
+    ) -> StoreFuture<'a, CommandRows> {
         let run_id = run_id.clone();
         self.pool
             .long(move |connection| read::commands(connection, &run_id, before, limit))
     }
 
-    fn command_count<'a>(&'a self, run_id: &'a RunId) -> StoreFuture<'a, u64> {
-        let run_id = run_id.clone();
-        self.pool
-            .long(move |connection| read::command_count(connection, &run_id))
-    }
-
-    fn command<'a>(
-        &'a self,
-        run_id: &'a RunId,
-        sequence: RequestSeq,
-    ) -> StoreFuture<'a, Option<CommandRow>> {
-        self.pool
-            .point(|connection| read::command(connection, run_id, sequence))
-    }
-
-    fn command_by_request<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        workflow_id: &'a WorkflowId,
-        request_id: &'a str,
-    ) -> StoreFuture<'a, Option<(RunId, CommandRow)>> {
-        self.pool.point(|connection| {
-            read::command_by_request(connection, namespace, workflow_id, request_id)
-        })
+    fn command<'a>(&'a self, key: CommandKey<'a>) -> StoreFuture<'a, Option<(RunId, CommandRow)>> {
+        self.pool.point(|connection| read::command(connection, key))
     }
 
     fn run_by_key<'a>(
@@ -239,13 +212,9 @@ impl RunStore for Sqlite {
             .point(|connection| key::find(connection, namespace, workflow_type, key))
     }
 
-    fn due_runs(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
+    fn due(&self, now: Timestamp, limits: DueLimits) -> StoreFuture<'_, Due> {
         self.pool
-            .point(|connection| read::due_runs(connection, now, limit))
-    }
-
-    fn next_alarm(&self) -> StoreFuture<'_, Option<Timestamp>> {
-        self.pool.point(read::next_alarm)
+            .point(|connection| read::due(connection, now, limits))
     }
 }
 
@@ -258,19 +227,11 @@ impl TaskStore for Sqlite {
     fn ready_tasks<'a>(
         &'a self,
         queue: &'a QueueKey,
+        place: TaskPlace,
         limit: usize,
     ) -> StoreFuture<'a, Vec<TaskRow>> {
         self.pool
-            .point(|connection| read::ready_tasks(connection, queue, limit))
-    }
-
-    fn ready_session_tasks<'a>(
-        &'a self,
-        queue: &'a QueueKey,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<TaskRow>> {
-        self.pool
-            .point(|connection| session::ready_tasks(connection, queue, limit))
+            .point(|connection| read::ready_tasks(connection, queue, place, limit))
     }
 
     fn ready_queues(&self) -> StoreFuture<'_, Vec<QueueKey>> {
@@ -310,33 +271,6 @@ impl SessionStore for Sqlite {
             .point(|connection| session::session(connection, namespace, session_id))
     }
 
-    fn held_sessions<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        worker_id: &'a WorkerId,
-    ) -> StoreFuture<'a, Vec<Session>> {
-        self.pool
-            .point(|connection| session::held(connection, namespace, worker_id))
-    }
-
-    fn session_attempts<'a>(
-        &'a self,
-        namespace: &'a Namespace,
-        session_id: Option<&'a SessionId>,
-    ) -> StoreFuture<'a, Vec<TaskRow>> {
-        self.pool
-            .point(|connection| session::attempts(connection, namespace, session_id))
-    }
-
-    fn due_sessions(&self, now: Timestamp, limit: usize) -> StoreFuture<'_, Vec<Session>> {
-        self.pool
-            .long(move |connection| session::due(connection, now, limit))
-    }
-
-    fn next_session_deadline(&self) -> StoreFuture<'_, Option<Timestamp>> {
-        self.pool.point(session::next_deadline)
-    }
-
     fn list_sessions<'a>(&'a self, filter: &'a SessionFilter) -> StoreFuture<'a, Vec<Session>> {
         let filter = filter.clone();
         self.pool
@@ -369,14 +303,6 @@ impl SessionStore for Sqlite {
 }
 
 impl Registry for Sqlite {
-    fn put_document(&self, document: Document, expected: Expected) -> StoreFuture<'_, ()> {
-        self.write(Ok(Write::PutDocument { document, expected }), drop)
-    }
-
-    fn delete_document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, bool> {
-        self.write(Ok(Write::DeleteDocument(key.clone())), |existed| existed)
-    }
-
     fn document<'a>(&'a self, key: &'a DocumentKey) -> StoreFuture<'a, Option<Document>> {
         self.pool
             .point(|connection| document::document(connection, key))

@@ -168,9 +168,8 @@ mod tests {
 
     use super::*;
     use crate::conformance::registry::worker;
-    use crate::document::{DocumentKey, DocumentKind, Record};
     use crate::sqlite::table::document;
-    use crate::{NamespaceRow, SearchAttributeRow, WorkerRow};
+    use crate::{DocumentKey, DocumentKind, NamespaceRow, Record, SearchAttributeRow, WorkerRow};
 
     fn records<R: Record>(connection: &Connection) -> Vec<(DocumentKey, R)> {
         let found = document::documents(connection, R::KIND, None).unwrap();

@@ -14,10 +14,18 @@ use serde::de::DeserializeOwned;
 
 use super::encode::signed;
 use super::error::unreadable;
+use super::table::session;
 use super::thin;
-use crate::{Error, Instance, Page, QueueKey, StoredEvent};
+use crate::{
+    CommandKey, CommandRows, Due, DueLimits, Error, Instance, Page, QueueKey, RunRead, StoredEvent,
+    TaskPlace,
+};
 
-pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>, Error> {
+pub(super) fn run(
+    connection: &Connection,
+    run_id: &RunId,
+    unless: Option<u64>,
+) -> Result<RunRead, Error> {
     // One statement, so that the row and its parts are of the same commit. The first three columns repeat in every row, but only
     // those of the first row are read.
     let mut statement = connection.prepare_cached(
@@ -26,9 +34,12 @@ pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>
     )?;
     let mut rows = statement.query([run_id.as_str()])?;
     let Some(first) = rows.next()? else {
-        return Ok(None);
+        return Ok(RunRead::Missing);
     };
     let version = first.get::<_, i64>(0)?.cast_unsigned();
+    if unless == Some(version) {
+        return Ok(RunRead::Unchanged);
+    }
     let core = body(first, 1, "run", run_id.as_str())?;
     let spec = Arc::new(body(first, 2, "specification of run", run_id.as_str())?);
     let mut parts = BTreeMap::new();
@@ -49,7 +60,7 @@ pub(super) fn run(connection: &Connection, run_id: &RunId) -> Result<Option<Run>
     }
     let mut run = Run::new(version, spec, core, parts);
     thin::complete(connection, &mut run)?;
-    Ok(Some(run))
+    Ok(RunRead::Found(Box::new(run)))
 }
 
 pub(super) fn instance(
@@ -123,8 +134,14 @@ pub(super) fn commands(
     run_id: &RunId,
     before: Option<RequestSeq>,
     limit: usize,
-) -> Result<Vec<CommandRow>, Error> {
-    let mut statement = connection.prepare_cached(
+) -> Result<CommandRows, Error> {
+    let snapshot = connection.unchecked_transaction()?;
+    let total: i64 = snapshot
+        .prepare_cached(
+            "SELECT count(*) FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1",
+        )?
+        .query_row([run_id.as_str()], |row| row.get(0))?;
+    let mut statement = snapshot.prepare_cached(
         "SELECT commands.body FROM runs JOIN commands USING (run_key)
          WHERE runs.run_id = ?1 AND commands.sequence < ?2 ORDER BY commands.sequence DESC LIMIT ?3",
     )?;
@@ -141,19 +158,28 @@ pub(super) fn commands(
     {
         update.result = None;
     }
-    Ok(commands)
-}
-
-pub(super) fn command_count(connection: &Connection, run_id: &RunId) -> Result<u64, Error> {
-    let count: i64 = connection
-        .prepare_cached(
-            "SELECT count(*) FROM runs JOIN commands USING (run_key) WHERE runs.run_id = ?1",
-        )?
-        .query_row([run_id.as_str()], |row| row.get(0))?;
-    Ok(count.cast_unsigned())
+    Ok(CommandRows {
+        total: total.cast_unsigned(),
+        commands,
+    })
 }
 
 pub(super) fn command(
+    connection: &Connection,
+    key: CommandKey<'_>,
+) -> Result<Option<(RunId, CommandRow)>, Error> {
+    match key {
+        CommandKey::Sequence(run_id, sequence) => {
+            let found = command_by_sequence(connection, run_id, sequence)?;
+            Ok(found.map(|command| (run_id.clone(), command)))
+        }
+        CommandKey::Request(namespace, workflow_id, request_id) => {
+            command_by_request(connection, namespace, workflow_id, request_id)
+        }
+    }
+}
+
+fn command_by_sequence(
     connection: &Connection,
     run_id: &RunId,
     sequence: RequestSeq,
@@ -170,7 +196,7 @@ pub(super) fn command(
     Ok(Some(command))
 }
 
-pub(super) fn command_by_request(
+fn command_by_request(
     connection: &Connection,
     namespace: &Namespace,
     workflow_id: &WorkflowId,
@@ -203,13 +229,21 @@ pub(super) fn task(connection: &Connection, task_id: &TaskId) -> Result<Option<T
 pub(super) fn ready_tasks(
     connection: &Connection,
     queue: &QueueKey,
+    place: TaskPlace,
     limit: usize,
 ) -> Result<Vec<TaskRow>, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT body FROM tasks INDEXED BY tasks_ready
-         WHERE status = 'ready' AND namespace = ?1 AND kind = ?2 AND queue = ?3 AND session_id IS NULL
-         ORDER BY priority, available_at, task_id LIMIT ?4",
-    )?;
+    let mut statement = connection.prepare_cached(match place {
+        TaskPlace::Anywhere => {
+            "SELECT body FROM tasks INDEXED BY tasks_ready
+             WHERE status = 'ready' AND namespace = ?1 AND kind = ?2 AND queue = ?3 AND session_id IS NULL
+             ORDER BY priority, available_at, task_id LIMIT ?4"
+        }
+        TaskPlace::Session => {
+            "SELECT body FROM tasks INDEXED BY tasks_ready_in_session
+             WHERE status = 'ready' AND session_id IS NOT NULL AND namespace = ?1 AND kind = ?2 AND queue = ?3
+             ORDER BY priority, available_at, task_id LIMIT ?4"
+        }
+    })?;
     let rows = statement.query(params![
         queue.namespace.as_str(),
         queue.kind.as_str(),
@@ -219,29 +253,42 @@ pub(super) fn ready_tasks(
     bodies(rows, "ready task of queue", queue.queue.as_str())
 }
 
-pub(super) fn due_runs(
+pub(super) fn due(
     connection: &Connection,
     now: Timestamp,
-    limit: usize,
-) -> Result<Vec<RunId>, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT run_id FROM runs INDEXED BY runs_by_alarm WHERE alarm IS NOT NULL AND alarm <= ?1
-         ORDER BY alarm, run_id LIMIT ?2",
-    )?;
-    let rows = statement.query_map(params![now.as_micros(), signed(limit as u64)], |row| {
-        Ok(RunId::from(row.get_ref(0)?.as_str()?))
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    limits: DueLimits,
+) -> Result<Due, Error> {
+    let mut due = Due::default();
+    if limits.runs > 0 {
+        let mut statement = connection.prepare_cached(
+            "SELECT run_id FROM runs INDEXED BY runs_by_alarm WHERE alarm IS NOT NULL AND alarm <= ?1
+             ORDER BY alarm, run_id LIMIT ?2",
+        )?;
+        let found = params![now.as_micros(), signed(limits.runs as u64)];
+        let found = statement.query_map(found, |row| Ok(RunId::from(row.get_ref(0)?.as_str()?)))?;
+        due.runs = found.collect::<Result<_, _>>()?;
+        let next = "SELECT min(alarm) FROM runs INDEXED BY runs_by_alarm WHERE alarm > ?1";
+        due.next = earliest(connection, next, now)?;
+    }
+    if limits.sessions > 0 {
+        due.sessions = session::due(connection, now, limits.sessions)?;
+        let next = "SELECT min(deadline) FROM worker_sessions INDEXED BY worker_sessions_due WHERE deadline > ?1";
+        let next = earliest(connection, next, now)?;
+        due.next = due.next.into_iter().chain(next).min();
+    }
+    Ok(due)
 }
 
-pub(super) fn next_alarm(connection: &Connection) -> Result<Option<Timestamp>, Error> {
-    let alarm = connection
-        .prepare_cached(
-            "SELECT alarm FROM runs INDEXED BY runs_by_alarm WHERE alarm IS NOT NULL ORDER BY alarm LIMIT 1",
-        )?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    Ok(alarm.map(Timestamp::from_micros))
+/// Returns the only value of a statement: the earliest time after `now`.
+fn earliest(
+    connection: &Connection,
+    sql: &'static str,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Error> {
+    let at: Option<i64> = connection
+        .prepare_cached(sql)?
+        .query_row([now.as_micros()], |row| row.get(0))?;
+    Ok(at.map(Timestamp::from_micros))
 }
 
 /// Parses a column from SQLite's own memory, without a copy in between.

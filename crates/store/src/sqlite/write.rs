@@ -64,10 +64,6 @@ fn write_all(
     for write in batch {
         let result = match write {
             Write::Commit(commit) => write_commit(transaction, &mut hot, commit),
-            Write::PutDocument { document, expected } => {
-                document::put(transaction, document, *expected)
-            }
-            Write::DeleteDocument(key) => document::delete(transaction, key),
             Write::PruneSessions {
                 namespace,
                 ended_before,
@@ -155,6 +151,9 @@ fn write_commit(
     for (session, _) in commit.sessions() {
         session::check_version(transaction, session)?;
     }
+    for change in commit.documents() {
+        document::check_version(transaction, change)?;
+    }
     for ((change, bodies), found) in commit.runs().zip(checked) {
         let run_key = match found {
             Some(found) => update_run(transaction, hot, &found, change, bodies)?,
@@ -168,6 +167,9 @@ fn write_commit(
     }
     for (row, body) in commit.sessions() {
         session::write(transaction, row, body)?;
+    }
+    for change in commit.documents() {
+        document::write(transaction, change)?;
     }
     Ok(true)
 }

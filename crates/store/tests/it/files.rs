@@ -9,10 +9,12 @@ use longhaul_engine::change::TaskStatus;
 use longhaul_store::conformance::fixture::{
     advance, at, command, create, load, next, push_event, task, timer,
 };
-use longhaul_store::conformance::history::large_arguments_of_open_messages_come_back;
+use longhaul_store::conformance::history::{
+    by_request, large_arguments_of_open_messages_come_back,
+};
 use longhaul_store::conformance::registry::worker;
 use longhaul_store::sqlite::{Options, Sqlite, Sync};
-use longhaul_store::{Error, Expected, Page, RunStore as _, Store, TaskStore as _, WorkerRow};
+use longhaul_store::{DueLimits, Error, Page, RunStore as _, Store, TaskStore as _, WorkerRow};
 use tempfile::TempDir;
 
 /// Returns an empty store in a directory of its own, without syncs: these tests crash nothing.
@@ -49,7 +51,7 @@ async fn everything_is_stored_after_reopening() {
     let row = change.tasks[0].clone();
     let run = advance(&store, &run, change).await;
     (&store as &dyn Store)
-        .put(&worker("default", "a"), Expected::Any)
+        .put(&worker("default", "a"), at(0))
         .await
         .unwrap();
     drop(store);
@@ -71,11 +73,9 @@ async fn everything_is_stored_after_reopening() {
     );
     assert_eq!(store.task(&"t".into()).await.unwrap(), Some(row));
     assert_eq!(store.ready_queues().await.unwrap().len(), 1);
-    assert_eq!(store.next_alarm().await.unwrap(), Some(at(5)));
-    let by_request = store
-        .command_by_request(&"default".into(), &"w".into(), "request")
-        .await
-        .unwrap();
+    let due = store.due(at(0), DueLimits::runs(1)).await.unwrap();
+    assert_eq!(due.next, Some(at(5)));
+    let by_request = by_request(&store, "w", "request").await;
     assert_eq!(
         by_request,
         Some((run.run_id().clone(), command(2, Some("request"))))

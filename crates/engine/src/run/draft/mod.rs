@@ -452,7 +452,7 @@ impl<'a> Draft<'a> {
         Changes {
             run: Some(run),
             created,
-            sessions: Vec::new(),
+            ..Changes::default()
         }
     }
 

@@ -1,67 +1,70 @@
 //! Registry documents: one table for all kinds.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction};
+use longhaul_engine::change::{Document, DocumentChange, DocumentKey, DocumentKind};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use crate::Error;
-use crate::document::{Document, DocumentKey, DocumentKind, Expected};
+use crate::sqlite::encode::signed;
 
-pub(in crate::sqlite) fn put(
+/// Refuses a change that is based on another version than the stored one.
+pub(in crate::sqlite) fn check_version(
     transaction: &Transaction<'_>,
-    document: &Document,
-    expected: Expected,
-) -> Result<bool, Error> {
-    let sql = match expected {
-        Expected::Any => {
-            "INSERT INTO documents (kind, namespace, name, qualifier, body) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT DO UPDATE SET body = excluded.body"
-        }
-        Expected::Absent => {
-            "INSERT INTO documents (kind, namespace, name, qualifier, body) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT DO NOTHING"
-        }
-        Expected::Present => {
-            "UPDATE documents SET body = ?5 WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND qualifier = ?4"
-        }
-    };
-    let [kind, namespace, name, qualifier] = columns(&document.key);
-    let written = transaction.prepare_cached(sql)?.execute([
-        kind,
-        namespace,
-        name,
-        qualifier,
-        &document.body,
-    ])?;
-    if written == 0 {
-        Err(Error::Conflict)
+    change: &DocumentChange,
+) -> Result<(), Error> {
+    let stored: Option<i64> = transaction
+        .prepare_cached(
+            "SELECT version FROM documents WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND qualifier = ?4",
+        )?
+        .query_row(columns(&change.key), |row| row.get(0))
+        .optional()?;
+    if stored == change.base_version.map(signed) {
+        Ok(())
     } else {
-        Ok(true)
+        Err(Error::Conflict)
     }
 }
 
-pub(in crate::sqlite) fn delete(
+pub(in crate::sqlite) fn write(
     transaction: &Transaction<'_>,
-    key: &DocumentKey,
-) -> Result<bool, Error> {
-    let deleted = transaction
-        .prepare_cached(
-            "DELETE FROM documents WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND qualifier = ?4",
-        )?
-        .execute(columns(key))?;
-    Ok(deleted > 0)
+    change: &DocumentChange,
+) -> Result<(), Error> {
+    let [kind, namespace, name, qualifier] = columns(&change.key);
+    match &change.body {
+        Some(body) => transaction
+            .prepare_cached(
+                "INSERT INTO documents (kind, namespace, name, qualifier, version, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                 ON CONFLICT DO UPDATE SET version = excluded.version, body = excluded.body",
+            )?
+            .execute(params![
+                kind,
+                namespace,
+                name,
+                qualifier,
+                signed(change.version),
+                body
+            ])?,
+        None => transaction
+            .prepare_cached(
+                "DELETE FROM documents WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND qualifier = ?4",
+            )?
+            .execute(columns(&change.key))?,
+    };
+    Ok(())
 }
 
 pub(in crate::sqlite) fn document(
     connection: &Connection,
     key: &DocumentKey,
 ) -> Result<Option<Document>, Error> {
-    let body = connection
+    let found = connection
         .prepare_cached(
-            "SELECT body FROM documents WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND qualifier = ?4",
+            "SELECT version, body FROM documents WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND qualifier = ?4",
         )?
-        .query_row(columns(key), |row| row.get(0))
+        .query_row(columns(key), |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))
         .optional()?;
-    Ok(body.map(|body| Document {
+    Ok(found.map(|(version, body)| Document {
         key: key.clone(),
+        version: version.cast_unsigned(),
         body,
     }))
 }
@@ -79,20 +82,21 @@ pub(in crate::sqlite) fn documents(
                 name: row.get(1)?,
                 qualifier: row.get(2)?,
             },
-            body: row.get(3)?,
+            version: row.get::<_, i64>(3)?.cast_unsigned(),
+            body: row.get(4)?,
         })
     };
     let found: Result<Vec<Document>, rusqlite::Error> = match namespace {
         Some(namespace) => connection
             .prepare_cached(
-                "SELECT namespace, name, qualifier, body FROM documents
+                "SELECT namespace, name, qualifier, version, body FROM documents
                  WHERE kind = ?1 AND namespace = ?2 ORDER BY name, qualifier",
             )?
             .query_map([kind.as_str(), namespace], read)?
             .collect(),
         None => connection
             .prepare_cached(
-                "SELECT namespace, name, qualifier, body FROM documents
+                "SELECT namespace, name, qualifier, version, body FROM documents
                  WHERE kind = ?1 ORDER BY namespace, name, qualifier",
             )?
             .query_map([kind.as_str()], read)?

@@ -1,14 +1,13 @@
 //! The table of sessions: version check and write in a commit, and every read of it.
 
-use longhaul_engine::change::TaskRow;
 use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::id::{Namespace, SessionId, WorkerId};
+use longhaul_protocol::id::{Namespace, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use crate::sqlite::encode::signed;
 use crate::sqlite::read::{bodies, body};
-use crate::{Error, PRUNED_SESSIONS_MAX, QueueKey, SessionFilter};
+use crate::{Error, PRUNED_SESSIONS_MAX, SessionFilter};
 
 pub(in crate::sqlite) fn check_version(
     transaction: &Transaction<'_>,
@@ -91,58 +90,6 @@ pub(in crate::sqlite) fn session(
         .transpose()
 }
 
-pub(in crate::sqlite) fn held(
-    connection: &Connection,
-    namespace: &Namespace,
-    worker_id: &WorkerId,
-) -> Result<Vec<Session>, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT body FROM worker_sessions INDEXED BY worker_sessions_held
-         WHERE status = 'active' AND namespace = ?1 AND lease_owner = ?2 ORDER BY session_id",
-    )?;
-    let rows = statement.query([namespace.as_str(), worker_id.as_str()])?;
-    bodies(rows, "session of worker", worker_id.as_str())
-}
-
-pub(in crate::sqlite) fn attempts(
-    connection: &Connection,
-    namespace: &Namespace,
-    session_id: Option<&SessionId>,
-) -> Result<Vec<TaskRow>, Error> {
-    let Some(session_id) = session_id else {
-        let mut statement = connection.prepare_cached(
-            "SELECT body FROM tasks INDEXED BY tasks_leased_in_session
-             WHERE status = 'leased' AND session_id IS NOT NULL AND namespace = ?1 ORDER BY session_id, task_id",
-        )?;
-        return bodies(statement.query([namespace.as_str()])?, "leased task", "");
-    };
-    let mut statement = connection.prepare_cached(
-        "SELECT body FROM tasks INDEXED BY tasks_leased_in_session
-         WHERE status = 'leased' AND session_id IS NOT NULL AND namespace = ?1 AND session_id = ?2 ORDER BY task_id",
-    )?;
-    let rows = statement.query([namespace.as_str(), session_id.as_str()])?;
-    bodies(rows, "leased task of session", session_id.as_str())
-}
-
-pub(in crate::sqlite) fn ready_tasks(
-    connection: &Connection,
-    queue: &QueueKey,
-    limit: usize,
-) -> Result<Vec<TaskRow>, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT body FROM tasks INDEXED BY tasks_ready_in_session
-         WHERE status = 'ready' AND session_id IS NOT NULL AND namespace = ?1 AND kind = ?2 AND queue = ?3
-         ORDER BY priority, available_at, task_id LIMIT ?4",
-    )?;
-    let rows = statement.query(params![
-        queue.namespace.as_str(),
-        queue.kind.as_str(),
-        queue.queue.as_str(),
-        signed(limit as u64)
-    ])?;
-    bodies(rows, "ready task of queue", queue.queue.as_str())
-}
-
 pub(in crate::sqlite) fn due(
     connection: &Connection,
     now: Timestamp,
@@ -156,29 +103,25 @@ pub(in crate::sqlite) fn due(
     bodies(rows, "session", "that is due")
 }
 
-pub(in crate::sqlite) fn next_deadline(
-    connection: &Connection,
-) -> Result<Option<Timestamp>, Error> {
-    let deadline = connection
-        .prepare_cached(
-            "SELECT deadline FROM worker_sessions INDEXED BY worker_sessions_due WHERE deadline IS NOT NULL
-             ORDER BY deadline LIMIT 1",
-        )?
-        .query_row([], |row| row.get(0))
-        .optional()?;
-    Ok(deadline.map(Timestamp::from_micros))
-}
-
 pub(in crate::sqlite) fn list(
     connection: &Connection,
     filter: &SessionFilter,
 ) -> Result<Vec<Session>, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT body FROM worker_sessions INDEXED BY worker_sessions_listed
-         WHERE namespace = ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR queue = ?3)
-         AND (?4 IS NULL OR lease_owner = ?4) AND updated_at <= ?5 AND (updated_at < ?5 OR session_id > ?6)
-         ORDER BY updated_at DESC, session_id LIMIT ?7",
-    )?;
+    let mut statement = connection.prepare_cached(match (filter.status, &filter.owner) {
+        // What a worker holds. These are few, and there is an index for them.
+        (Some(Status::Active), Some(_)) => {
+            "SELECT body FROM worker_sessions INDEXED BY worker_sessions_held
+             WHERE status = 'active' AND namespace = ?1 AND status = ?2 AND (?3 IS NULL OR queue = ?3)
+             AND lease_owner = ?4 AND updated_at <= ?5 AND (updated_at < ?5 OR session_id > ?6)
+             ORDER BY updated_at DESC, session_id LIMIT ?7"
+        }
+        _ => {
+            "SELECT body FROM worker_sessions INDEXED BY worker_sessions_listed
+             WHERE namespace = ?1 AND (?2 IS NULL OR status = ?2) AND (?3 IS NULL OR queue = ?3)
+             AND (?4 IS NULL OR lease_owner = ?4) AND updated_at <= ?5 AND (updated_at < ?5 OR session_id > ?6)
+             ORDER BY updated_at DESC, session_id LIMIT ?7"
+        }
+    })?;
     // Without a place to continue from, everything comes after the end of time.
     let (at, id) = match &filter.after {
         Some((at, id)) => (at.as_micros(), id.as_str()),

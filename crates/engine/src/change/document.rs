@@ -1,0 +1,101 @@
+//! Registry documents: small records that are written seldom and read often, such as namespaces, workers and definitions. The engine
+//! does not read their bodies. A document has a version, and a change names the version it is based on.
+
+use longhaul_protocol::Timestamp;
+
+/// What a document describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DocumentKind {
+    Namespace,
+    SearchAttribute,
+    Worker,
+    Rollout,
+    /// The definition of a task of definition runs.
+    TaskDef,
+    /// A version of the definition of a definition run.
+    WorkflowDef,
+    /// The definition that runs began with, by its hash.
+    Snapshot,
+    /// A version of a schema for the input or output of tasks and workflows.
+    Schema,
+}
+
+impl DocumentKind {
+    /// The word in the table.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace",
+            Self::SearchAttribute => "search_attribute",
+            Self::Worker => "worker",
+            Self::Rollout => "rollout",
+            Self::TaskDef => "task_def",
+            Self::WorkflowDef => "workflow_def",
+            Self::Snapshot => "snapshot",
+            Self::Schema => "schema",
+        }
+    }
+}
+
+/// The key of a document. Lists are in the order of the keys.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DocumentKey {
+    pub kind: DocumentKind,
+    /// Empty for a document that belongs to no namespace.
+    pub namespace: String,
+    pub name: String,
+    /// Distinguishes documents of one name, such as the builds of a queue. Empty where a name is enough.
+    pub qualifier: String,
+}
+
+/// A document as it is stored: JSON text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    pub key: DocumentKey,
+    pub version: u64,
+    pub body: String,
+}
+
+/// A new, changed or deleted document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentChange {
+    pub key: DocumentKey,
+    /// The version that must be stored; `None` if there must be no document.
+    pub base_version: Option<u64>,
+    /// The version after this change.
+    pub version: u64,
+    /// `None` deletes the document.
+    pub body: Option<String>,
+}
+
+impl DocumentChange {
+    /// Returns the change that creates a document. Its first version is the time, so that a document which was deleted and created
+    /// again never has a version that the earlier one had.
+    pub fn create(key: DocumentKey, body: String, now: Timestamp) -> Self {
+        Self {
+            key,
+            base_version: None,
+            version: now.as_micros().max(1).unsigned_abs(),
+            body: Some(body),
+        }
+    }
+
+    /// Returns the change that replaces a document.
+    pub fn replace(key: DocumentKey, base_version: u64, body: String) -> Self {
+        Self {
+            key,
+            base_version: Some(base_version),
+            version: base_version + 1,
+            body: Some(body),
+        }
+    }
+
+    /// Returns the change that deletes a document.
+    pub fn delete(key: DocumentKey, base_version: u64) -> Self {
+        Self {
+            key,
+            base_version: Some(base_version),
+            version: base_version + 1,
+            body: None,
+        }
+    }
+}
