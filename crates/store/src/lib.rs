@@ -24,11 +24,15 @@ use serde_json::{Map, Value};
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod document;
+mod encode;
 mod group;
 pub mod memory;
 mod quiet;
 mod shape;
 pub mod sqlite;
+mod status;
+mod thin;
+mod trial;
 
 pub use document::{Record, SchemaRow, SnapshotRow, TaskDefRow, WorkflowDefRow};
 pub use longhaul_engine::change::{Document, DocumentChange, DocumentKey, DocumentKind};
@@ -52,6 +56,13 @@ pub enum Error {
     /// The data was written by a newer release.
     #[error("{0}")]
     NewerSchema(String),
+}
+
+impl Error {
+    /// Returns the error for a stored body that cannot be parsed.
+    fn unreadable(what: &str, id: &str, error: impl std::fmt::Display) -> Self {
+        Self::Corrupt(format!("{what} {id}: {error}"))
+    }
 }
 
 /// The future of a store operation.

@@ -33,11 +33,24 @@ CREATE INDEX runs_by_close ON runs (namespace, closed_at) WHERE closed_at IS NOT
 CREATE INDEX runs_by_correlation ON runs (namespace, correlation_id, started_at, run_id) WHERE correlation_id IS NOT NULL;
 CREATE INDEX runs_by_parent ON runs (namespace, parent_id, started_at, run_id) WHERE parent_id IS NOT NULL;
 
--- What every transition rewrites. The version decides which commit comes first.
+-- What every transition rewrites. The version decides which commit comes first. The other columns beside the state repeat what other
+-- tables have, so that a commit knows what it changes there, or are what a search checks row by row.
 CREATE TABLE run_states (
-    run_id  text COLLATE "C" PRIMARY KEY,
-    version bigint NOT NULL,
-    state   text   NOT NULL
+    run_id            text COLLATE "C" PRIMARY KEY,
+    version           bigint NOT NULL,
+    list_status       text COLLATE "C" NOT NULL,
+    alarm             bigint,
+    status            text COLLATE "C" NOT NULL,
+    -- The rest is null in runs of code.
+    updated_at        bigint,
+    definition        bigint,
+    priority          bigint,
+    created_by        text COLLATE "C",
+    idempotency_key   text COLLATE "C",
+    classifier        text COLLATE "C",
+    reason            text COLLATE "C",
+    failed_references text COLLATE "C",
+    state             text NOT NULL
 ) WITH (fillfactor = 60);
 
 -- When a run next needs attention by itself. A run without an alarm has no row.
@@ -65,9 +78,11 @@ CREATE TABLE workflow_runs (
 
 -- Things open in a run: `activity:3`, `timer:7`, `outcome`.
 CREATE TABLE run_parts (
-    run_id text COLLATE "C" NOT NULL,
-    part   text COLLATE "C" NOT NULL,
-    body   text NOT NULL,
+    run_id   text COLLATE "C" NOT NULL,
+    part     text COLLATE "C" NOT NULL,
+    -- The input and the output of a definition run in lower case, if they are small enough to be searched.
+    searched text COLLATE "C",
+    body     text NOT NULL,
     PRIMARY KEY (run_id, part)
 ) WITH (fillfactor = 80);
 

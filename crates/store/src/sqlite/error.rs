@@ -32,8 +32,3 @@ impl From<rusqlite::Error> for Error {
         }
     }
 }
-
-/// Returns the error for a stored body that cannot be parsed.
-pub(super) fn unreadable(what: &str, id: &str, error: impl std::fmt::Display) -> Error {
-    Error::Corrupt(format!("{what} {id}: {error}"))
-}

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use super::encode::signed;
 use super::read::{bodies, body};
+use crate::encode::signed;
 use crate::{Error, LeaseFilter, LeasedIn, QueueCount, QueueKey, RunSummary};
 
 /// The part of a run's state that lists show; the rest of the text is skipped.

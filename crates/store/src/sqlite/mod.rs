@@ -24,7 +24,6 @@ mod pool;
 mod read;
 mod table;
 mod thin;
-mod trial;
 mod visibility;
 mod write;
 
@@ -32,9 +31,9 @@ use self::encode::{Commit, Write};
 use self::lock::Lock;
 use self::pool::Pool;
 use self::table::{document, key, log, session};
-use self::trial::Trials;
 use self::write::Writer;
 use crate::group::{Counters, Group};
+use crate::trial::Trials;
 use crate::{
     CommandKey, CommandRows, Document, DocumentKey, DocumentKind, Due, DueLimits, Error,
     ExecutionPage, ExecutionSearch, Instance, LeaseFilter, Page, QueueCount, QueueKey, Registry,
@@ -110,7 +109,9 @@ impl Sqlite {
 
 impl Store for Sqlite {
     fn check_writes(&self) -> StoreFuture<'_, ()> {
-        self.try_to_write().boxed()
+        // Nothing is enqueued before the future is polled.
+        let trial = async { self.group.enqueue(Write::Trial).await.map(drop) };
+        self.trials.check(&self.counters, trial).boxed()
     }
 
     /// The lock excludes every other process.

@@ -12,10 +12,9 @@ use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::de::DeserializeOwned;
 
-use super::encode::signed;
-use super::error::unreadable;
 use super::table::session;
 use super::thin;
+use crate::encode::signed;
 use crate::{
     CommandKey, CommandRows, Due, DueLimits, Error, Instance, Page, QueueKey, RunRead, StoredEvent,
     TaskPlace,
@@ -54,7 +53,7 @@ pub(super) fn run(
         };
         let part: PartKey = part
             .parse()
-            .map_err(|error| unreadable("part of run", run_id.as_str(), error))?;
+            .map_err(|error| Error::unreadable("part of run", run_id.as_str(), error))?;
         parts.insert(part, body(row, 4, "part of run", run_id.as_str())?);
         next = rows.next()?;
     }
@@ -302,7 +301,7 @@ pub(super) fn body<T: DeserializeOwned>(
         .get_ref(column)?
         .as_str()
         .map_err(rusqlite::Error::from)?;
-    from_stored(text).map_err(|error| unreadable(what, id, error))
+    from_stored(text).map_err(|error| Error::unreadable(what, id, error))
 }
 
 /// Parses the only column of every row.

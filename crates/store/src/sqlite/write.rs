@@ -10,10 +10,11 @@ use rusqlite::{
     CachedStatement, Connection, OptionalExtension as _, Transaction, TransactionBehavior, params,
 };
 
-use super::encode::{Bodies, Commit, Write, list_status, signed, task_status};
+use super::encode::{Commit, Write};
 use super::lock::Lock;
 use super::table::{document, key, log, session};
 use super::visibility::index;
+use crate::encode::{Bodies, list_status, signed, task_status};
 use crate::group::{Counters, Sink};
 use crate::{Error, shape};
 

@@ -4,7 +4,7 @@ use longhaul_engine::change::{Document, DocumentChange, DocumentKey, DocumentKin
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use crate::Error;
-use crate::sqlite::encode::signed;
+use crate::encode::signed;
 
 /// Refuses a change that is based on another version than the stored one.
 pub(in crate::sqlite) fn check_version(

@@ -6,7 +6,7 @@ use longhaul_protocol::id::RunId;
 use rusqlite::{Connection, Transaction, params};
 
 use crate::Error;
-use crate::sqlite::encode::signed;
+use crate::encode::signed;
 
 /// Writes and deletes lines of the logs of a run.
 pub(in crate::sqlite) fn write(

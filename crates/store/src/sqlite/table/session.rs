@@ -5,7 +5,7 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, SessionId};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use crate::sqlite::encode::signed;
+use crate::encode::signed;
 use crate::sqlite::read::{bodies, body};
 use crate::{Error, PRUNED_SESSIONS_MAX, SessionFilter};
 

@@ -7,10 +7,10 @@ use longhaul_engine::visibility::{Comparison, Condition, Field, Matcher, Pattern
 
 use rusqlite::types::Value;
 
-use super::find::{words_of_program, words_of_status};
 use super::index::sql_value;
 use super::statement::{Sql, words};
-use crate::sqlite::encode::code_status;
+use crate::encode::code_status;
+use crate::status::{words_of_program, words_of_status};
 
 /// Writes a condition on the row of a run. The plus signs keep SQLite from reading another index than the chosen one.
 pub(super) fn check(sql: &mut Sql, condition: &Condition) {

@@ -9,13 +9,13 @@ use longhaul_engine::run::state::{Program, Status};
 use longhaul_engine::visibility::execution::ExecutionField;
 use longhaul_engine::visibility::{Comparison, Condition, Field, Matcher, Term, Test};
 use longhaul_protocol::Timestamp;
-use longhaul_protocol::conductor::WorkflowStatus;
 use longhaul_protocol::id::RunId;
 use rusqlite::{Connection, params_from_iter};
 
 use super::statement::{Key, Place, Read, Sql, words};
 use crate::sqlite::list;
-use crate::{Error, PAGE_BYTES_MAX, RunFilter, RunSummary, StatusFilter};
+use crate::status::{condition_of, words_of_program, words_of_status};
+use crate::{Error, PAGE_BYTES_MAX, RunFilter, RunSummary};
 
 /// Index entries that a probe counts. Fewer than this are read and sorted whole, in some milliseconds at most; of more the newest
 /// are usually found soon by reading in the order of the list.
@@ -26,9 +26,6 @@ const SHORT_ENOUGH: i64 = 100;
 
 /// Alternatives that are read one by one. A condition with more of them is checked row by row as a whole.
 const ALTERNATIVES_MAX: usize = 16;
-
-/// The list statuses of runs of code.
-const CODE_STATUSES: [&str; 5] = ["running", "completed", "failed", "cancelled", "terminated"];
 
 pub(crate) fn runs(connection: &Connection, filter: &RunFilter) -> Result<Vec<RunSummary>, Error> {
     // A transaction, because the keys and the rows of the page must be of one snapshot. Dropping it ends it.
@@ -141,28 +138,6 @@ pub(super) fn groups<'a>(filter: &'a RunFilter, wanted: &'a Condition) -> Vec<Gr
         .collect()
 }
 
-/// Returns the whole filter except its place as one condition.
-pub(super) fn condition_of(filter: &RunFilter) -> Condition {
-    let workflow_type = filter.workflow_type.as_ref().map(|workflow_type| {
-        Condition::Test(Test {
-            field: Field::WorkflowType,
-            matcher: Matcher::OneOf(vec![Term::Text(workflow_type.clone())]),
-        })
-    });
-    let status = filter.status.map(|status| {
-        Condition::Status(match status {
-            StatusFilter::Running => vec![Status::Pending, Status::Running, Status::Waiting],
-            StatusFilter::Completed => vec![Status::Completed],
-            StatusFilter::Failed => vec![Status::Failed, Status::Cancelled, Status::Terminated],
-            StatusFilter::Cancelled => vec![Status::Cancelled],
-            StatusFilter::Terminated => vec![Status::Terminated],
-        })
-    });
-    let program = filter.program.map(Condition::Program);
-    let parts = program.into_iter().chain(workflow_type).chain(status);
-    Condition::All(parts.chain(filter.condition.clone()).collect())
-}
-
 /// Returns the condition as alternatives, each a list of tests that must all be true; one alternative if there would be too many.
 fn alternatives(condition: &Condition) -> Vec<Vec<&Condition>> {
     distribute(condition).unwrap_or_else(|| vec![vec![condition]])
@@ -223,28 +198,6 @@ fn list_statuses(tests: &[&Condition]) -> Vec<&'static str> {
     let mut all = words_of_program(Program::Code);
     all.extend(words_of_program(Program::Definition));
     all.into_iter().filter(allows).collect()
-}
-
-/// Returns the list statuses of the runs of a program.
-pub(super) fn words_of_program(program: Program) -> Vec<&'static str> {
-    match program {
-        Program::Code => CODE_STATUSES.to_vec(),
-        Program::Definition => {
-            let all = WorkflowStatus::ALL.iter();
-            all.map(|status| status.as_str()).collect()
-        }
-    }
-}
-
-/// Returns the list statuses of the runs that have a status, of both programs.
-pub(super) fn words_of_status(status: Status) -> &'static [&'static str] {
-    match status {
-        Status::Pending | Status::Running | Status::Waiting => &["running", "RUNNING", "PAUSED"],
-        Status::Completed => &["completed", "COMPLETED"],
-        Status::Failed => &["failed", "FAILED", "TIMED_OUT"],
-        Status::Cancelled => &["cancelled"],
-        Status::Terminated => &["terminated", "TERMINATED"],
-    }
 }
 
 /// Tests that must all be true.

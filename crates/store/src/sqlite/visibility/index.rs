@@ -1,35 +1,15 @@
 //! The index of search attributes: the rows of a run's values, and their creation for files that an earlier release wrote.
 
 use longhaul_engine::run::state::Closed;
-use longhaul_engine::visibility::{Kind, Term, indexed};
+use longhaul_engine::visibility::Term;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::Error;
+use crate::encode::{Entry, entries};
 use crate::sqlite::read::body;
-
-/// One index row of a run.
-pub(crate) struct Entry {
-    name: String,
-    kind: Kind,
-    value: SqlValue,
-}
-
-/// Returns the index rows of a run's attributes.
-pub(crate) fn entries(attributes: &Map<String, Value>) -> Vec<Entry> {
-    attributes
-        .iter()
-        .flat_map(|(name, value)| {
-            indexed(value).into_iter().map(|(kind, term)| Entry {
-                name: name.clone(),
-                kind,
-                value: sql_value(&term),
-            })
-        })
-        .collect()
-}
 
 /// Returns a term as it is stored and bound.
 pub(crate) fn sql_value(term: &Term) -> SqlValue {
@@ -65,7 +45,7 @@ pub(crate) fn write(
             run_key,
             entry.name,
             entry.kind.as_str(),
-            entry.value
+            sql_value(&entry.term)
         ])?;
     }
     Ok(())

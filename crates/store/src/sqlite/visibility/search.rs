@@ -11,10 +11,11 @@ use rusqlite::{Connection, params, params_from_iter};
 use serde::Deserialize;
 
 use super::check::column;
-use super::find::{Group, condition_of, groups, newest};
+use super::find::{Group, groups, newest};
 use super::statement::Sql;
-use crate::sqlite::encode::signed;
+use crate::encode::signed;
 use crate::sqlite::read::body;
+use crate::status::condition_of;
 use crate::{Error, ExecutionPage, ExecutionSearch, RunFilter};
 
 pub(crate) fn executions(

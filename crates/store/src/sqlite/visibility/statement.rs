@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use super::check::{check, column_matches};
 use super::index::sql_value;
 use crate::RunFilter;
-use crate::sqlite::encode::signed;
+use crate::encode::signed;
 
 /// Values of one `IN` that are read one by one, each in the list's order.
 const VALUES_MAX: usize = 16;

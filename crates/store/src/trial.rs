@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use super::Sqlite;
-use super::encode::Write;
 use crate::Error;
+use crate::group::Counters;
 
 /// How long a result is valid while writes work. Each prober checks readiness every few seconds; all of them together cost one page
 /// in this time.
@@ -21,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The newest result. Locked during a trial, so that there is one at a time.
 #[derive(Default)]
-pub(super) struct Trials {
+pub(crate) struct Trials {
     newest: Mutex<Option<Answer>>,
 }
 
@@ -32,10 +31,15 @@ struct Answer {
     result: Result<(), Error>,
 }
 
-impl Sqlite {
-    pub(super) async fn try_to_write(&self) -> Result<(), Error> {
-        let mut newest = self.trials.newest.lock().await;
-        let state = self.counters.state();
+impl Trials {
+    /// Returns whether writes work now. `trial` makes a write that changes nothing.
+    pub(crate) async fn check(
+        &self,
+        counters: &Counters,
+        trial: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), Error> {
+        let mut newest = self.newest.lock().await;
+        let state = counters.state();
         let interval = if state.is_failing {
             FAILING_INTERVAL
         } else {
@@ -65,13 +69,12 @@ impl Sqlite {
             writes: state.writes,
             result: Err(late("a trial write was not finished")),
         });
-        let result = tokio::time::timeout(TIMEOUT, self.group.enqueue(Write::Trial))
+        let result = tokio::time::timeout(TIMEOUT, trial)
             .await
-            .unwrap_or_else(|_| Err(late("a trial write took too long")))
-            .map(drop);
+            .unwrap_or_else(|_| Err(late("a trial write took too long")));
         *newest = Some(Answer {
             at: Instant::now(),
-            writes: self.counters.state().writes,
+            writes: counters.state().writes,
             result: result.clone(),
         });
         result
