@@ -390,7 +390,9 @@ fn outcome(result: Result<bool, Error>) -> &'static str {
         Ok(false) => "nothing to do",
         Err(Error::Conflict) => "conflict",
         Err(Error::Corrupt(_)) => "corrupt",
-        Err(Error::Unavailable(_) | Error::Damaged(_) | Error::NewerSchema(_)) => "failed",
+        Err(
+            Error::Unavailable(_) | Error::Damaged(_) | Error::NewerSchema(_) | Error::Settings(_),
+        ) => "failed",
     }
 }
 
