@@ -1,5 +1,5 @@
 //! Chores written in Rust. `cargo xtask ci` runs all checks, and CI runs the same. A fresh machine needs cargo, a C compiler and
-//! Python; everything else is installed by the chores, node too.
+//! Python; everything else is installed by the chores, node and PostgreSQL too.
 
 #![expect(clippy::print_stdout, reason = "a chore reports what it does")]
 
@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 mod conductor_oss;
 mod fresh;
 mod node;
+mod postgres;
 mod python;
 mod requirements;
 mod test;

@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{node, plain_cargo, python};
+use crate::{node, plain_cargo, postgres, python};
 
-/// The published clients that the tests run, installed.
+/// The published clients that the tests run, installed like everything else that the tests need.
 pub(crate) struct Clients {
     python: PathBuf,
     node: PathBuf,
@@ -21,6 +21,7 @@ pub(crate) struct Clients {
 impl Clients {
     /// Installs what is missing.
     pub(crate) fn install(root: &Path) -> Result<Self> {
+        postgres::install()?;
         Ok(Self {
             python: python::environment(root)?,
             node: node::environment(root)?,
@@ -57,12 +58,15 @@ impl Compiler {
 }
 
 pub(crate) fn run(root: &Path, clients: &Clients, compiler: Compiler) -> Result<()> {
+    // One for all test binaries: making a cluster takes seconds.
+    let cluster = postgres::start()?;
     println!("==> cargo test --workspace --no-fail-fast");
     let mut command = plain_cargo();
     command
         .args(["test", "--workspace", "--no-fail-fast"])
         .env("LONGHAUL_TEST_PYTHON", &clients.python)
         .env("LONGHAUL_TEST_NODE", &clients.node)
+        .env(longhaul_test_postgres::SHARED_VARIABLE, cluster.url())
         // Some programs behave differently where this is set, as it is on most CI machines. Tests must not.
         .env("CI", "true")
         .current_dir(root);

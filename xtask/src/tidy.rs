@@ -9,6 +9,7 @@ use crate::requirements;
 mod dependencies;
 mod glossary;
 mod imports;
+mod migrations;
 mod reasons;
 mod references;
 mod siblings;
@@ -20,7 +21,7 @@ pub(crate) use tree::Tree;
 
 /// Checks that a part of the tree does not pass yet, as `check path`. Delete an entry when its part passes; `tidy` prints the
 /// entries that are no longer needed.
-const NOT_YET: &[&str] = &[];
+const NOT_YET: &[&str] = &["migrations crates/store/migrations/postgres"];
 
 /// One mistake.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +50,7 @@ type Check = fn(&Tree) -> Vec<Finding>;
 const CHECKS: &[(&str, Check)] = &[
     ("dependencies", dependencies::check),
     ("imports", imports::check),
+    ("migrations", migrations::check),
     ("reasons", reasons::check),
     ("switched-off-tests", switched_off_tests::check),
     ("siblings", siblings::check),

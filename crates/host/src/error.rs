@@ -221,6 +221,10 @@ impl From<longhaul_store::Error> for Error {
                 tracing::error!(why, "the store is newer than this server");
                 Self::Unavailable
             }
+            Store::Settings(why) => {
+                tracing::error!(why, "the settings of the store are wrong");
+                Self::Unavailable
+            }
         }
     }
 }

@@ -27,6 +27,7 @@ pub mod document;
 mod encode;
 mod group;
 pub mod memory;
+pub mod postgres;
 mod quiet;
 mod shape;
 pub mod sqlite;
@@ -56,6 +57,9 @@ pub enum Error {
     /// The data was written by a newer release.
     #[error("{0}")]
     NewerSchema(String),
+    /// The settings are wrong, or the database is one that this release cannot use. Only a person can help.
+    #[error("{0}")]
+    Settings(String),
 }
 
 impl Error {

@@ -24,6 +24,8 @@ pub(super) const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         ],
     ),
     ("macros", &[]),
+    // For tests only.
+    ("test-postgres", &[]),
     ("system", &["host"]),
     ("transport", &["protocol"]),
     ("sdk", &["protocol", "macros", "transport"]),

@@ -4,6 +4,7 @@
 
 mod executions;
 mod files;
+mod postgres;
 mod random;
 mod visibility;
 

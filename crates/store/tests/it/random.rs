@@ -385,7 +385,9 @@ fn outcome(result: Result<(), Error>) -> &'static str {
         Ok(()) => "done",
         Err(Error::Conflict) => "conflict",
         Err(Error::Corrupt(_)) => "corrupt",
-        Err(Error::Unavailable(_) | Error::Damaged(_) | Error::NewerSchema(_)) => "failed",
+        Err(
+            Error::Unavailable(_) | Error::Damaged(_) | Error::NewerSchema(_) | Error::Settings(_),
+        ) => "failed",
     }
 }
 

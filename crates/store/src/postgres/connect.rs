@@ -1,0 +1,126 @@
+//! Opens one connection: tries the hosts, logs in, and sets what the store relies on.
+
+use std::time::Duration;
+
+use deadpool_postgres::ClientWrapper;
+use rand::seq::SliceRandom as _;
+use tokio_postgres::Client;
+
+use super::options::{Options, Place};
+use super::refusal::{self, Attempt};
+use super::tls::Connector;
+use crate::Error;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Commits. A commit is durable before it is answered.
+    Writer,
+    /// Only reads.
+    Reader,
+}
+
+/// An open connection with a cache of prepared statements. Dropping it closes the connection.
+///
+/// The cache has no limit: use `prepare_cached` for fixed statements only.
+pub type Connected = ClientWrapper;
+
+/// A transaction of the store never waits for anything but the server. One that is idle longer belongs to a stopped process, and
+/// its locks stop the other servers.
+const IDLE_IN_TRANSACTION_MAX: Duration = Duration::from_secs(30);
+
+/// Opens a connection to the first host that accepts it.
+///
+/// # Errors
+/// [`Error::Unavailable`] if no host accepts the connection, with the reason of each; [`Error::Settings`] if the root certificates
+/// cannot be read.
+pub async fn connect(options: &Options, role: Role) -> Result<Connected, Error> {
+    let tls = options.tls()?;
+    let mut places: Vec<&Place> = options.places.iter().collect();
+    if options.is_random {
+        places.shuffle(&mut rand::rng());
+    }
+    let mut reasons = Vec::new();
+    for place in places {
+        let connector = Connector::new(tls.clone());
+        let attempt = connect_to(options, role, place, connector);
+        match tokio::time::timeout(options.connect_timeout, attempt).await {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(reason)) => reasons.push(reason),
+            Err(_) => reasons.push(format!(
+                "{place} did not answer within {} s: check the host, the port and firewalls",
+                options.connect_timeout.as_secs_f32()
+            )),
+        }
+    }
+    Err(Error::Unavailable(reasons.join("; ")))
+}
+
+/// Connects to one host. The error is a sentence for the operator.
+async fn connect_to(
+    options: &Options,
+    role: Role,
+    place: &Place,
+    connector: Connector,
+) -> Result<Connected, String> {
+    let explain = |error: &tokio_postgres::Error| {
+        refusal::explain(
+            error,
+            &Attempt {
+                options,
+                place,
+                handshake_began: connector.handshake_began(),
+            },
+        )
+    };
+    let opened = options.config(place).connect(connector.clone()).await;
+    let (client, connection) = opened.map_err(|error| explain(&error))?;
+    let driver = tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            // Statements in progress get the error too.
+            tracing::debug!(%error, "a connection to PostgreSQL ended");
+        }
+    });
+    // From here on, dropping it ends the driver.
+    let connected = ClientWrapper::new(client, driver);
+    set_session(&connected, options, role)
+        .await
+        .map_err(|error| explain(&error))?;
+    if options.must_write
+        && is_read_only(&connected)
+            .await
+            .map_err(|error| explain(&error))?
+    {
+        return Err(format!(
+            "{place} is read-only, and target_session_attrs asks for a server that writes"
+        ));
+    }
+    Ok(connected)
+}
+
+/// Sets the session with statements. Poolers refuse most of these settings as parameters of the connection.
+async fn set_session(
+    client: &Client,
+    options: &Options,
+    role: Role,
+) -> Result<(), tokio_postgres::Error> {
+    let mut sql = format!(
+        "SET statement_timeout = {}; SET lock_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
+         SET client_encoding = 'UTF8'; SET default_transaction_isolation = 'read committed';",
+        options.statement_timeout.as_millis(),
+        options.lock_timeout.as_millis(),
+        IDLE_IN_TRANSACTION_MAX.as_millis(),
+    );
+    if role == Role::Writer {
+        // Stronger values, which wait for standbys in other ways, stay as they are.
+        sql.push_str(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')",
+        );
+    }
+    client.batch_execute(&sql).await
+}
+
+async fn is_read_only(client: &Client) -> Result<bool, tokio_postgres::Error> {
+    let sql = "SELECT current_setting('transaction_read_only') = 'on'";
+    client.query_one(sql, &[]).await?.try_get(0)
+}
