@@ -133,12 +133,15 @@ fn follow(log: PipeReader, ready: &Sender<Result<(), String>>) {
 
 type Started = std::io::Result<Child>;
 
+/// A command to spawn, and where the child goes.
+type Order = (Command, Sender<Started>);
+
 /// Spawns from a thread that lives as long as this process. The kernel sends the death signal of a child when the thread that made
 /// it ends, and the thread of a test ends with the test.
 fn spawn_from_lasting_thread(command: Command) -> Result<Child> {
-    static SPAWNER: OnceLock<Mutex<Sender<(Command, Sender<Started>)>>> = OnceLock::new();
+    static SPAWNER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
-        let (sender, commands): (_, Receiver<(Command, Sender<Started>)>) = channel();
+        let (sender, commands): (_, Receiver<Order>) = channel();
         std::thread::spawn(move || {
             for (mut command, reply) in commands {
                 let started = command.spawn();

@@ -43,7 +43,8 @@ pub async fn connect(options: &Options, role: Role) -> Result<Connected, Error> 
     let mut reasons = Vec::new();
     for place in places {
         let connector = Connector::new(tls.clone());
-        let attempt = connect_to(options, role, place, connector);
+        // Boxed: the handshake is large, and readers would carry room for it in every request.
+        let attempt = Box::pin(connect_to(options, role, place, connector));
         match tokio::time::timeout(options.connect_timeout, attempt).await {
             Ok(Ok(connected)) => return Ok(connected),
             Ok(Err(reason)) => reasons.push(reason),

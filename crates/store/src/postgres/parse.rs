@@ -118,12 +118,14 @@ impl Places {
         if !fits(&self.hosts) || !addresses_fit || !fits(&self.ports) {
             return Err(wrong("the numbers of hosts, addresses and ports differ"));
         }
-        let at = |list: &[String], place: usize| list.get(place).or(list.first()).cloned();
+        let at = |list: &[String], place: usize| list.get(place).or_else(|| list.first()).cloned();
         (0..count)
             .map(|place| {
                 let address = self.addresses.get(place).filter(|text| !text.is_empty());
                 let host = at(&self.hosts, place).filter(|host| !host.is_empty());
-                let host = host.or(address.cloned()).unwrap_or("localhost".to_owned());
+                let host = host
+                    .or_else(|| address.cloned())
+                    .unwrap_or_else(|| "localhost".to_owned());
                 let port = at(&self.ports, place).filter(|port| !port.is_empty());
                 Ok(Place {
                     host: if host.starts_with('/') {

@@ -1,7 +1,5 @@
 //! A private cluster: its databases, its faults and its end.
 
-#![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
-
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -46,6 +46,8 @@ async fn modes_without_a_check_accept_any_certificate() {
     assert!(encrypted(&url("127.0.0.1", "sslmode=prefer")).await);
     assert!(encrypted(&url("127.0.0.1", "sslmode=allow")).await);
     assert!(encrypted(&url("127.0.0.1", "sslmode=require")).await);
+    // The login is bound to the certificate, so that nothing between can pass it on.
+    assert!(encrypted(&url("127.0.0.1", "sslmode=require&channel_binding=require")).await);
 }
 
 #[tokio::test]
