@@ -1,5 +1,6 @@
 //! Settings of `serve`. A flag has precedence over the environment, the environment over the file, the file over the default.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use clap::Args;
 use longhaul_host::QuestionLimits;
 use longhaul_protocol::describe::{HISTORY_PAGE_SIZE_DEFAULT, HISTORY_PAGE_SIZE_MAX};
 use longhaul_server::auth::ConductorKey;
+use longhaul_store::postgres;
 use serde::Deserialize;
 
 use crate::logs;
@@ -48,9 +50,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "LONGHAUL_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
 
-    /// The store: sqlite:PATH [default: a file in the data directory]
-    #[arg(long, env = "LONGHAUL_STORE", value_name = "URL")]
+    /// The store: sqlite:PATH or postgres://user:password@host/database [default: a file in the data directory]
+    #[arg(
+        long,
+        env = "LONGHAUL_STORE",
+        value_name = "URL",
+        hide_env_values = true
+    )]
     store: Option<String>,
+
+    /// Connections to PostgreSQL for reading [default: 16]; two more write
+    #[arg(long, env = "LONGHAUL_STORE_CONNECTIONS", value_name = "N")]
+    store_connections: Option<usize>,
 
     /// TOML file with the same settings (listen, data, store, token, …)
     #[arg(long, env = "LONGHAUL_CONFIG", value_name = "FILE")]
@@ -203,6 +214,7 @@ struct File {
     listen: Option<String>,
     data: Option<PathBuf>,
     store: Option<String>,
+    store_connections: Option<usize>,
     insecure: Option<bool>,
     token: Option<String>,
     worker_token: Option<String>,
@@ -242,7 +254,7 @@ struct File {
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
-    pub(crate) database: PathBuf,
+    pub(crate) store: StoreAddress,
     pub(crate) tokens: Tokens,
     pub(crate) conductor_keys: Vec<ConductorKey>,
     pub(crate) server_id: String,
@@ -301,6 +313,7 @@ impl ServeArgs {
             .or(file.data)
             .unwrap_or_else(|| PathBuf::from(DATA_DEFAULT));
         let store = self.store.clone().or(file.store);
+        let connections_max = self.store_connections.or(file.store_connections);
         let pick = |flag: &Option<String>, file: Option<String>| {
             flag.clone().or(file).filter(|token| !token.is_empty())
         };
@@ -343,7 +356,7 @@ impl ServeArgs {
             connections,
             scripts,
             listen,
-            database: database_path(store.as_deref(), &data)?,
+            store: store_address(store.as_deref(), &data, connections_max)?,
             tokens,
             conductor_keys,
             server_id: self
@@ -452,17 +465,44 @@ fn check_hosts(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn database_path(store: Option<&str>, data: &Path) -> Result<PathBuf> {
-    match store {
-        None => Ok(data.join(DATABASE)),
-        Some(url) => match url.strip_prefix("sqlite:") {
-            Some(path) if !path.is_empty() => Ok(PathBuf::from(path)),
-            Some(_) => bail!("sqlite: needs a path, as in sqlite:/var/lib/longhaul/longhaul.db"),
-            None if url.starts_with("postgres") => {
-                bail!("PostgreSQL is not supported by this release; use sqlite:PATH")
-            }
-            None => bail!("`{url}` is not a store; write sqlite:PATH"),
-        },
+/// Where the data is.
+#[derive(Clone, Debug)]
+pub(crate) enum StoreAddress {
+    /// A file of this machine.
+    Sqlite(PathBuf),
+    /// A database that several servers may use.
+    Postgres(Box<postgres::Options>),
+}
+
+impl fmt::Display for StoreAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => path.display().fmt(f),
+            // Without the password.
+            Self::Postgres(options) => options.fmt(f),
+        }
+    }
+}
+
+fn store_address(
+    store: Option<&str>,
+    data: &Path,
+    connections_max: Option<usize>,
+) -> Result<StoreAddress> {
+    let Some(url) = store else {
+        return Ok(StoreAddress::Sqlite(data.join(DATABASE)));
+    };
+    if url.starts_with("postgres:") || url.starts_with("postgresql:") {
+        let mut options = postgres::Options::parse(url).context("--store")?;
+        if let Some(most) = connections_max {
+            options = options.with_connections_max(most.max(1));
+        }
+        return Ok(StoreAddress::Postgres(Box::new(options)));
+    }
+    match url.strip_prefix("sqlite:") {
+        Some(path) if !path.is_empty() => Ok(StoreAddress::Sqlite(PathBuf::from(path))),
+        Some(_) => bail!("sqlite: needs a path, as in sqlite:/var/lib/longhaul/longhaul.db"),
+        None => bail!("`{url}` is not a store; write sqlite:PATH or postgres://user@host/database"),
     }
 }
 
@@ -536,7 +576,10 @@ mod tests {
         .settle()
         .unwrap();
         assert_eq!(from_file.listen.port(), 7);
-        assert!(from_file.database.starts_with("elsewhere"));
+        let StoreAddress::Sqlite(path) = from_file.store else {
+            panic!("no file");
+        };
+        assert!(path.starts_with("elsewhere"));
         let from_flag = ServeArgs {
             config: Some(file.clone()),
             ..args("127.0.0.1:8")
@@ -622,12 +665,23 @@ mod tests {
     }
 
     #[test]
-    fn the_store_is_a_path_for_sqlite() {
-        assert_eq!(
-            database_path(Some("sqlite:/x/y.db"), Path::new("d")).unwrap(),
-            PathBuf::from("/x/y.db")
+    fn the_store_is_a_path_or_a_database() {
+        let address = |url: &str| store_address(Some(url), Path::new("d"), Some(3));
+        let found = address("sqlite:/x/y.db").unwrap();
+        assert!(matches!(&found, StoreAddress::Sqlite(path) if path == Path::new("/x/y.db")));
+        let none = store_address(None, Path::new("d"), None).unwrap();
+        assert!(matches!(&none, StoreAddress::Sqlite(path) if path.starts_with("d")));
+        let StoreAddress::Postgres(options) = address("postgres://me:secret@h/d").unwrap() else {
+            panic!("no database");
+        };
+        assert_eq!(options.connections_max(), 3);
+        let shown = format!("{options} {options:?}");
+        assert!(
+            shown.contains("me@h") && !shown.contains("secret"),
+            "{shown}"
         );
-        assert!(database_path(Some("postgres://h/d"), Path::new("d")).is_err());
-        assert!(database_path(Some("mysql:x"), Path::new("d")).is_err());
+        for wrong in ["mysql:x", "sqlite:", "postgres://h/d?nonsense=1"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
     }
 }

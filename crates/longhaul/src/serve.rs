@@ -1,7 +1,6 @@
 //! `longhaul serve`: opens the store, starts the host, listens, and finishes requests before it stops.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -11,11 +10,13 @@ use longhaul_server::auth::Auth;
 use longhaul_server::connections;
 use longhaul_server::hosts::Hosts;
 use longhaul_server::{App, Options};
+use longhaul_store::Store;
+use longhaul_store::postgres::Postgres;
 use longhaul_store::sqlite::Sqlite;
 use longhaul_system::Scripts;
 use tokio::net::TcpListener;
 
-use crate::config::{ServeArgs, Settings};
+use crate::config::{ServeArgs, Settings, StoreAddress};
 use crate::logs;
 use crate::output::{self, say};
 
@@ -35,20 +36,7 @@ pub(crate) async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
     listening: impl FnOnce(SocketAddr),
 ) -> Result<()> {
-    if let Some(directory) = settings
-        .database
-        .parent()
-        .filter(|directory| !directory.as_os_str().is_empty())
-    {
-        std::fs::create_dir_all(directory).with_context(|| {
-            format!(
-                "the data directory {} cannot be created",
-                directory.display()
-            )
-        })?;
-    }
-    let store = Sqlite::open(&settings.database)
-        .with_context(|| format!("the store {} cannot be opened", settings.database.display()))?;
+    let store = open_store(&settings.store).await?;
     // The listener comes before the host. A used port ends the program while nothing runs yet.
     let listener = TcpListener::bind(settings.listen).await.with_context(|| {
         format!(
@@ -81,7 +69,7 @@ pub(crate) async fn serve(
     }
     config.questions = settings.questions.clone();
     config.evaluator = Evaluator(Arc::new(Scripts::new(settings.scripts.clone())));
-    let host = Host::start(Arc::new(store), config)
+    let host = Host::start(store, config)
         .await
         .context("the stored state could not be recovered")?;
     let tokens = &settings.tokens;
@@ -107,9 +95,9 @@ pub(crate) async fn serve(
         .clone()
         .map(crate::signals::read_again_on_hangup);
     let scheme = certificate.as_ref().map_or("http", |_| "https");
-    greet(&format!("{scheme}://{address}"), &settings.database, open);
+    greet(&format!("{scheme}://{address}"), &settings.store, open);
     listening(address);
-    tracing::info!(%address, database = %settings.database.display(), "serving");
+    tracing::info!(%address, database = %settings.store, "serving");
     let stopping = host.clone();
     let stop = async move {
         stop.await;
@@ -131,6 +119,31 @@ pub(crate) async fn serve(
     Ok(())
 }
 
+/// Opens the store.
+async fn open_store(address: &StoreAddress) -> Result<Arc<dyn Store>> {
+    let path = match address {
+        StoreAddress::Sqlite(path) => path,
+        StoreAddress::Postgres(options) => {
+            let store = Postgres::open((**options).clone())
+                .await
+                .with_context(|| format!("the store {options} cannot be opened"))?;
+            return Ok(Arc::new(store));
+        }
+    };
+    let directory = path.parent();
+    if let Some(directory) = directory.filter(|directory| !directory.as_os_str().is_empty()) {
+        std::fs::create_dir_all(directory).with_context(|| {
+            format!(
+                "the data directory {} cannot be created",
+                directory.display()
+            )
+        })?;
+    }
+    let store = Sqlite::open(path)
+        .with_context(|| format!("the store {} cannot be opened", path.display()))?;
+    Ok(Arc::new(store))
+}
+
 /// Returns the host names that the server accepts. Without credentials on loopback these are the names of this machine.
 /// Otherwise credentials protect the server, or the operator chose `--insecure`, and every name is accepted.
 fn hosts(settings: &Settings, open: bool) -> Hosts {
@@ -143,13 +156,13 @@ fn hosts(settings: &Settings, open: bool) -> Hosts {
 }
 
 /// Prints the address and the next steps. Programs read the first line.
-fn greet(url: &str, database: &Path, open: bool) {
+fn greet(url: &str, store: &StoreAddress, open: bool) {
     say!("listening on {url}");
     say!();
     say!("  Conductor     CONDUCTOR_SERVER_URL={url}/api");
     say!("  Health        {url}/api/health");
     say!("  Metrics       {url}/metrics");
-    say!("  Data          {}", database.display());
+    say!("  Data          {store}");
     say!(
         "  Credentials   {}",
         if open {

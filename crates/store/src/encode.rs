@@ -147,3 +147,21 @@ pub(crate) fn task_status(status: TaskStatus) -> &'static str {
 pub(crate) fn signed(count: impl Into<u64>) -> i64 {
     i64::try_from(count.into()).unwrap_or(i64::MAX)
 }
+
+/// Returns when the run closed.
+pub(crate) fn closed_at(change: &RunChange) -> Option<i64> {
+    let closed = change.core.closed.as_ref();
+    closed.map(|closed| closed.at.as_micros())
+}
+
+/// Returns the correlation id of a definition run.
+pub(crate) fn correlation_id(change: &RunChange) -> Option<&str> {
+    change.core.execution.as_ref()?.correlation_id.as_deref()
+}
+
+/// Returns the run that started this definition run.
+pub(crate) fn parent_id(change: &RunChange) -> Option<&str> {
+    change.core.execution.as_ref()?;
+    let parent = change.spec.parent.as_deref()?;
+    Some(parent.workflow_id.as_str())
+}

@@ -258,7 +258,8 @@ impl Counters {
         self.sync_nanos.fetch_add(nanos(took), Ordering::Relaxed);
     }
 
-    fn record(&self, results: &[Result<bool, Error>], took: Duration) {
+    /// Counts a batch by the results of its writes.
+    pub(crate) fn record(&self, results: &[Result<bool, Error>], took: Duration) {
         let refused = results
             .iter()
             .filter(|result| matches!(result, Err(Error::Conflict)))
@@ -279,7 +280,8 @@ impl Counters {
         self.batch_nanos.fetch_add(nanos(took), Ordering::Relaxed);
     }
 
-    fn snapshot(&self) -> Stats {
+    /// Returns the counters at this time.
+    pub(crate) fn snapshot(&self) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             waiting: read(&self.waiting),

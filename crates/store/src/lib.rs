@@ -32,6 +32,7 @@ mod quiet;
 mod shape;
 pub mod sqlite;
 mod status;
+mod summary;
 mod thin;
 mod trial;
 

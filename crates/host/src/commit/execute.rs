@@ -7,6 +7,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use longhaul_engine::command::{CommandKind, Listed, Start};
@@ -34,6 +35,10 @@ use crate::error::{Error, Result};
 /// How often a command is decided again after losing to another commit, before its caller is asked to retry. Losing once is
 /// ordinary with several servers; losing eight times in a row means something is wrong.
 const CONFLICT_RETRIES: usize = 8;
+
+/// The pause after a lost commit is random and at most this, doubled each time, if other servers may write. Both would lose again
+/// if they tried again at the same time.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Steps of one decision on a definition run. A pass asks for a bounded number of things.
 const STEPS_MAX: usize = 200;
@@ -110,6 +115,11 @@ impl Tries<'_> {
     pub(crate) async fn next(&mut self) -> Result<Option<Locked<'_>>> {
         if self.left == 0 {
             return Err(Error::Contended);
+        }
+        if self.left < CONFLICT_RETRIES && self.executor.store.is_shared() {
+            let lost = CONFLICT_RETRIES - self.left;
+            let most = CONFLICT_PAUSE * (1 << lost);
+            tokio::time::sleep(most.mul_f64(rand::random())).await;
         }
         self.left -= 1;
         let cell = self.cell.insert(self.executor.cache.cell(&self.run_id));

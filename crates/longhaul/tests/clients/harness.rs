@@ -11,7 +11,9 @@ mod python;
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 
+use longhaul_test_postgres::Database;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
@@ -47,6 +49,8 @@ pub(crate) fn client_program(program: impl AsRef<OsStr>) -> Command {
 pub(crate) struct ServerOptions {
     arguments: Vec<String>,
     environment: Vec<(&'static str, &'static str)>,
+    /// The database, which is removed when the last server on it ends.
+    _database: Option<Arc<Database<'static>>>,
 }
 
 impl ServerOptions {
@@ -60,6 +64,15 @@ impl ServerOptions {
             self.arguments
                 .extend([flag.to_owned(), seconds.to_string()]);
         }
+        self
+    }
+
+    /// Uses an empty PostgreSQL database.
+    pub(crate) fn postgres(mut self) -> Self {
+        let database = longhaul_test_postgres::shared().database();
+        self.arguments
+            .extend(["--store".to_owned(), database.url().to_owned()]);
+        self._database = Some(Arc::new(database));
         self
     }
 

@@ -1,9 +1,9 @@
 //! The published client libraries, unmodified, against the built `longhaul` binary.
 //!
 //! `harness` runs the server, `rust_sdk`, `python_sdk` and `conductor_*` have the tests by subject, `crash` kills
-//! the server under load, and `examples` runs the published examples of the Rust crate. Every test has its own server, port and
+//! the server under load, `postgres` runs some of the programs on PostgreSQL, and `examples` runs the published examples of the Rust crate. Every test has its own server, port and
 //! database. The Python suites need an interpreter with `durable-workflow` 2.12.0 and `conductor-python` 2.0.0, the JavaScript suite
-//! needs node 18 and `@io-orkes/conductor-javascript` 4.0.0: `cargo xtask test` prepares both.
+//! needs node 18 and `@io-orkes/conductor-javascript` 4.0.0, and PostgreSQL 15 must be installed: `cargo xtask test` prepares all of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,5 +27,6 @@ mod crash;
 mod examples;
 mod harness;
 mod interop;
+mod postgres;
 mod python_sdk;
 mod rust_sdk;

@@ -380,7 +380,14 @@ fn invalid_settings_are_refused() {
     for (arguments, word) in [
         (vec!["serve", "--listen", "nowhere"], "nowhere"),
         (vec!["serve", "--store", "mysql://x"], "sqlite:PATH"),
-        (vec!["serve", "--store", "postgres://x"], "PostgreSQL"),
+        (
+            vec!["serve", "--store", "postgres://me:secret@127.0.0.1:1/x"],
+            "me@127.0.0.1:1",
+        ),
+        (
+            vec!["serve", "--store", "postgres://h/d?nonsense=1"],
+            "nonsense",
+        ),
         (
             vec!["serve", "--config", "/does/not/exist.toml"],
             "/does/not/exist.toml",
@@ -391,6 +398,7 @@ fn invalid_settings_are_refused() {
         let output = longhaul().args(&arguments).output().unwrap();
         let said = refused(&output);
         assert!(said.contains(word), "{arguments:?}: {said}");
+        assert!(!said.contains("secret"), "{said}");
     }
 }
 

@@ -39,6 +39,7 @@ CREATE TABLE run_states (
     run_id            text COLLATE "C" PRIMARY KEY,
     version           bigint NOT NULL,
     list_status       text COLLATE "C" NOT NULL,
+    closed_at         bigint,
     alarm             bigint,
     status            text COLLATE "C" NOT NULL,
     -- The rest is null in runs of code.

@@ -3,32 +3,14 @@
 use std::collections::BTreeMap;
 
 use longhaul_engine::change::{TaskKind, TaskRow};
-use longhaul_engine::run::state::{Closed, Program, Status};
+use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, TaskQueue};
-use longhaul_protocol::{Payload, Timestamp};
 use rusqlite::{Connection, params};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::{Map, Value};
 
 use super::read::{bodies, body};
 use crate::encode::signed;
+use crate::summary::ShownRun;
 use crate::{Error, LeaseFilter, LeasedIn, QueueCount, QueueKey, RunSummary};
-
-/// The part of a run's state that lists show; the rest of the text is skipped.
-#[derive(Deserialize)]
-struct Shown {
-    status: Status,
-    /// Only definition runs have it.
-    #[serde(default)]
-    execution: Option<IgnoredAny>,
-    #[serde(default)]
-    closed: Option<Closed>,
-    #[serde(default)]
-    search_attributes: Map<String, Value>,
-    #[serde(default)]
-    memo: Option<Payload>,
-}
 
 /// Returns a run for lists.
 pub(super) fn summary(connection: &Connection, run_key: i64) -> Result<RunSummary, Error> {
@@ -41,16 +23,13 @@ pub(super) fn summary(connection: &Connection, run_key: i64) -> Result<RunSummar
         .next()?
         .ok_or_else(|| Error::Corrupt(format!("run key {run_key} is listed but not stored")))?;
     let run_id = RunId::from(row.get::<_, String>(0)?);
-    let shown: Shown = body(row, 9, "run", run_id.as_str())?;
+    let shown: ShownRun = body(row, 9, "run", run_id.as_str())?;
     Ok(RunSummary {
         run_id,
         namespace: row.get::<_, String>(1)?.into(),
         workflow_id: row.get::<_, String>(2)?.into(),
         run_number: row.get::<_, i64>(3)?.cast_unsigned(),
-        program: match shown.execution {
-            Some(_) => Program::Definition,
-            None => Program::Code,
-        },
+        program: shown.program(),
         workflow_type: row.get(4)?,
         status: shown.status,
         closed_reason: shown.closed.as_ref().map(|closed| closed.reason),

@@ -14,7 +14,9 @@ use super::encode::{Commit, Write};
 use super::lock::Lock;
 use super::table::{document, key, log, session};
 use super::visibility::index;
-use crate::encode::{Bodies, list_status, signed, task_status};
+use crate::encode::{
+    Bodies, closed_at, correlation_id, list_status, parent_id, signed, task_status,
+};
 use crate::group::{Counters, Sink};
 use crate::{Error, shape};
 
@@ -277,23 +279,6 @@ fn update_run(
             .execute(params![found.run_key, version, bodies.state])?;
     }
     Ok(found.run_key)
-}
-
-/// Returns when the run closed.
-fn closed_at(change: &RunChange) -> Option<i64> {
-    let closed = change.core.closed.as_ref();
-    closed.map(|closed| closed.at.as_micros())
-}
-
-fn correlation_id(change: &RunChange) -> Option<&str> {
-    change.core.execution.as_ref()?.correlation_id.as_deref()
-}
-
-/// Returns the run that started this definition run.
-fn parent_id(change: &RunChange) -> Option<&str> {
-    change.core.execution.as_ref()?;
-    let parent = change.spec.parent.as_deref()?;
-    Some(parent.workflow_id.as_str())
 }
 
 fn insert_run(

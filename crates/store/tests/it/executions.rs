@@ -183,18 +183,42 @@ async fn fill(store: &dyn Store, shapes: &[Shape]) {
     }
 }
 
-async fn check(shapes: &[Shape], searches: &[ExecutionSearch], model: &Memory, sqlite: &Sqlite) {
+async fn check(shapes: &[Shape], searches: &[ExecutionSearch], model: &Memory, store: &dyn Store) {
     fill(model, shapes).await;
-    fill(sqlite, shapes).await;
-    compare(searches, model, sqlite).await;
+    fill(store, shapes).await;
+    compare(searches, model, store).await;
 }
 
-async fn compare(searches: &[ExecutionSearch], model: &Memory, sqlite: &Sqlite) {
+async fn compare(searches: &[ExecutionSearch], model: &Memory, store: &dyn Store) {
     for search in searches {
         let expected = model.search_executions(search).await.unwrap();
-        let found = sqlite.search_executions(search).await.unwrap();
+        let found = store.search_executions(search).await.unwrap();
         assert_eq!(found, expected, "{search:?}");
     }
+}
+
+/// Returns the searches whose queries are valid.
+fn understood(asked: &[(String, String, usize, usize)]) -> Vec<ExecutionSearch> {
+    asked
+        .iter()
+        .filter(|(query, ..)| parse_search(query).is_ok())
+        .map(|(query, sort, offset, limit)| ExecutionSearch {
+            offset: *offset,
+            limit: *limit,
+            ..search(query, sort)
+        })
+        .collect()
+}
+
+#[test]
+fn postgres_finds_the_definition_runs_that_a_query_matches() {
+    let shapes = prop::collection::vec(shape(), 1..16);
+    let asked = (query(), sort(), 0..4_usize, 1..20_usize);
+    let cases = (shapes, prop::collection::vec(asked, 30));
+    crate::postgres::check_random(4, &cases, async |store, clear, (shapes, asked)| {
+        clear();
+        check(&shapes, &understood(&asked), &Memory::new(), store).await;
+    });
 }
 
 proptest! {
@@ -204,18 +228,10 @@ proptest! {
         shapes in prop::collection::vec(shape(), 1..16),
         asked in prop::collection::vec((query(), sort(), 0..4_usize, 1..20_usize), 30),
     ) {
-        let searches: Vec<ExecutionSearch> = asked
-            .iter()
-            .filter(|(query, ..)| parse_search(query).is_ok())
-            .map(|(query, sort, offset, limit)| ExecutionSearch {
-                offset: *offset,
-                limit: *limit,
-                ..search(query, sort)
-            })
-            .collect();
+        let searches = understood(&asked);
         let (sqlite, _directory) = crate::files::temporary();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(check(&shapes, &searches, &Memory::new(), &sqlite));
+        runtime.block_on(check(&shapes, &searches, &Memory::new(), &*sqlite));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Random commits, some of them deliberately wrong, on the model and on SQLite: the same ones succeed, and afterwards every read
-//! returns the same. SQLite gets them without waiting for results, so that they share batches.
+//! returns the same. SQLite gets them without waiting for results, so that they share batches. PostgreSQL gets them both ways; if it
+//! does not wait, only commits of one run keep their order, so they are all of one run.
 
 use std::sync::Arc;
 
@@ -13,10 +14,9 @@ use longhaul_store::conformance::fixture::{
 };
 use longhaul_store::conformance::registry::worker;
 use longhaul_store::memory::Memory;
-use longhaul_store::sqlite::Sqlite;
 use longhaul_store::{
-    DocumentChange, DocumentKey, Error, NamespaceRow, Record, Registry as _, RunStore as _,
-    Store as _, WorkerRow, document,
+    DocumentChange, DocumentKey, Error, NamespaceRow, Record, Registry as _, RunStore as _, Store,
+    WorkerRow, document,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -420,16 +420,23 @@ fn universe() -> Universe {
     }
 }
 
-async fn check(ops: &[Op], model: &Memory, sqlite: &Sqlite) {
+/// Whether a store gets a commit before the one before it is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    Together,
+    OneByOne,
+}
+
+async fn check(ops: &[Op], model: &Memory, store: &dyn Store, pace: Pace) {
     let mut waiting = Vec::new();
     for op in ops {
         let changes = changes(model, op).await.map(Arc::new);
         if let Some(changes) = changes {
             let expected = outcome(model.commit(Arc::clone(&changes)).await);
             // It takes its place when it is called.
-            waiting.push((op, expected, sqlite.commit(changes)));
+            waiting.push((op, expected, store.commit(changes)));
         }
-        if matches!(op, Op::Settle) {
+        if pace == Pace::OneByOne || matches!(op, Op::Settle) {
             for (op, expected, answer) in waiting.drain(..) {
                 assert_eq!(outcome(answer.await), expected, "{op:?}");
             }
@@ -438,7 +445,7 @@ async fn check(ops: &[Op], model: &Memory, sqlite: &Sqlite) {
     for (op, expected, answer) in waiting {
         assert_eq!(outcome(answer.await), expected, "{op:?}");
     }
-    assert_same(model, sqlite, &universe()).await;
+    assert_same(model, store, &universe()).await;
 }
 
 /// Takes a few seconds; `PROPTEST_CASES` sets more cases.
@@ -458,6 +465,34 @@ proptest! {
     fn sqlite_behaves_like_the_model(ops in prop::collection::vec(op(), 1..80)) {
         let (sqlite, _directory) = crate::files::temporary();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(check(&ops, &Memory::new(), &sqlite));
+        runtime.block_on(check(&ops, &Memory::new(), &*sqlite, Pace::Together));
     }
+}
+
+/// Returns the ops on the runs of one workflow, which keep their order in every store.
+fn of_one_workflow(ops: &[Op]) -> Vec<Op> {
+    let is_one = |which: &Which| which.namespace == NAMESPACES[0] && which.workflow == WORKFLOWS[0];
+    let ops = ops.iter().filter(|op| match op {
+        Op::Start { which, .. } | Op::Step { which, .. } => is_one(which) && which.number == 1,
+        Op::Continue { .. } => false,
+        Op::CreateNamespace(name) | Op::UpdateNamespace(name, _) => *name == NAMESPACES[0],
+        Op::PutWorker { .. } | Op::DeleteWorker { .. } => true,
+        Op::Settle => true,
+    });
+    ops.cloned().collect()
+}
+
+#[test]
+fn postgres_behaves_like_the_model() {
+    let ops = prop::collection::vec(op(), 1..80);
+    crate::postgres::check_random(config().cases / 8, &ops, async |store, clear, ops| {
+        for pace in [Pace::OneByOne, Pace::Together] {
+            let ops = match pace {
+                Pace::OneByOne => ops.clone(),
+                Pace::Together => of_one_workflow(&ops),
+            };
+            clear();
+            check(&ops, &Memory::new(), store, pace).await;
+        }
+    });
 }

@@ -248,13 +248,13 @@ async fn pages(store: &dyn Store, filter: &RunFilter) -> Vec<RunSummary> {
     }
 }
 
-async fn check(shapes: &[Shape], queries: &[RunFilter], model: &Memory, sqlite: &Sqlite) {
+async fn check(shapes: &[Shape], queries: &[RunFilter], model: &Memory, store: &dyn Store) {
     fill(model, shapes).await;
-    fill(sqlite, shapes).await;
+    fill(store, shapes).await;
     for filter in queries {
         let expected = model.list_runs(filter).await.unwrap();
         assert_eq!(
-            sqlite.list_runs(filter).await.unwrap(),
+            store.list_runs(filter).await.unwrap(),
             expected,
             "{filter:?}"
         );
@@ -262,7 +262,7 @@ async fn check(shapes: &[Shape], queries: &[RunFilter], model: &Memory, sqlite: 
             limit: 3,
             ..filter.clone()
         };
-        assert_eq!(pages(sqlite, &short).await, expected, "{filter:?}");
+        assert_eq!(pages(store, &short).await, expected, "{filter:?}");
     }
 }
 
@@ -284,8 +284,18 @@ proptest! {
     ) {
         let (sqlite, _directory) = crate::files::temporary();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(check(&shapes, &understood(&queries), &Memory::new(), &sqlite));
+        runtime.block_on(check(&shapes, &understood(&queries), &Memory::new(), &*sqlite));
     }
+}
+
+#[test]
+fn postgres_finds_the_runs_that_a_query_matches() {
+    let shapes = prop::collection::vec(shape(), 1..24);
+    let cases = (shapes, prop::collection::vec(query(), 40));
+    crate::postgres::check_random(4, &cases, async |store, clear, (shapes, queries)| {
+        clear();
+        check(&shapes, &understood(&queries), &Memory::new(), store).await;
+    });
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! Pages of definition runs with the number of all results. The number is counted along the same indexes as the page is read, so
 //! the usual queries never visit the rows of the runs that they count.
 
-use longhaul_engine::conductor::execution::state::{Execution, Stored};
+use longhaul_engine::conductor::execution::state::Stored;
 use longhaul_engine::conductor::execution::summary::ExecutionSummary;
-use longhaul_engine::run::state::{Closed, Part, PartKey, Program};
+use longhaul_engine::run::state::{Part, PartKey, Program};
 use longhaul_engine::visibility::execution::{Direction, Order, SortField};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::RunId;
 use rusqlite::{Connection, params, params_from_iter};
-use serde::Deserialize;
 
 use super::check::column;
 use super::find::{Group, groups, newest};
@@ -16,6 +15,7 @@ use super::statement::Sql;
 use crate::encode::signed;
 use crate::sqlite::read::body;
 use crate::status::condition_of;
+use crate::summary::ShownExecution;
 use crate::{Error, ExecutionPage, ExecutionSearch, RunFilter};
 
 pub(crate) fn executions(
@@ -126,14 +126,6 @@ fn sorted(
     Ok(keys.collect::<Result<_, _>>()?)
 }
 
-/// The part of a run's state that a summary shows.
-#[derive(Deserialize)]
-struct Shown {
-    #[serde(default)]
-    closed: Option<Closed>,
-    execution: Box<Execution>,
-}
-
 fn summary(connection: &Connection, run_key: i64) -> Result<ExecutionSummary, Error> {
     let mut statement = connection.prepare_cached(
         "SELECT run_id, workflow_type, started_at, parent_id, state FROM runs WHERE run_key = ?1",
@@ -143,7 +135,7 @@ fn summary(connection: &Connection, run_key: i64) -> Result<ExecutionSummary, Er
         .next()?
         .ok_or_else(|| Error::Corrupt(format!("run key {run_key} is listed but not stored")))?;
     let run_id = RunId::from(row.get::<_, String>(0)?);
-    let shown: Shown = body(row, 4, "run", run_id.as_str())?;
+    let shown: ShownExecution = body(row, 4, "run", run_id.as_str())?;
     Ok(ExecutionSummary {
         workflow_type: row.get(1)?,
         started_at: Timestamp::from_micros(row.get(2)?),

@@ -1,13 +1,69 @@
-//! The layer below the PostgreSQL store: connecting, TLS, what servers are refused, migrations.
+//! The PostgreSQL store: the suite, several servers on one database, outages, and the layer below: connecting, TLS, what servers are
+//! refused, migrations.
 
-use longhaul_store::Error;
-use longhaul_store::postgres::Options;
+use std::sync::Arc;
+
 use longhaul_store::postgres::connect::{Connected, Role, connect};
+use longhaul_store::postgres::{Options, Postgres};
+use longhaul_store::{Error, Store};
+use longhaul_test_postgres::Database;
+use proptest::prelude::{ProptestConfig, Strategy};
+use proptest::test_runner::TestRunner;
 
 mod connecting;
 mod inspecting;
 mod migrating;
+mod outages;
+mod servers;
 mod tls;
+
+longhaul_store::conformance_tests!(temporary().await);
+
+/// Returns a store in a database of its own.
+pub(crate) async fn temporary() -> (Arc<Postgres>, Database<'static>) {
+    let database = longhaul_test_postgres::shared().database();
+    (Arc::new(open(&database).await), database)
+}
+
+/// Opens a store in a database, as another server would.
+async fn open(database: &Database<'_>) -> Postgres {
+    let options = Options::parse(database.url()).unwrap();
+    Postgres::open(options.with_connections_max(4))
+        .await
+        .unwrap()
+}
+
+/// Runs random cases on one database, because a new one takes longer than a case. The check gets the store and a function that removes
+/// all rows.
+pub(crate) fn check_random<S: Strategy>(
+    cases: u32,
+    strategy: &S,
+    check: impl AsyncFn(&dyn Store, &dyn Fn(), S::Value),
+) {
+    // The thread ends the transactions of readers while this one waits for `psql`.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (store, database) = runtime.block_on(temporary());
+    let tables = "SELECT string_agg(tablename, ', ') FROM pg_tables
+                  WHERE schemaname = 'public' AND tablename NOT IN ('schema_migrations', 'writers')";
+    let tables = database.sql(tables);
+    let truncate = format!("TRUNCATE {}", tables.trim());
+    let clear = || drop(database.sql(&truncate));
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases,
+        // Regressions are kept beside the tests of SQLite, which run the same cases.
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let outcome = runner.run(strategy, |case| {
+        runtime.block_on(check(&*store, &clear, case));
+        Ok(())
+    });
+    outcome.unwrap();
+}
 
 /// Returns a connection of a writer.
 async fn writer(url: &str) -> Connected {

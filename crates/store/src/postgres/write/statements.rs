@@ -1,0 +1,879 @@
+//! The statements that write the rows of a batch: one per table, with an array per column. They are sent together, and nothing is
+//! sent for a table without rows.
+
+use std::borrow::Cow;
+
+use futures::try_join;
+use longhaul_engine::change::RunChange;
+use longhaul_protocol::Timestamp;
+use tokio_postgres::Error as PostgresError;
+use tokio_postgres::types::ToSql;
+
+use super::rows::Rows;
+use crate::encode::{closed_at, correlation_id, list_status, parent_id, signed, task_status};
+use crate::postgres::connect::Connected;
+use crate::postgres::text::{escaped, value};
+
+/// The writes of one batch on one connection.
+pub(super) struct Batch<'a> {
+    pub(super) client: &'a Connected,
+    pub(super) rows: &'a Rows<'a>,
+}
+
+type Written = Result<(), PostgresError>;
+
+impl Batch<'_> {
+    /// Sends all rows and the COMMIT, then waits. Rows are deleted before others are written.
+    pub(super) async fn commit(&self) -> Written {
+        let commit = self.client.batch_execute("COMMIT");
+        try_join!(
+            self.delete_requests(),
+            self.delete_commands(),
+            self.delete_parts(),
+            self.delete_logs(),
+            self.delete_alarms(),
+            self.delete_attributes(),
+            self.delete_documents(),
+            self.create_runs(),
+            self.create_specs(),
+            self.create_names(),
+            self.create_states(),
+            self.update_states(),
+            self.move_in_lists(),
+            self.move_attributes(),
+            self.put_alarms(),
+            self.put_parts(),
+            self.append_events(),
+            self.put_tasks(),
+            self.put_commands(),
+            self.put_requests(),
+            self.put_keys(),
+            self.put_attributes(),
+            self.put_sessions(),
+            self.put_documents(),
+            self.put_logs(),
+            commit,
+        )?;
+        Ok(())
+    }
+
+    async fn write(&self, sql: &'static str, columns: &[&(dyn ToSql + Sync)]) -> Written {
+        let statement = self.client.prepare_cached(sql).await?;
+        self.client.execute(&statement, columns).await.map(drop)
+    }
+
+    async fn create_runs(&self) -> Written {
+        if self.rows.created.is_empty() {
+            return Ok(());
+        }
+        // The list columns are those of the newest state: a run may be created and changed in one batch.
+        let runs = || {
+            self.rows
+                .created
+                .keys()
+                .filter_map(|id| self.rows.states.get(id))
+        };
+        let texts = |of: fn(&RunChange) -> &str| -> Vec<Cow<'_, str>> {
+            runs().map(|(change, _)| escaped(of(change))).collect()
+        };
+        let optional = |of: fn(&RunChange) -> Option<&str>| -> Vec<Option<Cow<'_, str>>> {
+            runs().map(|(change, _)| of(change).map(escaped)).collect()
+        };
+        let numbers = |of: fn(&RunChange) -> i64| -> Vec<i64> {
+            runs().map(|(change, _)| of(change)).collect()
+        };
+        self.write(
+            CREATE_RUNS,
+            &[
+                &texts(|change| change.spec.run_id.as_str()),
+                &texts(|change| change.spec.namespace.as_str()),
+                &texts(|change| change.spec.workflow_id.as_str()),
+                &numbers(|change| signed(change.spec.run_number)),
+                &texts(|change| &change.spec.workflow_type),
+                &texts(|change| change.spec.task_queue.as_str()),
+                &optional(|change| change.spec.business_key.as_deref()),
+                &optional(|change| change.spec.routing.compatibility.as_deref()),
+                &numbers(|change| change.spec.started_at.as_micros()),
+                &texts(|change| list_status(&change.core)),
+                &runs()
+                    .map(|(change, _)| closed_at(change))
+                    .collect::<Vec<_>>(),
+                &optional(correlation_id),
+                &optional(parent_id),
+            ],
+        )
+        .await
+    }
+
+    async fn create_specs(&self) -> Written {
+        if self.rows.created.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<_> = self.rows.created.keys().map(|id| escaped(id)).collect();
+        let bodies: Vec<&str> = self.rows.created.values().map(|(_, body)| *body).collect();
+        self.write(CREATE_SPECS, &[&ids, &bodies]).await
+    }
+
+    async fn create_names(&self) -> Written {
+        if self.rows.created.is_empty() {
+            return Ok(());
+        }
+        let created = || self.rows.created.values().map(|(change, _)| &change.spec);
+        self.write(
+            CREATE_NAMES,
+            &[
+                &created()
+                    .map(|spec| escaped(spec.namespace.as_str()))
+                    .collect::<Vec<_>>(),
+                &created()
+                    .map(|spec| escaped(spec.workflow_id.as_str()))
+                    .collect::<Vec<_>>(),
+                &created()
+                    .map(|spec| signed(spec.run_number))
+                    .collect::<Vec<_>>(),
+                &created()
+                    .map(|spec| escaped(spec.run_id.as_str()))
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn create_states(&self) -> Written {
+        self.write_states(CREATE_STATES, |id| self.rows.created.contains_key(id))
+            .await
+    }
+
+    async fn update_states(&self) -> Written {
+        self.write_states(UPDATE_STATES, |id| !self.rows.created.contains_key(id))
+            .await
+    }
+
+    async fn write_states(&self, sql: &'static str, is_wanted: impl Fn(&str) -> bool) -> Written {
+        let states = self.rows.states.iter().filter(|(id, _)| is_wanted(id));
+        let states: Vec<(&RunChange, &str)> = states.map(|(_, state)| *state).collect();
+        if states.is_empty() {
+            return Ok(());
+        }
+        let changes = || states.iter().map(|(change, _)| *change);
+        let executions = || changes().map(|change| change.core.execution.as_deref());
+        self.write(
+            sql,
+            &[
+                &changes()
+                    .map(|change| escaped(change.spec.run_id.as_str()))
+                    .collect::<Vec<_>>(),
+                &changes()
+                    .map(|change| signed(change.version()))
+                    .collect::<Vec<_>>(),
+                &changes()
+                    .map(|change| list_status(&change.core))
+                    .collect::<Vec<_>>(),
+                &changes().map(closed_at).collect::<Vec<_>>(),
+                &changes()
+                    .map(|change| change.core.alarm.map(Timestamp::as_micros))
+                    .collect::<Vec<_>>(),
+                &changes()
+                    .map(|change| change.core.status.as_str())
+                    .collect::<Vec<_>>(),
+                &executions()
+                    .map(|execution| execution.map(|execution| execution.updated_at.as_micros()))
+                    .collect::<Vec<_>>(),
+                &executions()
+                    .map(|execution| execution.map(|execution| i64::from(execution.version)))
+                    .collect::<Vec<_>>(),
+                &executions()
+                    .map(|execution| execution.map(|execution| i64::from(execution.priority)))
+                    .collect::<Vec<_>>(),
+                &executions()
+                    .map(|execution| escaped(execution?.created_by.as_deref()?).into())
+                    .collect::<Vec<Option<Cow<'_, str>>>>(),
+                &executions()
+                    .map(|execution| escaped(execution?.idempotency_key.as_deref()?).into())
+                    .collect::<Vec<Option<Cow<'_, str>>>>(),
+                &executions()
+                    .map(|execution| escaped(execution?.classifier()).into())
+                    .collect::<Vec<Option<Cow<'_, str>>>>(),
+                &executions()
+                    .map(|execution| escaped(execution?.reason.as_deref()?).into())
+                    .collect::<Vec<Option<Cow<'_, str>>>>(),
+                &executions()
+                    .map(|execution| escaped(&execution?.failed_references).into())
+                    .collect::<Vec<Option<Cow<'_, str>>>>(),
+                &states.iter().map(|(_, body)| *body).collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    /// Returns the changes of runs that existed before the batch and move in lists.
+    fn moved(&self) -> Vec<&RunChange> {
+        let moved = self.rows.moved.iter();
+        let moved = moved.filter(|id| !self.rows.created.contains_key(*id));
+        moved
+            .filter_map(|id| self.rows.states.get(id))
+            .map(|(change, _)| *change)
+            .collect()
+    }
+
+    async fn move_in_lists(&self) -> Written {
+        let moved = self.moved();
+        if moved.is_empty() {
+            return Ok(());
+        }
+        let moved = || moved.iter();
+        self.write(
+            MOVE_IN_LISTS,
+            &[
+                &moved()
+                    .map(|change| escaped(change.spec.run_id.as_str()))
+                    .collect::<Vec<_>>(),
+                &moved()
+                    .map(|change| list_status(&change.core))
+                    .collect::<Vec<_>>(),
+                &moved().map(|change| closed_at(change)).collect::<Vec<_>>(),
+                &moved()
+                    .map(|change| correlation_id(change).map(escaped))
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn move_attributes(&self) -> Written {
+        let moved = self.moved();
+        let moved = moved.iter().filter(|change| {
+            let is_written = self
+                .rows
+                .attributes
+                .contains_key(change.spec.run_id.as_str());
+            !is_written && !change.core.search_attributes.is_empty()
+        });
+        let (ids, statuses): (Vec<_>, Vec<_>) = moved
+            .map(|change| {
+                (
+                    escaped(change.spec.run_id.as_str()),
+                    list_status(&change.core),
+                )
+            })
+            .unzip();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.write(MOVE_ATTRIBUTES, &[&ids, &statuses]).await
+    }
+
+    async fn delete_alarms(&self) -> Written {
+        let ended = self.rows.alarms.iter().filter(|(_, alarm)| alarm.is_none());
+        let ids: Vec<_> = ended.map(|(id, _)| escaped(id)).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.write(DELETE_ALARMS, &[&ids]).await
+    }
+
+    async fn put_alarms(&self) -> Written {
+        let alarms = self.rows.alarms.iter();
+        let (ids, alarms): (Vec<_>, Vec<i64>) = alarms
+            .filter_map(|(id, alarm)| Some((escaped(id), (*alarm)?)))
+            .unzip();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.write(PUT_ALARMS, &[&ids, &alarms]).await
+    }
+
+    async fn delete_parts(&self) -> Written {
+        let deleted = self.rows.parts.iter().filter(|(_, part)| part.is_none());
+        let (ids, parts): (Vec<_>, Vec<&str>) =
+            deleted.map(|((id, part), _)| (escaped(id), *part)).unzip();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.write(DELETE_PARTS, &[&ids, &parts]).await
+    }
+
+    async fn put_parts(&self) -> Written {
+        let parts = self.rows.parts.iter();
+        let parts = parts.filter_map(|(key, part)| Some((key, part.as_ref()?)));
+        let parts: Vec<_> = parts.collect();
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let parts = || parts.iter();
+        self.write(
+            PUT_PARTS,
+            &[
+                &parts().map(|((id, _), _)| escaped(id)).collect::<Vec<_>>(),
+                &parts().map(|((_, part), _)| *part).collect::<Vec<_>>(),
+                &parts()
+                    .map(|(_, row)| row.searched.as_deref().map(escaped))
+                    .collect::<Vec<_>>(),
+                &parts().map(|(_, row)| row.body).collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn append_events(&self) -> Written {
+        if self.rows.events.is_empty() {
+            return Ok(());
+        }
+        let events = || {
+            let changes = self.rows.events.iter();
+            changes.flat_map(|change| change.events.iter().map(move |event| (change, event)))
+        };
+        self.write(
+            APPEND_EVENTS,
+            &[
+                &events()
+                    .map(|(change, _)| escaped(change.spec.run_id.as_str()))
+                    .collect::<Vec<_>>(),
+                &events()
+                    .map(|(_, event)| signed(event.sequence))
+                    .collect::<Vec<_>>(),
+                &events()
+                    .map(|(_, event)| escaped(event.id.as_str()))
+                    .collect::<Vec<_>>(),
+                &events()
+                    .map(|(_, event)| escaped(event.event_type))
+                    .collect::<Vec<_>>(),
+                &events()
+                    .map(|(_, event)| event.recorded_at.as_micros())
+                    .collect::<Vec<_>>(),
+                &events()
+                    .map(|(_, event)| {
+                        event
+                            .workflow_task_id
+                            .as_ref()
+                            .map(|id| escaped(id.as_str()))
+                    })
+                    .collect::<Vec<_>>(),
+                &events()
+                    .map(|(_, event)| {
+                        event
+                            .workflow_command_id
+                            .as_ref()
+                            .map(|id| escaped(id.as_str()))
+                    })
+                    .collect::<Vec<_>>(),
+                &events()
+                    .map(|(_, event)| event.principal.as_deref().map(escaped))
+                    .collect::<Vec<_>>(),
+                &events()
+                    .map(|(_, event)| &*event.payload)
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn put_tasks(&self) -> Written {
+        if self.rows.tasks.is_empty() {
+            return Ok(());
+        }
+        let tasks = || self.rows.tasks.values().map(|(task, _)| *task);
+        self.write(
+            PUT_TASKS,
+            &[
+                &tasks()
+                    .map(|task| escaped(task.task_id.as_str()))
+                    .collect::<Vec<_>>(),
+                &tasks()
+                    .map(|task| task_status(task.status))
+                    .collect::<Vec<_>>(),
+                &tasks()
+                    .map(|task| escaped(task.namespace.as_str()))
+                    .collect::<Vec<_>>(),
+                &tasks().map(|task| task.kind.as_str()).collect::<Vec<_>>(),
+                &tasks()
+                    .map(|task| escaped(task.queue.as_str()))
+                    .collect::<Vec<_>>(),
+                &tasks()
+                    .map(|task| i16::from(task.priority))
+                    .collect::<Vec<_>>(),
+                &tasks()
+                    .map(|task| task.available_at.as_micros())
+                    .collect::<Vec<_>>(),
+                &tasks()
+                    .map(|task| {
+                        task.lease_owner
+                            .as_ref()
+                            .map(|owner| escaped(owner.as_str()))
+                    })
+                    .collect::<Vec<_>>(),
+                &tasks()
+                    .map(|task| {
+                        let session = task.worker_session.as_ref();
+                        session.map(|session| escaped(session.session_id.as_str()))
+                    })
+                    .collect::<Vec<_>>(),
+                &self
+                    .rows
+                    .tasks
+                    .values()
+                    .map(|(_, body)| *body)
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn delete_logs(&self) -> Written {
+        let deleted = self.rows.logs.iter().filter(|(_, line)| line.is_none());
+        let deleted: Vec<_> = deleted.map(|(key, _)| key).collect();
+        if deleted.is_empty() {
+            return Ok(());
+        }
+        let deleted = || deleted.iter();
+        self.write(
+            DELETE_LOGS,
+            &[
+                &deleted().map(|(id, _)| escaped(id)).collect::<Vec<_>>(),
+                &deleted()
+                    .map(|(_, key)| signed(key.task))
+                    .collect::<Vec<_>>(),
+                &deleted()
+                    .map(|(_, key)| signed(key.line))
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn put_logs(&self) -> Written {
+        let lines = self.rows.logs.iter();
+        let lines: Vec<_> = lines
+            .filter_map(|(key, line)| Some((key, (*line)?)))
+            .collect();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let lines = || lines.iter();
+        self.write(
+            PUT_LOGS,
+            &[
+                &lines().map(|((id, _), _)| escaped(id)).collect::<Vec<_>>(),
+                &lines()
+                    .map(|((_, key), _)| signed(key.task))
+                    .collect::<Vec<_>>(),
+                &lines()
+                    .map(|((_, key), _)| signed(key.line))
+                    .collect::<Vec<_>>(),
+                &lines()
+                    .map(|(_, line)| line.created_at.as_micros())
+                    .collect::<Vec<_>>(),
+                // A JSON string: a line may contain U+0000.
+                &lines()
+                    .map(|(_, line)| serde_json::Value::from(&*line.text).to_string())
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn delete_commands(&self) -> Written {
+        let deleted = self.rows.commands.iter().filter(|(_, body)| body.is_none());
+        let (ids, sequences): (Vec<_>, Vec<i64>) = deleted
+            .map(|((id, sequence), _)| (escaped(id), signed(*sequence)))
+            .unzip();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.write(DELETE_COMMANDS, &[&ids, &sequences]).await
+    }
+
+    async fn delete_requests(&self) -> Written {
+        if self.rows.deleted.is_empty() {
+            return Ok(());
+        }
+        let deleted = || self.rows.deleted.iter();
+        self.write(
+            DELETE_REQUESTS,
+            &[
+                &deleted()
+                    .map(|command| escaped(command.namespace))
+                    .collect::<Vec<_>>(),
+                &deleted()
+                    .map(|command| escaped(command.workflow_id))
+                    .collect::<Vec<_>>(),
+                &deleted()
+                    .map(|command| escaped(command.run_id))
+                    .collect::<Vec<_>>(),
+                &deleted()
+                    .map(|command| signed(command.sequence))
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn put_commands(&self) -> Written {
+        let commands = self.rows.commands.iter();
+        let commands: Vec<_> = commands
+            .filter_map(|(key, body)| Some((key, (*body)?)))
+            .collect();
+        if commands.is_empty() {
+            return Ok(());
+        }
+        let commands = || commands.iter();
+        self.write(
+            PUT_COMMANDS,
+            &[
+                &commands()
+                    .map(|((id, _), _)| escaped(id))
+                    .collect::<Vec<_>>(),
+                &commands()
+                    .map(|((_, sequence), _)| signed(*sequence))
+                    .collect::<Vec<_>>(),
+                &commands().map(|(_, body)| *body).collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn put_requests(&self) -> Written {
+        if self.rows.requests.is_empty() {
+            return Ok(());
+        }
+        let requests = || self.rows.requests.iter();
+        self.write(
+            PUT_REQUESTS,
+            &[
+                &requests()
+                    .map(|((space, _, _), _)| escaped(space))
+                    .collect::<Vec<_>>(),
+                &requests()
+                    .map(|((_, workflow, _), _)| escaped(workflow))
+                    .collect::<Vec<_>>(),
+                &requests()
+                    .map(|((_, _, request), _)| escaped(request))
+                    .collect::<Vec<_>>(),
+                &requests()
+                    .map(|(_, (run_id, _))| escaped(run_id))
+                    .collect::<Vec<_>>(),
+                &requests()
+                    .map(|(_, (_, sequence))| signed(*sequence))
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn put_keys(&self) -> Written {
+        if self.rows.keys.is_empty() {
+            return Ok(());
+        }
+        let keys = || self.rows.keys.iter();
+        self.write(
+            PUT_KEYS,
+            &[
+                &keys()
+                    .map(|((space, _, _), _)| escaped(space))
+                    .collect::<Vec<_>>(),
+                &keys()
+                    .map(|((_, kind, _), _)| escaped(kind))
+                    .collect::<Vec<_>>(),
+                &keys()
+                    .map(|((_, _, key), _)| escaped(key))
+                    .collect::<Vec<_>>(),
+                &keys()
+                    .map(|(_, run_id)| escaped(run_id))
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn delete_attributes(&self) -> Written {
+        let written = self.rows.attributes.keys();
+        let written = written.filter(|id| !self.rows.created.contains_key(*id));
+        let ids: Vec<_> = written.map(|id| escaped(id)).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        self.write(DELETE_ATTRIBUTES, &[&ids]).await
+    }
+
+    async fn put_attributes(&self) -> Written {
+        // A list may contain a string twice.
+        let mut entries = std::collections::BTreeSet::new();
+        for (id, attributes) in &self.rows.attributes {
+            for entry in *attributes {
+                let (name, kind) = (entry.name.as_str(), entry.kind.as_str());
+                entries.insert((*id, name, kind, value(&entry.term)));
+            }
+        }
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let entries = || entries.iter();
+        let changes = || {
+            let states = &self.rows.states;
+            entries().filter_map(|(id, ..)| states.get(id).map(|(change, _)| *change))
+        };
+        self.write(
+            PUT_ATTRIBUTES,
+            &[
+                &entries().map(|(id, ..)| escaped(id)).collect::<Vec<_>>(),
+                &entries()
+                    .map(|(_, name, ..)| escaped(name))
+                    .collect::<Vec<_>>(),
+                &entries().map(|(_, _, kind, _)| *kind).collect::<Vec<_>>(),
+                &entries()
+                    .map(|(.., value)| value.as_str())
+                    .collect::<Vec<_>>(),
+                &changes()
+                    .map(|change| escaped(change.spec.namespace.as_str()))
+                    .collect::<Vec<_>>(),
+                &changes()
+                    .map(|change| list_status(&change.core))
+                    .collect::<Vec<_>>(),
+                &changes()
+                    .map(|change| change.spec.started_at.as_micros())
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn put_sessions(&self) -> Written {
+        if self.rows.sessions.is_empty() {
+            return Ok(());
+        }
+        let sessions = || self.rows.sessions.values().map(|(session, _)| *session);
+        self.write(
+            PUT_SESSIONS,
+            &[
+                &sessions()
+                    .map(|session| escaped(session.namespace.as_str()))
+                    .collect::<Vec<_>>(),
+                &sessions()
+                    .map(|session| escaped(session.session_id.as_str()))
+                    .collect::<Vec<_>>(),
+                &sessions()
+                    .map(|session| signed(session.version))
+                    .collect::<Vec<_>>(),
+                &sessions()
+                    .map(|session| session.status.as_str())
+                    .collect::<Vec<_>>(),
+                &sessions()
+                    .map(|session| escaped(session.queue.as_str()))
+                    .collect::<Vec<_>>(),
+                &sessions()
+                    .map(|session| escaped(session.lease_owner.as_str()))
+                    .collect::<Vec<_>>(),
+                &sessions()
+                    .map(|session| session.deadline().map(Timestamp::as_micros))
+                    .collect::<Vec<_>>(),
+                &sessions()
+                    .map(|session| session.ended_at().map(Timestamp::as_micros))
+                    .collect::<Vec<_>>(),
+                &sessions()
+                    .map(|session| session.updated_at.as_micros())
+                    .collect::<Vec<_>>(),
+                &self
+                    .rows
+                    .sessions
+                    .values()
+                    .map(|(_, body)| *body)
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn delete_documents(&self) -> Written {
+        let deleted = self
+            .rows
+            .documents
+            .values()
+            .filter(|change| change.body.is_none());
+        let deleted: Vec<_> = deleted.map(|change| &change.key).collect();
+        if deleted.is_empty() {
+            return Ok(());
+        }
+        let deleted = || deleted.iter();
+        self.write(
+            DELETE_DOCUMENTS,
+            &[
+                &deleted().map(|key| key.kind.as_str()).collect::<Vec<_>>(),
+                &deleted()
+                    .map(|key| escaped(&key.namespace))
+                    .collect::<Vec<_>>(),
+                &deleted().map(|key| escaped(&key.name)).collect::<Vec<_>>(),
+                &deleted()
+                    .map(|key| escaped(&key.qualifier))
+                    .collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+
+    async fn put_documents(&self) -> Written {
+        let written = self.rows.documents.values();
+        let written: Vec<_> = written
+            .filter_map(|change| Some((*change, change.body.as_deref()?)))
+            .collect();
+        if written.is_empty() {
+            return Ok(());
+        }
+        let written = || written.iter();
+        self.write(
+            PUT_DOCUMENTS,
+            &[
+                &written()
+                    .map(|(change, _)| change.key.kind.as_str())
+                    .collect::<Vec<_>>(),
+                &written()
+                    .map(|(change, _)| escaped(&change.key.namespace))
+                    .collect::<Vec<_>>(),
+                &written()
+                    .map(|(change, _)| escaped(&change.key.name))
+                    .collect::<Vec<_>>(),
+                &written()
+                    .map(|(change, _)| escaped(&change.key.qualifier))
+                    .collect::<Vec<_>>(),
+                &written()
+                    .map(|(change, _)| signed(change.version))
+                    .collect::<Vec<_>>(),
+                &written().map(|(_, body)| *body).collect::<Vec<_>>(),
+            ],
+        )
+        .await
+    }
+}
+
+const CREATE_RUNS: &str = "INSERT INTO runs (run_id, namespace, workflow_id, run_number, workflow_type, task_queue, business_key,
+     compatibility, started_at, list_status, closed_at, correlation_id, parent_id)
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::text[], $6::text[], $7::text[], $8::text[], $9::int8[],
+     $10::text[], $11::int8[], $12::text[], $13::text[])";
+
+const CREATE_SPECS: &str =
+    "INSERT INTO run_specs (run_id, body) SELECT * FROM unnest($1::text[], $2::text[])";
+
+const CREATE_NAMES: &str = "INSERT INTO workflow_runs (namespace, workflow_id, run_number, run_id)
+     SELECT * FROM unnest($1::text[], $2::text[], $3::int8[], $4::text[])";
+
+const CREATE_STATES: &str = "INSERT INTO run_states (run_id, version, list_status, closed_at, alarm, status, updated_at, definition,
+     priority, created_by, idempotency_key, classifier, reason, failed_references, state)
+     SELECT * FROM unnest($1::text[], $2::int8[], $3::text[], $4::int8[], $5::int8[], $6::text[], $7::int8[], $8::int8[], $9::int8[],
+     $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])";
+
+const UPDATE_STATES: &str = "UPDATE run_states s SET version = n.version, list_status = n.list_status, closed_at = n.closed_at,
+     alarm = n.alarm, status = n.status, updated_at = n.updated_at, definition = n.definition, priority = n.priority,
+     created_by = n.created_by, idempotency_key = n.idempotency_key, classifier = n.classifier, reason = n.reason,
+     failed_references = n.failed_references, state = n.state
+     FROM unnest($1::text[], $2::int8[], $3::text[], $4::int8[], $5::int8[], $6::text[], $7::int8[], $8::int8[], $9::int8[],
+     $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[])
+     n (run_id, version, list_status, closed_at, alarm, status, updated_at, definition, priority, created_by, idempotency_key,
+     classifier, reason, failed_references, state) WHERE s.run_id = n.run_id";
+
+const MOVE_IN_LISTS: &str = "UPDATE runs r SET list_status = n.list_status, closed_at = n.closed_at, correlation_id = n.correlation_id
+     FROM unnest($1::text[], $2::text[], $3::int8[], $4::text[]) n (run_id, list_status, closed_at, correlation_id)
+     WHERE r.run_id = n.run_id";
+
+const MOVE_ATTRIBUTES: &str = "UPDATE run_attributes a SET list_status = n.list_status
+     FROM unnest($1::text[], $2::text[]) n (run_id, list_status) WHERE a.run_id = n.run_id";
+
+const DELETE_ALARMS: &str = "DELETE FROM run_alarms WHERE run_id = ANY($1::text[])";
+
+const PUT_ALARMS: &str =
+    "INSERT INTO run_alarms (run_id, alarm) SELECT * FROM unnest($1::text[], $2::int8[])
+     ON CONFLICT (run_id) DO UPDATE SET alarm = excluded.alarm";
+
+const DELETE_PARTS: &str =
+    "DELETE FROM run_parts p USING unnest($1::text[], $2::text[]) n (run_id, part)
+     WHERE p.run_id = n.run_id AND p.part = n.part";
+
+const PUT_PARTS: &str = "INSERT INTO run_parts (run_id, part, searched, body)
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+     ON CONFLICT (run_id, part) DO UPDATE SET searched = excluded.searched, body = excluded.body";
+
+const APPEND_EVENTS: &str = "INSERT INTO events (run_id, sequence, id, event_type, recorded_at, workflow_task_id, workflow_command_id,
+     principal, payload)
+     SELECT * FROM unnest($1::text[], $2::int8[], $3::text[], $4::text[], $5::int8[], $6::text[], $7::text[], $8::text[], $9::text[])";
+
+const PUT_TASKS: &str = "INSERT INTO tasks (task_id, status, namespace, kind, queue, priority, available_at, lease_owner, session_id, body)
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int2[], $7::int8[], $8::text[], $9::text[],
+     $10::text[])
+     ON CONFLICT (task_id) DO UPDATE SET status = excluded.status, namespace = excluded.namespace, kind = excluded.kind,
+     queue = excluded.queue, priority = excluded.priority, available_at = excluded.available_at, lease_owner = excluded.lease_owner,
+     body = excluded.body";
+
+const DELETE_LOGS: &str = "DELETE FROM task_logs l USING unnest($1::text[], $2::int8[], $3::int8[]) n (run_id, task, line)
+     WHERE l.run_id = n.run_id AND l.task = n.task AND l.line = n.line";
+
+const PUT_LOGS: &str = "INSERT INTO task_logs (run_id, task, line, created_at, text)
+     SELECT * FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[], $5::text[])
+     ON CONFLICT (run_id, task, line) DO UPDATE SET created_at = excluded.created_at, text = excluded.text";
+
+const DELETE_COMMANDS: &str =
+    "DELETE FROM commands c USING unnest($1::text[], $2::int8[]) n (run_id, sequence)
+     WHERE c.run_id = n.run_id AND c.sequence = n.sequence";
+
+const DELETE_REQUESTS: &str = "DELETE FROM requests r
+     USING unnest($1::text[], $2::text[], $3::text[], $4::int8[]) n (namespace, workflow_id, run_id, sequence)
+     WHERE r.namespace = n.namespace AND r.workflow_id = n.workflow_id AND r.run_id = n.run_id AND r.sequence = n.sequence";
+
+const PUT_COMMANDS: &str = "INSERT INTO commands (run_id, sequence, body) SELECT * FROM unnest($1::text[], $2::int8[], $3::text[])
+     ON CONFLICT (run_id, sequence) DO UPDATE SET body = excluded.body";
+
+const PUT_REQUESTS: &str = "INSERT INTO requests (namespace, workflow_id, request_id, run_id, sequence)
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int8[])
+     ON CONFLICT (namespace, workflow_id, request_id) DO UPDATE SET run_id = excluded.run_id, sequence = excluded.sequence";
+
+const PUT_KEYS: &str = "INSERT INTO workflow_keys (namespace, workflow_type, key, run_id)
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+     ON CONFLICT (namespace, workflow_type, key) DO UPDATE SET run_id = excluded.run_id";
+
+const DELETE_ATTRIBUTES: &str = "DELETE FROM run_attributes WHERE run_id = ANY($1::text[])";
+
+const PUT_ATTRIBUTES: &str = "INSERT INTO run_attributes (run_id, name, kind, value, namespace, list_status, started_at)
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::int8[])";
+
+const PUT_SESSIONS: &str = "INSERT INTO worker_sessions (namespace, session_id, version, status, queue, lease_owner, deadline, ended_at,
+     updated_at, body)
+     SELECT * FROM unnest($1::text[], $2::text[], $3::int8[], $4::text[], $5::text[], $6::text[], $7::int8[], $8::int8[], $9::int8[],
+     $10::text[])
+     ON CONFLICT (namespace, session_id) DO UPDATE SET version = excluded.version, status = excluded.status, queue = excluded.queue,
+     lease_owner = excluded.lease_owner, deadline = excluded.deadline, ended_at = excluded.ended_at, updated_at = excluded.updated_at,
+     body = excluded.body";
+
+const DELETE_DOCUMENTS: &str = "DELETE FROM documents d
+     USING unnest($1::text[], $2::text[], $3::text[], $4::text[]) n (kind, namespace, name, qualifier)
+     WHERE d.kind = n.kind AND d.namespace = n.namespace AND d.name = n.name AND d.qualifier = n.qualifier";
+
+const PUT_DOCUMENTS: &str = "INSERT INTO documents (kind, namespace, name, qualifier, version, body)
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::text[])
+     ON CONFLICT (kind, namespace, name, qualifier) DO UPDATE SET version = excluded.version, body = excluded.body";
+
+/// Every statement, to be prepared when a connection is opened: a statement that is not prepared yet would be sent later than those
+/// behind it.
+pub(super) const ALL: [&str; 25] = [
+    CREATE_RUNS,
+    CREATE_SPECS,
+    CREATE_NAMES,
+    CREATE_STATES,
+    UPDATE_STATES,
+    MOVE_IN_LISTS,
+    MOVE_ATTRIBUTES,
+    DELETE_ALARMS,
+    PUT_ALARMS,
+    DELETE_PARTS,
+    PUT_PARTS,
+    APPEND_EVENTS,
+    PUT_TASKS,
+    DELETE_LOGS,
+    PUT_LOGS,
+    DELETE_COMMANDS,
+    DELETE_REQUESTS,
+    PUT_COMMANDS,
+    PUT_REQUESTS,
+    PUT_KEYS,
+    DELETE_ATTRIBUTES,
+    PUT_ATTRIBUTES,
+    PUT_SESSIONS,
+    DELETE_DOCUMENTS,
+    PUT_DOCUMENTS,
+];
