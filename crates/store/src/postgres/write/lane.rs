@@ -141,7 +141,8 @@ impl Lane {
         &mut self,
         commits: &[&Commit],
     ) -> Result<Vec<Result<bool, Error>>, Failure> {
-        let attempt = AssertUnwindSafe(self.attempt(commits)).catch_unwind().await;
+        let attempt = Box::pin(self.attempt(commits));
+        let attempt = AssertUnwindSafe(attempt).catch_unwind().await;
         attempt.unwrap_or_else(|_| {
             self.client = None;
             let why = "the writer panicked; see the log".to_owned();
@@ -173,7 +174,8 @@ impl Lane {
             client: &client,
             rows: &rows,
         };
-        match batch.commit().await {
+        // Boxed: it has the futures of all tables.
+        match Box::pin(batch.commit()).await {
             Ok(()) => {
                 self.batch = number;
                 self.client = Some(client);

@@ -78,7 +78,7 @@ impl<'a> Rows<'a> {
         }) {
             self.moved.insert(run_id);
         }
-        if before.map_or(alarm.is_some(), |before| before.alarm != alarm) {
+        if before.and_then(|before| before.alarm) != alarm {
             self.alarms.insert(run_id, alarm);
         }
         self.states.insert(run_id, (change, &bodies.state));
