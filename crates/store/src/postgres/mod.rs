@@ -1,28 +1,21 @@
-//! The store for several servers on one PostgreSQL database.
+//! The store in a PostgreSQL database.
 //!
-//! `options` parses the address, `tls` makes the configuration of each `sslmode`, `connect` opens one connection and `pool` keeps
-//! several for readers, `refusal` explains why a connection failed, `inspect` refuses a server that cannot be used, `migrate` brings
-//! the schema up to date, `error` converts errors.
-//!
-//! `store` is the store itself. `write` has the commits, `read` finds rows by key, `list` reads many rows, `visibility` pages of runs by
-//! condition, `text` is how text is stored. The schema, with its reasons, is in `migrations/postgres/`.
+//! `store` is the store itself. `connection` reaches the server, `migrate` brings the schema up to date, `write` has the commits, `read`
+//! finds rows by key, `list` reads many rows, `visibility` pages of runs by condition, `text` is how text is stored, `error` converts
+//! errors. The schema, with its reasons, is in `migrations/postgres/`.
 
-pub mod connect;
+mod connection;
 mod error;
-pub mod inspect;
 mod list;
 pub mod migrate;
-mod options;
-mod parse;
-pub mod pool;
 mod read;
-mod refusal;
 mod store;
 mod text;
-mod tls;
 mod visibility;
 mod write;
 
+use self::connection::options;
+pub use self::connection::{connect, inspect, pool};
 pub use self::error::is_lost;
 pub use self::options::Options;
 pub use self::store::Postgres;

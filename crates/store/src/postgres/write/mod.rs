@@ -2,13 +2,13 @@
 //! connection is durable becomes the next one.
 //!
 //! Commits of one run, session or document keep the order of their calls: while one of them waits, the next goes to the same queue.
-//! `lane` writes the batches of one connection, `checks` decides which commits of a batch are refused, `rows` collects the rows of
+//! `writer` writes the batches of one connection, `checks` decides which commits of a batch are refused, `rows` collects the rows of
 //! the others, `statements` writes them.
 
 mod checks;
-mod lane;
 mod rows;
 mod statements;
+mod writer;
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -20,14 +20,14 @@ use longhaul_engine::session::Session;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use self::lane::Lane;
+use self::writer::Writer;
 use super::options::Options;
 use crate::encode::{Bodies, json};
 use crate::group::Counters;
 use crate::{Error, shape};
 
 /// Writing connections of one server. One leaves the database idle while it waits for a disk; many make small batches.
-const LANES: usize = 2;
+const WRITERS: usize = 2;
 
 /// Commits that may wait. Far above what request limits allow; beyond it the database has stopped, and memory would be exhausted
 /// next.
@@ -35,7 +35,7 @@ const WAITING_MAX: usize = 100_000;
 
 /// The writing connections.
 pub(super) struct Writers {
-    lanes: Vec<Queue>,
+    queues: Vec<Queue>,
     routes: Arc<Mutex<Routes>>,
     pub(super) counters: Arc<Counters>,
 }
@@ -58,15 +58,15 @@ impl Writers {
     /// Starts the writing connections. They are opened when there is something to write.
     pub(super) fn start(options: &Options, counters: Arc<Counters>) -> Self {
         let routes = Arc::<Mutex<Routes>>::default();
-        let lanes = (0..LANES).map(|_| {
+        let queues = (0..WRITERS).map(|_| {
             let (sender, receiver) = mpsc::unbounded_channel();
             let waiting = Arc::<AtomicUsize>::default();
-            let lane = Lane::new(options.clone(), Arc::clone(&counters), Arc::clone(&waiting));
-            tokio::spawn(lane.run(receiver));
+            let writer = Writer::new(options.clone(), Arc::clone(&counters), Arc::clone(&waiting));
+            tokio::spawn(writer.run(receiver));
             Queue { sender, waiting }
         });
         Self {
-            lanes: lanes.collect(),
+            queues: queues.collect(),
             routes,
             counters,
         }
@@ -94,7 +94,7 @@ impl Writers {
         // Held until the commit is in its queue: the next commit of the same run must come behind it.
         let mut routes = self.routes.lock();
         let place = routes.find(&keys).unwrap_or_else(|| self.shortest());
-        let queue = &self.lanes[place];
+        let queue = &self.queues[place];
         if queue.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
             return Err(Error::Unavailable(format!(
                 "{WAITING_MAX} commits are waiting for PostgreSQL"
@@ -119,8 +119,8 @@ impl Writers {
     }
 
     fn shortest(&self) -> usize {
-        let lanes = self.lanes.iter().enumerate();
-        lanes
+        let queues = self.queues.iter().enumerate();
+        queues
             .min_by_key(|(_, queue)| queue.waiting.load(Ordering::Relaxed))
             .map_or(0, |(place, _)| place)
     }

@@ -81,7 +81,7 @@ async fn pass_on(mut client: TcpStream, mut server: TcpStream, orders: Arc<Atomi
                     }
                     (CUT_AFTER, _) => {
                         let _ = server.write_all(sent).await;
-                        // The server answers when the commit is durable. Nobody gets the answer.
+                        // The server answers when the commit is durable. The client never gets the answer.
                         let mut answer = Vec::new();
                         while !answer.windows(7).any(|bytes| bytes == b"COMMIT\0") {
                             let Ok(1..) = server.read_buf(&mut answer).await else { return };

@@ -1,8 +1,8 @@
 //! One writing connection and its batches. A batch takes two round trips: one locks and reads what its commits are based on, one
 //! writes the rows and commits.
 //!
-//! If the connection breaks during COMMIT, nobody knows whether the batch is stored. Each batch therefore writes its number with its
-//! rows. After a break the lane connects again and asks for the number, before it answers anybody. The question also writes the
+//! If the connection breaks during COMMIT, it is not known whether the batch is stored. Each batch therefore writes its number with its
+//! rows. After a break it connects again and asks for the number, before it answers. The question also writes the
 //! number, so that a broken transaction which the server still works on can no longer commit.
 
 use std::panic::AssertUnwindSafe;
@@ -37,12 +37,12 @@ const RESOLVE_PAUSE_MAX: Duration = Duration::from_secs(2);
 static FAILED_BATCHES: Quiet = Quiet::new();
 
 /// One writing connection.
-pub(super) struct Lane {
+pub(super) struct Writer {
     options: Options,
     counters: Arc<Counters>,
     waiting: Arc<AtomicUsize>,
-    /// Names this lane in `writers`.
-    writer: String,
+    /// Names this writer in `writers`.
+    name: String,
     /// The number of the newest batch that is stored.
     batch: i64,
     client: Option<Connected>,
@@ -66,7 +66,7 @@ impl Failure {
     }
 }
 
-impl Lane {
+impl Writer {
     pub(super) fn new(
         options: Options,
         counters: Arc<Counters>,
@@ -76,7 +76,7 @@ impl Lane {
             options,
             counters,
             waiting,
-            writer: format!("{:032x}", rand::random::<u128>()),
+            name: format!("{:032x}", rand::random::<u128>()),
             batch: 0,
             client: None,
         }
@@ -204,7 +204,7 @@ impl Lane {
     ) -> Result<(Connected, Known), Failure> {
         let was_open = self.client.is_some();
         let client = self.connected().await.map_err(Failure::Lost)?;
-        let failure = match begin(&client, &self.writer, number, commits).await {
+        let failure = match begin(&client, &self.name, number, commits).await {
             Ok(known) => return Ok((client, known)),
             Err(failure) => failure,
         };
@@ -213,7 +213,7 @@ impl Lane {
             return Err(failure);
         }
         let client = self.connected().await.map_err(Failure::Lost)?;
-        let known = begin(&client, &self.writer, number, commits).await?;
+        let known = begin(&client, &self.name, number, commits).await?;
         Ok((client, known))
     }
 
@@ -262,14 +262,12 @@ impl Lane {
     /// broken transaction, which holds the row.
     async fn take_number(&mut self, number: i64) -> Result<bool, Error> {
         let client = self.connected().await?;
-        let taken = client
-            .execute(TAKE_NUMBER, &[&self.writer, &number])
-            .await?;
+        let taken = client.execute(TAKE_NUMBER, &[&self.name, &number]).await?;
         self.client = Some(client);
         Ok(taken == 0)
     }
 
-    /// Takes the connection out of the lane, or opens one.
+    /// Takes the connection out of the writer, or opens one.
     async fn connected(&mut self) -> Result<Connected, Error> {
         if let Some(client) = self.client.take()
             && !client.is_closed()
@@ -277,9 +275,7 @@ impl Lane {
             return Ok(client);
         }
         let client = connect(&self.options, Role::Writer).await?;
-        client
-            .execute(REGISTER, &[&self.writer, &self.batch])
-            .await?;
+        client.execute(REGISTER, &[&self.name, &self.batch]).await?;
         for sql in statements::ALL
             .into_iter()
             .chain(checks::ALL)
