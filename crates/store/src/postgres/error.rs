@@ -84,8 +84,9 @@ impl Kind {
         }
         // `get`: a pooler between us and the server may send codes of its own.
         match code.code().get(..2) {
-            // A wrong value, a broken constraint, a statement that does not fit the schema: a bug above the server.
-            Some("22" | "23" | "42") => Self::Corrupt,
+            // A wrong value, a broken constraint, a statement that does not fit the schema, a name that is too long for an index: a
+            // bug above the server.
+            Some("22" | "23" | "42" | "54") => Self::Corrupt,
             // Connections (08), resources and a full disk (53), the operator and time-outs (57), files (58), bugs of the server (XX), a
             // server that became read-only (25). Any other code is unexpected, and a retry may help.
             _ => Self::Unavailable,
@@ -176,6 +177,7 @@ mod tests {
             ("22P02", Kind::Corrupt),
             ("23505", Kind::Corrupt),
             ("42P01", Kind::Corrupt),
+            ("54000", Kind::Corrupt),
             ("", Kind::Unavailable),
             ("é", Kind::Unavailable),
         ] {
