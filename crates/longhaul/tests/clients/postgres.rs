@@ -65,8 +65,10 @@ async fn accepted_work_survives_kills() {
         }
     }
     for name in ["a", "b"] {
-        let mut reported = 0;
+        let (mut reported, mut polls) = (0, 0);
         while reported < RUNS {
+            polls += 1;
+            assert!(polls < 100, "{reported} of {RUNS} tasks were found");
             let poll = url(
                 &server,
                 &format!("/tasks/poll/batch/{name}?count=7&timeout=1000"),
