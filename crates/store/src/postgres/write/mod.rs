@@ -3,10 +3,11 @@
 //!
 //! Commits of one run, session or document keep the order of their calls: while one of them waits, the next goes to the same queue.
 //! `writer` writes the batches of one connection, `checks` decides which commits of a batch are refused, `rows` collects the rows of
-//! the others, `statements` writes them.
+//! the others, `statements` writes them with the texts of `sql`.
 
 mod checks;
 mod rows;
+mod sql;
 mod statements;
 mod writer;
 

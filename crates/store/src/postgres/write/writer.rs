@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 
 use super::checks::{self, Known};
 use super::rows::Rows;
-use super::statements::{self, Batch};
-use super::{Commit, Waiting};
+use super::statements::Batch;
+use super::{Commit, Waiting, sql};
 use crate::group::Counters;
 use crate::postgres::connect::{Connected, Role, connect};
 use crate::postgres::error::is_lost;
@@ -276,11 +276,7 @@ impl Writer {
         }
         let client = connect(&self.options, Role::Writer).await?;
         client.execute(REGISTER, &[&self.name, &self.batch]).await?;
-        for sql in statements::ALL
-            .into_iter()
-            .chain(checks::ALL)
-            .chain([FENCE])
-        {
+        for sql in sql::ALL.into_iter().chain(checks::ALL).chain([FENCE]) {
             client.prepare_cached(sql).await?;
         }
         Ok(client)
