@@ -92,10 +92,11 @@ impl Writer {
                 bytes += next.commit.size;
                 batch.push(next);
             }
-            self.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
             let began = Instant::now();
             let results = self.write(&batch).await;
             self.counters.record(&results, began.elapsed());
+            // Only now: a writer that works on a batch is not free for the next commit.
+            self.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
             for (waiting, result) in batch.into_iter().zip(results) {
                 // The send fails if the caller stopped waiting; the commit is stored anyway.
                 let _ = waiting.answer.send(result.map(drop));
