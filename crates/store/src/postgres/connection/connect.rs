@@ -87,13 +87,15 @@ async fn connect_to(
     set_session(&connected, options, role)
         .await
         .map_err(|error| explain(&error))?;
-    if options.must_write
+    // One of several hosts is usually a standby. A reader would get old rows from it.
+    let must_write = options.must_write || options.places.len() > 1;
+    if must_write
         && is_read_only(&connected)
             .await
             .map_err(|error| explain(&error))?
     {
         return Err(format!(
-            "{place} is read-only, and target_session_attrs asks for a server that writes"
+            "{place} is read-only, and of several hosts, or with target_session_attrs=read-write, one that writes is needed"
         ));
     }
     Ok(connected)

@@ -111,14 +111,16 @@ async fn sockets_and_several_hosts_work() {
         .await,
         "socket"
     );
-    let url = format!(
+    let url_of_two = format!(
         "postgres://postgres@127.0.0.1:{},127.0.0.1:{port}/postgres?load_balance_hosts=random",
         closed_port()
     );
-    writer(&url).await;
+    writer(&url_of_two).await;
     cluster.demote();
     let url = format!("{}?target_session_attrs=read-write", cluster.url());
     let why = refusal(&url).await;
+    assert!(why.contains("is read-only"), "{why}");
+    let why = refusal(&url_of_two).await;
     assert!(why.contains("is read-only"), "{why}");
     writer(cluster.url()).await;
 }
