@@ -1,4 +1,4 @@
-//! The statuses that lists filter by, and the condition that a filter stands for. A run of code has one of five list statuses, a
+//! The statuses that lists filter by, and the condition of a filter. A run of code has one of five list statuses, a
 //! definition run one of six, so a list of one program never meets the runs of the other.
 
 use longhaul_engine::run::state::{Program, Status};

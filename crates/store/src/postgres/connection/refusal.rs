@@ -1,4 +1,4 @@
-//! Explains why a connection failed, in a sentence with advice. Reasons are told apart by code and type, never by text.
+//! Explains why a connection failed, in a sentence with advice. The code and the type of an error decide the reason, never its text.
 
 use std::error::Error as _;
 use std::io;
