@@ -16,8 +16,10 @@ use longhaul_protocol::workflow_command::FieldErrors;
 use longhaul_protocol::{Payload, Timestamp};
 use serde::{Deserialize, Serialize};
 
+mod cap;
 mod document;
 
+pub use cap::{Cap, CapList, CapScope};
 pub use document::{Document, DocumentChange, DocumentKey, DocumentKind};
 
 use crate::digest;
@@ -35,14 +37,16 @@ pub struct Changes {
     /// Worker sessions that change in the same commit, each in the version after the stored one.
     pub sessions: Vec<Session>,
     /// Registry documents, each at most once.
-    pub documents: Vec<DocumentChange>,
+    pub documents: Box<[DocumentChange]>,
+    /// Bounds that must hold after the commit. Only for a store that several servers share.
+    pub caps: Option<Box<CapList>>,
 }
 
 impl Changes {
     /// Returns changes that contain documents only.
     pub fn of_documents(documents: Vec<DocumentChange>) -> Self {
         Self {
-            documents,
+            documents: documents.into(),
             ..Self::default()
         }
     }
@@ -53,6 +57,24 @@ impl Changes {
             sessions,
             ..Self::default()
         }
+    }
+
+    /// Returns the bounds that must hold after the commit.
+    pub fn caps(&self) -> &[Cap] {
+        self.caps.as_ref().map_or(&[], |caps| &caps.0)
+    }
+
+    /// Adds bounds that must hold after the commit.
+    pub fn add_caps(&mut self, caps: impl IntoIterator<Item = Cap>) {
+        let mut caps = caps.into_iter().peekable();
+        if caps.peek().is_some() {
+            self.caps.get_or_insert_default().0.extend(caps);
+        }
+    }
+
+    /// Removes all bounds: the only server of a store counts in memory.
+    pub fn clear_caps(&mut self) {
+        self.caps = None;
     }
 
     /// Returns every run that is written.

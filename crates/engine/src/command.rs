@@ -82,6 +82,14 @@ macro_rules! commands {
                 }
             }
 
+            /// Returns whether the command leases tasks.
+            pub fn is_claim(self) -> bool {
+                matches!(
+                    self,
+                    Self::ClaimWorkflowTask | Self::ClaimActivityTask | Self::ClaimExecutionTasks
+                )
+            }
+
             /// Returns the name in logs.
             pub fn as_str(self) -> &'static str {
                 match self {

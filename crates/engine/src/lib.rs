@@ -20,6 +20,7 @@ pub mod command;
 pub mod conductor;
 pub mod contract;
 mod digest;
+pub mod inspection;
 pub mod limits;
 pub mod queue;
 pub mod rejection;

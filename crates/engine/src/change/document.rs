@@ -18,9 +18,39 @@ pub enum DocumentKind {
     Snapshot,
     /// A version of a schema for the input or output of tasks and workflows.
     Schema,
+    /// Changes with every definition of a namespace, so that a copy of them is compared by one read.
+    DefinitionStamp,
+    /// A live server, and what it alone knows.
+    Server,
+    /// A question to a worker that passes from one server to another. Lost with the database's memory.
+    Question,
 }
 
 impl DocumentKind {
+    pub const ALL: [Self; 11] = [
+        Self::Namespace,
+        Self::SearchAttribute,
+        Self::Worker,
+        Self::Rollout,
+        Self::TaskDef,
+        Self::WorkflowDef,
+        Self::Snapshot,
+        Self::Schema,
+        Self::DefinitionStamp,
+        Self::Server,
+        Self::Question,
+    ];
+
+    /// Returns the kind of a word in the table.
+    pub fn from_text(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// Returns whether a crash of the database may lose such documents.
+    pub fn is_volatile(self) -> bool {
+        self == Self::Question
+    }
+
     /// The word in the table.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,6 +62,9 @@ impl DocumentKind {
             Self::WorkflowDef => "workflow_def",
             Self::Snapshot => "snapshot",
             Self::Schema => "schema",
+            Self::DefinitionStamp => "definition_stamp",
+            Self::Server => "server",
+            Self::Question => "question",
         }
     }
 }
@@ -65,6 +98,8 @@ pub struct DocumentChange {
     pub version: u64,
     /// `None` deletes the document.
     pub body: Option<String>,
+    /// Whether other servers need not hear of it.
+    pub is_quiet: bool,
 }
 
 impl DocumentChange {
@@ -76,6 +111,7 @@ impl DocumentChange {
             base_version: None,
             version: now.as_micros().max(1).unsigned_abs(),
             body: Some(body),
+            is_quiet: false,
         }
     }
 
@@ -86,6 +122,7 @@ impl DocumentChange {
             base_version: Some(base_version),
             version: base_version + 1,
             body: Some(body),
+            is_quiet: false,
         }
     }
 
@@ -96,6 +133,14 @@ impl DocumentChange {
             base_version: Some(base_version),
             version: base_version + 1,
             body: None,
+            is_quiet: false,
         }
+    }
+
+    /// Returns the change without hints to other servers.
+    #[must_use]
+    pub fn quietly(mut self) -> Self {
+        self.is_quiet = true;
+        self
     }
 }

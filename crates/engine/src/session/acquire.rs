@@ -5,6 +5,8 @@ use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, TaskId, TaskQueue, WorkerId};
 use longhaul_protocol::worker_session::WorkerSessionOptions;
 
+use crate::change::{Cap, CapScope};
+
 use super::{FailureReason, Owner, Refusal, Session, Status, with_options};
 
 /// The worker that requests the session.
@@ -62,6 +64,20 @@ impl Outcome {
 pub struct Acquired {
     pub session: Session,
     pub outcome: Outcome,
+}
+
+impl Acquired {
+    /// Returns the bound on the sessions of the worker, if this is one more of them.
+    pub fn cap(&self, applicant: &Applicant) -> Option<Cap> {
+        if self.outcome == Outcome::Reused {
+            return None;
+        }
+        let namespace = self.session.namespace.clone();
+        Some(Cap {
+            scope: CapScope::WorkerSessions(namespace, applicant.worker_id.clone()),
+            max: applicant.max_sessions,
+        })
+    }
 }
 
 /// Acquires the session for the applicant: for an activity task, or explicitly. `queue` is the queue of the session for admission:

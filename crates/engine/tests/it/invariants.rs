@@ -11,6 +11,7 @@ mod wakes;
 use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_engine::change::{Changes, TaskKind, TaskStatus};
+use longhaul_engine::inspection::{self, History, RecordedEvent};
 use longhaul_engine::run::start::IDLE_COMMANDS_MAX;
 use longhaul_engine::run::state::{Message, Part, PartKey, Run};
 use longhaul_engine::{Rejection, RunChange};
@@ -47,6 +48,7 @@ pub(crate) fn check(world: &World, touched: &[RunId]) {
         let run = &world.runs[run_id];
         let history = &world.histories[run_id];
         check_history(history, run);
+        check_inspection(world, history, run);
         calls::check(world, run);
         locals::check(world, run);
         selections::check(world, run);
@@ -189,6 +191,29 @@ fn check_history(history: &[Event], run: &Run) {
         run.core.history_size_bytes, size as u64,
         "the core has the size of the history"
     );
+}
+
+/// Checks that a check of the store finds nothing in these rows.
+fn check_inspection(world: &World, history: &[Event], run: &Run) {
+    let mut events = History::new(run.spec.program);
+    for event in history {
+        events.add(RecordedEvent {
+            sequence: event.sequence.get(),
+            id: event.id.as_str(),
+            event_type: event.event_type,
+            recorded_at: event.recorded_at,
+            payload: &event.payload,
+        });
+    }
+    let mut problems = events.finish(&run.core);
+    problems.extend(inspection::check_run(run));
+    assert_eq!(problems, [], "a check of the store finds a problem");
+    for open in inspection::open_tasks(run) {
+        let row = &world.tasks[&open.id];
+        assert_eq!(row.status, open.status, "the row of task {}", open.id);
+        let owner = row.lease_owner.as_ref().map(ToString::to_string);
+        assert_eq!(owner, open.owner, "the owner of task {}", open.id);
+    }
 }
 
 fn check_run(world: &World, run: &Run) {

@@ -94,14 +94,20 @@ impl Command for ClaimActivityTask {
             Err(rejection) => return Decision::reject(rejection),
         };
         let mut claim = draft.activities().grant(activity, self);
-        let mut sessions = Vec::new();
+        let (mut sessions, mut caps) = (Vec::new(), Vec::new());
         if let Some(acquired) = acquired {
+            let applicant = self
+                .admission
+                .as_ref()
+                .map(|admission| &admission.applicant);
+            caps.extend(applicant.and_then(|applicant| acquired.cap(applicant)));
             claim.acquired = Some(acquired.outcome);
             claim.session = Some(Box::new(acquired.session.clone()));
             sessions.push(acquired.session);
         }
         let mut decision = draft.finish(Ok(claim));
         decision.changes.sessions = sessions;
+        decision.changes.add_caps(caps);
         decision
     }
 }

@@ -9,6 +9,7 @@ use longhaul_engine::conductor::execution::command::control::has_work;
 use longhaul_engine::conductor::execution::lookup::{LookupResults, Step};
 use longhaul_engine::conductor::execution::state::{ExecutionTask, Stored, Waiting};
 use longhaul_engine::conductor::execution::view::status_of;
+use longhaul_engine::inspection;
 use longhaul_engine::run::state::{Part, PartKey, Run};
 use longhaul_engine::{Command, Limits, Moment};
 use longhaul_protocol::Timestamp;
@@ -29,6 +30,7 @@ pub(crate) fn check(world: &World, run_id: &RunId) {
     check_counters(world, run, &tasks);
     check_alarm(run, &tasks);
     check_storage(run);
+    check_inspection(world, run);
     if run.core.closed.is_some() {
         check_closed(run, &tasks);
     } else {
@@ -70,6 +72,18 @@ pub(crate) fn check_rest(world: &World, run_id: &RunId) {
             .values()
             .filter(|part| matches!(part, Part::Task(task) if !task.is_open()));
         assert_eq!(unprocessed.count(), 0, "every end is processed");
+    }
+}
+
+/// Checks that a check of the store finds nothing in these rows.
+fn check_inspection(world: &World, run: &Run) {
+    let problems = inspection::check_run(run);
+    assert_eq!(problems, [], "a check of the store finds a problem");
+    for open in inspection::open_tasks(run) {
+        let row = &world.rows[&open.id];
+        assert_eq!(row.status, open.status, "the row of task {}", open.id);
+        let owner = row.lease_owner.as_ref().map(ToString::to_string);
+        assert_eq!(owner, open.owner, "the owner of task {}", open.id);
     }
 }
 
