@@ -13,7 +13,7 @@ use longhaul_engine::conductor::definition::Snapshot;
 use longhaul_engine::rollout::Rollout;
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::conductor::{SchemaDef, TaskDef, WorkflowDef};
-use longhaul_protocol::id::Namespace;
+use longhaul_protocol::id::{Namespace, WorkerId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -157,6 +157,71 @@ impl Record for SnapshotRow {
     }
 }
 
+/// Is written again with every change of the definitions of a namespace. Its version tells whether a copy of them is current.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DefinitionStampRow {
+    pub namespace: Namespace,
+}
+
+impl Record for DefinitionStampRow {
+    const KIND: DocumentKind = DocumentKind::DefinitionStamp;
+
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        (self.namespace.as_str().into(), "".into(), "".into())
+    }
+}
+
+/// A server, as it last showed itself, with what it alone knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerRow {
+    pub server_id: String,
+    /// The release that it runs.
+    pub release: String,
+    /// What operators call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    pub process_id: u32,
+    pub started_at: Timestamp,
+    pub seen_at: Timestamp,
+    /// Workers that it heard of lately.
+    #[serde(default)]
+    pub workers: Vec<HeardWorker>,
+    /// Queues of definition runs that were polled there lately.
+    #[serde(default)]
+    pub polled: Vec<PolledQueue>,
+}
+
+/// A sign of life of a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeardWorker {
+    pub namespace: Namespace,
+    pub worker_id: WorkerId,
+    pub heard_at: Timestamp,
+    /// Whether it waits for queries.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub polls_queries: bool,
+}
+
+/// The newest poll of a queue of definition runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PolledQueue {
+    pub namespace: Namespace,
+    pub task_type: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<String>,
+    pub at: Timestamp,
+}
+
+impl Record for ServerRow {
+    const KIND: DocumentKind = DocumentKind::Server;
+
+    fn key_parts(&self) -> (Cow<'_, str>, Cow<'_, str>, Cow<'_, str>) {
+        ("".into(), self.server_id.as_str().into(), "".into())
+    }
+}
+
 /// How often a change of documents is decided again after another write came first. Losing once is ordinary with several servers.
 const CHANGE_TRIES: usize = 16;
 
@@ -186,6 +251,16 @@ impl dyn Store + '_ {
         &self,
         keys: Vec<DocumentKey>,
         now: Timestamp,
+        change: impl FnMut(usize, Option<R>) -> Result<Option<R>, E>,
+    ) -> Result<BTreeMap<DocumentKey, Option<R>>, E> {
+        self.write(keys, now, false, change).await
+    }
+
+    async fn write<R: Record, E: From<Error>>(
+        &self,
+        keys: Vec<DocumentKey>,
+        now: Timestamp,
+        is_quiet: bool,
         mut change: impl FnMut(usize, Option<R>) -> Result<Option<R>, E>,
     ) -> Result<BTreeMap<DocumentKey, Option<R>>, E> {
         for _ in 0..CHANGE_TRIES {
@@ -217,6 +292,9 @@ impl dyn Store + '_ {
             if changes.is_empty() {
                 return Ok(after);
             }
+            if is_quiet {
+                changes = changes.into_iter().map(DocumentChange::quietly).collect();
+            }
             match self.commit(Arc::new(Changes::of_documents(changes))).await {
                 Ok(()) => return Ok(after),
                 Err(Error::Conflict) => {}
@@ -224,6 +302,20 @@ impl dyn Store + '_ {
             }
         }
         Err(Error::Conflict.into())
+    }
+
+    /// As [`change`](#method.change), without hints to other servers.
+    ///
+    /// # Errors
+    /// As [`change`](#method.change).
+    pub async fn change_quietly<R: Record, E: From<Error>>(
+        &self,
+        key: DocumentKey,
+        now: Timestamp,
+        mut change: impl FnMut(Option<R>) -> Result<Option<R>, E>,
+    ) -> Result<Option<R>, E> {
+        let changed = self.write(vec![key], now, true, |_, record| change(record));
+        Ok(changed.await?.into_values().next().flatten())
     }
 
     /// Creates a record. Returns false if there is one with its key.

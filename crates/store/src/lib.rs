@@ -3,11 +3,12 @@
 //!
 //! [`Store`] is the narrow interface, [`sqlite`] the embedded default, [`memory`] the model that the others are compared with,
 //! `conformance` (behind the feature of that name) the suite that all of them pass. A commit is durable before its future resolves.
+//! [`transfer`] copies a whole store to another, [`inspection`] checks one.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use longhaul_engine::change::{Changes, CommandRow, LogLine, TaskKind, TaskRow};
+use longhaul_engine::change::{CapScope, Changes, CommandRow, LogLine, TaskKind, TaskRow};
 use longhaul_engine::conductor::execution::summary::ExecutionSummary;
 use longhaul_engine::run::state::{ClosedReason, Program, Run, Status};
 use longhaul_engine::session::{self, Session};
@@ -24,21 +25,28 @@ use serde_json::{Map, Value};
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod document;
-mod encode;
 mod group;
+mod maintenance;
 pub mod memory;
 pub mod postgres;
 mod quiet;
-mod shape;
+mod rows;
+mod schema;
+pub mod shared;
 pub mod sqlite;
-mod status;
-mod summary;
-mod thin;
-mod trial;
 
-pub use document::{Record, SchemaRow, SnapshotRow, TaskDefRow, WorkflowDefRow};
+use group::trial;
+use rows::{encode, shape, status, summary, thin};
+
+pub use document::{
+    DefinitionStampRow, HeardWorker, PolledQueue, Record, SchemaRow, ServerRow, SnapshotRow,
+    TaskDefRow, WorkflowDefRow,
+};
+pub use group::trial::{ClockReading, Writable};
 pub use longhaul_engine::change::{Document, DocumentChange, DocumentKey, DocumentKind};
+pub use maintenance::{StoreAddress, inspection, transfer};
 pub use quiet::Quiet;
+pub use shared::{Hints, Look, Looked, PollId, Shared, Wanted};
 
 /// Why a store operation failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -46,6 +54,9 @@ pub enum Error {
     /// Another commit came first: the run has another version, or the workflow id is in use. Load again and decide again.
     #[error("another commit came first")]
     Conflict,
+    /// A cap of the commit does not hold. Nothing of it is stored.
+    #[error("a cap is reached: {0:?}")]
+    CapReached(Box<CapScope>),
     /// The disk or the connection failed. Nothing of this commit is stored; a later retry may work.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
@@ -55,7 +66,7 @@ pub enum Error {
     /// The files are damaged: cut off, overwritten or not a database. No retry helps.
     #[error("the store is damaged, restore a backup: {0}")]
     Damaged(String),
-    /// The data was written by a newer release.
+    /// The data was written by a newer release, and this one may not use it.
     #[error("{0}")]
     NewerSchema(String),
     /// The settings are wrong, or the database is one that this release cannot use. Only a person can help.
@@ -84,17 +95,19 @@ pub trait Store: RunStore + TaskStore + SessionStore + Registry {
     /// request id already belongs to another command, if an idempotency key belongs to another run than the claim names, if a
     /// session does not have the version before the written one (0 if there is none), or if a document has another version than its
     /// change is based on. A task, part or command row replaces the one with the same key; a deleted command is removed, and its
-    /// request id is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`].
+    /// request id is free again. Changes that would break a table, such as events that leave a gap, are [`Error::Corrupt`], and so
+    /// are caps if the store is not shared. A cap that does not hold is [`Error::CapReached`].
     fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()>;
 
     /// Checks whether the store can write now. This is cheap: a store with recent writes uses their outcome, and a trial write is
-    /// made at most once in a while. The error is that of the newest trial.
-    fn check_writes(&self) -> StoreFuture<'_, ()> {
-        Box::pin(async { Ok(()) })
+    /// made at most once in a while. The error is that of the newest trial. The clock of a database is read at most once in a while
+    /// too, and callers share the reading.
+    fn check_writes(&self) -> StoreFuture<'_, Writable> {
+        Box::pin(async { Ok(Writable::default()) })
     }
 
-    /// Returns whether other servers may write here too. A server on a store of its own may trust its copies of runs.
-    fn is_shared(&self) -> bool;
+    /// Returns what several servers need, if others may use this store too. A server on a store of its own may trust its copies.
+    fn shared(&self) -> Option<&dyn Shared>;
 }
 
 /// Runs, their histories and their external commands.

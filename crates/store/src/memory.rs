@@ -23,16 +23,23 @@ use crate::{
     CommandKey, CommandRows, Document, DocumentChange, DocumentKey, DocumentKind, Due, DueLimits,
     Error, ExecutionPage, ExecutionSearch, Instance, LeaseFilter, LeasedIn, PAGE_BYTES_MAX, Page,
     QueueCount, QueueKey, Registry, RunFilter, RunRead, RunStore, RunSummary, SessionFilter,
-    SessionStore, StatusFilter, Store, StoreFuture, StoredEvent, TaskPlace, TaskStore, shape,
+    SessionStore, Shared, StatusFilter, Store, StoreFuture, StoredEvent, TaskPlace, TaskStore,
+    shape,
 };
 
+mod cluster;
 mod sessions;
+
+pub use self::cluster::{Cluster, Delivery};
+use self::cluster::{Server, Taken, TakenKey};
 
 /// A store that loses everything when it is dropped.
 #[derive(Default)]
 pub struct Memory {
-    tables: Mutex<Tables>,
+    tables: Arc<Mutex<Tables>>,
     fault: Option<Box<Fault>>,
+    /// `None` if only one server uses the store.
+    server: Option<Server>,
 }
 
 /// Called before every operation. An error is the result of the operation; a panic is a bug of the store.
@@ -55,15 +62,17 @@ struct Tables {
     /// Versions and bodies.
     documents: BTreeMap<DocumentKey, (u64, String)>,
     sessions: BTreeMap<(Namespace, SessionId), Session>,
+    /// Work that servers took for a moment.
+    taken: BTreeMap<TakenKey, Taken>,
 }
 
 impl Memory {
-    /// Returns an empty store.
+    /// Returns an empty store for one server.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns an empty store that can fail.
+    /// Returns an empty store for one server that can fail.
     pub fn with_fault(fault: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> Self {
         Self {
             fault: Some(Box::new(fault)),
@@ -97,10 +106,12 @@ impl Tables {
         sessions.try_for_each(|session| self.check_session(session))?;
         let mut documents = changes.documents.iter();
         documents.try_for_each(|change| self.check_document(change))?;
+        self.check_caps(changes)?;
         // After all conflicts: the second commit may have numbered its events like the first.
         changes
             .runs()
             .try_for_each(|change| self.check_events(change))?;
+        self.give_back(changes);
         changes.runs().for_each(|change| self.apply(change));
         for session in &changes.sessions {
             let key = (session.namespace.clone(), session.session_id.clone());
@@ -268,6 +279,28 @@ impl Tables {
         runs
     }
 
+    fn due(&self, now: Timestamp, limits: DueLimits) -> Due {
+        let mut due: Vec<_> = self
+            .alarms
+            .iter()
+            .filter(|(_, alarm)| **alarm <= now)
+            .collect();
+        due.sort_by_key(|(run_id, alarm)| (**alarm, (*run_id).clone()));
+        let alarms = self.alarms.values().copied();
+        let alarms = alarms.filter(|_| limits.runs > 0);
+        let deadlines = self.sessions.values().filter_map(Session::deadline);
+        let deadlines = deadlines.filter(|_| limits.sessions > 0);
+        Due {
+            runs: due
+                .into_iter()
+                .take(limits.runs)
+                .map(|(run_id, _)| run_id.clone())
+                .collect(),
+            sessions: self.due_sessions(now, limits.sessions),
+            next: alarms.chain(deadlines).filter(|at| *at > now).min(),
+        }
+    }
+
     fn tasks(&self, status: TaskStatus) -> impl Iterator<Item = &TaskRow> {
         self.tasks
             .values()
@@ -284,13 +317,21 @@ fn without_result(mut command: CommandRow) -> CommandRow {
 }
 
 impl Store for Memory {
-    /// Tests open several hosts on one of these.
-    fn is_shared(&self) -> bool {
-        true
+    fn shared(&self) -> Option<&dyn Shared> {
+        self.server.is_some().then_some(self)
     }
 
     fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()> {
-        self.write(|tables| tables.commit(&changes))
+        self.write(|tables| {
+            if self.server.is_none() {
+                shape::refuse_caps(&changes)?;
+            }
+            tables.commit(&changes)?;
+            if let Some(server) = &self.server {
+                server.committed(&changes);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -447,27 +488,7 @@ impl RunStore for Memory {
     }
 
     fn due(&self, now: Timestamp, limits: DueLimits) -> StoreFuture<'_, Due> {
-        self.read(|tables| {
-            let mut due: Vec<_> = tables
-                .alarms
-                .iter()
-                .filter(|(_, alarm)| **alarm <= now)
-                .collect();
-            due.sort_by_key(|(run_id, alarm)| (**alarm, (*run_id).clone()));
-            let alarms = tables.alarms.values().copied();
-            let alarms = alarms.filter(|_| limits.runs > 0);
-            let deadlines = tables.sessions.values().filter_map(Session::deadline);
-            let deadlines = deadlines.filter(|_| limits.sessions > 0);
-            Due {
-                runs: due
-                    .into_iter()
-                    .take(limits.runs)
-                    .map(|(run_id, _)| run_id.clone())
-                    .collect(),
-                sessions: tables.due_sessions(now, limits.sessions),
-                next: alarms.chain(deadlines).filter(|at| *at > now).min(),
-            }
-        })
+        self.read(|tables| tables.due(now, limits))
     }
 }
 

@@ -1,5 +1,5 @@
 //! Migrations of SQLite and PostgreSQL come in pairs: the same number and name in both folders. PostgreSQL began later, so the
-//! migrations before its first one have no partner.
+//! migrations before its first one have no partner. From [`FIRST_COMPATIBLE`] on, each says which earlier programs may use the database.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,27 @@ use super::{Finding, Tree};
 const SQLITE: &str = "crates/store/migrations/sqlite/";
 const POSTGRES: &str = "crates/store/migrations/postgres/";
 
+/// The migration that creates the table `schema_compatibility`.
+const FIRST_COMPATIBLE: u32 = 12;
+
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let sqlite = migrations(tree, SQLITE);
     let postgres = migrations(tree, POSTGRES);
-    let Some(first) = postgres.values().copied().min() else {
-        return Vec::new();
-    };
     let mut findings = Vec::new();
+    for (folder, own) in [(SQLITE, &sqlite), (POSTGRES, &postgres)] {
+        let silent = own
+            .iter()
+            .filter(|(name, number)| !names_programs(tree, &format!("{folder}{name}"), **number));
+        findings.extend(silent.map(|(name, number)| {
+            let message = format!(
+                "must insert ({number}, the oldest schema whose programs may use the database) into schema_compatibility"
+            );
+            Finding::new(&format!("{folder}{name}"), 0, message)
+        }));
+    }
+    let Some(first) = postgres.values().copied().min() else {
+        return findings;
+    };
     for (own, other, folder, partner) in [
         (&sqlite, &postgres, SQLITE, POSTGRES),
         (&postgres, &sqlite, POSTGRES, SQLITE),
@@ -29,6 +43,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Returns whether a migration says which programs may use the database after it. Earlier ones need not.
+fn names_programs(tree: &Tree, path: &str, number: u32) -> bool {
+    let row =
+        format!("INSERT INTO schema_compatibility (version, oldest_program) VALUES ({number}, ");
+    number < FIRST_COMPATIBLE || tree.text(path).is_some_and(|text| text.contains(&row))
 }
 
 /// Returns the file names in a folder with their numbers: `V10__name.sql` has 10.
@@ -74,5 +95,15 @@ mod tests {
                 format!("{POSTGRES}{ten}")
             ]
         );
+    }
+
+    #[test]
+    fn a_migration_says_which_programs_may_use_the_database() {
+        let path = format!("{SQLITE}V13__more.sql");
+        let found = |text: &str| check(&Tree::from([(path.as_str(), text)])).len();
+        let row = "INSERT INTO schema_compatibility (version, oldest_program) VALUES (13, 12);";
+        assert_eq!(found(row), 0);
+        assert_eq!(found("CREATE TABLE a (b)"), 1);
+        assert_eq!(found(&row.replace("13", "14")), 1);
     }
 }

@@ -8,6 +8,8 @@ use refinery::Migration;
 use tokio_postgres::{Client, Transaction};
 
 use crate::Error;
+use crate::inspection::schema::Tables;
+use crate::schema::{Age, Schema};
 
 mod migrations {
     refinery::embed_migrations!("migrations/postgres");
@@ -20,15 +22,13 @@ const LOCK: i64 = i64::from_be_bytes(*b"longhaul");
 /// A migration may rewrite a large table, and the other servers wait for it.
 const TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-/// Applies the missing migrations.
+/// Applies the missing migrations, unless a newer release migrated the database and allows this one to use it.
 ///
 /// # Errors
-/// [`Error::NewerSchema`] if a newer release migrated the database, [`Error::Corrupt`] if an applied migration is not the one that
-/// this release has.
+/// [`Error::NewerSchema`] if a newer release migrated the database and this one may not use it, [`Error::Corrupt`] if an applied
+/// migration is not the one that this release has.
 pub async fn migrate(client: &mut Client) -> Result<(), Error> {
-    let runner = migrations::migrations::runner();
-    let mut known = runner.get_migrations().clone();
-    known.sort_by_key(Migration::version);
+    let known = known();
     let transaction = client.transaction().await?;
     let timeout = TIMEOUT.as_millis();
     transaction
@@ -42,11 +42,56 @@ pub async fn migrate(client: &mut Client) -> Result<(), Error> {
         )
         .await?;
     let stored = stored(&transaction).await?;
-    for migration in missing(&known, &stored)? {
+    let oldest_programs = oldest_programs(&transaction).await?;
+    for migration in missing(&known, &stored, oldest_programs)? {
         apply(&transaction, migration).await?;
     }
     transaction.commit().await?;
     Ok(())
+}
+
+/// Returns the migrations of this release, oldest first.
+fn known() -> Vec<Migration> {
+    let runner = migrations::migrations::runner();
+    let mut known = runner.get_migrations().clone();
+    known.sort_by_key(Migration::version);
+    known
+}
+
+/// Returns the tables and indexes that the migrations of this release make.
+pub(super) fn expected_schema() -> Tables {
+    let mut schema = Tables::default();
+    for migration in known() {
+        schema.add(migration.sql().unwrap_or_default());
+    }
+    schema
+}
+
+/// Refuses a database whose schema is not that of this release. Writes nothing.
+pub(super) async fn refuse_other_schema(client: &mut Client) -> Result<(), Error> {
+    if !has_schema(client).await? {
+        return Err(Error::Settings(
+            "the database has no tables of longhaul: check the name of the database".to_owned(),
+        ));
+    }
+    let known = known();
+    let transaction = client.transaction().await?;
+    let stored = stored(&transaction).await?;
+    let programs = oldest_programs(&transaction).await?;
+    let missing = missing(&known, &stored, programs)?;
+    match missing.first() {
+        None => Ok(()),
+        Some(migration) => Err(Error::Settings(format!(
+            "the database was made by an earlier release and lacks migration {}: start a server of this release on it first",
+            migration.version()
+        ))),
+    }
+}
+
+/// Returns whether a release has made tables in the database.
+pub(super) async fn has_schema(client: &Client) -> Result<bool, Error> {
+    let sql = "SELECT to_regclass('schema_migrations') IS NOT NULL";
+    Ok(client.query_one(sql, &[]).await?.try_get(0)?)
 }
 
 /// An applied migration.
@@ -69,20 +114,33 @@ async fn stored(transaction: &Transaction<'_>) -> Result<BTreeMap<i32, Applied>,
     Ok(stored)
 }
 
+/// Returns what migrations contain about earlier programs. An older schema has nothing about them.
+async fn oldest_programs(transaction: &Transaction<'_>) -> Result<BTreeMap<i32, i32>, Error> {
+    let sql = "SELECT to_regclass('schema_compatibility') IS NOT NULL";
+    if !transaction.query_one(sql, &[]).await?.try_get(0)? {
+        return Ok(BTreeMap::new());
+    }
+    let sql = "SELECT version, oldest_program FROM schema_compatibility";
+    let rows = transaction.query(sql, &[]).await?;
+    let pairs = rows
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+    pairs.collect()
+}
+
 /// Returns the migrations to apply, after comparing the applied ones.
 fn missing<'a>(
     known: &'a [Migration],
     stored: &BTreeMap<i32, Applied>,
+    oldest_programs: BTreeMap<i32, i32>,
 ) -> Result<Vec<&'a Migration>, Error> {
-    let newest_known = known.last().map_or(0, Migration::version);
-    let newest_stored = stored.keys().next_back().copied().unwrap_or(0);
-    if newest_stored > newest_known {
-        return Err(Error::NewerSchema(format!(
-            "the database was migrated by a newer release of longhaul (schema {newest_stored}; this release knows {newest_known}): \
-             start that release or a later one, or restore a backup made before the upgrade"
-        )));
-    }
-    for (version, applied) in stored {
+    let newest = known.last().map_or(0, Migration::version);
+    let schema = Schema {
+        applied: stored.keys().copied().collect(),
+        oldest_programs,
+    };
+    let age = schema.age_of_program(newest, "the database")?;
+    for (version, applied) in stored.range(..=newest) {
         let same = known.iter().find(|known| known.version() == *version);
         if same.is_none_or(|known| known.checksum().to_string() != applied.checksum) {
             return Err(Error::Corrupt(format!(
@@ -92,7 +150,15 @@ fn missing<'a>(
         }
     }
     let is_missing = |migration: &&Migration| !stored.contains_key(&migration.version());
-    Ok(known.iter().filter(is_missing).collect())
+    match (age, known.iter().find(is_missing)) {
+        (Age::Newest, _) => Ok(known.iter().filter(is_missing).collect()),
+        (Age::Older, None) => Ok(Vec::new()),
+        (Age::Older, Some(migration)) => Err(Error::Corrupt(format!(
+            "migration {} ({}) of this release is not in the database, although later ones are",
+            migration.version(),
+            migration.name()
+        ))),
+    }
 }
 
 async fn apply(transaction: &Transaction<'_>, migration: &Migration) -> Result<(), Error> {
@@ -138,20 +204,35 @@ mod tests {
     fn only_what_is_missing_is_applied() {
         let known = known();
         for (applied, expected) in [(0, vec![2, 3]), (1, vec![3]), (2, vec![])] {
-            let found = missing(&known, &stored(&known[..applied])).unwrap();
+            let found = missing(&known, &stored(&known[..applied]), BTreeMap::new()).unwrap();
             let versions: Vec<i32> = found.iter().map(|found| found.version()).collect();
             assert_eq!(versions, expected);
         }
     }
 
     #[test]
-    fn a_newer_and_a_changed_schema_are_refused() {
+    fn a_changed_schema_is_refused() {
         let known = known();
-        let error = missing(&known[..1], &stored(&known)).unwrap_err();
-        assert!(matches!(error, Error::NewerSchema(_)), "{error:?}");
         let mut changed = stored(&known);
         changed.get_mut(&2).unwrap().checksum = "0".to_owned();
-        let error = missing(&known, &changed).unwrap_err();
+        let error = missing(&known, &changed, BTreeMap::new()).unwrap_err();
         assert!(matches!(error, Error::Corrupt(_)), "{error:?}");
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_unless_it_allows_this_program() {
+        let known = known();
+        let older = |oldest_programs: &[(i32, i32)]| {
+            let oldest_programs = oldest_programs.iter().copied().collect();
+            missing(&known[..1], &stored(&known), oldest_programs)
+        };
+        for excluded in [older(&[]), older(&[(3, 3)])] {
+            let error = excluded.unwrap_err();
+            assert!(matches!(error, Error::NewerSchema(_)), "{error:?}");
+        }
+        assert!(older(&[(3, 2)]).unwrap().is_empty());
+        // The newer release does not have migration 2, so it is no later release of this program.
+        let error = missing(&known[..1], &stored(&known[1..]), BTreeMap::from([(3, 2)]));
+        assert!(matches!(error, Err(Error::Corrupt(_))), "{error:?}");
     }
 }

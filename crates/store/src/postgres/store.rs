@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::FutureExt as _;
+use futures::stream::BoxStream;
 use longhaul_engine::change::{
     Changes, CommandRow, Document, DocumentKey, DocumentKind, LogLine, TaskRow,
 };
@@ -10,23 +11,26 @@ use longhaul_engine::session::{Session, Status};
 use longhaul_protocol::Timestamp;
 use longhaul_protocol::id::{Namespace, RunId, SessionId, TaskId, WorkflowId};
 use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
+use tokio::task::JoinSet;
 
+use super::clock::DatabaseClock;
 use super::connect::{Role, connect};
+use super::hints::Exchange;
 use super::inspect::inspect;
 use super::migrate::migrate;
 use super::options::Options;
 use super::pool::{Pool, pool};
 use super::write::Writers;
-use super::{list, read, visibility};
+use super::{list, look, read, visibility};
 use crate::encode::signed;
 use crate::group::{Counters, Stats};
 use crate::postgres::text::escaped;
 use crate::trial::Trials;
 use crate::{
-    CommandKey, CommandRows, Due, DueLimits, Error, ExecutionPage, ExecutionSearch, Instance,
-    LeaseFilter, PRUNED_SESSIONS_MAX, Page, QueueCount, QueueKey, Registry, RunFilter, RunRead,
-    RunStore, RunSummary, SessionFilter, SessionStore, Store, StoreFuture, StoredEvent, TaskPlace,
-    TaskStore,
+    CommandKey, CommandRows, Due, DueLimits, Error, ExecutionPage, ExecutionSearch, Hints,
+    Instance, LeaseFilter, Look, Looked, PRUNED_SESSIONS_MAX, Page, QueueCount, QueueKey, Registry,
+    RunFilter, RunRead, RunStore, RunSummary, SessionFilter, SessionStore, Shared, Store,
+    StoreFuture, StoredEvent, TaskPlace, TaskStore, Writable,
 };
 
 /// A store in a PostgreSQL database, which several servers may use.
@@ -34,6 +38,12 @@ pub struct Postgres {
     pool: Pool,
     writers: Writers,
     trials: Trials,
+    /// The name of this server in the tables.
+    server: String,
+    exchange: Arc<Exchange>,
+    /// Background work. It ends with the store.
+    _background: JoinSet<()>,
+    clock: DatabaseClock,
 }
 
 impl Postgres {
@@ -47,10 +57,20 @@ impl Postgres {
         inspect(&client).await?;
         migrate(&mut client).await?;
         drop(client);
+        let server = format!("{:032x}", rand::random::<u128>());
+        let (exchange, exchanging) = Exchange::new(&options, &server);
+        let exchange = Arc::new(exchange);
+        let mut background = JoinSet::new();
+        background.spawn(exchanging);
+        let counters = Arc::<Counters>::default();
         Ok(Self {
             pool: pool(&options)?,
-            writers: Writers::start(&options, Arc::<Counters>::default()),
+            writers: Writers::start(&options, counters, &exchange),
             trials: Trials::default(),
+            server,
+            exchange,
+            _background: background,
+            clock: DatabaseClock::default(),
         })
     }
 
@@ -65,14 +85,46 @@ impl Store for Postgres {
         self.writers.enqueue(changes).boxed()
     }
 
-    fn check_writes(&self) -> StoreFuture<'_, ()> {
+    fn check_writes(&self) -> StoreFuture<'_, Writable> {
         // A commit without changes writes the number of its batch. Nothing is enqueued before the future is polled.
         let trial = async { self.writers.enqueue(Arc::default()).await };
-        self.trials.check(&self.writers.counters, trial).boxed()
+        async {
+            self.trials.check(&self.writers.counters, trial).await?;
+            let clock = self.clock.read(&self.pool).await;
+            Ok(Writable { clock })
+        }
+        .boxed()
     }
 
-    fn is_shared(&self) -> bool {
-        true
+    fn shared(&self) -> Option<&dyn Shared> {
+        Some(self)
+    }
+}
+
+impl Shared for Postgres {
+    fn announce(&self, hints: Hints) {
+        self.exchange.announce(hints);
+    }
+
+    fn hints(&self) -> BoxStream<'static, Hints> {
+        self.exchange.hints()
+    }
+
+    fn look<'a>(&'a self, look: &'a Look) -> StoreFuture<'a, Looked> {
+        async move { look::look(&*self.pool.get().await?, &self.server, look).await }.boxed()
+    }
+
+    fn take_due(
+        &self,
+        now: Timestamp,
+        limits: DueLimits,
+        until: Timestamp,
+    ) -> StoreFuture<'_, Due> {
+        async move {
+            let client = self.pool.get().await?;
+            look::take_due(&client, &self.server, now, limits, until).await
+        }
+        .boxed()
     }
 }
 

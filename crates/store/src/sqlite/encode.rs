@@ -43,6 +43,7 @@ pub(super) struct Commit {
 impl Commit {
     pub(super) fn encode(changes: Arc<Changes>) -> Result<Self, Error> {
         shape::check(&changes)?;
+        shape::refuse_caps(&changes)?;
         let mut size = 0;
         let run = changes
             .run

@@ -17,6 +17,7 @@ use longhaul_protocol::sequence::{HistorySeq, RequestSeq};
 mod damage;
 mod encode;
 mod error;
+pub(crate) mod inspection;
 mod list;
 mod lock;
 mod open;
@@ -24,11 +25,11 @@ mod pool;
 mod read;
 mod table;
 mod thin;
+pub(crate) mod transfer;
 mod visibility;
 mod write;
 
 use self::encode::{Commit, Write};
-use self::lock::Lock;
 use self::pool::Pool;
 use self::table::{document, key, log, session};
 use self::write::Writer;
@@ -37,8 +38,8 @@ use crate::trial::Trials;
 use crate::{
     CommandKey, CommandRows, Document, DocumentKey, DocumentKind, Due, DueLimits, Error,
     ExecutionPage, ExecutionSearch, Instance, LeaseFilter, Page, QueueCount, QueueKey, Registry,
-    RunFilter, RunRead, RunStore, RunSummary, SessionFilter, SessionStore, Store, StoreFuture,
-    StoredEvent, TaskPlace, TaskStore,
+    RunFilter, RunRead, RunStore, RunSummary, SessionFilter, SessionStore, Shared, Store,
+    StoreFuture, StoredEvent, TaskPlace, TaskStore, Writable,
 };
 
 pub use self::open::{Options, Sync};
@@ -72,13 +73,8 @@ impl Sqlite {
     /// # Errors
     /// As [`Sqlite::open`].
     pub fn open_with(options: Options) -> Result<Self, Error> {
-        lock::make_directory(&options.path)?;
-        // In this order: no handle on the database is opened and closed again while another store of this process may use it.
-        let beside = lock::lock_beside(&options.path)?;
-        damage::refuse_missing(&options.path)?;
-        let lock = Arc::new(Lock::take(&options.path, beside)?);
-        let suspicion = damage::inspect(&options.path, lock.database())?;
-        let connection = open::writer(&options, suspicion)?;
+        let (connection, lock) = open::locked(&options)?;
+        let lock = Arc::new(lock);
         let counters = Arc::<Counters>::default();
         let writer = Writer::new(connection, Arc::clone(&lock), Arc::clone(&counters));
         Ok(Self {
@@ -108,15 +104,16 @@ impl Sqlite {
 }
 
 impl Store for Sqlite {
-    fn check_writes(&self) -> StoreFuture<'_, ()> {
+    fn check_writes(&self) -> StoreFuture<'_, Writable> {
         // Nothing is enqueued before the future is polled.
         let trial = async { self.group.enqueue(Write::Trial).await.map(drop) };
-        self.trials.check(&self.counters, trial).boxed()
+        let checked = self.trials.check(&self.counters, trial);
+        checked.map_ok(|()| Writable::default()).boxed()
     }
 
     /// The lock excludes every other process.
-    fn is_shared(&self) -> bool {
-        false
+    fn shared(&self) -> Option<&dyn Shared> {
+        None
     }
 
     fn commit(&self, changes: Arc<Changes>) -> StoreFuture<'static, ()> {

@@ -8,8 +8,10 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
 use super::damage::{self, Suspicion};
+use super::lock::{self, Lock};
 use super::visibility::index;
 use crate::Error;
+use crate::schema::{Age, Schema};
 
 mod migrations {
     refinery::embed_migrations!("migrations/sqlite");
@@ -65,7 +67,20 @@ const BUSY_WAIT: Duration = Duration::from_secs(5);
 /// Statements kept prepared per connection; more than this crate has.
 const STATEMENTS_MAX: usize = 64;
 
-/// Returns the only connection that writes, with the schema brought up to date.
+/// Locks the database and returns the only connection that writes, with the schema brought up to date. The connection must be closed
+/// before the lock is released.
+pub(super) fn locked(options: &Options) -> Result<(Connection, Lock), Error> {
+    lock::make_directory(&options.path)?;
+    // In this order: no handle on the database is opened and closed again while another store of this process may use it.
+    let beside = lock::lock_beside(&options.path)?;
+    damage::refuse_missing(&options.path)?;
+    let lock = Lock::take(&options.path, beside)?;
+    let suspicion = damage::inspect(&options.path, lock.database())?;
+    let connection = writer(options, suspicion)?;
+    Ok((connection, lock))
+}
+
+/// Returns a connection that writes. The database must be locked.
 pub(super) fn writer(options: &Options, suspicion: Option<Suspicion>) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
@@ -109,23 +124,13 @@ fn common(connection: &Connection) -> Result<(), Error> {
     Ok(())
 }
 
+/// Applies the missing migrations, unless a newer release migrated the file and allows this one to use it.
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Error> {
     let runner = migrations::migrations::runner();
-    let known = i64::from(
-        runner
-            .get_migrations()
-            .iter()
-            .map(refinery::Migration::version)
-            .max()
-            .unwrap_or(0),
-    );
-    let stored = schema_version(connection)?;
-    if stored > known {
-        return Err(Error::NewerSchema(format!(
-            "{} was written by a newer release of longhaul (schema {stored}; this release knows {known}): start that release \
-             or a later one, or restore a backup made before the upgrade",
-            path.display()
-        )));
+    let known = known_version(&runner);
+    let stored = schema(connection)?;
+    if stored.age_of_program(known, &path.display().to_string())? == Age::Older {
+        return Ok(());
     }
     // Grouped, because otherwise a migration and its record are two transactions, and a crash between them leaves a file that no
     // release opens.
@@ -140,24 +145,62 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the version of the schema, 0 for a new file.
-fn schema_version(connection: &Connection) -> Result<i64, Error> {
-    let table: Option<i64> = connection
+/// Returns the version of the schema of this release.
+fn known_version(runner: &refinery::Runner) -> i32 {
+    let migrations = runner.get_migrations().iter();
+    let newest = migrations.map(refinery::Migration::version).max();
+    newest.unwrap_or(0)
+}
+
+/// Refuses a database whose schema is not that of this release.
+pub(super) fn refuse_other_schema(connection: &Connection, path: &Path) -> Result<(), Error> {
+    let known = known_version(&migrations::migrations::runner());
+    let schema = schema(connection)?;
+    schema.age_of_program(known, &path.display().to_string())?;
+    let stored = schema.applied.last().copied().unwrap_or(0);
+    if stored == known {
+        return Ok(());
+    }
+    Err(Error::Settings(format!(
+        "{} has schema {stored}, and this release has {known}: check it with the release that wrote it, or start a server of this \
+         release on it first",
+        path.display()
+    )))
+}
+
+/// Returns a database in memory with the schema of this release.
+pub(super) fn empty() -> Result<Connection, Error> {
+    let mut connection = Connection::open_in_memory()?;
+    migrate(&mut connection, Path::new("memory"))?;
+    Ok(connection)
+}
+
+/// Returns the schema of a file. That of a new file is empty.
+fn schema(connection: &Connection) -> Result<Schema, Error> {
+    let mut schema = Schema::default();
+    if has_table(connection, "refinery_schema_history")? {
+        let mut select = connection.prepare("SELECT version FROM refinery_schema_history")?;
+        let versions = select.query_map([], |row| row.get(0))?;
+        schema.applied = versions.collect::<Result<_, _>>()?;
+    }
+    if has_table(connection, "schema_compatibility")? {
+        let sql = "SELECT version, oldest_program FROM schema_compatibility";
+        let mut select = connection.prepare(sql)?;
+        let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        schema.oldest_programs = rows.collect::<Result<_, _>>()?;
+    }
+    Ok(schema)
+}
+
+fn has_table(connection: &Connection, name: &str) -> Result<bool, Error> {
+    let found: Option<i64> = connection
         .query_row(
-            "SELECT 1 FROM sqlite_schema WHERE name = 'refinery_schema_history'",
-            [],
+            "SELECT 1 FROM sqlite_schema WHERE name = ?1",
+            [name],
             |row| row.get(0),
         )
         .optional()?;
-    if table.is_none() {
-        return Ok(0);
-    }
-    let newest: Option<i64> = connection.query_row(
-        "SELECT max(version) FROM refinery_schema_history",
-        [],
-        |row| row.get(0),
-    )?;
-    Ok(newest.unwrap_or(0))
+    Ok(found.is_some())
 }
 
 #[cfg(test)]

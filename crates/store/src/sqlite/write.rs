@@ -1,21 +1,20 @@
 //! The writer: one connection, one thread, batches in one transaction each. Every check of a commit comes before its first write,
 //! so a refused commit writes nothing and needs no savepoint.
 
-use longhaul_protocol::sequence::RequestSeq;
 use std::sync::Arc;
 use std::time::Instant;
 
-use longhaul_engine::change::{InstanceChange, RunChange};
+use longhaul_engine::change::{InstanceChange, RunChange, TaskRow};
 use rusqlite::{
     CachedStatement, Connection, OptionalExtension as _, Transaction, TransactionBehavior, params,
 };
 
 use super::encode::{Commit, Write};
 use super::lock::Lock;
-use super::table::{document, key, log, session};
+use super::table::{command, document, key, log, session};
 use super::visibility::index;
 use crate::encode::{
-    Bodies, closed_at, correlation_id, list_status, parent_id, signed, task_status,
+    Bodies, EventColumns, closed_at, correlation_id, list_status, parent_id, signed, task_status,
 };
 use crate::group::{Counters, Sink};
 use crate::{Error, shape};
@@ -91,7 +90,7 @@ fn try_to_write(transaction: &Transaction<'_>) -> Result<bool, Error> {
 }
 
 /// Statements that almost every commit runs, looked up in the cache once per batch instead of once per row.
-struct Hot<'t> {
+pub(super) struct Hot<'t> {
     find_run: CachedStatement<'t>,
     update_run: CachedStatement<'t>,
     update_run_and_alarm: CachedStatement<'t>,
@@ -102,7 +101,7 @@ struct Hot<'t> {
 }
 
 impl<'t> Hot<'t> {
-    fn prepare(transaction: &'t Transaction<'_>) -> Result<Self, Error> {
+    pub(super) fn prepare(transaction: &'t Connection) -> Result<Self, Error> {
         Ok(Self {
             find_run: transaction
                 .prepare_cached("SELECT run_key, version, alarm, list_status, closed_at FROM runs WHERE run_id = ?1")?,
@@ -126,6 +125,47 @@ impl<'t> Hot<'t> {
                  available_at = excluded.available_at, lease_owner = excluded.lease_owner, body = excluded.body",
             )?,
         })
+    }
+
+    pub(super) fn insert_event(
+        &mut self,
+        run_key: i64,
+        event: &EventColumns<'_>,
+    ) -> Result<(), Error> {
+        self.insert_event.execute(params![
+            run_key,
+            event.sequence,
+            event.id,
+            event.event_type,
+            event.recorded_at,
+            event.workflow_task_id,
+            event.workflow_command_id,
+            event.principal,
+            event.payload,
+        ])?;
+        Ok(())
+    }
+
+    pub(super) fn put_part(&mut self, run_key: i64, part: &str, body: &str) -> Result<(), Error> {
+        self.put_part.execute(params![run_key, part, body])?;
+        Ok(())
+    }
+
+    pub(super) fn put_task(&mut self, task: &TaskRow, body: &str) -> Result<(), Error> {
+        let session = task.worker_session.as_ref();
+        self.put_task.execute(params![
+            task.task_id.as_str(),
+            task_status(task.status),
+            task.namespace.as_str(),
+            task.kind.as_str(),
+            task.queue.as_str(),
+            task.priority,
+            task.available_at.as_micros(),
+            task.lease_owner.as_ref().map(|owner| owner.as_str()),
+            body,
+            session.map(|session| session.session_id.as_str()),
+        ])?;
+        Ok(())
     }
 }
 
@@ -281,8 +321,9 @@ fn update_run(
     Ok(found.run_key)
 }
 
-fn insert_run(
-    transaction: &Transaction<'_>,
+/// Writes a new run without its other rows. Returns its key.
+pub(super) fn insert_run(
+    transaction: &Connection,
     change: &RunChange,
     bodies: &Bodies,
 ) -> Result<i64, Error> {
@@ -336,89 +377,29 @@ fn write_rows(
     bodies: &Bodies,
 ) -> Result<(), Error> {
     for event in &change.events {
-        hot.insert_event.execute(params![
-            run_key,
-            signed(event.sequence),
-            event.id.as_str(),
-            event.event_type,
-            event.recorded_at.as_micros(),
-            event.workflow_task_id.as_ref().map(|id| id.as_str()),
-            event.workflow_command_id.as_ref().map(|id| id.as_str()),
-            event.principal,
-            event.payload,
-        ])?;
+        hot.insert_event(run_key, &EventColumns::of(event))?;
     }
     for part in &bodies.parts {
         match &part.body {
-            Some(body) => hot.put_part.execute(params![run_key, part.key, body])?,
-            None => hot.delete_part.execute(params![run_key, part.key])?,
-        };
+            Some(body) => hot.put_part(run_key, &part.key, body)?,
+            None => drop(hot.delete_part.execute(params![run_key, part.key])?),
+        }
     }
     for (task, body) in change.tasks.iter().zip(&bodies.tasks) {
-        hot.put_task.execute(params![
-            task.task_id.as_str(),
-            task_status(task.status),
-            task.namespace.as_str(),
-            task.kind.as_str(),
-            task.queue.as_str(),
-            task.priority,
-            task.available_at.as_micros(),
-            task.lease_owner.as_ref().map(|owner| owner.as_str()),
-            body,
-            task.worker_session
-                .as_ref()
-                .map(|session| session.session_id.as_str()),
-        ])?;
+        hot.put_task(task, body)?;
     }
     log::write(transaction, run_key, &change.logs)?;
     for sequence in &change.deleted_commands {
-        delete_command(transaction, run_key, change, *sequence)?;
+        command::delete(transaction, run_key, change, *sequence)?;
     }
     for (command, body) in change.commands.iter().zip(&bodies.commands) {
-        transaction
-            .prepare_cached(
-                "INSERT INTO commands (run_key, sequence, body) VALUES (?1, ?2, ?3)
-                 ON CONFLICT DO UPDATE SET body = excluded.body",
-            )?
-            .execute(params![run_key, signed(command.sequence), body])?;
+        let sequence = signed(command.sequence);
+        command::put(transaction, run_key, sequence, body)?;
         if let Some(request_id) = &command.request_id {
-            transaction
-                .prepare_cached(
-                    "INSERT INTO requests (namespace, workflow_id, request_id, run_key, sequence) VALUES (?1, ?2, ?3, ?4, ?5)
-                     ON CONFLICT DO UPDATE SET run_key = excluded.run_key",
-                )?
-                .execute(params![
-                    change.spec.namespace.as_str(),
-                    change.spec.workflow_id.as_str(),
-                    request_id,
-                    run_key,
-                    signed(command.sequence),
-                ])?;
+            let spec = &change.spec;
+            let workflow = [spec.namespace.as_str(), spec.workflow_id.as_str()];
+            command::put_request(transaction, workflow, request_id, (run_key, sequence))?;
         }
     }
-    Ok(())
-}
-
-/// Deletes a command and, if it had one, its request id.
-fn delete_command(
-    transaction: &Transaction<'_>,
-    run_key: i64,
-    change: &RunChange,
-    sequence: RequestSeq,
-) -> Result<(), Error> {
-    transaction
-        .prepare_cached(
-            "DELETE FROM requests WHERE namespace = ?1 AND workflow_id = ?2 AND run_key = ?3 AND sequence = ?4 AND request_id =
-             (SELECT json_extract(body, '$.request_id') FROM commands WHERE run_key = ?3 AND sequence = ?4)",
-        )?
-        .execute(params![
-            change.spec.namespace.as_str(),
-            change.spec.workflow_id.as_str(),
-            run_key,
-            signed(sequence),
-        ])?;
-    transaction
-        .prepare_cached("DELETE FROM commands WHERE run_key = ?1 AND sequence = ?2")?
-        .execute(params![run_key, signed(sequence)])?;
     Ok(())
 }

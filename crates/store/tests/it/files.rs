@@ -197,6 +197,31 @@ async fn a_newer_schema_is_refused_and_not_changed() {
 }
 
 #[tokio::test]
+async fn a_newer_schema_that_allows_this_release_is_used_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("longhaul.db");
+    drop(Sqlite::open(&path).unwrap());
+    let change = |sql: &str| {
+        let connection = rusqlite::Connection::open(&path).unwrap();
+        connection.execute_batch(sql).unwrap();
+    };
+    change(
+        "INSERT INTO refinery_schema_history VALUES (4711, 'later', '2030-01-01T00:00:00Z', '1');
+         ALTER TABLE documents ADD COLUMN later INTEGER;
+         INSERT INTO schema_compatibility
+             SELECT 4711, max(version) FROM refinery_schema_history WHERE version < 4711",
+    );
+    let store = Sqlite::open(&path).unwrap();
+    create(&store, "w").await;
+    assert!(load(&store, &"run-w-1".into()).await.is_some());
+    drop(store);
+    // The later release excludes this one.
+    change("UPDATE schema_compatibility SET oldest_program = 4711 WHERE version = 4711");
+    let error = refusal(&path);
+    assert!(matches!(error, Error::NewerSchema(_)), "{error:?}");
+}
+
+#[tokio::test]
 async fn a_second_server_is_refused_until_the_first_is_gone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("longhaul.db");

@@ -2,10 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic is a failed test")]
 
+mod decided;
 mod executions;
 mod files;
+mod inspection;
 mod postgres;
 mod random;
+mod transfer;
 mod visibility;
 
 mod memory {
@@ -14,6 +17,15 @@ mod memory {
     use longhaul_store::memory::Memory;
 
     longhaul_store::conformance_tests!((Arc::new(Memory::new()), ()));
+
+    mod sharing {
+        use longhaul_store::memory::Cluster;
+
+        longhaul_store::sharing_tests!({
+            let cluster = Cluster::default();
+            (Box::new(cluster.server()), Box::new(cluster.server()), ())
+        });
+    }
 }
 
 mod sqlite {

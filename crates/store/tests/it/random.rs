@@ -20,6 +20,8 @@ use longhaul_store::{
 };
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
 
 const NAMESPACES: [&str; 2] = ["default", "elsewhere"];
 const WORKFLOWS: [&str; 3] = ["u", "v", "w"];
@@ -386,12 +388,24 @@ fn outcome(result: Result<(), Error>) -> &'static str {
         Err(Error::Conflict) => "conflict",
         Err(Error::Corrupt(_)) => "corrupt",
         Err(
-            Error::Unavailable(_) | Error::Damaged(_) | Error::NewerSchema(_) | Error::Settings(_),
+            Error::CapReached(_)
+            | Error::Unavailable(_)
+            | Error::Damaged(_)
+            | Error::NewerSchema(_)
+            | Error::Settings(_),
         ) => "failed",
     }
 }
 
-fn universe() -> Universe {
+/// Commits random changes to a store, some of which are refused. They are always the same ones.
+pub(crate) async fn write_some(store: &dyn Store) {
+    let mut runner = TestRunner::deterministic();
+    let ops = prop::collection::vec(op(), 200);
+    let ops = ops.new_tree(&mut runner).unwrap().current();
+    check(&ops, &Memory::new(), store, Pace::OneByOne).await;
+}
+
+pub(crate) fn universe() -> Universe {
     let mut run_ids = Vec::new();
     for namespace in NAMESPACES {
         for workflow in WORKFLOWS {

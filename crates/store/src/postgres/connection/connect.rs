@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use deadpool_postgres::ClientWrapper;
+use futures::StreamExt as _;
 use rand::seq::SliceRandom as _;
-use tokio_postgres::Client;
+use tokio::sync::mpsc;
+use tokio_postgres::{AsyncMessage, Client};
 
 use super::options::{Options, Place};
 use super::refusal::{self, Attempt};
@@ -35,6 +37,26 @@ const IDLE_IN_TRANSACTION_MAX: Duration = Duration::from_secs(30);
 /// [`Error::Unavailable`] if no host accepts the connection, with the reason of each; [`Error::Settings`] if the root certificates
 /// cannot be read.
 pub async fn connect(options: &Options, role: Role) -> Result<Connected, Error> {
+    open(options, role, None).await
+}
+
+/// As [`connect`]. The payloads of notifications are sent to `notified`, which is dropped when the connection ends.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_and_listen(
+    options: &Options,
+    role: Role,
+    notified: mpsc::UnboundedSender<String>,
+) -> Result<Connected, Error> {
+    open(options, role, Some(notified)).await
+}
+
+async fn open(
+    options: &Options,
+    role: Role,
+    notified: Option<mpsc::UnboundedSender<String>>,
+) -> Result<Connected, Error> {
     let tls = options.tls()?;
     let mut places: Vec<&Place> = options.places.iter().collect();
     if options.is_random {
@@ -44,7 +66,13 @@ pub async fn connect(options: &Options, role: Role) -> Result<Connected, Error> 
     for place in places {
         let connector = Connector::new(tls.clone());
         // Boxed: the handshake is large, and readers would carry room for it in every request.
-        let attempt = Box::pin(connect_to(options, role, place, connector));
+        let attempt = Box::pin(connect_to(
+            options,
+            role,
+            place,
+            connector,
+            notified.clone(),
+        ));
         match tokio::time::timeout(options.connect_timeout, attempt).await {
             Ok(Ok(connected)) => return Ok(connected),
             Ok(Err(reason)) => reasons.push(reason),
@@ -63,6 +91,7 @@ async fn connect_to(
     role: Role,
     place: &Place,
     connector: Connector,
+    notified: Option<mpsc::UnboundedSender<String>>,
 ) -> Result<Connected, String> {
     let explain = |error: &tokio_postgres::Error| {
         refusal::explain(
@@ -75,11 +104,22 @@ async fn connect_to(
         )
     };
     let opened = options.config(place).connect(connector.clone()).await;
-    let (client, connection) = opened.map_err(|error| explain(&error))?;
+    let (client, mut connection) = opened.map_err(|error| explain(&error))?;
     let driver = tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            // Statements in progress get the error too.
-            tracing::debug!(%error, "a connection to PostgreSQL ended");
+        let mut messages = futures::stream::poll_fn(|context| connection.poll_message(context));
+        while let Some(message) = messages.next().await {
+            match (message, &notified) {
+                (Ok(AsyncMessage::Notification(notification)), Some(notified)) => {
+                    // The send fails if the receiver is gone, and with it soon this connection.
+                    let _ = notified.send(notification.payload().to_owned());
+                }
+                (Ok(_), _) => {}
+                (Err(error), _) => {
+                    // Statements in progress get the error too.
+                    tracing::debug!(%error, "a connection to PostgreSQL ended");
+                    return;
+                }
+            }
         }
     });
     // From here on, dropping it ends the driver.

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use futures::try_join;
-use longhaul_engine::change::{DocumentChange, DocumentKey, InstanceChange, RunChange};
+use longhaul_engine::change::{CapScope, DocumentChange, DocumentKey, InstanceChange, RunChange};
 use longhaul_engine::session::Session;
 use tokio_postgres::Error as PostgresError;
 use tokio_postgres::Row;
@@ -19,7 +19,7 @@ use crate::Error;
 use crate::encode::{closed_at, list_status};
 use crate::postgres::connect::Connected;
 use crate::postgres::read::text;
-use crate::postgres::text::escaped;
+use crate::postgres::text::{escaped, unescaped};
 
 /// A run, as the checks need it.
 #[derive(Clone, Debug)]
@@ -53,8 +53,19 @@ pub(super) struct Known {
     sessions: HashMap<(String, String), u64>,
     /// Versions of locked documents.
     documents: HashMap<DocumentKey, u64>,
+    /// What counts in each scope with a cap.
+    counted: HashMap<CapScope, Counted>,
     /// Locks that another transaction holds.
     taken: HashSet<i64>,
+}
+
+/// What counts in a scope.
+#[derive(Default)]
+struct Counted {
+    /// Tasks and sessions that this batch does not write.
+    others: u64,
+    /// Those that it writes, by id.
+    own: HashSet<String>,
 }
 
 /// Returns the number of the lock of a name. All servers must agree on it, also those of another release, so the hash is written
@@ -108,6 +119,50 @@ fn document_lock(key: &DocumentKey) -> i64 {
     lock_of(&["document", kind, &key.namespace, &key.name, &key.qualifier])
 }
 
+/// Updates the tasks and sessions of a scope by what a commit writes.
+fn count_own(scope: &CapScope, commit: &Commit, own: &mut HashSet<String>) {
+    let tasks = commit.changes.runs().flat_map(|change| &change.tasks);
+    for task in tasks {
+        if scope.has_task(task) {
+            own.insert(task.task_id.to_string());
+        } else {
+            own.remove(task.task_id.as_str());
+        }
+    }
+    let CapScope::WorkerSessions(namespace, _) = scope else {
+        return;
+    };
+    let sessions = commit.changes.sessions.iter();
+    for session in sessions.filter(|session| session.namespace == *namespace) {
+        if scope.has_session(session) {
+            own.insert(session.session_id.to_string());
+        } else {
+            own.remove(session.session_id.as_str());
+        }
+    }
+}
+
+/// Returns the kind of a scope in statements, its namespace, and its further names.
+fn scope_parts(scope: &CapScope) -> (&'static str, &str, &str, &str) {
+    match scope {
+        CapScope::Queue(namespace, kind, queue) => {
+            ("queue", namespace.as_str(), kind.as_str(), queue.as_str())
+        }
+        CapScope::Namespace(namespace, kind) => {
+            ("namespace", namespace.as_str(), kind.as_str(), "")
+        }
+        CapScope::TaskDef(namespace, name) => ("task_def", namespace.as_str(), name, ""),
+        CapScope::WorkerSessions(namespace, worker_id) => {
+            ("sessions", namespace.as_str(), worker_id.as_str(), "")
+        }
+    }
+}
+
+fn cap_lock(scope: &CapScope) -> i64 {
+    let (kind, namespace, one, two) = scope_parts(scope);
+    lock_of(&["cap", kind, namespace, one, two])
+}
+
 /// Whether a change writes names of its workflow: a new run, or commands with request ids.
 fn writes_names(change: &RunChange) -> bool {
     change.instance.is_some()
@@ -131,7 +186,12 @@ fn locks(commit: &Commit) -> impl Iterator<Item = i64> {
     let documents = changes.documents.iter();
     let documents = documents.filter(|change| change.base_version.is_none());
     let documents = documents.map(|change| document_lock(&change.key));
-    names.chain(keys).chain(sessions).chain(documents)
+    let caps = changes.caps().iter().map(|cap| cap_lock(&cap.scope));
+    names
+        .chain(keys)
+        .chain(sessions)
+        .chain(documents)
+        .chain(caps)
 }
 
 impl Known {
@@ -201,6 +261,26 @@ impl Known {
             document_keys.3.push(escaped(&key.qualifier));
         }
 
+        let mut scopes: Vec<&CapScope> = batch
+            .iter()
+            .flat_map(|commit| commit.changes.caps().iter().map(|cap| &cap.scope))
+            .collect();
+        scopes.sort_unstable();
+        scopes.dedup();
+        let parts = scopes.iter().map(|scope| scope_parts(scope));
+        let mut scope_columns = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (kind, namespace, one, two) in parts {
+            scope_columns.0.push(kind);
+            scope_columns.1.push(escaped(namespace));
+            scope_columns.2.push(escaped(one));
+            scope_columns.3.push(escaped(two));
+        }
+        let written_tasks: Vec<_> = changes()
+            .flat_map(|change| &change.tasks)
+            .map(|task| escaped(task.task_id.as_str()))
+            .filter(|_| !scopes.is_empty())
+            .collect();
+
         // One round trip: all statements are sent before the first answer is read. The locks come first.
         let locking = ask(client, !locks.is_empty(), LOCK, vec![&locks]);
         let running = ask(client, !based.is_empty(), LOCK_RUNS, vec![&based]);
@@ -240,11 +320,30 @@ impl Known {
                 &document_keys.3,
             ],
         );
-        let answers = try_join!(
-            locking, running, existing, newest, requested, keyed, held, written
+        let counting = ask(
+            client,
+            !scopes.is_empty(),
+            COUNT,
+            vec![
+                &scope_columns.0,
+                &scope_columns.1,
+                &scope_columns.2,
+                &scope_columns.3,
+                &written_tasks,
+                &session_ids,
+            ],
+        );
+        let (locking, running, existing, newest, requested, keyed, held, written, counting) = try_join!(
+            locking, running, existing, newest, requested, keyed, held, written, counting
         )?;
+        let answers = (
+            locking, running, existing, newest, requested, keyed, held, written,
+        );
         let stored = documents().map(|change| &change.key);
-        Ok(Self::of(&answers, stored))
+        Ok(Self::of(&answers, stored).and_then(|mut known| {
+            known.keep_counts(&scopes, &counting)?;
+            Ok(known)
+        }))
     }
 
     fn of<'k>(
@@ -296,6 +395,34 @@ impl Known {
         Ok(())
     }
 
+    fn keep_counts(&mut self, scopes: &[&CapScope], rows: &[Row]) -> Result<(), Error> {
+        for (scope, row) in scopes.iter().zip(rows) {
+            let others = row.try_get::<_, i64>(1)?.cast_unsigned();
+            let own: Vec<String> = row.try_get(2)?;
+            let counted = Counted {
+                others,
+                own: own.into_iter().map(unescaped).collect(),
+            };
+            self.counted.insert((*scope).clone(), counted);
+        }
+        Ok(())
+    }
+
+    /// Returns a cap of the commit that does not hold after it.
+    fn exceeded(&self, commit: &Commit) -> Option<&CapScope> {
+        let changes = &commit.changes;
+        let exceeded = changes.caps().iter().find(|cap| {
+            let Some(counted) = self.counted.get(&cap.scope) else {
+                return true;
+            };
+            let mut own = counted.own.clone();
+            count_own(&cap.scope, commit, &mut own);
+            counted.others + own.len() as u64 > cap.max
+        });
+        let scope = &exceeded?.scope;
+        self.counted.get_key_value(scope).map(|(scope, _)| scope)
+    }
+
     fn keep_documents<'k>(
         &mut self,
         keys: impl Iterator<Item = &'k DocumentKey>,
@@ -341,10 +468,12 @@ impl Known {
                 .documents
                 .iter()
                 .all(|change| self.documents.get(&change.key).copied() == change.base_version);
-        if is_accepted {
-            Ok(())
-        } else {
-            Err(Error::Conflict)
+        if !is_accepted {
+            return Err(Error::Conflict);
+        }
+        match self.exceeded(commit) {
+            Some(scope) => Err(Error::CapReached(Box::new(scope.clone()))),
+            None => Ok(()),
         }
     }
 
@@ -420,6 +549,9 @@ impl Known {
                 }
             }
         }
+        for (scope, counted) in &mut self.counted {
+            count_own(scope, commit, &mut counted.own);
+        }
         for session in &commit.changes.sessions {
             let key = (
                 session.namespace.to_string(),
@@ -492,8 +624,35 @@ const LOCK_DOCUMENTS: &str = "SELECT d.kind, d.namespace, d.name, d.qualifier, d
      JOIN documents d USING (kind, namespace, name, qualifier)
      ORDER BY d.kind, d.namespace, d.name, d.qualifier FOR UPDATE OF d SKIP LOCKED";
 
+/// Counts what each scope holds, and names what the batch itself writes.
+const COUNT: &str = "SELECT w.place, c.others, c.own
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY w (scope, namespace, one, two, place)
+     CROSS JOIN LATERAL (
+         SELECT count(*) FILTER (WHERE NOT l.task_id = ANY($5::text[])) AS others,
+                coalesce(array_agg(l.task_id) FILTER (WHERE l.task_id = ANY($5::text[])), '{}') AS own
+         FROM tasks l WHERE w.scope = 'queue' AND l.status = 'leased' AND l.namespace = w.namespace AND l.kind = w.one AND l.queue = w.two
+         HAVING w.scope = 'queue'
+         UNION ALL
+         SELECT count(*) FILTER (WHERE NOT l.task_id = ANY($5::text[])),
+                coalesce(array_agg(l.task_id) FILTER (WHERE l.task_id = ANY($5::text[])), '{}')
+         FROM tasks l WHERE w.scope = 'namespace' AND l.status = 'leased' AND l.namespace = w.namespace AND l.kind = w.one
+         HAVING w.scope = 'namespace'
+         UNION ALL
+         SELECT count(*) FILTER (WHERE NOT l.task_id = ANY($5::text[])),
+                coalesce(array_agg(l.task_id) FILTER (WHERE l.task_id = ANY($5::text[])), '{}')
+         FROM tasks l WHERE w.scope = 'task_def' AND l.status = 'leased' AND l.namespace = w.namespace AND l.kind = 'execution'
+                        AND l.type_name = w.one
+         HAVING w.scope = 'task_def'
+         UNION ALL
+         SELECT count(*) FILTER (WHERE NOT s.session_id = ANY($6::text[])),
+                coalesce(array_agg(s.session_id) FILTER (WHERE s.session_id = ANY($6::text[])), '{}')
+         FROM worker_sessions s WHERE w.scope = 'sessions' AND s.status = 'active' AND s.namespace = w.namespace AND s.lease_owner = w.one
+         HAVING w.scope = 'sessions') c
+     ORDER BY w.place";
+
 /// Every statement, to be prepared when a connection is opened.
-pub(super) const ALL: [&str; 8] = [
+pub(super) const ALL: [&str; 9] = [
+    COUNT,
     LOCK,
     LOCK_RUNS,
     FIND_RUNS,

@@ -3,9 +3,10 @@
 //!
 //! Commits of one run, session or document keep the order of their calls: while one of them waits, the next goes to the same queue.
 //! `writer` writes the batches of one connection, `checks` decides which commits of a batch are refused, `rows` collects the rows of
-//! the others, `statements` writes them with the texts of `sql`.
+//! the others, `statements` writes them with the texts of `sql`. `import` writes the rows of a copied store.
 
 mod checks;
+pub(super) mod import;
 mod rows;
 mod sql;
 mod statements;
@@ -22,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use self::writer::Writer;
+use super::hints::Exchange;
 use super::options::Options;
 use crate::encode::{Bodies, json};
 use crate::group::Counters;
@@ -57,12 +59,21 @@ pub(super) struct Waiting {
 
 impl Writers {
     /// Starts the writing connections. They are opened when there is something to write.
-    pub(super) fn start(options: &Options, counters: Arc<Counters>) -> Self {
+    pub(super) fn start(
+        options: &Options,
+        counters: Arc<Counters>,
+        exchange: &Arc<Exchange>,
+    ) -> Self {
         let routes = Arc::<Mutex<Routes>>::default();
         let queues = (0..WRITERS).map(|_| {
             let (sender, receiver) = mpsc::unbounded_channel();
             let waiting = Arc::<AtomicUsize>::default();
-            let writer = Writer::new(options.clone(), Arc::clone(&counters), Arc::clone(&waiting));
+            let writer = Writer::new(
+                options.clone(),
+                Arc::clone(&counters),
+                Arc::clone(&waiting),
+                Arc::clone(exchange),
+            );
             tokio::spawn(writer.run(receiver));
             Queue { sender, waiting }
         });

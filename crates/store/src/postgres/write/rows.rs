@@ -8,7 +8,7 @@ use longhaul_engine::session::Session;
 
 use super::Commit;
 use super::checks::{Known, StoredRun};
-use crate::encode::{Bodies, Entry, closed_at, list_status};
+use crate::encode::{Bodies, Entry, EventColumns, closed_at, list_status};
 
 /// A request id of a workflow: namespace, workflow id, request id. Also an idempotency key: namespace, workflow type, key.
 type Name<'a> = (&'a str, &'a str, &'a str);
@@ -40,7 +40,8 @@ pub(super) struct Rows<'a> {
     pub(super) moved: BTreeSet<&'a str>,
     pub(super) alarms: BTreeMap<&'a str, Option<i64>>,
     pub(super) parts: BTreeMap<(&'a str, &'a str), Option<PartRow<'a>>>,
-    pub(super) events: Vec<&'a RunChange>,
+    /// Events, each with its run.
+    pub(super) events: Vec<(&'a str, EventColumns<'a>)>,
     pub(super) tasks: BTreeMap<&'a str, (&'a TaskRow, &'a str)>,
     pub(super) logs: BTreeMap<(&'a str, LogKey), Option<&'a LogLine>>,
     pub(super) commands: BTreeMap<(&'a str, u64), Option<&'a str>>,
@@ -89,9 +90,9 @@ impl<'a> Rows<'a> {
             });
             self.parts.insert((run_id, &row.key), body);
         }
-        if !change.events.is_empty() {
-            self.events.push(change);
-        }
+        let events = change.events.iter();
+        self.events
+            .extend(events.map(|event| (run_id, EventColumns::of(event))));
         for (task, body) in change.tasks.iter().zip(&bodies.tasks) {
             self.tasks.insert(task.task_id.as_str(), (task, body));
         }
@@ -137,7 +138,7 @@ impl<'a> Rows<'a> {
 }
 
 /// Returns the text of an input or an output that a search looks into.
-fn searched(key: PartKey, part: Option<&Part>) -> Option<String> {
+pub(super) fn searched(key: PartKey, part: Option<&Part>) -> Option<String> {
     match (key, part) {
         (PartKey::Input | PartKey::Output, Some(Part::Value(stored))) => {
             let value = stored.get().ok()?;

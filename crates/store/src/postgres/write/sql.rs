@@ -51,12 +51,17 @@ pub(super) const APPEND_EVENTS: &str = "INSERT INTO events (run_id, sequence, id
      principal, payload)
      SELECT * FROM unnest($1::text[], $2::int8[], $3::text[], $4::text[], $5::int8[], $6::text[], $7::text[], $8::text[], $9::text[])";
 
-pub(super) const PUT_TASKS: &str = "INSERT INTO tasks (task_id, status, namespace, kind, queue, priority, available_at, lease_owner, session_id, body)
+pub(super) const PUT_TASKS: &str = "INSERT INTO tasks (task_id, status, namespace, kind, queue, priority, available_at, lease_owner, session_id, type_name,
+     fairness_key, body)
      SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int2[], $7::int8[], $8::text[], $9::text[],
-     $10::text[])
+     $10::text[], $11::text[], $12::text[])
      ON CONFLICT (task_id) DO UPDATE SET status = excluded.status, namespace = excluded.namespace, kind = excluded.kind,
      queue = excluded.queue, priority = excluded.priority, available_at = excluded.available_at, lease_owner = excluded.lease_owner,
-     body = excluded.body";
+     type_name = excluded.type_name, fairness_key = excluded.fairness_key, body = excluded.body";
+
+/// Skips a row that a look holds: it is of no use for long.
+pub(super) const GIVE_BACK: &str = "DELETE FROM taken t
+     USING (SELECT key FROM taken WHERE key = ANY($1::text[]) ORDER BY key FOR UPDATE SKIP LOCKED) n WHERE t.key = n.key";
 
 pub(super) const DELETE_LOGS: &str = "DELETE FROM task_logs l USING unnest($1::text[], $2::int8[], $3::int8[]) n (run_id, task, line)
      WHERE l.run_id = n.run_id AND l.task = n.task AND l.line = n.line";
@@ -109,7 +114,8 @@ pub(super) const PUT_DOCUMENTS: &str = "INSERT INTO documents (kind, namespace, 
 
 /// Every statement, to be prepared when a connection is opened: a statement that is not prepared yet would be sent later than those
 /// behind it.
-pub(super) const ALL: [&str; 25] = [
+pub(super) const ALL: [&str; 26] = [
+    GIVE_BACK,
     CREATE_RUNS,
     CREATE_SPECS,
     CREATE_NAMES,

@@ -13,12 +13,15 @@ use super::rows::Rows;
 use super::sql::{
     APPEND_EVENTS, CREATE_NAMES, CREATE_RUNS, CREATE_SPECS, CREATE_STATES, DELETE_ALARMS,
     DELETE_ATTRIBUTES, DELETE_COMMANDS, DELETE_DOCUMENTS, DELETE_LOGS, DELETE_PARTS,
-    DELETE_REQUESTS, MOVE_ATTRIBUTES, MOVE_IN_LISTS, PUT_ALARMS, PUT_ATTRIBUTES, PUT_COMMANDS,
-    PUT_DOCUMENTS, PUT_KEYS, PUT_LOGS, PUT_PARTS, PUT_REQUESTS, PUT_SESSIONS, PUT_TASKS,
-    UPDATE_STATES,
+    DELETE_REQUESTS, GIVE_BACK, MOVE_ATTRIBUTES, MOVE_IN_LISTS, PUT_ALARMS, PUT_ATTRIBUTES,
+    PUT_COMMANDS, PUT_DOCUMENTS, PUT_KEYS, PUT_LOGS, PUT_PARTS, PUT_REQUESTS, PUT_SESSIONS,
+    PUT_TASKS, UPDATE_STATES,
 };
-use crate::encode::{closed_at, correlation_id, list_status, parent_id, signed, task_status};
+use crate::encode::{
+    EventColumns, closed_at, correlation_id, list_status, parent_id, signed, task_status,
+};
 use crate::postgres::connect::Connected;
+use crate::postgres::look::{run_key, session_key, task_key};
 use crate::postgres::text::{escaped, value};
 
 /// The writes of one batch on one connection.
@@ -30,9 +33,14 @@ pub(super) struct Batch<'a> {
 type Written = Result<(), PostgresError>;
 
 impl Batch<'_> {
-    /// Sends all rows and the COMMIT, then waits. Rows are deleted before others are written.
+    /// Sends all rows and the COMMIT, then waits.
     pub(super) async fn commit(&self) -> Written {
-        let commit = self.client.batch_execute("COMMIT");
+        try_join!(self.send(), self.client.batch_execute("COMMIT"))?;
+        Ok(())
+    }
+
+    /// Sends all rows, then waits. Rows are deleted before others are written.
+    pub(super) async fn send(&self) -> Written {
         try_join!(
             self.delete_requests(),
             self.delete_commands(),
@@ -41,6 +49,7 @@ impl Batch<'_> {
             self.delete_alarms(),
             self.delete_attributes(),
             self.delete_documents(),
+            self.give_back(),
             self.create_runs(),
             self.create_specs(),
             self.create_names(),
@@ -59,7 +68,6 @@ impl Batch<'_> {
             self.put_sessions(),
             self.put_documents(),
             self.put_logs(),
-            commit,
         )?;
         Ok(())
     }
@@ -67,6 +75,19 @@ impl Batch<'_> {
     async fn write(&self, sql: &'static str, columns: &[&(dyn ToSql + Sync)]) -> Written {
         let statement = self.client.prepare_cached(sql).await?;
         self.client.execute(&statement, columns).await.map(drop)
+    }
+
+    /// What these rows were taken for has happened.
+    async fn give_back(&self) -> Written {
+        let tasks = self.rows.tasks.keys().map(|id| task_key(id));
+        let runs = self.rows.alarms.keys().map(|id| run_key(id));
+        let sessions = self.rows.sessions.keys();
+        let sessions = sessions.map(|(namespace, id)| session_key(namespace, id));
+        let keys: Vec<String> = tasks.chain(runs).chain(sessions).collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        self.write(GIVE_BACK, &[&keys]).await
     }
 
     async fn create_runs(&self) -> Written {
@@ -326,50 +347,28 @@ impl Batch<'_> {
         if self.rows.events.is_empty() {
             return Ok(());
         }
-        let events = || {
-            let changes = self.rows.events.iter();
-            changes.flat_map(|change| change.events.iter().map(move |event| (change, event)))
+        let events = || self.rows.events.iter().map(|(_, event)| event);
+        let texts = |of: for<'e> fn(&'e EventColumns<'_>) -> &'e str| -> Vec<Cow<'_, str>> {
+            events().map(|event| escaped(of(event))).collect()
         };
+        let optional =
+            |of: for<'e> fn(&'e EventColumns<'_>) -> Option<&'e str>| -> Vec<Option<Cow<'_, str>>> {
+                events().map(|event| of(event).map(escaped)).collect()
+            };
+        let run_ids = self.rows.events.iter();
+        let run_ids: Vec<_> = run_ids.map(|(run_id, _)| escaped(run_id)).collect();
         self.write(
             APPEND_EVENTS,
             &[
-                &events()
-                    .map(|(change, _)| escaped(change.spec.run_id.as_str()))
-                    .collect::<Vec<_>>(),
-                &events()
-                    .map(|(_, event)| signed(event.sequence))
-                    .collect::<Vec<_>>(),
-                &events()
-                    .map(|(_, event)| escaped(event.id.as_str()))
-                    .collect::<Vec<_>>(),
-                &events()
-                    .map(|(_, event)| escaped(event.event_type))
-                    .collect::<Vec<_>>(),
-                &events()
-                    .map(|(_, event)| event.recorded_at.as_micros())
-                    .collect::<Vec<_>>(),
-                &events()
-                    .map(|(_, event)| {
-                        event
-                            .workflow_task_id
-                            .as_ref()
-                            .map(|id| escaped(id.as_str()))
-                    })
-                    .collect::<Vec<_>>(),
-                &events()
-                    .map(|(_, event)| {
-                        event
-                            .workflow_command_id
-                            .as_ref()
-                            .map(|id| escaped(id.as_str()))
-                    })
-                    .collect::<Vec<_>>(),
-                &events()
-                    .map(|(_, event)| event.principal.as_deref().map(escaped))
-                    .collect::<Vec<_>>(),
-                &events()
-                    .map(|(_, event)| &*event.payload)
-                    .collect::<Vec<_>>(),
+                &run_ids,
+                &events().map(|event| event.sequence).collect::<Vec<_>>(),
+                &texts(|event| event.id),
+                &texts(|event| event.event_type),
+                &events().map(|event| event.recorded_at).collect::<Vec<_>>(),
+                &optional(|event| event.workflow_task_id),
+                &optional(|event| event.workflow_command_id),
+                &optional(|event| event.principal),
+                &events().map(|event| event.payload).collect::<Vec<_>>(),
             ],
         )
         .await
@@ -414,6 +413,12 @@ impl Batch<'_> {
                         let session = task.worker_session.as_ref();
                         session.map(|session| escaped(session.session_id.as_str()))
                     })
+                    .collect::<Vec<_>>(),
+                &tasks()
+                    .map(|task| escaped(&task.type_name))
+                    .collect::<Vec<_>>(),
+                &tasks()
+                    .map(|task| task.fairness_key.as_deref().map(escaped))
                     .collect::<Vec<_>>(),
                 &self
                     .rows

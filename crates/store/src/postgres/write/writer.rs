@@ -20,8 +20,9 @@ use super::{Commit, Waiting, sql};
 use crate::group::Counters;
 use crate::postgres::connect::{Connected, Role, connect};
 use crate::postgres::error::is_lost;
+use crate::postgres::hints::Exchange;
 use crate::postgres::options::Options;
-use crate::{Error, Quiet};
+use crate::{Error, Hints, Quiet};
 
 /// Commits in one transaction. A larger batch gains almost nothing more and makes the first of its commits wait for the last.
 const BATCH_COMMITS_MAX: usize = 512;
@@ -41,6 +42,7 @@ pub(super) struct Writer {
     options: Options,
     counters: Arc<Counters>,
     waiting: Arc<AtomicUsize>,
+    exchange: Arc<Exchange>,
     /// Names this writer in `writers`.
     name: String,
     /// The number of the newest batch that is stored.
@@ -71,11 +73,13 @@ impl Writer {
         options: Options,
         counters: Arc<Counters>,
         waiting: Arc<AtomicUsize>,
+        exchange: Arc<Exchange>,
     ) -> Self {
         Self {
             options,
             counters,
             waiting,
+            exchange,
             name: format!("{:032x}", rand::random::<u128>()),
             batch: 0,
             client: None,
@@ -95,6 +99,7 @@ impl Writer {
             let began = Instant::now();
             let results = self.write(&batch).await;
             self.counters.record(&results, began.elapsed());
+            self.announce(&batch, &results);
             // Only now: a writer that works on a batch is not free for the next commit.
             self.waiting.fetch_sub(batch.len(), Ordering::Relaxed);
             for (waiting, result) in batch.into_iter().zip(results) {
@@ -102,6 +107,17 @@ impl Writer {
                 let _ = waiting.answer.send(result.map(drop));
             }
         }
+    }
+
+    /// Tells the other servers what is stored now.
+    fn announce(&self, batch: &[Waiting], results: &[Result<bool, Error>]) {
+        let mut hints = Hints::default();
+        for (waiting, result) in batch.iter().zip(results) {
+            if result.is_ok() {
+                hints.merge(Hints::of(&waiting.commit.changes));
+            }
+        }
+        self.exchange.announce(hints);
     }
 
     /// Returns one result per commit, whatever happens.

@@ -28,27 +28,33 @@ pub(in crate::sqlite) fn write(
     transaction: &Transaction<'_>,
     change: &DocumentChange,
 ) -> Result<(), Error> {
-    let [kind, namespace, name, qualifier] = columns(&change.key);
+    let key = columns(&change.key);
     match &change.body {
-        Some(body) => transaction
-            .prepare_cached(
-                "INSERT INTO documents (kind, namespace, name, qualifier, version, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT DO UPDATE SET version = excluded.version, body = excluded.body",
-            )?
-            .execute(params![
-                kind,
-                namespace,
-                name,
-                qualifier,
-                signed(change.version),
-                body
-            ])?,
-        None => transaction
-            .prepare_cached(
-                "DELETE FROM documents WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND qualifier = ?4",
-            )?
-            .execute(columns(&change.key))?,
-    };
+        Some(body) => put(transaction, key, signed(change.version), body),
+        None => {
+            transaction
+                .prepare_cached(
+                    "DELETE FROM documents WHERE kind = ?1 AND namespace = ?2 AND name = ?3 AND qualifier = ?4",
+                )?
+                .execute(key)?;
+            Ok(())
+        }
+    }
+}
+
+/// Writes one document.
+pub(in crate::sqlite) fn put(
+    transaction: &Connection,
+    [kind, namespace, name, qualifier]: [&str; 4],
+    version: i64,
+    body: &str,
+) -> Result<(), Error> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO documents (kind, namespace, name, qualifier, version, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT DO UPDATE SET version = excluded.version, body = excluded.body",
+        )?
+        .execute(params![kind, namespace, name, qualifier, version, body])?;
     Ok(())
 }
 

@@ -55,16 +55,21 @@ pub(in crate::sqlite) fn write(
         return Ok(());
     };
     let spec = &change.spec;
+    let key = [spec.namespace.as_str(), &spec.workflow_type, &claim.key];
+    put(transaction, key, run_key)
+}
+
+/// Gives a key of a namespace and a workflow type to a run.
+pub(in crate::sqlite) fn put(
+    transaction: &Connection,
+    [namespace, workflow_type, key]: [&str; 3],
+    run_key: i64,
+) -> Result<(), Error> {
     transaction
         .prepare_cached(
             "INSERT INTO workflow_keys (namespace, workflow_type, key, run_key) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT DO UPDATE SET run_key = excluded.run_key",
         )?
-        .execute(params![
-            spec.namespace.as_str(),
-            spec.workflow_type,
-            claim.key,
-            run_key
-        ])?;
+        .execute(params![namespace, workflow_type, key, run_key])?;
     Ok(())
 }

@@ -16,25 +16,35 @@ pub(in crate::sqlite) fn write(
 ) -> Result<(), Error> {
     for (key, line) in logs {
         match line {
-            Some(line) => transaction
-                .prepare_cached(
-                    "INSERT INTO task_logs (run_key, task, line, created_at, text) VALUES (?1, ?2, ?3, ?4, ?5)
-                     ON CONFLICT (run_key, task, line) DO UPDATE SET created_at = excluded.created_at, text = excluded.text",
-                )?
-                .execute(params![
-                    run_key,
-                    signed(key.task),
-                    signed(key.line),
-                    line.created_at.as_micros(),
-                    line.text,
-                ])?,
-            None => transaction
-                .prepare_cached(
-                    "DELETE FROM task_logs WHERE run_key = ?1 AND task = ?2 AND line = ?3",
-                )?
-                .execute(params![run_key, signed(key.task), signed(key.line)])?,
-        };
+            Some(line) => {
+                let place = [run_key, signed(key.task), signed(key.line)];
+                put(transaction, place, line.created_at.as_micros(), &line.text)?;
+            }
+            None => {
+                transaction
+                    .prepare_cached(
+                        "DELETE FROM task_logs WHERE run_key = ?1 AND task = ?2 AND line = ?3",
+                    )?
+                    .execute(params![run_key, signed(key.task), signed(key.line)])?;
+            }
+        }
     }
+    Ok(())
+}
+
+/// Writes one line: of a run, a task and a number.
+pub(in crate::sqlite) fn put(
+    transaction: &Connection,
+    [run_key, task, line]: [i64; 3],
+    created_at: i64,
+    text: &str,
+) -> Result<(), Error> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO task_logs (run_key, task, line, created_at, text) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (run_key, task, line) DO UPDATE SET created_at = excluded.created_at, text = excluded.text",
+        )?
+        .execute(params![run_key, task, line, created_at, text])?;
     Ok(())
 }
 

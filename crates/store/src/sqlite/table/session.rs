@@ -30,7 +30,7 @@ pub(in crate::sqlite) fn check_version(
 }
 
 pub(in crate::sqlite) fn write(
-    transaction: &Transaction<'_>,
+    transaction: &Connection,
     session: &Session,
     body: &str,
 ) -> Result<(), Error> {

@@ -24,7 +24,7 @@ pub(crate) fn sql_value(term: &Term) -> SqlValue {
 
 /// Replaces the rows of a run.
 pub(crate) fn write(
-    transaction: &Transaction<'_>,
+    transaction: &Connection,
     run_key: i64,
     is_new: bool,
     entries: &[Entry],

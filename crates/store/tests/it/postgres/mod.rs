@@ -19,6 +19,14 @@ mod tls;
 
 longhaul_store::conformance_tests!(temporary().await);
 
+mod sharing {
+    longhaul_store::sharing_tests!({
+        let (first, database) = super::temporary().await;
+        let second = Box::new(super::open(&database).await);
+        (first, second, database)
+    });
+}
+
 /// Returns a store in a database of its own.
 pub(crate) async fn temporary() -> (Arc<Postgres>, Database<'static>) {
     let database = longhaul_test_postgres::shared().database();
@@ -31,6 +39,13 @@ async fn open(database: &Database<'_>) -> Postgres {
     Postgres::open(options.with_connections_max(4))
         .await
         .unwrap()
+}
+
+/// Returns the statement that removes all rows.
+pub(crate) fn truncate(database: &Database<'_>) -> String {
+    let tables = "SELECT string_agg(tablename, ', ') FROM pg_tables
+                  WHERE schemaname = 'public' AND tablename NOT IN ('schema_migrations', 'schema_compatibility', 'writers')";
+    format!("TRUNCATE {}", database.sql(tables).trim())
 }
 
 /// Runs random cases on one database, because a new one takes longer than a case. The check gets the store and a function that removes
@@ -47,10 +62,7 @@ pub(crate) fn check_random<S: Strategy>(
         .build()
         .unwrap();
     let (store, database) = runtime.block_on(temporary());
-    let tables = "SELECT string_agg(tablename, ', ') FROM pg_tables
-                  WHERE schemaname = 'public' AND tablename NOT IN ('schema_migrations', 'writers')";
-    let tables = database.sql(tables);
-    let truncate = format!("TRUNCATE {}", tables.trim());
+    let truncate = truncate(&database);
     let clear = || drop(database.sql(&truncate));
     let mut runner = TestRunner::new(ProptestConfig {
         cases,

@@ -44,6 +44,17 @@ pub(crate) fn check(changes: &Changes) -> Result<(), Error> {
     Ok(())
 }
 
+/// Refuses caps: the only server of a store counts in memory.
+pub(crate) fn refuse_caps(changes: &Changes) -> Result<(), Error> {
+    match changes.caps().first() {
+        Some(cap) => Err(Error::Corrupt(format!(
+            "refused a commit with a cap on {:?}: the store is not shared",
+            cap.scope
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn check_run(change: &RunChange) -> Result<(), String> {
     // Invariant: history is numbered without gaps and the run's row names its end.
     for pair in change.events.windows(2) {

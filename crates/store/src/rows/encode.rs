@@ -5,6 +5,7 @@ use longhaul_engine::change::{RunChange, TaskStatus};
 use longhaul_engine::conductor::execution::view::status_of;
 use longhaul_engine::run::state::{Core, Status};
 use longhaul_engine::visibility::{Kind, Term, indexed};
+use longhaul_protocol::history::Event;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -26,6 +27,33 @@ pub(crate) struct Part {
     pub(crate) key: String,
     /// `None` deletes the part.
     pub(crate) body: Option<String>,
+}
+
+/// The columns of an event.
+pub(crate) struct EventColumns<'a> {
+    pub(crate) sequence: i64,
+    pub(crate) id: &'a str,
+    pub(crate) event_type: &'a str,
+    pub(crate) recorded_at: i64,
+    pub(crate) workflow_task_id: Option<&'a str>,
+    pub(crate) workflow_command_id: Option<&'a str>,
+    pub(crate) principal: Option<&'a str>,
+    pub(crate) payload: &'a str,
+}
+
+impl<'a> EventColumns<'a> {
+    pub(crate) fn of(event: &'a Event) -> Self {
+        Self {
+            sequence: signed(event.sequence),
+            id: event.id.as_str(),
+            event_type: event.event_type,
+            recorded_at: event.recorded_at.as_micros(),
+            workflow_task_id: event.workflow_task_id.as_ref().map(|id| id.as_str()),
+            workflow_command_id: event.workflow_command_id.as_ref().map(|id| id.as_str()),
+            principal: event.principal.as_deref(),
+            payload: &event.payload,
+        }
+    }
 }
 
 /// One index row of a search attribute.

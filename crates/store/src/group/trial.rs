@@ -3,10 +3,36 @@
 
 use std::time::{Duration, Instant};
 
+use longhaul_protocol::Timestamp;
 use tokio::sync::Mutex;
 
 use crate::Error;
 use crate::group::Counters;
+
+/// What is known of a store that can write.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Writable {
+    /// The clock of the database. `None` if it is the clock of this machine, or if it could not be read yet.
+    pub clock: Option<ClockReading>,
+}
+
+/// What the clock of a database showed.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockReading {
+    pub time: Timestamp,
+    /// When it showed that time: in the middle of the round trip.
+    pub at: Instant,
+    /// How much earlier or later that may have been: half of the round trip.
+    pub error: Duration,
+}
+
+impl ClockReading {
+    /// Returns what the clock shows now.
+    pub fn present_time(&self) -> Timestamp {
+        let passed = i64::try_from(self.at.elapsed().as_micros()).unwrap_or(i64::MAX);
+        Timestamp::from_micros(self.time.as_micros().saturating_add(passed))
+    }
+}
 
 /// How long a result is valid while writes work. Each prober checks readiness every few seconds; all of them together cost one page
 /// in this time.

@@ -7,6 +7,8 @@
 //! The writer survives every panic: a turn that panics loses its results, which its callers see as a failure, and the next turn
 //! continues. [`Counters::state`] returns whether writes work now.
 
+pub(crate) mod trial;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

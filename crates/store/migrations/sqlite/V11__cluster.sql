@@ -1,0 +1,1 @@
+-- Several servers share PostgreSQL only. One server on SQLite needs nothing of it.

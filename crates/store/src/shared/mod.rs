@@ -1,0 +1,126 @@
+//! What several servers on one store need besides its rows: hints about each other's commits, and a way to share out work. Nothing
+//! here decides: a lost hint costs time, and two servers that take the same work are told apart by the version of its run.
+
+pub mod hints;
+
+use futures::stream::BoxStream;
+use longhaul_engine::change::TaskRow;
+use longhaul_engine::queue::PollFilter;
+use longhaul_protocol::Timestamp;
+use longhaul_protocol::id::{RunId, WorkerId};
+
+pub use self::hints::Hints;
+use crate::{Due, DueLimits, QueueKey, StoreFuture};
+
+/// Tasks of sessions that one look returns for a queue.
+pub const IN_SESSION_MAX: usize = 1000;
+
+/// Fairness classes of one queue that a look searches.
+pub const CLASSES_MAX: usize = 64;
+
+/// A store that other servers use too. Each value of it is one server.
+pub trait Shared: Send + Sync + 'static {
+    /// Sends hints to the other servers, and returns at once. The store itself announces what commits write: runs, sessions and
+    /// documents.
+    fn announce(&self, hints: Hints);
+
+    /// Returns the hints of other servers from now on. They may be lost, late, repeated, or out of order.
+    fn hints(&self) -> BoxStream<'static, Hints>;
+
+    /// Looks for everything that this server waits for: a bounded number of statements, whatever waits.
+    fn look<'a>(&'a self, look: &'a Look) -> StoreFuture<'a, Looked>;
+
+    /// As [`RunStore::due`](crate::RunStore::due), without the runs and sessions that another server took a moment ago. What is
+    /// returned is taken by this server until `until`, or until its time changes.
+    fn take_due(&self, now: Timestamp, limits: DueLimits, until: Timestamp)
+    -> StoreFuture<'_, Due>;
+}
+
+/// What a server waits for.
+#[derive(Clone, Debug)]
+pub struct Look {
+    pub now: Timestamp,
+    /// Until then other servers leave the found tasks to this one. This is no lease: the server that claims a task first has it.
+    pub reserved_until: Timestamp,
+    pub queues: Vec<Wanted>,
+    /// Polls whose reply may have been given by another server.
+    pub polls: Vec<PollId>,
+    /// Watched runs, with the versions that this server knows.
+    pub runs: Vec<(RunId, u64)>,
+}
+
+/// The polls that wait for tasks of one queue.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub queue: QueueKey,
+    /// What they accept, and how many tasks each of them.
+    pub polls: Vec<(PollFilter, usize)>,
+}
+
+impl Wanted {
+    /// Returns how many tasks the polls wait for.
+    pub fn count(&self) -> usize {
+        self.polls.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Returns every task type that a poll names; `None` if one of them accepts all.
+    pub(crate) fn types(&self) -> Option<Vec<&str>> {
+        let mut types = Vec::new();
+        for (filter, _) in &self.polls {
+            if filter.types.is_empty() {
+                return None;
+            }
+            types.extend(filter.types.iter().map(String::as_str));
+        }
+        types.sort_unstable();
+        types.dedup();
+        Some(types)
+    }
+
+    /// Selects tasks, which are in the order of matching, for the polls: for each poll as many as it wants, and of each fairness
+    /// class at least one, so that there is a choice.
+    pub(crate) fn select(&self, candidates: Vec<TaskRow>) -> Vec<TaskRow> {
+        let mut left: Vec<usize> = self.polls.iter().map(|(_, count)| *count).collect();
+        let mut classes = std::collections::BTreeSet::new();
+        let wanted = |task: &TaskRow| {
+            let requirements = longhaul_engine::queue::Requirements::from(task);
+            let mut accepting = self.polls.iter().zip(&mut left);
+            let is_new_class = classes.insert((task.priority, task.fairness_key.clone()));
+            let free = accepting
+                .by_ref()
+                .filter(|((filter, _), _)| filter.accepts(&requirements));
+            let mut is_accepted = false;
+            for (_, left) in free {
+                is_accepted = true;
+                if *left > 0 {
+                    *left -= 1;
+                    return true;
+                }
+            }
+            is_accepted && is_new_class && classes.len() <= CLASSES_MAX
+        };
+        let mut wanted = wanted;
+        candidates.into_iter().filter(|task| wanted(task)).collect()
+    }
+}
+
+/// Identifies a poll by what its worker sent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PollId {
+    pub queue: QueueKey,
+    pub worker_id: WorkerId,
+    pub request_id: String,
+}
+
+/// What a look found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Looked {
+    /// Ready tasks that are left to this server for a moment.
+    pub tasks: Vec<TaskRow>,
+    /// Ready tasks of sessions that the workers hold or may begin. Other servers may have them too.
+    pub in_sessions: Vec<TaskRow>,
+    /// Tasks that are leased by one of the polls.
+    pub leased: Vec<TaskRow>,
+    /// Watched runs that have another version, and that version.
+    pub runs: Vec<(RunId, u64)>,
+}
